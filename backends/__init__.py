@@ -1,0 +1,24 @@
+"""Array backends: what differs between NumPy, JAX, PyTorch and TensorFlow, and nothing else."""
+
+if __name__ != "krylix.backends":  # reached through sys.path (repository root), not through the package
+    raise ModuleNotFoundError(f"{__file__} is krylix.backends, not a top-level module", name=__name__)
+
+from .base import Array, Backend
+from .convert import convert
+from .precision import get_precision, precision, set_global_precision, working_dtype
+from .registry import NoBackendFound, choose_backend, default_backend, get_backend, use
+
+__all__ = [
+    "Array",
+    "Backend",
+    "NoBackendFound",
+    "choose_backend",
+    "convert",
+    "default_backend",
+    "get_backend",
+    "get_precision",
+    "precision",
+    "set_global_precision",
+    "use",
+    "working_dtype",
+]

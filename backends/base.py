@@ -1,0 +1,286 @@
+"""What solvers and matrices need from an array library: one small method per need.
+
+Conventions. Inside solvers a vector is `(batch, n)` and a scalar per system `(batch, 1)`. A method whose name says
+that it updates (`axpy`, `xpay`) may overwrite the array named `y`, which the caller must own; nothing else is ever
+written to. Dtypes are NumPy dtypes on every backend.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from . import defaults
+from .precision import real_dtype
+from .tree import tree_map
+
+Array: TypeAlias = Any
+Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a host call returns
+
+_EXPONENT_BITS = {4: (np.dtype(np.int32), 0x7F800000), 8: (np.dtype(np.int64), 0x7FF0000000000000)}
+
+
+class Backend(ABC):
+    """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
+
+    name: str
+    sparse: Any  # the product kernels of this library's sparse matrices, see numpy_sparse.py
+
+    def __repr__(self) -> str:
+        return f"<krylix backend {self.name}>"
+
+    def __enter__(self) -> Backend:
+        defaults.push(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        defaults.pop()
+
+    @property
+    def default_float(self) -> np.dtype:
+        """The dtype that this library gives to real numbers by default."""
+        return np.dtype(np.float64)
+
+    # --- arrays -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def is_array(self, x: Any) -> bool:
+        """Is `x` a dense array of this library?"""
+
+    @abstractmethod
+    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+        """`x` (an array of this library, of NumPy, or nested lists) as an array of this library on `like`'s device."""
+
+    @abstractmethod
+    def to_numpy(self, x: Array) -> np.ndarray:
+        """The array on the host; may share memory with `x`, so treat it as read-only."""
+
+    @abstractmethod
+    def dtype(self, x: Array) -> np.dtype:
+        """NumPy dtype of `x`."""
+
+    @abstractmethod
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
+        """`x` in another dtype; `x` itself where it has that dtype already."""
+
+    @abstractmethod
+    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        """A new array of zeros on `like`'s device."""
+
+    def device(self, x: Array) -> Hashable:
+        """Where `x` lives, to compare with `==`; None where the library moves arrays by itself."""
+        return None
+
+    def compiled(self, *arrays: Any) -> bool:
+        """Are we inside a compiled function (some array has no value yet)?"""
+        return False
+
+    def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
+        """The value of `function()`, or None where it is not known before the compiled program runs."""
+        return None if self.compiled() else self.to_numpy(function())
+
+    def copy(self, x: Array) -> Array:
+        """A copy that the caller owns; `x` itself where arrays are immutable."""
+        return x
+
+    @abstractmethod
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array: ...
+
+    @abstractmethod
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array: ...
+
+    @abstractmethod
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        """Along a new first axis."""
+
+    @abstractmethod
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
+
+    def read_only(self, x: Array) -> Array:
+        """`x` in a form that a user's function cannot write to, where the library has one."""
+        return x
+
+    def leaves(self, tree: Any) -> tuple[list[Any], Any]:
+        """The arrays in a container and what `unleaves` needs; one array is its own only leaf (structure None)."""
+        return [tree], None
+
+    def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
+        """The container again, with other arrays."""
+        return leaves[0]
+
+    # --- elementwise and reductions -----------------------------------------------------------------------------
+
+    where: Callable[[Array, Any, Any], Array]
+    maximum: Callable[[Array, Any], Array]
+    sqrt: Callable[[Array], Array]
+    abs: Callable[[Array], Array]
+    real: Callable[[Array], Array]
+    conj: Callable[[Array], Array]
+    isfinite: Callable[[Array], Array]
+
+    @abstractmethod
+    def any(self, condition: Array) -> Any:
+        """Is any element true? A Python bool in eager modes."""
+
+    @abstractmethod
+    def max_abs(self, v: Array) -> Array:
+        """`(batch, n)` -> real `(batch, 1)`: the largest absolute value of each row."""
+
+    @abstractmethod
+    def dot(self, a: Array, b: Array) -> Array:
+        """`(batch, n)` twice -> `(batch, 1)`: sum of conj(a) b over each row."""
+
+    @abstractmethod
+    def row_sum(self, v: Array) -> Array:
+        """`(batch, n)` -> `(batch, 1)`."""
+
+    def square_norm(self, v: Array) -> Array:
+        """`(batch, n)` -> real `(batch, 1)`: the squared 2-norm of each row. May overflow or underflow; see `norm`."""
+        return self.real(self.dot(v, v))
+
+    def norm(self, v: Array) -> Array:
+        """`(batch, n)` -> real `(batch, 1)`: the 2-norm of each row, for entries of any magnitude."""
+        scale = self.binary_scale(v)
+        return scale * self.sqrt(self.square_norm(self.times(1 / scale, v)))
+
+    def binary_scale(self, v: Array) -> Array:
+        """`(batch, n)` -> real `(batch, 1)`: the power of two just below each row's largest entry.
+
+        1 for a row that is zero or not finite. Dividing by it is exact, so a solve does not depend on units.
+        """
+        largest = self.max_abs(v)
+        power = self._keep_exponent(largest)
+        usable = (power > 0) & self.isfinite(power) & self.isfinite(1 / power)
+        return self.where(usable, power, self.as_array(1, self.dtype(power), like=power))
+
+    @abstractmethod
+    def _keep_exponent(self, x: Array) -> Array:
+        """`x >= 0` with the bits of its mantissa cleared."""
+
+    @staticmethod
+    def _exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:
+        return _EXPONENT_BITS[dtype.itemsize]
+
+    def times(self, scalar: Array, v: Array) -> Array:
+        """Real `(batch, 1)` times real or complex `(batch, n)`."""
+        return self.cast(scalar, self.dtype(v)) * v
+
+    def safe_divide(self, a: Array, b: Array) -> Array:
+        """`a / b`, and 0 where `b` is 0."""
+        zero = b == 0
+        return self.where(zero, self.cast(0 * a, self.dtype(a)), a / self.where(zero, b + 1, b))
+
+    def like(self, value: float | int | bool, reference: Array, dtype: Any = None) -> Array:
+        """An array of `reference`'s shape, filled with `value`."""
+        target = np.dtype(dtype) if dtype is not None else self.dtype(reference)
+        return self.zeros(tuple(reference.shape), target, reference) + self.as_array(value, target, like=reference)
+
+    # --- updates ------------------------------------------------------------------------------------------------
+
+    def axpy(self, a: Array, x: Array, y: Array) -> Array:
+        """`y + a x`; may overwrite `y`."""
+        return y + a * x
+
+    def xpay(self, x: Array, a: Array, y: Array) -> Array:
+        """`x + a y`; may overwrite `y`."""
+        return x + a * y
+
+    # --- control flow -------------------------------------------------------------------------------------------
+
+    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+        """Python's `while` where arrays have values, the library's loop where they do not."""
+        while condition(state):
+            state = body(state)
+        return state
+
+    def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+        """One of two branches; only the chosen one runs."""
+        return if_true(*operands) if predicate else if_false(*operands)
+
+    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        """`step(state)` for the systems where `active` `(batch, 1)`, the old state for the others."""
+        if active.shape[0] == 1:
+            return step(state)  # the loop runs only while a system is active
+        return tree_map(lambda new, old: self.where(active, new, old), step(state), state)
+
+    @abstractmethod
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        """`buffer[row[i], i] = values[i]` for each system where `active`; `(rows, batch)`, the others `(batch, 1)`."""
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Context in which overflow, division by zero and derivatives are of no concern: the loop checks by itself."""
+        return nullcontext()
+
+    # --- the host -----------------------------------------------------------------------------------------------
+
+    def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
+        """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes."""
+        results = function(*(self.to_numpy(x) for x in arrays))
+        reference = arrays[0] if arrays else None
+        return tuple(self.as_array(np.asarray(r, d), like=reference) for r, (_, d) in zip(results, returns, strict=True))
+
+    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
+        """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
+        if failed:
+            handler(*(self.to_numpy(a) for a in arrays))
+        return x
+
+    def report(self, function: Callable[..., None], *arrays: Array) -> None:
+        """Call `function` with the values of `arrays`, in order, for its side effect."""
+        function(*(self.to_numpy(a) for a in arrays))
+
+    # --- dense linear algebra -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def product(self, matrix: Array, x: Array) -> Array:
+        """`(n, m)` or `(batch, n, m)` times each row of `(batch, m)` -> `(batch, n)`."""
+
+    @abstractmethod
+    def transpose(self, matrix: Array) -> Array:
+        """Swap the last two axes."""
+
+    @abstractmethod
+    def diagonal(self, matrix: Array) -> Array:
+        """`(..., n, n)` -> `(..., n)`."""
+
+    @abstractmethod
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        """Pivoted LU of `(..., n, n)`; the first array holds U in its upper triangle. Singular matrices pass."""
+
+    @abstractmethod
+    def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
+        """Solve with factors `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`."""
+
+    @abstractmethod
+    def cholesky(self, matrix: Array) -> Array | None:
+        """Lower Cholesky factor of `(..., n, n)`, or None if some matrix is not positive definite or not known yet."""
+
+    @abstractmethod
+    def cholesky_solve(self, factor: Array, b: Array) -> Array:
+        """Solve with a lower factor `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`."""
+
+    # --- whole functions ----------------------------------------------------------------------------------------
+
+    def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+        """`function` compiled once for each value of its `static` arguments, where the library gains from it."""
+        return function
+
+    def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
+        """`function` of each `columns[i]`, stacked along a new first axis."""
+        return self.stack([function(columns[i]) for i in range(columns.shape[0])])
+
+    @abstractmethod
+    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
+        """The transpose (not conjugated) of a linear function of arrays shaped as `like`."""
+
+    def register(self, cls: type, flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+                 unflatten: Callable[[Hashable, Sequence[Array]], Any]) -> None:
+        """Make `cls` a container of arrays that this library's transformations see through."""
+
+    def real_dtype(self, x: Array) -> np.dtype:
+        """NumPy dtype of the real part of `x`."""
+        return real_dtype(self.dtype(x))

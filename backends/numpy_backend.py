@@ -1,0 +1,176 @@
+"""NumPy: eager, on the host, vector updates in place (BLAS where it helps)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, cho_solve, lapack
+
+from .base import Array, Backend
+from .numpy_sparse import NumpySparse
+from .tree import tree_leaves
+
+_AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
+_LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
+_BLOCK = 16384  # elements that stay in the second-level cache between two passes over a row
+
+
+class NumpyBackend(Backend):
+    """NumPy arrays."""
+
+    name = "numpy"
+    sparse = NumpySparse()
+
+    def is_array(self, x: Any) -> bool:
+        return isinstance(x, (np.ndarray, np.generic))
+
+    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+        return np.asarray(x, dtype)
+
+    def to_numpy(self, x: Array) -> np.ndarray:
+        return np.asarray(x)
+
+    def dtype(self, x: Array) -> np.dtype:
+        return x.dtype
+
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
+        return x.astype(dtype, copy=False)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        return np.zeros(shape, dtype)
+
+    def copy(self, x: Array) -> Array:
+        return x.copy()
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        return x.reshape(shape)
+
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+        return np.concatenate(arrays, axis)
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        return np.stack(arrays)
+
+    broadcast_to = staticmethod(np.broadcast_to)
+
+    def read_only(self, x: Array) -> Array:
+        view = x.view()
+        view.flags.writeable = False
+        return view
+
+    where = staticmethod(np.where)
+    maximum = staticmethod(np.maximum)
+    sqrt = staticmethod(np.sqrt)
+    abs = staticmethod(np.abs)
+    real = staticmethod(np.real)
+    conj = staticmethod(np.conj)
+    isfinite = staticmethod(np.isfinite)
+
+    def any(self, condition: Array) -> bool:
+        return bool(condition.any())
+
+    def max_abs(self, v: Array) -> Array:
+        return np.abs(v).max(axis=1, keepdims=True, initial=0)
+
+    def dot(self, a: Array, b: Array) -> Array:
+        if a.shape[0] == 1 or a.shape[1] >= _LONG:
+            return np.array([[np.vdot(a[i], b[i])] for i in range(a.shape[0])], a.dtype)
+        return np.vecdot(a, b)[:, None]
+
+    def row_sum(self, v: Array) -> Array:
+        return v.sum(axis=1, keepdims=True)
+
+    def _keep_exponent(self, x: Array) -> Array:
+        integer, mask = self._exponent_bits(x.dtype)
+        return (x.view(integer) & mask).view(x.dtype)
+
+    def safe_divide(self, a: Array, b: Array) -> Array:
+        return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape), a.dtype), where=b != 0)
+
+    def axpy(self, a: Array, x: Array, y: Array) -> Array:
+        if y.shape[0] == 1 or y.shape[1] >= _LONG:
+            update = _AXPY[y.dtype.char]
+            for i in range(y.shape[0]):
+                update(x[i], y[i], a=a[i, 0])
+            return y
+        y += a * x
+        return y
+
+    def xpay(self, x: Array, a: Array, y: Array) -> Array:
+        if y.shape[1] < _LONG:
+            y *= a
+            y += x
+            return y
+        for i in range(y.shape[0]):
+            for start in range(0, y.shape[1], _BLOCK):
+                part = y[i, start : start + _BLOCK]
+                part *= a[i, 0]
+                part += x[i, start : start + _BLOCK]
+        return y
+
+    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        if active.all():
+            return step(state)
+        # Steps overwrite the state, so the finished systems are set aside and put back.
+        finished = np.flatnonzero(~active[:, 0])
+        kept = [leaf[finished] for leaf in tree_leaves(state)]
+        new = step(state)
+        for leaf, old in zip(tree_leaves(new), kept, strict=True):
+            leaf[finished] = old
+        return new
+
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        systems = np.flatnonzero(active[:, 0])
+        buffer[row[systems, 0], systems] = values[systems, 0]
+        return buffer
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        return np.errstate(all="ignore")
+
+    def product(self, matrix: Array, x: Array) -> Array:
+        if matrix.ndim == 2:
+            return x @ matrix.T
+        return np.matmul(matrix, x[..., None])[..., 0]
+
+    def transpose(self, matrix: Array) -> Array:
+        return np.swapaxes(matrix, -1, -2)
+
+    def diagonal(self, matrix: Array) -> Array:
+        return np.diagonal(matrix, axis1=-2, axis2=-1)
+
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        (factor,) = lapack.get_lapack_funcs(("getrf",), (matrix,))
+        single = matrix.reshape(-1, *matrix.shape[-2:])
+        parts = [factor(m)[:2] for m in single]  # a zero pivot is no error here: it shows on the diagonal of U
+        shape = matrix.shape[:-2]
+        return (
+            np.array([lu for lu, _ in parts]).reshape(matrix.shape),
+            np.array([pivots for _, pivots in parts]).reshape(*shape, matrix.shape[-1]),
+        )
+
+    def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
+        lu, pivots = factors
+        (solve,) = lapack.get_lapack_funcs(("getrs",), (lu,))
+        if lu.ndim == 2:
+            return solve(lu, pivots, b.T)[0].T
+        return np.array([solve(f, p, rhs)[0] for f, p, rhs in zip(lu, pivots, b, strict=True)])
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        try:
+            return np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            return None
+
+    def cholesky_solve(self, factor: Array, b: Array) -> Array:
+        if factor.ndim == 2:
+            return cho_solve((factor, True), b.T, check_finite=False).T
+        return np.array([cho_solve((f, True), rhs, check_finite=False) for f, rhs in zip(factor, b, strict=True)])
+
+    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
+        raise TypeError(
+            "The transpose of a Python function on NumPy arrays is not known. Give the matrix, or a "
+            "scipy.sparse.linalg.LinearOperator with rmatvec, or use JAX, PyTorch or TensorFlow arrays."
+        )

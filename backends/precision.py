@@ -1,0 +1,81 @@
+"""The floating-point precision in which krylix computes, and the limits of each dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import numpy as np
+
+_BITS = (16, 32, 64, None)
+_COMPLEX = {32: np.dtype(np.complex64), 64: np.dtype(np.complex128)}
+_FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
+
+_local: ContextVar[tuple[int | None] | None] = ContextVar("krylix_precision", default=None)
+_global: list[int | None] = [None]
+
+
+def _checked(bits: int | None) -> int | None:
+    if bits not in _BITS:
+        raise ValueError(f"precision must be 16, 32, 64 (bits of a real number) or None (follow the inputs); got {bits!r}.")
+    return bits
+
+
+def get_precision() -> int | None:
+    """Bits of a real floating-point number in force here (16, 32, 64), or None: follow the inputs."""
+    local = _local.get()
+    return _global[0] if local is None else local[0]
+
+
+def set_global_precision(bits: int | None) -> None:
+    """Set the precision for the whole process; `precision(bits)` overrides it locally.
+
+    Raises:
+        ValueError: `bits` is not 16, 32, 64 or None.
+    """
+    _global[0] = _checked(bits)
+
+
+@contextmanager
+def precision(bits: int | None) -> Iterator[None]:
+    """Compute in this precision inside the `with` block (per thread and task).
+
+    Args:
+        bits: 16, 32 or 64 bits for a real number (a complex one takes twice that); None follows the inputs.
+
+    Raises:
+        ValueError: `bits` is not one of these.
+    """
+    token = _local.set((_checked(bits),))
+    try:
+        yield
+    finally:
+        _local.reset(token)
+
+
+def real_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype of the real part."""
+    return np.empty(0, dtype).real.dtype
+
+
+def working_dtype(dtype: np.dtype, *, complex_: bool = False, integer: np.dtype | None = None) -> np.dtype:
+    """The dtype in which a solve with a right-hand side of `dtype` computes.
+
+    Floats keep their width (unless `precision` says otherwise); integers and booleans become `integer`, a float
+    dtype (double precision where None); `complex_=True` asks for the complex dtype of that width.
+    """
+    bits = get_precision()
+    if bits is None:
+        if dtype.kind in "fc":
+            bits = 8 * real_dtype(dtype).itemsize
+        elif dtype.kind in "biu":
+            bits = 8 * real_dtype(integer).itemsize if integer is not None else 64
+        else:
+            raise TypeError(f"krylix computes with real and complex floating-point numbers; got an array of dtype {dtype}.")
+    if bits not in _COMPLEX:
+        raise TypeError(
+            f"krylix solves in single or double precision; got {bits}-bit numbers ({dtype}), in which no useful "
+            "tolerance can be met. Cast the inputs to float32 or float64, or use krylix.precision(32)."
+        )
+    return _COMPLEX[bits] if complex_ or dtype.kind == "c" else _FLOAT[bits]

@@ -1,0 +1,126 @@
+"""Which backend an object belongs to, found from its type without importing any framework."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from . import defaults
+from .base import Backend
+
+_CLASSES = {
+    "numpy": (".numpy_backend", "NumpyBackend"),
+    "jax": (".jax_backend", "JaxBackend"),
+    "torch": (".torch_backend", "TorchBackend"),
+    "tensorflow": (".tensorflow_backend", "TensorflowBackend"),
+}
+_ALIASES = {"np": "numpy", "pytorch": "torch", "tf": "tensorflow"}
+_FRAMEWORKS = ("jax", "torch", "tensorflow")
+_chosen: list[Backend] = []
+
+
+class NoBackendFound(TypeError):
+    """No single array library fits the given objects."""
+
+
+@cache
+def _load(name: str) -> Backend:
+    module, cls = _CLASSES[name]
+    try:
+        return getattr(import_module(module, __package__), cls)()
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] == name:
+            raise NoBackendFound(f"{name} is not installed: pip install 'krylix[{name}]'.") from error
+        raise
+
+
+def get_backend(name: str | Backend) -> Backend:
+    """The backend of this name: numpy (np), jax, torch (pytorch), tensorflow (tf).
+
+    Raises:
+        NoBackendFound: no backend has this name, or its library is not installed.
+    """
+    if isinstance(name, Backend):
+        return name
+    key = _ALIASES.get(str(name).lower(), str(name).lower())
+    if key not in _CLASSES:
+        raise NoBackendFound(f"No backend is called {name!r}; there are {', '.join(_CLASSES)}.")
+    return _load(key)
+
+
+def default_backend() -> Backend:
+    """The backend for inputs that are no arrays: innermost `with backend:`, else the one set by `use`, else NumPy."""
+    return defaults.innermost() or (_chosen[0] if _chosen else _load("numpy"))
+
+
+def use(backend: str | Backend) -> Backend:
+    """Make `backend` the process-wide default for inputs that are no arrays, and return it."""
+    _chosen[:] = [get_backend(backend)]
+    return _chosen[0]
+
+
+@cache
+def _of_type(cls: type) -> str | None:
+    """Name of the backend whose arrays have this type. Frameworks not yet imported own no object."""
+    root = cls.__module__.partition(".")[0]
+    if root in ("numpy", "scipy"):
+        return "numpy"
+    if root in ("jax", "jaxlib"):
+        return "jax"
+    if root in ("tensorflow", "torch"):
+        return root
+    for base in cls.__mro__[1:]:
+        found = _of_type(base) if base is not object else None
+        if found:
+            return found
+    return None
+
+
+def backend_name(x: Any) -> str | None:
+    """Name of the backend that `x` (array, sparse matrix, SciPy LinearOperator) belongs to, or None."""
+    return _of_type(type(x))
+
+
+def choose_backend(*objects: Any) -> Backend:
+    """The backend common to `objects`, or the one of a given name.
+
+    NumPy and SciPy objects are constants to every framework and mix with any; lists, numbers, callables and None
+    have no say. Containers are searched.
+
+    Args:
+        objects: arrays, sparse matrices, containers of them; or one name such as "torch".
+
+    Raises:
+        NoBackendFound: arrays of two frameworks are among them, or a name that no backend has.
+    """
+    if len(objects) == 1 and isinstance(objects[0], (str, Backend)):
+        return get_backend(objects[0])
+    found = dict.fromkeys(name for x in objects for name in _names(x))
+    frameworks = [name for name in found if name != "numpy"]
+    if len(frameworks) > 1:
+        raise NoBackendFound(
+            f"Arrays of {' and '.join(frameworks)} were given together; expected one framework. "
+            "Convert with krylix.backends.convert(x, backend); NumPy and SciPy arrays mix with any."
+        )
+    if frameworks:
+        return _load(frameworks[0])
+    return _load("numpy") if found else default_backend()
+
+
+def _names(x: Any) -> list[str]:
+    name = backend_name(x)
+    if name is not None:
+        return [name]
+    if isinstance(getattr(x, "bk", None), Backend):  # an operator or preconditioner
+        return [x.bk.name]
+    if isinstance(x, dict):
+        return [n for value in x.values() for n in _names(value)]
+    if isinstance(x, (list, tuple)):
+        return [n for value in x for n in _names(value)]
+    if "jax" in sys.modules and not callable(x) and not isinstance(x, (str, bytes, int, float, complex, type(None))):
+        leaves = sys.modules["jax"].tree.leaves(x)  # an array type that another package registered with JAX
+        if len(leaves) != 1 or leaves[0] is not x:
+            return [n for leaf in leaves for n in _names(leaf)]
+    return []

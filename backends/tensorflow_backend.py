@@ -1,0 +1,216 @@
+"""TensorFlow: eager and inside `tf.function`; tensors are immutable, so updates make new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .base import Array, Backend, Spec
+from .tensorflow_sparse import TensorflowSparse
+
+
+class TensorflowBackend(Backend):
+    """TensorFlow tensors and variables."""
+
+    name = "tensorflow"
+    sparse = TensorflowSparse()
+
+    @property
+    def default_float(self) -> np.dtype:
+        return np.dtype(np.float32)
+
+    def is_array(self, x: Any) -> bool:
+        return isinstance(x, (tf.Tensor, tf.Variable))
+
+    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+        if isinstance(x, (tf.Tensor, tf.Variable)):
+            tensor = tf.convert_to_tensor(x)
+            return tensor if dtype is None else tf.cast(tensor, dtype)
+        return tf.convert_to_tensor(np.asarray(x, dtype))
+
+    def to_numpy(self, x: Array) -> np.ndarray:
+        return x.numpy() if isinstance(x, (tf.Tensor, tf.Variable)) else np.asarray(x)
+
+    def dtype(self, x: Array) -> np.dtype:
+        return np.dtype(x.dtype.as_numpy_dtype)
+
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
+        return tf.cast(x, dtype)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        return tf.zeros(shape, dtype)
+
+    def compiled(self, *arrays: Any) -> bool:
+        return not tf.executing_eagerly()
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        return tf.reshape(x, shape)
+
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+        return tf.concat(arrays, axis)
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        return tf.stack(arrays)
+
+    broadcast_to = staticmethod(tf.broadcast_to)
+    where = staticmethod(tf.where)
+    maximum = staticmethod(tf.maximum)
+    sqrt = staticmethod(tf.sqrt)
+    abs = staticmethod(tf.abs)
+    real = staticmethod(tf.math.real)
+    conj = staticmethod(tf.math.conj)
+
+    def isfinite(self, x: Array) -> Array:
+        if x.dtype.is_complex:
+            return tf.math.is_finite(tf.math.real(x)) & tf.math.is_finite(tf.math.imag(x))
+        return tf.math.is_finite(x)
+
+    def any(self, condition: Array) -> Any:
+        result = tf.reduce_any(condition)
+        return bool(result) if tf.executing_eagerly() else result
+
+    def max_abs(self, v: Array) -> Array:
+        largest = tf.reduce_max(tf.abs(v), axis=1, keepdims=True)
+        finite = tf.reduce_all(self.isfinite(v), axis=1, keepdims=True)
+        # reduce_max drops NaN
+        return tf.where(finite, tf.maximum(largest, 0), tf.constant(np.nan, largest.dtype))
+
+    def dot(self, a: Array, b: Array) -> Array:
+        return tf.reduce_sum(tf.math.conj(a) * b, axis=1, keepdims=True)
+
+    def row_sum(self, v: Array) -> Array:
+        return tf.reduce_sum(v, axis=1, keepdims=True)
+
+    def _keep_exponent(self, x: Array) -> Array:
+        integer, mask = self._exponent_bits(self.dtype(x))
+        bits = tf.bitwise.bitwise_and(tf.bitcast(x, integer), tf.constant(mask, integer))
+        return tf.bitcast(bits, x.dtype)
+
+    def safe_divide(self, a: Array, b: Array) -> Array:
+        return tf.math.divide_no_nan(a, b)
+
+    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+        if tf.executing_eagerly():
+            return super().while_loop(condition, body, state)
+        return tf.while_loop(condition, lambda s: (body(s),), (state,))[0]
+
+    def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+        if tf.executing_eagerly():
+            return super().cond(bool(predicate), if_true, if_false, *operands)
+        return tf.cond(predicate, lambda: if_true(*operands), lambda: if_false(*operands))
+
+    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        if active.shape[0] == 1 or (tf.executing_eagerly() and bool(tf.reduce_all(active))):
+            return step(state)
+        return tf.nest.map_structure(lambda new, old: tf.where(active, new, old), step(state), state)
+
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        systems = tf.range(buffer.shape[1])[:, None]
+        index = tf.concat([tf.cast(row, tf.int32), systems], axis=1)
+        values = tf.where(active, tf.cast(values, buffer.dtype), tf.gather_nd(buffer, index)[:, None])
+        return tf.tensor_scatter_nd_update(buffer, index, values[:, 0])
+
+    def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
+        if tf.executing_eagerly():
+            return super().host_call(function, returns, *arrays)
+
+        def on_host(*values: np.ndarray) -> list[np.ndarray]:
+            return [np.asarray(r, d) for r, (_, d) in zip(function(*values), returns, strict=True)]
+
+        results = tf.numpy_function(on_host, arrays, [d for _, d in returns])
+        return tuple(tf.ensure_shape(r, shape) for r, (shape, _) in zip(results, returns, strict=True))
+
+    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
+        if tf.executing_eagerly():
+            return super().guard(bool(failed), handler, x, *arrays)
+
+        def on_host(*values: np.ndarray) -> np.ndarray:
+            handler(*values)
+            return np.zeros((), np.bool_)
+
+        flag = tf.cond(failed, lambda: tf.numpy_function(on_host, arrays, tf.bool), lambda: tf.constant(False))
+        with tf.control_dependencies([flag]):
+            return tf.nest.map_structure(tf.identity, x)
+
+    def report(self, function: Callable[..., None], *arrays: Array) -> None:
+        if tf.executing_eagerly():
+            super().report(function, *arrays)
+        else:
+            tf.py_function(lambda *values: function(*(v.numpy() for v in values)), arrays, [])
+
+    def product(self, matrix: Array, x: Array) -> Array:
+        if len(matrix.shape) == 2:
+            return tf.linalg.matmul(x, matrix, transpose_b=True)
+        return tf.linalg.matvec(matrix, x)
+
+    def transpose(self, matrix: Array) -> Array:
+        return tf.linalg.matrix_transpose(matrix)
+
+    def diagonal(self, matrix: Array) -> Array:
+        return tf.linalg.diag_part(matrix)
+
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        # TensorFlow's LU refuses exactly singular matrices, so the factorisation runs on the host.
+        from scipy.linalg import lapack
+
+        shape = tuple(matrix.shape)
+
+        def on_host(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            (factor,) = lapack.get_lapack_funcs(("getrf",), (values,))
+            parts = [factor(m)[:2] for m in values.reshape(-1, *shape[-2:])]
+            lu = np.array([lu for lu, _ in parts]).reshape(shape)
+            return lu, np.array([_permutation(p) for _, p in parts], np.int32).reshape(shape[:-1])
+
+        return self.host_call(on_host, [(shape, self.dtype(matrix)), (shape[:-1], np.dtype(np.int32))], matrix)
+
+    def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
+        lu, permutation = factors
+        if len(lu.shape) == 2:
+            columns = tf.transpose(tf.gather(b, permutation, axis=1))
+        else:
+            columns = tf.gather(b, permutation, axis=1, batch_dims=1)[..., None]
+        lower = tf.linalg.set_diag(lu, tf.ones(lu.shape[:-1], lu.dtype))
+        y = tf.linalg.triangular_solve(lower, columns, lower=True)
+        x = tf.linalg.triangular_solve(lu, y, lower=False)
+        return tf.transpose(x) if len(lu.shape) == 2 else x[..., 0]
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        if not tf.executing_eagerly():
+            return None
+        try:
+            factor = tf.linalg.cholesky(matrix)
+        except tf.errors.InvalidArgumentError:
+            return None
+        return factor if bool(tf.reduce_all(self.isfinite(factor))) else None
+
+    def cholesky_solve(self, factor: Array, b: Array) -> Array:
+        if len(factor.shape) == 2:
+            return tf.transpose(tf.linalg.cholesky_solve(factor, tf.transpose(b)))
+        return tf.linalg.cholesky_solve(factor, b[..., None])[..., 0]
+
+    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
+        zeros = tf.zeros_like(like)
+
+        def transposed(y: Array) -> Array:
+            with tf.GradientTape() as tape:
+                tape.watch(zeros)
+                image = function(zeros)
+            # TensorFlow's cotangent map is the conjugate transpose
+            return tf.math.conj(tape.gradient(image, zeros, tf.math.conj(y), tf.UnconnectedGradients.ZERO))
+
+        return transposed
+
+    def register(self, cls: type, flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+                 unflatten: Callable[[Hashable, Sequence[Array]], Any]) -> None:
+        """Nothing: TensorFlow asks classes for `__tf_flatten__`."""
+
+
+def _permutation(pivots: np.ndarray) -> np.ndarray:
+    """LAPACK's row interchanges as one permutation."""
+    order = np.arange(len(pivots), dtype=np.int32)
+    for i, p in enumerate(pivots):
+        order[[i, p]] = order[[p, i]]
+    return order

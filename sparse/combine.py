@@ -1,0 +1,54 @@
+"""Operators made of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backends import Array
+from .bridge import rows_as_scipy
+from .operator import Operator
+
+
+class OffsetOperator(Operator):
+    """`A + c`: a constant added to every entry, without storing them."""
+
+    def __init__(self, inner: Operator, offset: complex) -> None:
+        self.inner, self.offset, self.bk = inner, offset, inner.bk
+        self.shape, self.dtype, self.systems = inner.shape, inner.dtype, inner.systems
+        self.bk.register(OffsetOperator, lambda a: ((a.inner,), a.offset), lambda offset, inner: _restore(offset, *inner))
+
+    def apply(self, x: Array) -> Array:
+        return self.inner.apply(x) + self._scalar() * self.bk.row_sum(x)
+
+    def _scalar(self) -> Array:
+        return self.bk.as_array(np.asarray(self.offset, self.dtype))
+
+    def transpose(self) -> Operator:
+        return OffsetOperator(self.inner.transpose(), self.offset)
+
+    def conj(self) -> Operator:
+        return OffsetOperator(self.inner.conj(), np.conj(self.offset))
+
+    def dense(self) -> Array:
+        return self.inner.dense() + self._scalar()
+
+    def diagonals(self) -> Array:
+        return self.inner.diagonals() + self._scalar()
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        arrays, rebuild = self.inner.for_host()
+        return arrays, lambda values: OffsetOperator(rebuild(values), self.offset)
+
+    def per_system(self, i: int) -> Any:
+        return rows_as_scipy(self, i)
+
+
+def _restore(offset: complex, inner: Any) -> OffsetOperator:
+    operator = object.__new__(OffsetOperator)
+    operator.inner, operator.offset = inner, offset
+    if isinstance(inner, Operator):  # else a placeholder of a transformation
+        operator.bk, operator.shape, operator.dtype, operator.systems = inner.bk, inner.shape, inner.dtype, inner.systems
+    return operator

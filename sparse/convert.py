@@ -1,0 +1,135 @@
+"""Make an operator of whatever a user calls A."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..backends import Array, Backend, choose_backend, working_dtype
+from .combine import OffsetOperator
+from .dense import DenseOperator
+from .function import FunctionOperator
+from .host import HostOperator
+from .layout import Layout
+from .operator import Operator
+from .sparse_matrix import SparseOperator
+
+
+def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence[Any] = ()) -> Operator:
+    """`A` as a krylix operator: `A @ v`, `A(x)`, `.T`, `.H`, `.diagonal()`.
+
+    Args:
+        A: a dense array `(n, m)` or `(k, n, m)`; a sparse matrix of SciPy, JAX, PyTorch or TensorFlow; a SciPy
+            LinearOperator; a function of arrays; an operator.
+        like: an array of the shape and dtype that a function takes; its library is used for matrices of NumPy and SciPy.
+        batch_ndim: how many axes of `like` are batch axes, in front.
+        args: further arguments of a function, `A(x, *args)`.
+
+    Raises:
+        ValueError: a function without `like`, or shapes that do not fit.
+        TypeError: `A` is nothing that can be applied.
+    """
+    if isinstance(A, Operator):
+        return A
+    bk = choose_backend(A, like, list(args))
+    if like is None and is_function(A):
+        raise ValueError("A function does not tell its shapes: give `like`, an array such as it takes.")
+    found = operand_dtype(A, bk)
+    if like is None:
+        return to_operator(bk, A, None, working_dtype(found), args)
+    leaves, _ = bk.leaves(like)
+    arrays = [leaf if bk.is_array(leaf) else bk.as_array(leaf) for leaf in leaves]
+    layout = Layout.of(bk, like if len(arrays) != 1 else arrays[0], batch_ndim, "like")
+    dtype = working_dtype(np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c")
+    return to_operator(bk, A, layout, dtype, args, arrays[0])
+
+
+def is_function(A: Any) -> bool:
+    """Is `A` to be called (rather than multiplied)?"""
+    return callable(A) and not isinstance(A, Operator) and not _is_linear_operator(A)
+
+
+def operand_dtype(A: Any, bk: Backend) -> Any:
+    """NumPy dtype of a matrix; None for a function, which does not tell."""
+    if isinstance(A, Operator) or _is_linear_operator(A) or sp.issparse(A):
+        return np.dtype(A.dtype) if A.dtype is not None else np.dtype(np.float64)
+    if bk.sparse.accepts(A):
+        return bk.sparse.dtype(A)
+    if bk.is_array(A):
+        return bk.dtype(A)
+    return None if is_function(A) else np.asarray(A).dtype
+
+
+def to_operator(bk: Backend, A: Any, layout: Layout | None, dtype: np.dtype, args: Sequence[Any] = (),
+                like: Array | None = None, name: str = "A") -> Operator:
+    """`A` as an operator of `bk` with entries of `dtype`, for unknowns of `layout`.
+
+    Raises:
+        TypeError: `A` is nothing that can be applied; `args` for a matrix.
+        ValueError: a dense array with fewer than two axes.
+    """
+    if is_function(A):
+        if layout is None:
+            raise ValueError("A function does not tell its shapes.")
+        return FunctionOperator(bk, A, layout, dtype, args, f"{name}(x)", like)
+    if args:
+        raise TypeError(f"args are passed on to a function, but {name} is a {type(A).__name__}.")
+    if isinstance(A, Operator):
+        return _in_dtype(A, bk, dtype, name)
+    if _is_linear_operator(A):
+        return HostOperator(bk, A, dtype)
+    if sp.issparse(A):
+        _check_sparse(A, name)
+        return SparseOperator(bk, bk.sparse.from_scipy(A, dtype, like), A)
+    if bk.sparse.accepts(A):
+        return SparseOperator(bk, bk.sparse.read(A, dtype, like))
+    return _dense(bk, A, dtype, like, name)
+
+
+def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) -> DenseOperator:
+    try:
+        constant = None if bk.is_array(A) else np.asarray(A, dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} must be a function, a matrix or an operator; got {type(A).__name__}, which is no array of {bk.name}."
+        ) from error
+    matrix = A if constant is None else bk.as_array(constant, like=like)
+    if len(matrix.shape) < 2:
+        raise ValueError(f"{name} has the shape {tuple(matrix.shape)}; expected a matrix (n, n) or a batch (k, n, n).")
+    if like is not None and bk.device(matrix) != bk.device(like):
+        raise ValueError(f"{name} is on {bk.device(matrix)} and b on {bk.device(like)}; move one of them.")
+    if bk.dtype(matrix) != dtype:
+        matrix = bk.cast(matrix, dtype)
+    if len(matrix.shape) > 3:
+        matrix = bk.reshape(matrix, (-1, *matrix.shape[-2:]))
+    return DenseOperator(bk, matrix, None if constant is None else constant.reshape(tuple(matrix.shape)))
+
+
+def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str) -> Operator:
+    if A.bk is not bk and A.bk.name != "numpy":
+        raise TypeError(f"{name} is an operator on arrays of {A.bk.name}, the other arrays are of {bk.name}.")
+    if A.bk is bk and A.dtype == dtype:
+        return A
+    if isinstance(A, OffsetOperator):
+        return OffsetOperator(_in_dtype(A.inner, bk, dtype, name), A.offset)
+    if isinstance(A, HostOperator):
+        return HostOperator(bk, A.linear, dtype)
+    if isinstance(A, SparseOperator):
+        matrix = A.matrix if A.bk is bk else A.known()
+        read = bk.sparse.from_scipy if sp.issparse(matrix) else bk.sparse.recast
+        return SparseOperator(bk, read(matrix, dtype), A.constant)
+    if isinstance(A, DenseOperator):
+        return _dense(bk, A.matrix, dtype, None, name)
+    raise TypeError(f"{name} is an operator of {A.bk.name} on {A.dtype}; expected {bk.name} and {dtype}.")
+
+
+def _check_sparse(A: Any, name: str) -> None:
+    if len(A.shape) != 2:
+        raise ValueError(f"{name} is a sparse array of shape {A.shape}; expected two axes.")
+
+
+def _is_linear_operator(A: Any) -> bool:
+    return not isinstance(A, type) and hasattr(A, "matvec") and hasattr(A, "rmatvec") and hasattr(A, "shape")

@@ -1,0 +1,97 @@
+"""Linear Python functions as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backends import Array, Backend
+from .bridge import products_for_host, rows_as_scipy
+from .layout import Layout
+from .operator import Operator
+
+
+class _Products(Operator):
+    """What an operator can offer that only knows how to multiply."""
+
+    compiled: bool
+    like: Array | None
+
+    def dense(self) -> Array:
+        return self._columns()
+
+    def diagonals(self) -> Array:
+        diagonal = self.bk.diagonal(self.dense())
+        return diagonal[None] if self.systems is None else diagonal
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        return products_for_host(self, self.compiled, self.like)
+
+    def per_system(self, i: int) -> Any:
+        return rows_as_scipy(self, i)
+
+
+class FunctionOperator(_Products):
+    """`x -> function(x, *args) - constant` on arrays of the layout's shapes, all systems at once."""
+
+    def __init__(self, bk: Backend, function: Callable[..., Any], layout: Layout, dtype: np.dtype, args: Sequence[Any] = (),
+                 name: str = "A(x)", like: Array | None = None, constant: Array | None = None) -> None:
+        self.bk, self.function, self.layout, self.dtype = bk, function, layout.with_dtype(dtype), dtype
+        self.args, self.name, self.like, self.constant = tuple(args), name, like, constant
+        self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
+        self.shape = (layout.size, layout.size)
+        self.systems = layout.systems if layout.batch else None
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return self.layout.batch + self.layout.shape
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return self.in_shape
+
+    def with_constant(self, constant: Array) -> FunctionOperator:
+        """The same function, `constant` `(systems, n)` taken off its results."""
+        return FunctionOperator(self.bk, self.function, self.layout, self.dtype, self.args, self.name, self.like, constant)
+
+    def apply(self, x: Array) -> Array:
+        image = self.function(self.layout.unflatten(self.bk, self.bk.read_only(x)), *self.args)
+        rows = self.layout.flatten(self.bk, image, self.dtype, self.name)
+        return rows if self.constant is None else rows - self.constant
+
+    def transpose(self) -> Operator:
+        return DerivedFunction(self, transposed=True, conjugated=False)
+
+    def conj(self) -> Operator:
+        return DerivedFunction(self, transposed=False, conjugated=True)
+
+
+class DerivedFunction(_Products):
+    """The transpose, the conjugate or both of a function."""
+
+    def __init__(self, function: FunctionOperator, *, transposed: bool, conjugated: bool) -> None:
+        self.function, self.transposed, self.conjugated = function, transposed, conjugated
+        self.bk, self.dtype, self.systems = function.bk, function.dtype, function.systems
+        self.shape, self.compiled, self.like = function.shape, function.compiled, function.like
+        self._product = function.apply
+        if transposed:
+            zeros = self.bk.zeros((function.layout.systems, function.shape[1]), function.dtype, function.like)
+            self._product = self.bk.transpose_function(function.apply, zeros)
+
+    def apply(self, x: Array) -> Array:
+        if not self.conjugated:
+            return self._product(x)
+        return self.bk.conj(self._product(self.bk.conj(x)))
+
+    def transpose(self) -> Operator:
+        return self._derived(not self.transposed, self.conjugated)
+
+    def conj(self) -> Operator:
+        return self._derived(self.transposed, not self.conjugated)
+
+    def _derived(self, transposed: bool, conjugated: bool) -> Operator:
+        if not transposed and not conjugated:
+            return self.function
+        return DerivedFunction(self.function, transposed=transposed, conjugated=conjugated)

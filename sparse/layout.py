@@ -1,0 +1,104 @@
+"""How the arrays that a user hands over become rows of a `(batch, n)` array, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..backends import Array, Backend
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shapes of one unknown: one array, or the leaves of a container (JAX).
+
+    Attributes:
+        batch: shape of the batch axes, which stand in front of every array.
+        shapes: shape of each array without the batch axes.
+        dtypes: dtype in which each array is handed out.
+        structure: what the backend needs to put the arrays into their container again; None for a single array.
+    """
+
+    batch: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+    structure: Any = None
+
+    @classmethod
+    def of(cls, bk: Backend, tree: Any, batch_ndim: int, what: str = "b") -> Layout:
+        """The layout of `tree`, whose arrays have `batch_ndim` batch axes.
+
+        Raises:
+            ValueError: an array has fewer axes, or the batch axes differ between arrays.
+        """
+        leaves, structure = bk.leaves(tree)
+        shapes = [tuple(leaf.shape) for leaf in leaves]
+        for shape in shapes:
+            if None in shape:
+                raise ValueError(f"{what} has the shape {shape}; expected one that is known when the function is traced.")
+            if len(shape) < batch_ndim:
+                raise ValueError(f"batch_ndim={batch_ndim} was given for {what} of shape {shape}, which has {len(shape)} axes.")
+            if shape[:batch_ndim] != shapes[0][:batch_ndim]:
+                raise ValueError(f"The arrays of {what} have different batch axes: {shapes[0][:batch_ndim]} and {shape[:batch_ndim]}.")
+        if not shapes:
+            raise ValueError(f"{what} is an empty container; expected at least one array.")
+        dtypes = tuple(bk.dtype(leaf) for leaf in leaves)
+        return cls(shapes[0][:batch_ndim], tuple(s[batch_ndim:] for s in shapes), dtypes, structure)
+
+    @property
+    def systems(self) -> int:
+        """Number of independent systems."""
+        return math.prod(self.batch)
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns of one system."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def shape(self) -> Any:
+        """Shape of one system's array; a tuple of shapes for a container."""
+        return self.shapes[0] if self.structure is None else self.shapes
+
+    def with_dtype(self, dtype: np.dtype) -> Layout:
+        """The same shapes, handed out in `dtype`."""
+        return Layout(self.batch, self.shapes, (dtype,) * len(self.shapes), self.structure)
+
+    def flatten(self, bk: Backend, tree: Any, dtype: np.dtype, what: str) -> Array:
+        """The arrays of `tree` as `(systems, size)` of `dtype`.
+
+        Raises:
+            ValueError: the arrays have other shapes than this layout, or another container.
+            TypeError: they are complex and `dtype` is not.
+        """
+        leaves, structure = bk.leaves(tree)
+        if len(leaves) != len(self.shapes) or (self.structure is not None and structure != self.structure):
+            raise ValueError(f"{what} has the structure {structure}; expected {self.structure}, that of b.")
+        rows = [self._row(bk, leaf, shape, dtype, what) for leaf, shape in zip(leaves, self.shapes, strict=True)]
+        return rows[0] if len(rows) == 1 else bk.concat(rows, 1)
+
+    def _row(self, bk: Backend, leaf: Any, shape: tuple[int, ...], dtype: np.dtype, what: str) -> Array:
+        array = leaf if bk.is_array(leaf) else bk.as_array(leaf)
+        if tuple(array.shape) != self.batch + shape:
+            raise ValueError(f"{what} has the shape {tuple(array.shape)}; expected {self.batch + shape}, that of b.")
+        found = bk.dtype(array)
+        if found.kind == "c" and dtype.kind != "c":
+            raise TypeError(f"{what} is complex ({found}) while b is real; give b as a complex array.")
+        if found != dtype:
+            array = bk.cast(array, dtype)
+        return bk.reshape(array, (self.systems, math.prod(shape)))
+
+    def unflatten(self, bk: Backend, rows: Array, lead: Sequence[int] = ()) -> Any:
+        """`(*lead, systems, size)` as the user's arrays, with `lead` as their first axes."""
+        leaves, start = [], 0
+        for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
+            size = math.prod(shape)
+            part = rows if len(self.shapes) == 1 else rows[..., start : start + size]
+            part = bk.reshape(part, (*lead, *self.batch, *shape))
+            leaves.append(part if bk.dtype(part) == dtype else bk.cast(part, dtype))
+            start += size
+        return bk.unleaves(self.structure, leaves)

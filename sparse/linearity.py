@@ -1,0 +1,69 @@
+"""The test that a Python function is linear, before a solver trusts it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from .errors import NonlinearError
+from .function import FunctionOperator
+
+_tested: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
+
+
+def linear_part(operator: FunctionOperator) -> FunctionOperator:
+    """`operator` with the constant part of an affine function found and taken off.
+
+    Costs one evaluation, three when this function object is seen for the first time. Where the function's values are
+    not known yet (it closes over traced arrays), the constant part is taken off inside the compiled program and the
+    test is left to the final residual.
+
+    Raises:
+        NonlinearError: the function is neither linear nor affine.
+    """
+    bk, shape = operator.bk, (operator.layout.systems, operator.shape[1])
+
+    def at(x: np.ndarray) -> Any:
+        return operator.apply(bk.as_array(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like))
+
+    constant = bk.known_now(lambda: at(np.zeros(shape)))
+    if constant is None:
+        return operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like)))
+    key = (operator.layout.shapes, operator.layout.batch, operator.dtype.char)
+    seen = _memory_of(operator.function)
+    if key not in seen:
+        direction = np.random.default_rng(0).standard_normal(shape)
+        factor = -2j if operator.dtype.kind == "c" else -2.0
+        once, scaled = (bk.known_now(lambda v=v: at(v)) for v in (direction, factor * direction))
+        if once is not None and scaled is not None:
+            _compare(operator, factor, constant, once, scaled)
+            seen.add(key)
+    return operator.with_constant(bk.as_array(constant, like=operator.like)) if _is_affine(constant) else operator
+
+
+def _is_affine(constant: np.ndarray) -> bool:
+    return bool(np.any(constant[np.isfinite(constant)]))
+
+
+def _memory_of(function: Any) -> set[Any]:
+    try:
+        return _tested.setdefault(function, set())
+    except TypeError:  # a callable that cannot be hashed or weakly referenced is tested every time
+        return set()
+
+
+def _compare(operator: FunctionOperator, factor: complex, constant: np.ndarray, once: np.ndarray, scaled: np.ndarray) -> None:
+    """A(-2 u) = -2 A(u), with -2i where complex, up to the rounding inside A."""
+    with np.errstate(all="ignore"):
+        error = np.abs((scaled - constant) - operator.dtype.type(factor) * (once - constant))
+        known = np.where(np.isfinite(once), np.abs(once) + np.abs(constant), 0)
+        size = np.broadcast_to(np.max(known, axis=1, keepdims=True, initial=0), error.shape)
+        wrong = np.isfinite(error) & (error > 1e4 * np.finfo(operator.dtype).eps * size)
+    if wrong.any():
+        raise NonlinearError(
+            f"{operator.name} is not linear: with a random u and the constant part taken off, A({factor} u) differs from "
+            f"{factor} A(u) by {np.max(error[wrong]):.1e} where A(u) is of size {np.max(size[wrong]):.1e}. linear_solve "
+            "takes linear and affine functions; for a non-linear one, solve with its Jacobian in a Newton iteration."
+        )

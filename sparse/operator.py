@@ -1,0 +1,149 @@
+"""The operator: what every matrix and linear function offers to solvers and users."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..backends import Array, Backend
+from .errors import UnsupportedOperation
+
+_DENSE_LIMIT = 4096  # columns of a function that are worth finding one by one
+
+
+class Operator(ABC):
+    """A linear map from arrays of `in_shape` to arrays of `out_shape`, immutable.
+
+    Attributes:
+        bk: the backend whose arrays it maps.
+        shape: `(rows, columns)` of its matrix.
+        dtype: NumPy dtype of its entries.
+        systems: None when one matrix serves every system, else the number of matrices, one per system.
+    """
+
+    bk: Backend
+    shape: tuple[int, int]
+    dtype: np.dtype
+    systems: int | None = None
+    is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
+
+    # --- for solvers: rows of (batch, n) ---
+
+    @abstractmethod
+    def apply(self, x: Array) -> Array:
+        """`(batch, columns)` -> `(batch, rows)`; the result may share memory with `x`, so never write to it."""
+
+    @abstractmethod
+    def transpose(self) -> Operator:
+        """The transposed operator (not conjugated).
+
+        Raises:
+            UnsupportedOperation: it is not known (a Python function on NumPy arrays).
+        """
+
+    @abstractmethod
+    def conj(self) -> Operator:
+        """The operator with complex conjugate entries."""
+
+    @abstractmethod
+    def dense(self) -> Array:
+        """`(rows, columns)`, or `(systems, rows, columns)`."""
+
+    @abstractmethod
+    def diagonals(self) -> Array:
+        """`(1, n)`, or `(systems, n)`."""
+
+    @abstractmethod
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        """Arrays, and the function that makes of their NumPy values the same operator on the host."""
+
+    @abstractmethod
+    def per_system(self, i: int) -> Any:
+        """What SciPy takes for system `i`: ndarray, sparse matrix or LinearOperator. On the NumPy backend only."""
+
+    def known(self) -> Any:
+        """The matrix as a NumPy array or SciPy sparse matrix where its values are known now, else None."""
+        return None
+
+    # --- for users ---
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        """Shape of the arrays that it takes (of one system)."""
+        return (self.shape[1],)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the arrays that it returns (of one system)."""
+        return (self.shape[0],)
+
+    @property
+    def T(self) -> Operator:
+        """The transpose, not conjugated."""
+        return self.transpose()
+
+    @property
+    def H(self) -> Operator:
+        """The conjugate transpose."""
+        return self.transpose().conj() if self.dtype.kind == "c" else self.transpose()
+
+    def diagonal(self) -> Array:
+        """The main diagonal, `(n,)`, or `(systems, n)`."""
+        rows = self.diagonals()
+        return rows[0] if self.systems is None else rows
+
+    def __call__(self, x: Array) -> Array:
+        """Apply to an array of `in_shape`, with any batch axes in front."""
+        bk, size = self.bk, len(self.in_shape)
+        x = bk.as_array(x)
+        shape = tuple(x.shape)
+        if shape[len(shape) - size :] != self.in_shape:
+            raise ValueError(f"The operator takes arrays whose last axes are {self.in_shape}; got the shape {shape}.")
+        batch = shape[: len(shape) - size]
+        rows = bk.reshape(x, (math.prod(batch), self.shape[1]))
+        return bk.reshape(self.apply(self._promoted(rows)), (*batch, *self.out_shape))
+
+    def __matmul__(self, v: Array) -> Array:
+        """SciPy's product: a vector `(columns,)`, or one vector per column `(columns, k)`."""
+        bk = self.bk
+        v = bk.as_array(v)
+        if len(v.shape) not in (1, 2) or v.shape[0] != self.shape[1]:
+            raise ValueError(
+                f"A matrix of shape {self.shape} multiplies ({self.shape[1]},) or ({self.shape[1]}, k); got {tuple(v.shape)}."
+            )
+        if len(v.shape) == 1:
+            return self.apply(self._promoted(bk.reshape(v, (1, self.shape[1]))))[0]
+        return bk.transpose(self.apply(self._promoted(bk.transpose(v))))
+
+    def _promoted(self, rows: Array) -> Array:
+        return self.bk.cast(rows, np.result_type(self.dtype, self.bk.dtype(rows)))
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__.removesuffix("Operator").lower()
+        batch = f", {self.systems} systems" if self.systems is not None else ""
+        return f"<{self.shape[0]}x{self.shape[1]} {kind} operator{batch}, {self.dtype}, {self.bk.name}>"
+
+    def _columns(self) -> Array:
+        """`dense()` of an operator that only knows its products: one product per column."""
+        n = self.shape[1]
+        if n > _DENSE_LIMIT:
+            raise UnsupportedOperation(
+                f"This needs the entries of a function of {n} unknowns, which takes {n} evaluations and {n}x{n} numbers; "
+                f"krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free method such as "
+                "CG or biCG-stab(2)."
+            )
+        bk, systems = self.bk, self.systems or 1
+
+        def column(unit: Array) -> Array:
+            return self.apply(bk.broadcast_to(unit[None], (systems, n)))
+
+        found = bk.map_columns(column, bk.as_array(np.eye(n, dtype=self.dtype)))  # (n, systems, rows)
+        return self._first_axis_last(found)[0] if self.systems is None else self._first_axis_last(found)
+
+    def _first_axis_last(self, x: Array) -> Array:
+        """`(a, b, c)` -> `(b, c, a)`."""
+        return self.bk.stack([self.bk.transpose(x[:, i]) for i in range(x.shape[1])])

@@ -1,0 +1,13 @@
+"""krylix solves `A x = b` on the arrays of NumPy/SciPy, JAX, PyTorch and TensorFlow.
+
+`A` is a linear Python function, a sparse or a dense matrix. Importing krylix imports none of the frameworks: the
+array in hand decides.
+"""
+
+from pathlib import Path as _Path
+
+__version__ = "0.1.0"
+
+_here = _Path(__file__).parent
+if not (_here / "solvers").is_dir():  # a checkout without its links (Windows, an unpacked sdist)
+    __path__.append(str(_here.parents[1]))

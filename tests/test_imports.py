@@ -1,0 +1,90 @@
+"""What an import of krylix does, and does not do, in a fresh interpreter."""
+
+import importlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from frameworks import FRAMEWORKS, missing
+from library import FOLDERS, ROOT, label, library_files, module_name
+
+HEAVY = (*FRAMEWORKS, "pyamg", "matplotlib", "pandas", "tqdm")
+IMPORT_ALL = "import krylix, krylix.backends, krylix.sparse, krylix.solvers"
+
+
+def python(code: str, *options: str, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `code` in a fresh interpreter, with `path` in front of the installed packages."""
+    environment = dict(os.environ)
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    command = [sys.executable, "-W", "error", *options, "-c", code]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("statement", ["import krylix", IMPORT_ALL, "import krylix.__main__"])
+def test_imports_no_framework(statement: str, tmp_path: Path) -> None:
+    code = f"import sys; {statement}; print(*sorted({set(HEAVY)} & set(sys.modules)))"
+    run = python(code, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == []
+
+
+def test_works_from_the_repository_root() -> None:
+    """There `""` is the first place on the path, and backends/, sparse/, solvers/ lie in it."""
+    names = "{'backends', 'sparse', 'solvers'}"
+    run = python(f"import sys; {IMPORT_ALL}; print(krylix.sparse.__name__, {names} & set(sys.modules))", cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["krylix.sparse", "set()"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_root_folder_is_no_top_level_module(folder: str) -> None:
+    """Packages that try `import sparse` must see that PyData's package is not there, and not get ours."""
+    code = f"""
+try:
+    import {folder}
+except ModuleNotFoundError as error:
+    print(error.name, "|", error)
+"""
+    run = python(code, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    name, message = run.stdout.split("|")
+    assert name.strip() == folder
+    assert f"is krylix.{folder}, not a top-level module" in message
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_tests_do_not_shadow(folder: str) -> None:
+    """Neither the root's folders nor tests/sparse are importable as top-level modules in the tests."""
+    spec = importlib.util.find_spec(folder)
+    places = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else []
+    assert not [place for place in places if place and Path(place).resolve().is_relative_to(ROOT)]
+
+
+def test_works_without_links(tmp_path: Path) -> None:
+    """As on Windows, where git writes the links as files of text, and in an unpacked sdist."""
+    ignore = shutil.ignore_patterns("__pycache__", *FOLDERS)
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=ignore)
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        (tmp_path / "src/krylix" / folder).write_text(f"../../{folder}")
+    run = python(f"{IMPORT_ALL}; print(krylix.solvers.__file__)", cwd=tmp_path / "src", path=tmp_path / "src")
+    assert run.returncode == 0, run.stderr
+    assert Path(run.stdout.strip()).resolve() == (tmp_path / "solvers/__init__.py").resolve()
+
+
+@pytest.mark.parametrize("path", library_files(), ids=label)
+def test_every_module_imports(path: Path) -> None:
+    try:
+        module = importlib.import_module(module_name(path))
+    except ModuleNotFoundError as error:
+        if error.name in FRAMEWORKS and missing(error.name):
+            pytest.skip(f"not installed: {error.name}")
+        raise
+    for name in getattr(module, "__all__", ()):
+        assert hasattr(module, name), f"__all__ names {name}, which is not there"

@@ -1,0 +1,182 @@
+"""Rules for the source that no tool checks: layers, small files, no delayed imports, errors for users.
+
+Imports point down, src/krylix -> solvers -> sparse -> backends, and are relative.
+"""
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from library import FOLDERS, ROOT, label, library_files, module_name
+
+FILES = library_files()
+MODULES = {module_name(path): path for path in FILES}
+LEVELS = {"backends": 0, "sparse": 1, "solvers": 2}  # anything else in krylix: 3
+HEAVY = {"jax", "torch", "tensorflow", "pyamg", "matplotlib", "tqdm"}  # a reason to import one of our modules late
+MAX_FILE_LINES = 350
+MAX_FUNCTION_LINES = 60
+LONG_FILES: dict[str, str] = {}  # "solvers/name.py": "why it reads better whole"
+LONG_FUNCTIONS: dict[str, str] = {}  # "solvers/name.py:function": "why"
+
+every_file = pytest.mark.parametrize("path", FILES, ids=label)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Import(NamedTuple):
+    line: int
+    target: str  # absolute: "krylix.sparse.csr", "numpy"
+    relative: bool
+    late: bool  # inside a function
+    typing_only: bool
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def is_typing_guard(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def targets_of(node: ast.Import | ast.ImportFrom, path: Path) -> list[str]:
+    """Absolute names of what the statement imports; `from . import a` counts as the module `a` if that is one."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    base = node.module or ""
+    if node.level:
+        package = module_name(path).split(".")
+        package = package if path.name == "__init__.py" else package[:-1]
+        package = package[: len(package) - node.level + 1]
+        base = ".".join([*package, *([node.module] if node.module else [])])
+    return [full if (full := f"{base}.{alias.name}") in MODULES else base for alias in node.names]
+
+
+def imports_of(path: Path) -> list[Import]:
+    found: list[Import] = []
+
+    def visit(node: ast.AST, late: bool, typing_only: bool) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            relative = isinstance(node, ast.ImportFrom) and node.level > 0
+            found.extend(Import(node.lineno, name, relative, late, typing_only) for name in targets_of(node, path))
+        late = late or isinstance(node, Function | ast.Lambda)
+        typing_only = typing_only or is_typing_guard(node)
+        for child in ast.iter_child_nodes(node):
+            visit(child, late, typing_only)
+
+    visit(tree_of(path), False, False)
+    return found
+
+
+def is_ours(target: str) -> bool:
+    return target.split(".")[0] == "krylix"
+
+
+def level_of(module: str) -> int:
+    parts = module.split(".")
+    return LEVELS.get(parts[1], 3) if len(parts) > 1 else 3
+
+
+@cache
+def is_heavy(module: str) -> bool:
+    """Whether importing this module of ours imports a framework or another slow package."""
+    eager = [i.target for i in imports_of(MODULES[module]) if not i.late and not i.typing_only]
+    return any(is_heavy(t) if t in MODULES else t.split(".")[0] in HEAVY for t in eager if t != module)
+
+
+def functions_of(tree: ast.Module) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def code_lines(path: Path, function: Function) -> int:
+    """Lines of a function that hold code: no blank lines, comments or docstrings."""
+    docstrings: set[int] = set()
+    for node in ast.walk(function):
+        if isinstance(node, Function | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
+            docstrings.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type not in blank:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len({line for line in code if function.lineno <= line <= (function.end_lineno or 0)} - docstrings)
+
+
+@every_file
+def test_imports_are_relative_and_point_down(path: Path) -> None:
+    own = module_name(path)
+    for found in imports_of(path):
+        where = f"{label(path)}:{found.line} imports {found.target}"
+        assert found.target.split(".")[0] not in FOLDERS or found.relative, f"{where}: no top-level module"
+        if is_ours(found.target):
+            assert found.relative, f"{where}: use a relative import"
+            assert level_of(found.target) <= level_of(own), f"{where}: imports point down only"
+            assert level_of(own) == 3 or level_of(found.target) < 3, f"{where}: krylix itself is the top"
+
+
+@every_file
+def test_late_imports_only_for_heavy_modules(path: Path) -> None:
+    """One of our modules may be imported inside a function only if it would pull in a framework."""
+    for found in imports_of(path):
+        if found.late and is_ours(found.target):
+            where = f"{label(path)}:{found.line} imports {found.target} inside a function"
+            assert found.target in MODULES and is_heavy(found.target), f"{where}: move it to the top"
+
+
+def test_no_import_cycles() -> None:
+    """Late imports count, imports for type checking do not."""
+    graph = {
+        name: {i.target for i in imports_of(path) if i.target in MODULES and not i.typing_only} - {name}
+        for name, path in MODULES.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail("import cycle: " + " <- ".join(error.args[1]))
+
+
+@every_file
+def test_init_only_re_exports(path: Path) -> None:
+    if path.name == "__init__.py":
+        definitions = [n.name for n in ast.walk(tree_of(path)) if isinstance(n, Function | ast.ClassDef)]
+        assert not definitions, f"{label(path)} defines {definitions}: move them to a module"
+
+
+@every_file
+def test_sizes(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    assert lines <= MAX_FILE_LINES or label(path) in LONG_FILES, f"{label(path)} has {lines} lines"
+    for function in functions_of(tree_of(path)):
+        length, name = code_lines(path, function), f"{label(path)}:{function.name}"
+        assert length <= MAX_FUNCTION_LINES or name in LONG_FUNCTIONS, f"{name} has {length} lines of code"
+
+
+def test_size_exceptions_are_still_needed() -> None:
+    for name in LONG_FILES:
+        assert len((ROOT / name).read_text().splitlines()) > MAX_FILE_LINES, f"{name} is short now"
+    for entry in LONG_FUNCTIONS:
+        name, function_name = entry.split(":")
+        same_name = [f for f in functions_of(tree_of(ROOT / name)) if f.name == function_name]
+        assert any(code_lines(ROOT / name, f) > MAX_FUNCTION_LINES for f in same_name), f"{entry} is short now"
+
+
+@every_file
+def test_errors_are_for_users(path: Path) -> None:
+    """`assert` vanishes under -O, and NotImplementedError says neither what was given nor what to do instead."""
+    for node in ast.walk(tree_of(path)):
+        where = f"{label(path)}:{getattr(node, 'lineno', 0)}"
+        assert not isinstance(node, ast.Assert), f"{where}: raise an error that says got / expected / do this instead"
+        bare = isinstance(node, ast.Name) and node.id == "NotImplementedError"
+        assert not bare, f"{where}: use an abstract method, or an error that says what to do instead"
+
+
+@every_file
+def test_module_docstring(path: Path) -> None:
+    assert ast.get_docstring(tree_of(path)), f"{label(path)} says nothing about itself"
