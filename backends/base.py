@@ -24,6 +24,12 @@ Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a hos
 _EXPONENT_BITS = {4: (np.dtype(np.int32), 0x7F800000), 8: (np.dtype(np.int64), 0x7FF0000000000000)}
 
 
+def scatter(xp: Any, index: Array) -> Array:
+    """Numbers in [-0.5, 0.5) without a pattern; `xp` is NumPy or a library with its names."""
+    waves = xp.sin(12.9898 * index) * 43758.5453
+    return waves - xp.floor(waves) - 0.5
+
+
 class Backend(ABC):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
@@ -100,6 +106,10 @@ class Backend(ABC):
     @abstractmethod
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
 
+    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+        """A user's function, in the surroundings that it expects."""
+        return function(x, *args)
+
     def read_only(self, x: Array) -> Array:
         """`x` in a form that a user's function cannot write to, where the library has one."""
         return x
@@ -138,6 +148,10 @@ class Backend(ABC):
     def row_sum(self, v: Array) -> Array:
         """`(batch, n)` -> `(batch, 1)`."""
 
+    def square(self, x: Array) -> Array:
+        """Elementwise square of the absolute value."""
+        return self.real(self.conj(x) * x)
+
     def square_norm(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the squared 2-norm of each row. May overflow or underflow; see `norm`."""
         return self.real(self.dot(v, v))
@@ -168,6 +182,14 @@ class Backend(ABC):
     def times(self, scalar: Array, v: Array) -> Array:
         """Real `(batch, 1)` times real or complex `(batch, n)`."""
         return self.cast(scalar, self.dtype(v)) * v
+
+    def zeros_like(self, x: Array) -> Array:
+        """A new array of zeros of `x`'s shape, dtype and device."""
+        return self.zeros(tuple(x.shape), self.dtype(x), x)
+
+    def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
+        """`(n,)` fixed numbers in [-0.5, 0.5) without a pattern, from a formula: no generator, no large constant."""
+        return self.as_array(scatter(np, np.arange(1, n + 1, dtype=np.float64)), dtype, like)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
         """`a / b`, and 0 where `b` is 0."""
@@ -205,7 +227,11 @@ class Backend(ABC):
         """`step(state)` for the systems where `active` `(batch, 1)`, the old state for the others."""
         if active.shape[0] == 1:
             return step(state)  # the loop runs only while a system is active
-        return tree_map(lambda new, old: self.where(active, new, old), step(state), state)
+        return self.select(active, step(state), state)
+
+    def select(self, active: Array, new: Any, old: Any) -> Any:
+        """`new` for the systems where `active` `(batch, 1)`, `old` for the others, in every array of a state."""
+        return tree_map(lambda a, b: self.where(active, a, b), new, old)
 
     @abstractmethod
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .base import Array, Backend, Spec
+from .base import Array, Backend, Spec, scatter
 from .jax_sparse import JaxSparse
 
 
@@ -106,6 +106,9 @@ class JaxBackend(Backend):
         integer, mask = self._exponent_bits(np.dtype(x.dtype))
         bits = lax.bitcast_convert_type(x, integer) & np.array(mask, integer)
         return lax.bitcast_convert_type(bits, x.dtype)
+
+    def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
+        return scatter(jnp, jnp.arange(1, n + 1, dtype=dtype))
 
     def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
         return lax.while_loop(condition, body, state)

@@ -118,6 +118,11 @@ class TorchBackend(Backend):
         buffer[row[systems, 0], systems] = values[systems, 0]
         return buffer
 
+    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+        with torch.enable_grad():  # the function may take derivatives inside, of an energy say
+            image = function(x, *args)
+        return image.detach() if isinstance(image, torch.Tensor) and not torch.is_grad_enabled() else image
+
     def quiet(self) -> AbstractContextManager[Any]:
         return torch.no_grad()
 

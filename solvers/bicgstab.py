@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backends import Array, Backend
 from ..sparse import Operator
-from .method import Goal, Method, apply
+from .method import Goal, Method, apply, owned_product
 
 
 class BiCGStabState(NamedTuple):
@@ -73,7 +73,10 @@ class BiCGStab(Method):
         rr = bk.square_norm(r)
         one = bk.cast(bk.like(1, rr), bk.dtype(r))
         shadow = _left_vector(bk, r, goal.attempt)
-        return BiCGStabState(0 * r, r, 0 * r, shadow, one, 0 * one, one, rr, goal.norm * goal.norm, bk.like(False, rr, bool))
+        return BiCGStabState(
+            bk.zeros_like(r), r, bk.zeros_like(r), shadow, one, bk.zeros_like(one), one, rr, goal.norm * goal.norm,
+            bk.like(False, rr, bool),
+        )
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BiCGStabState) -> BiCGStabState:
         cycle = _Cycle(s.x, (s.r,), (s.u,), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, bk.like(False, s.rr, bool))
@@ -84,11 +87,11 @@ class BiCGStab(Method):
 
 def _half_step(bk: Backend, A: Operator, M: Operator | None, shadow: Array, c: _Cycle, j: int) -> _Cycle:
     """One step of bi-conjugate gradients, on r[0..j] and u[0..j]; systems that are done or broken stand still."""
-    zero = 0 * c.alpha
+    zero = bk.zeros_like(c.alpha)
     rho = bk.dot(shadow, c.r[j])
     beta = bk.where(c.live, bk.safe_divide(c.alpha * rho, c.rho), zero)
     u = tuple(bk.xpay(c.r[i], -beta, c.u[i]) for i in range(j + 1))
-    u = (*u, bk.copy(A.apply(apply(M, u[j]))))
+    u = (*u, owned_product(bk, A, apply(M, u[j])))
     gamma = bk.dot(shadow, u[j + 1])
     # Where gamma is rounding noise, alpha would be noise too, and of any size.
     noise = np.finfo(bk.real_dtype(c.rr)).eps * bk.sqrt(bk.square_norm(u[j + 1]) * bk.square_norm(shadow))
@@ -98,13 +101,13 @@ def _half_step(bk: Backend, A: Operator, M: Operator | None, shadow: Array, c: _
     y = bk.axpy(alpha, u[0], c.y)
     r = tuple(bk.axpy(-alpha, u[i + 1], c.r[i]) for i in range(j + 1))
     rr = bk.square_norm(r[0])
-    r = (*r, bk.copy(A.apply(apply(M, r[j]))))
+    r = (*r, owned_product(bk, A, apply(M, r[j])))
     return _Cycle(y, r, u, rho, alpha, rr, live, c.broken | broken)
 
 
 def _minimise(bk: Backend, s: BiCGStabState, c: _Cycle) -> BiCGStabState:
     """Subtract from r[0] its best approximation by r[1..l], found by modified Gram-Schmidt."""
-    degree, zero = len(c.r) - 1, 0 * c.alpha
+    degree, zero = len(c.r) - 1, bk.zeros_like(c.alpha)
     # Systems that reached their goal in a half step leave the minimisation out: r[1..l] is noise to them.
     live = c.rr > s.done
     r, tau, first = list(c.r), {}, {}
@@ -136,8 +139,7 @@ def _left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
     """r itself; after a round without progress, r plus a fixed pseudo-random vector of its length."""
     n = r.shape[1]
     dtype = bk.dtype(r)
-    # numbers without a pattern, without a random generator in the compiled program
-    noise = bk.as_array(np.modf(np.abs(np.sin(12.9898 * np.arange(1, n + 1)) * 43758.5453))[0] - 0.5, bk.real_dtype(r), like=r)
+    noise = bk.scatter_numbers(n, bk.real_dtype(r), r)
     length = bk.sqrt(bk.square_norm(r) * (12.0 / max(n, 1)))
     weight = bk.where(attempt > 0, length, 0 * length)
     return r + bk.cast(weight, dtype) * bk.cast(noise, dtype)

@@ -42,7 +42,7 @@ class CG(Method):
         z = apply(M, r)
         rr = bk.square_norm(r)
         rho = bk.dot(r, z)
-        return CGState(0 * r, r, bk.copy(z), rho, rr, bk.like(False, rr, bool))
+        return CGState(bk.zeros_like(r), r, bk.copy(z), rho, rr, bk.like(False, rr, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGState) -> CGState:
         q = A.apply(s.p)

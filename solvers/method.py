@@ -13,7 +13,6 @@ class Goal(NamedTuple):
     """What one round of iterations is after; the residual at its start is scaled to entries of about 1."""
 
     norm: Array  # (batch, 1), residual norm at which a system is done
-    left: Array  # (batch, 1) integers, iterations that may still be taken
     attempt: Array  # (batch, 1) integers, how often a round ended without progress
 
 
@@ -31,6 +30,7 @@ class Method(ABC):
     on_host: ClassVar[bool] = False  # runs on NumPy arrays whatever the library
     takes_preconditioner: ClassVar[bool] = True
     takes_complex: ClassVar[bool] = True
+    can_pause: ClassVar[bool] = True  # does a solve stopped at a limit go on as if it had not been stopped?
     products_per_step: ClassVar[int] = 1
 
     @property
@@ -54,6 +54,10 @@ class Method(ABC):
         """`d` of this state."""
         return state.x
 
+    def limited(self, bk: Backend, state: Any, left: Array) -> Any:
+        """The state, told how many iterations each system may still take; for methods whose step takes many."""
+        return state
+
     def steps_taken(self, state: Any) -> Any:
         """Iterations that the last step stands for."""
         return 1
@@ -61,6 +65,12 @@ class Method(ABC):
     def products_made(self, state: Any) -> Any:
         """Products with A in the last step."""
         return self.products_per_step
+
+
+def owned_product(bk: Backend, A: Operator, x: Array) -> Array:
+    """`A x` in memory that the method may overwrite and keep until the next product."""
+    image = A.apply(x)
+    return image if A.returns_fresh else bk.copy(image)
 
 
 def apply(M: Operator | None, r: Array) -> Array:

@@ -15,6 +15,8 @@ from .operator import Operator
 class BridgedOperator(Operator):
     """An operator of another library on NumPy arrays; eager only."""
 
+    returns_fresh = False
+
     def __init__(self, inner: Operator, like: Array | None = None) -> None:
         self.bk, self.inner, self.device_like = get_backend("numpy"), inner, like
         self.shape, self.dtype, self.systems = inner.shape, inner.dtype, inner.systems

@@ -16,6 +16,7 @@ from .operator import Operator
 class _Products(Operator):
     """What an operator can offer that only knows how to multiply."""
 
+    returns_fresh = False
     compiled: bool
     like: Array | None
 
@@ -57,7 +58,7 @@ class FunctionOperator(_Products):
         return FunctionOperator(self.bk, self.function, self.layout, self.dtype, self.args, self.name, self.like, constant)
 
     def apply(self, x: Array) -> Array:
-        image = self.function(self.layout.unflatten(self.bk, self.bk.read_only(x)), *self.args)
+        image = self.bk.call(self.function, self.layout.unflatten(self.bk, self.bk.read_only(x)), self.args)
         rows = self.layout.flatten(self.bk, image, self.dtype, self.name)
         return rows if self.constant is None else rows - self.constant
 

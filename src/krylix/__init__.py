@@ -11,3 +11,51 @@ __version__ = "0.1.0"
 _here = _Path(__file__).parent
 if not (_here / "solvers").is_dir():  # a checkout without its links (Windows, an unpacked sdist)
     __path__.append(str(_here.parents[1]))
+
+from . import backends, solvers, sparse
+from .backends import (
+    NoBackendFound,
+    choose_backend,
+    convert,
+    default_backend,
+    get_precision,
+    precision,
+    set_global_precision,
+    use,
+)
+from .solvers import (
+    ConvergenceError,
+    Diverged,
+    NotConverged,
+    Preconditioner,
+    SolveResult,
+    Status,
+    linear_solve,
+    preconditioner,
+)
+from .sparse import NonlinearError, UnsupportedOperation, as_operator
+
+__all__ = [
+    "ConvergenceError",
+    "Diverged",
+    "NoBackendFound",
+    "NonlinearError",
+    "NotConverged",
+    "Preconditioner",
+    "SolveResult",
+    "Status",
+    "UnsupportedOperation",
+    "as_operator",
+    "backends",
+    "choose_backend",
+    "convert",
+    "default_backend",
+    "get_precision",
+    "linear_solve",
+    "precision",
+    "preconditioner",
+    "set_global_precision",
+    "solvers",
+    "sparse",
+    "use",
+]

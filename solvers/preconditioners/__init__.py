@@ -1,0 +1,7 @@
+"""Approximate inverses: M with M r close to the solution of A z = r."""
+
+from .base import Preconditioner
+from .build import PRECONDITIONERS, preconditioner, to_preconditioner
+from .jacobi import DiagonalOperator, jacobi
+
+__all__ = ["PRECONDITIONERS", "DiagonalOperator", "Preconditioner", "jacobi", "preconditioner", "to_preconditioner"]

@@ -1,0 +1,56 @@
+"""From what a user calls a preconditioner to an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...backends import Backend
+from ...sparse import Layout, Operator, as_operator, is_function, to_operator
+from .base import Preconditioner
+from .jacobi import jacobi
+
+PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi}
+"""Name -> function that builds it from an operator; tests and the command line run over this table."""
+
+
+def preconditioner(A: Any, kind: str = "auto", **settings: Any) -> Preconditioner:
+    """Compute a preconditioner M, an approximation of the inverse of A, to be passed to `linear_solve`.
+
+    Args:
+        A: a matrix of any kind (dense, sparse, operator); a function only through `as_operator(f, like)`.
+        kind: "jacobi"; "auto" chooses.
+        settings: further settings of that kind.
+
+    Raises:
+        ValueError: no such kind.
+        UnsupportedOperation: A does not show what this kind needs.
+    """
+    return _build(as_operator(A), kind, settings)
+
+
+def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: Any) -> Operator | None:
+    """The operator that `linear_solve(preconditioner=M)` means, or None.
+
+    Raises:
+        ValueError: an unknown name, or another size than A's.
+    """
+    if M is None:
+        return None
+    if isinstance(M, str):
+        return _build(A, M, {})
+    if is_function(M):
+        return Preconditioner(to_operator(bk, M, layout, A.dtype, (), like, "preconditioner"), "user's function")
+    operator = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
+    if operator.shape != A.shape:
+        raise ValueError(f"The preconditioner has the shape {operator.shape}; expected {A.shape}, that of A.")
+    return operator if isinstance(operator, Preconditioner) else Preconditioner(operator, "user's matrix")
+
+
+def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
+    key = kind.strip().lower()
+    if key == "auto":
+        key = "jacobi"
+    if key not in PRECONDITIONERS:
+        raise ValueError(f"No preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
+    return PRECONDITIONERS[key](A, **settings)

@@ -1,0 +1,185 @@
+"""From what a user hands to `linear_solve` to checked arrays and operators: every input error is raised here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..backends import Array, Backend, choose_backend, working_dtype
+from ..sparse import DenseOperator, FunctionOperator, Layout, OffsetOperator, Operator, is_function, linear_part, operand_dtype, to_operator
+from .nullspace import make_projection
+
+_MOST_ITERATIONS = 10_000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A x = b in rows of `(systems, n)`."""
+
+    bk: Backend
+    A: Operator
+    b: Array
+    x0: Array | None
+    layout: Layout
+    like: Array
+    rtol: Array
+    atol: Array
+    limits: tuple[int, ...]
+    several: bool  # was max_iter a sequence?
+    project: Callable[[Array], Array]
+    projects: bool
+    compiled: bool
+
+
+def make_problem(A: Any, b: Any, x0: Any, args: Sequence[Any], M: Any, batch_ndim: int, rtol: Any, atol: Any, max_iter: Any,
+                 nullspace: Any, matrix_offset: Any) -> Problem:
+    """Check and convert.
+
+    Raises:
+        ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
+    """
+    bk = choose_backend(b, A, x0, list(args), M)
+    b, like = _arrays(bk, b)
+    found = operand_dtype(A, bk)
+    layout, dtype = _layout(bk, A, b, like, batch_ndim, found)
+    rows = layout.flatten(bk, b, dtype, "b")
+    operator = _operator(bk, A, layout, dtype, args, like, matrix_offset)
+    start = None if x0 is None else bk.copy(layout.flatten(bk, _on_device(bk, x0, like), dtype, "x0"))
+    compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
+    limits, several = _limits(max_iter, layout.size)
+    projects = not (nullspace is None or (isinstance(nullspace, str) and nullspace == "auto"))
+    return Problem(
+        bk=bk, A=operator, b=rows, x0=start, layout=layout, like=like,
+        rtol=_tolerance(bk, rtol, _default_rtol(dtype), "rtol", layout, rows),
+        atol=_tolerance(bk, atol, 0.0, "atol", layout, rows),
+        limits=limits, several=several, project=make_projection(nullspace, bk, operator, layout, like),
+        projects=projects, compiled=compiled,
+    )  # fmt: skip
+
+
+def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
+    """`b` with its leaves as arrays of the backend, and the first of them."""
+    leaves, structure = bk.leaves(b)
+    if not leaves:
+        raise ValueError("b is an empty container; expected at least one array.")
+    arrays = []
+    for leaf in leaves:
+        try:
+            arrays.append(leaf if bk.is_array(leaf) and not isinstance(leaf, np.generic) else bk.as_array(leaf))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"b must be an array; got {type(leaf).__name__}, which is no array of {bk.name}.") from error
+    return bk.unleaves(structure, arrays), arrays[0]
+
+
+def _layout(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int, found: np.dtype | None) -> tuple[Layout, np.dtype]:
+    if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
+        raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
+    if not is_function(A):
+        batch_ndim = _matrix_batch(bk, A, b, like, batch_ndim)
+    layout = Layout.of(bk, b, batch_ndim)
+    integer = found if found is not None and found.kind in "fc" else bk.default_float
+    dtype = working_dtype(np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c", integer=integer)
+    same = all(d.kind == dtype.kind and d.itemsize == dtype.itemsize for d in layout.dtypes)
+    return layout if same or len(layout.dtypes) > 1 and dtype.kind == layout.dtypes[0].kind else layout.with_dtype(dtype), dtype
+
+
+def _matrix_batch(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> int:
+    """A matrix takes vectors on the last axis; a function made into an operator knows its own batch."""
+    if isinstance(A, FunctionOperator):
+        return len(A.layout.batch)
+    if b is not like:
+        raise TypeError(f"A is a matrix, so b must be one array; got a {type(b).__name__}. For containers A must be a function.")
+    axes = len(like.shape)
+    if axes == 0:
+        raise ValueError("b is a single number; expected a vector (n,).")
+    if batch_ndim not in (0, axes - 1):
+        raise ValueError(
+            f"batch_ndim={batch_ndim} with a matrix A and b of shape {tuple(like.shape)}: a matrix takes vectors on the last "
+            f"axis, so all {axes - 1} axes before it are batch axes. Leave batch_ndim out, or reshape b."
+        )
+    return axes - 1
+
+
+def _operator(bk: Backend, A: Any, layout: Layout, dtype: np.dtype, args: Sequence[Any], like: Array, offset: Any) -> Operator:
+    operator = to_operator(bk, A, layout, dtype, args, like)
+    n, m = operator.shape
+    if n != m:
+        raise ValueError(f"A has the shape {operator.shape}; linear_solve needs a square matrix.")
+    if m != layout.size:
+        raise ValueError(
+            f"A has the shape {operator.shape} and b {tuple(like.shape)}; expected b of shape (..., {m}), the vector on the last "
+            "axis" + (". For one vector per column give b.T." if len(like.shape) == 2 and like.shape[0] == m else ".")
+        )
+    if isinstance(operator, DenseOperator) and operator.systems is not None:
+        operator = _matched(operator, A, layout)
+    elif isinstance(operator, FunctionOperator):
+        if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
+            raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
+        operator = linear_part(operator)
+    if offset is None:
+        return operator
+    if np.ndim(offset) or not np.isfinite(offset):
+        raise ValueError(f"matrix_offset must be one finite number; got {offset!r}.")
+    return OffsetOperator(operator, offset) if offset else operator
+
+
+def _matched(operator: DenseOperator, A: Any, layout: Layout) -> DenseOperator:
+    """A batch of matrices for the batch of b; missing leading axes are repeated."""
+    batch = tuple(A.shape[:-2]) if not isinstance(A, Operator) else (operator.systems,)
+    if batch == layout.batch or (operator.systems == layout.systems and isinstance(A, Operator)):
+        return operator
+    fits = len(batch) <= len(layout.batch) and all(a in (1, c) for a, c in zip(batch[::-1], layout.batch[::-1], strict=False))
+    if not fits:
+        raise ValueError(f"A is a batch {batch} of matrices and b a batch {layout.batch} of vectors; expected the same batch axes.")
+    bk, n, m = operator.bk, *operator.shape
+    full = bk.broadcast_to(bk.reshape(operator.matrix, (*batch, n, m)), (*layout.batch, n, m))
+    return DenseOperator(bk, bk.reshape(full, (layout.systems, n, m)))
+
+
+def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
+    """Arrays of the framework stay where they are, to be refused if that is another device; others are converted."""
+    leaves, structure = bk.leaves(x0)
+    arrays = []
+    for leaf in leaves:
+        array = leaf if bk.is_array(leaf) else bk.as_array(leaf, like=like)
+        if bk.device(array) != bk.device(like):
+            raise ValueError(f"x0 is on {bk.device(array)} and b on {bk.device(like)}; move one of them.")
+        arrays.append(array)
+    return bk.unleaves(structure, arrays)
+
+
+def _default_rtol(dtype: np.dtype) -> float:
+    return 1e-5 if dtype.itemsize == (8 if dtype.kind == "c" else 4) else 1e-10
+
+
+def _tolerance(bk: Backend, value: Any, default: float, name: str, layout: Layout, rows: Array) -> Array:
+    """A number, or one per system, as `(1, 1)` or `(systems, 1)` of the real dtype."""
+    value = default if value is None else value
+    dtype = bk.real_dtype(rows)
+    try:
+        array = value if bk.is_array(value) else bk.as_array(np.asarray(value, dtype), like=rows)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a number or one number per system; got {value!r}.") from error
+    if tuple(array.shape) not in ((), layout.batch):
+        raise ValueError(f"{name} has the shape {tuple(array.shape)}; expected one number, or one per system {layout.batch}.")
+    if not bk.compiled(array) and bool(bk.any(~(array >= 0))):
+        raise ValueError(f"{name} must be >= 0; got {value!r}.")
+    return bk.reshape(bk.cast(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
+
+
+def _limits(max_iter: Any, n: int) -> tuple[tuple[int, ...], bool]:
+    if max_iter is None:
+        return (max(1, min(10 * n, _MOST_ITERATIONS)),), False
+    several = not isinstance(max_iter, (int, np.integer))
+    try:
+        limits = tuple(int(m) for m in max_iter) if several else (int(max_iter),)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"max_iter must be an integer or an increasing sequence of integers; got {max_iter!r}.") from error
+    increasing = all(a < b for a, b in zip(limits, limits[1:], strict=False))
+    if not limits or limits[0] < 0 or not increasing or limits[-1] >= 2**31 or any(math.isnan(m) for m in limits):
+        raise ValueError(f"max_iter must be >= 0, or an increasing sequence of such integers; got {max_iter!r}.")
+    return limits, several

@@ -1,0 +1,98 @@
+"""Run a method on a problem: in the library itself, compiled once where that pays, or on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..backends import Array, Backend, get_backend
+from ..sparse import Operator
+from .iterate import Iteration, Outcome
+from .method import Method
+from .problem import Problem
+
+
+class _Settings(NamedTuple):
+    """What a compiled solve depends on besides arrays; hashable."""
+
+    bk: Backend
+    method: Method
+    limits: tuple[int, ...]
+    history: bool
+
+
+def run(problem: Problem, method: Method, M: Operator | None, history: bool, report: Callable[..., None] | None) -> Outcome:
+    """The outcome; with a first axis for checkpoints if the problem has several limits."""
+    settings = _Settings(problem.bk, method, problem.limits, history)
+    if method.on_host and problem.bk.name != "numpy":
+        return _on_host(problem, settings, M, report)
+    arrays = (problem.A, M, problem.b, problem.x0, problem.rtol, problem.atol)
+    plain = problem.A.is_container and (M is None or M.is_container) and not problem.projects and report is None
+    if plain and not problem.compiled:
+        return problem.bk.compile(_solve, ("settings",))(*arrays, settings=settings)
+    return _solve(*arrays, settings=settings, project=problem.project, report=report)
+
+
+def _solve(A: Operator, M: Operator | None, b: Array, x0: Array | None, rtol: Array, atol: Array, settings: _Settings,
+           project: Callable[[Array], Array] = lambda v: v, report: Callable[..., None] | None = None) -> Outcome:
+    bk, method, limits, history = settings
+    with bk.quiet():
+        inverse = method.setup(bk, A, M)
+    outcomes = Iteration(bk, method, A, inverse, b, project, report).run(x0, rtol, atol, limits, history)
+    if len(outcomes) == 1:
+        return outcomes[0]
+    longest = outcomes[-1].history
+    return Outcome(*(() if isinstance(longest, tuple) else bk.stack([_lines(bk, o.history, longest) for o in outcomes])
+                     if field == "history" else bk.stack([getattr(o, field) for o in outcomes])
+                     for field in Outcome._fields))  # fmt: skip
+
+
+def _lines(bk: Backend, history: Array, longest: Array) -> Array:
+    """A history filled up with NaN to the length of the longest."""
+    missing = int(longest.shape[0]) - int(history.shape[0])
+    if not missing:
+        return history
+    return bk.concat([history, bk.zeros((missing, int(history.shape[1])), bk.dtype(history), history) + np.nan], 0)
+
+
+def _on_host(problem: Problem, settings: _Settings, M: Operator | None, report: Callable[..., None] | None) -> Outcome:
+    """The whole solve as one call of the host, which returns the outcome's arrays."""
+    bk, host = problem.bk, get_backend("numpy")
+    matrix, make_matrix = problem.A.for_host()
+    inverse, make_inverse = M.for_host() if M is not None else ((), lambda _: None)
+    start = () if problem.x0 is None else (problem.x0,)
+    cut = (len(matrix), len(matrix) + len(inverse))
+    made: list[Any] = []
+
+    def on_host(*values: np.ndarray) -> Outcome:
+        if not made or matrix or inverse:  # an operator without arrays is the same in every call
+            made[:] = [make_matrix(values[: cut[0]]), make_inverse(values[cut[0] : cut[1]])]
+        b, rtol, atol, *x0 = (np.array(v) for v in values[cut[1] :])
+        project = _host_projection(problem) if problem.projects else (lambda v: v)
+        found = _solve(made[0], made[1], b, x0[0] if x0 else None, rtol, atol, settings._replace(bk=host), project, report)
+        return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
+
+    arrays = (*matrix, *inverse, problem.b, problem.rtol, problem.atol, *start)
+    return _named(bk.host_call(on_host, _shapes(problem, settings.history), *arrays), settings.history)
+
+
+def _host_projection(problem: Problem) -> Callable[[np.ndarray], np.ndarray]:
+    bk = problem.bk
+    return lambda v: bk.to_numpy(problem.project(bk.as_array(v, like=problem.like)))
+
+
+def _named(arrays: tuple[Array, ...], history: bool) -> Outcome:
+    return Outcome(*arrays) if history else Outcome(*arrays[:-1], ())
+
+
+def _shapes(problem: Problem, history: bool) -> list[tuple[tuple[int, ...], np.dtype]]:
+    bk, (systems, n) = problem.bk, (problem.layout.systems, problem.layout.size)
+    lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
+    real, integer = bk.real_dtype(problem.b), np.dtype(np.int32)
+    vector, scalar = (*lead, systems, n), (*lead, systems, 1)
+    lines = (*lead, problem.limits[-1] + 1, systems) if history else (0,)
+    kinds = {"x": (vector, bk.dtype(problem.b)), "residual": (vector, bk.dtype(problem.b)), "norm": (scalar, real),
+             "bound": (scalar, real), "history": (lines, real)}  # fmt: skip
+    return [kinds.get(field, (scalar, integer)) for field in Outcome._fields]
