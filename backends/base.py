@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class Backend(ABC):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str
+    has_derivatives: ClassVar[bool] = True  # does the library transpose a linear function by itself?
     sparse: Any  # the product kernels of this library's sparse matrices, see numpy_sparse.py
 
     def __repr__(self) -> str:
@@ -76,6 +77,10 @@ class Backend(ABC):
     @abstractmethod
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
         """A new array of zeros on `like`'s device."""
+
+    @abstractmethod
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        """A new array filled with one number, on `like`'s device."""
 
     def device(self, x: Array) -> Hashable:
         """Where `x` lives, to compare with `==`; None where the library moves arrays by itself."""
@@ -199,7 +204,7 @@ class Backend(ABC):
     def like(self, value: float | int | bool, reference: Array, dtype: Any = None) -> Array:
         """An array of `reference`'s shape, filled with `value`."""
         target = np.dtype(dtype) if dtype is not None else self.dtype(reference)
-        return self.zeros(tuple(reference.shape), target, reference) + self.as_array(value, target, like=reference)
+        return self.full(tuple(reference.shape), value, target, reference)
 
     # --- updates ------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,9 @@ class JaxBackend(Backend):
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
         return jnp.zeros(shape, dtype)
 
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        return jnp.full(shape, value, dtype)
+
     def device(self, x: Array) -> Hashable:
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 

@@ -22,6 +22,7 @@ class NumpyBackend(Backend):
     """NumPy arrays."""
 
     name = "numpy"
+    has_derivatives = False
     sparse = NumpySparse()
 
     def is_array(self, x: Any) -> bool:
@@ -41,6 +42,9 @@ class NumpyBackend(Backend):
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
         return np.zeros(shape, dtype)
+
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        return np.full(shape, value, dtype)
 
     def copy(self, x: Array) -> Array:
         return x.copy()

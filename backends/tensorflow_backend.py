@@ -43,6 +43,9 @@ class TensorflowBackend(Backend):
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
         return tf.zeros(shape, dtype)
 
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        return tf.fill(tuple(shape), tf.constant(value, dtype))
+
     def compiled(self, *arrays: Any) -> bool:
         return not tf.executing_eagerly()
 

@@ -50,6 +50,10 @@ class TorchBackend(Backend):
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
         return torch.zeros(tuple(shape), dtype=TORCH_DTYPE[np.dtype(dtype)], device=like.device if like is not None else None)
 
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        device = like.device if like is not None else None
+        return torch.full(tuple(shape), value, dtype=TORCH_DTYPE[np.dtype(dtype)], device=device)
+
     def device(self, x: Array) -> Hashable:
         return x.device
 

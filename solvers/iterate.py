@@ -95,7 +95,7 @@ class Iteration:
         status = bk.where(bk.isfinite(norm) & bk.isfinite(bound), status, none + _DIVERGED)
         lines: Any = ()
         if recorded is not None:
-            empty = bk.zeros((recorded + 1, int(norm.shape[0])), bk.dtype(norm), norm) + bk.as_array(np.nan, bk.dtype(norm), norm)
+            empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
             lines = bk.put(empty, none, norm, status >= 0)
         loop = _Loop(None, status, none, none if x0 is None else none + 1, lines)
         # A NaN beside good systems must not reach them through a product that sums over the batch by mistake, and a

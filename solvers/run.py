@@ -54,7 +54,7 @@ def _lines(bk: Backend, history: Array, longest: Array) -> Array:
     missing = int(longest.shape[0]) - int(history.shape[0])
     if not missing:
         return history
-    return bk.concat([history, bk.zeros((missing, int(history.shape[1])), bk.dtype(history), history) + np.nan], 0)
+    return bk.concat([history, bk.full((missing, int(history.shape[1])), np.nan, bk.dtype(history), history)], 0)
 
 
 def _on_host(problem: Problem, settings: _Settings, M: Operator | None, report: Callable[..., None] | None) -> Outcome:

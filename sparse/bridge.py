@@ -15,15 +15,14 @@ from .operator import Operator
 class BridgedOperator(Operator):
     """An operator of another library on NumPy arrays; eager only."""
 
-    returns_fresh = False
-
     def __init__(self, inner: Operator, like: Array | None = None) -> None:
         self.bk, self.inner, self.device_like = get_backend("numpy"), inner, like
         self.shape, self.dtype, self.systems = inner.shape, inner.dtype, inner.systems
 
     def apply(self, x: Array) -> Array:
         theirs = self.inner.bk
-        return theirs.to_numpy(self.inner.apply(theirs.as_array(np.ascontiguousarray(x), like=self.device_like)))
+        image = self.inner.apply(theirs.as_array(np.ascontiguousarray(x), like=self.device_like))
+        return np.array(theirs.to_numpy(image))  # SciPy's methods write to what they get
 
     def transpose(self) -> Operator:
         return BridgedOperator(self.inner.transpose(), self.device_like)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array, Backend
+from .dense import DenseOperator
 from .bridge import products_for_host, rows_as_scipy
 from .layout import Layout
 from .operator import Operator
@@ -63,6 +64,8 @@ class FunctionOperator(_Products):
         return rows if self.constant is None else rows - self.constant
 
     def transpose(self) -> Operator:
+        if not self.bk.has_derivatives:  # its entries are the only way
+            return DenseOperator(self.bk, self.dense()).transpose()
         return DerivedFunction(self, transposed=True, conjugated=False)
 
     def conj(self) -> Operator:
