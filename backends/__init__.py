@@ -6,7 +6,7 @@ if __name__ != "krylix.backends":  # reached through sys.path (repository root),
 from .base import Array, Backend
 from .convert import convert
 from .precision import get_precision, precision, set_global_precision, working_dtype
-from .registry import NoBackendFound, choose_backend, default_backend, get_backend, use
+from .registry import NoBackendFound, choose_backend, default_backend, get_backend, left_alone, use
 
 __all__ = [
     "Array",
@@ -17,6 +17,7 @@ __all__ = [
     "default_backend",
     "get_backend",
     "get_precision",
+    "left_alone",
     "precision",
     "set_global_precision",
     "use",

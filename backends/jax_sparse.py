@@ -47,9 +47,9 @@ class JaxSparse:
         return Entries(jnp.asarray(coo.data, dtype), jnp.asarray(coo.row.astype(index)),
                        jnp.asarray(coo.col.astype(index)), x.shape)
 
-    def dtype(self, matrix: Entries) -> np.dtype:
-        """NumPy dtype of the values."""
-        return np.dtype(matrix.values.dtype)
+    def dtype(self, matrix: Any) -> np.dtype:
+        """NumPy dtype of the values, of `Entries` or of JAX's own matrices."""
+        return np.dtype((matrix.values if isinstance(matrix, Entries) else matrix).dtype)
 
     def recast(self, matrix: Entries, dtype: np.dtype) -> Entries:
         """The same matrix with values of another dtype."""

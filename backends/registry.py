@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -19,6 +20,8 @@ _CLASSES = {
 _ALIASES = {"np": "numpy", "pytorch": "torch", "tf": "tensorflow"}
 _FRAMEWORKS = ("jax", "torch", "tensorflow")
 _chosen: list[Backend] = []
+_known_types: dict[type, str | None] = {}
+_left_alone: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 class NoBackendFound(TypeError):
@@ -61,9 +64,14 @@ def use(backend: str | Backend) -> Backend:
     return _chosen[0]
 
 
-@cache
 def _of_type(cls: type) -> str | None:
     """Name of the backend whose arrays have this type. Frameworks not yet imported own no object."""
+    if cls not in _known_types:
+        _known_types[cls] = _find_type(cls)
+    return _known_types[cls]
+
+
+def _find_type(cls: type) -> str | None:
     root = cls.__module__.partition(".")[0]
     if root in ("numpy", "scipy"):
         return "numpy"
@@ -124,3 +132,13 @@ def _names(x: Any) -> list[str]:
         if len(leaves) != 1 or leaves[0] is not x:
             return [n for leaf in leaves for n in _names(leaf)]
     return []
+
+
+def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` such that `torch.compile` runs it as it is, between two graphs; itself where torch is not in use."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "compiler"):
+        return function
+    if function not in _left_alone:
+        _left_alone[function] = torch.compiler.disable(function)
+    return _left_alone[function]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,11 +10,11 @@ import numpy as np
 
 from ..backends import Array, Backend
 from ..sparse import Operator
-from .method import Goal, Method, apply, owned_product
+from .method import Goal, Method, apply
 
 
 class BiCGStabState(NamedTuple):
-    """Vectors are (batch, n), scalars (batch, 1). Solves A M y = r; `x` holds y."""
+    """Vectors are (batch, n), scalars (batch, 1). Solves K y = r with K = A M / size; `x` holds y."""
 
     x: Array
     r: Array
@@ -23,12 +24,13 @@ class BiCGStabState(NamedTuple):
     alpha: Array
     omega: Array
     rr: Array  # <r, r>
+    size: Array  # power of two of the size of A M: powers of K then neither overflow nor vanish
     done: Array  # <r, r> at which a system needs no further half step
     broken: Array
 
 
 class _Cycle(NamedTuple):
-    """The bi-conjugate half of a step: r[j] = (A M)^j r and u[j] = (A M)^j u."""
+    """The bi-conjugate half of a step: r[j] = K^j r and u[j] = K^j u."""
 
     y: Array
     r: tuple[Array, ...]
@@ -48,10 +50,13 @@ class BiCGStab(Method):
     BiCGStab; `l=2` also copes with eigenvalues near the imaginary axis, larger l with harder spectra. One iteration is
     one such cycle. A breakdown restarts from the best x with another left vector.
 
-    Cost: 2 l + 6 vectors; per iteration 2 l products with A and 2 l with M (one more M at the end).
+    Cost: 2 l + 6 vectors; per iteration 2 l products with A and 2 l with M, and per round one more of each at the start
+    and one more M at the end.
 
     Source: Sleijpen and Fokkema, ETNA 1 (1993), Algorithm 3.1; van der Vorst, SIAM J. Sci. Stat. Comput. 13 (1992).
     """
+
+    products_at_start = 1
 
     l: int = 1  # noqa: E741 - the name in the paper
 
@@ -67,31 +72,35 @@ class BiCGStab(Method):
         return 2 * self.l
 
     def solution(self, bk: Backend, M: Operator | None, state: BiCGStabState) -> Array:
-        return apply(M, state.x)
+        return apply(M, bk.times(1 / state.size, state.x))
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> BiCGStabState:
         rr = bk.square_norm(r)
         one = bk.cast(bk.like(1, rr), bk.dtype(r))
+        size = bk.binary_scale(A.apply(apply(M, r))) / bk.binary_scale(r)
         shadow = _left_vector(bk, r, goal.attempt)
         return BiCGStabState(
-            bk.zeros_like(r), r, bk.zeros_like(r), shadow, one, bk.zeros_like(one), one, rr, goal.norm * goal.norm,
+            bk.zeros_like(r), r, bk.zeros_like(r), shadow, one, bk.zeros_like(one), one, rr, size, goal.norm * goal.norm,
             bk.like(False, rr, bool),
         )
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BiCGStabState) -> BiCGStabState:
+        def product(v: Array) -> Array:
+            return bk.times(1 / s.size, A.apply(apply(M, v)))  # new memory, also where a function returns its own buffer
+
         cycle = _Cycle(s.x, (s.r,), (s.u,), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, bk.like(False, s.rr, bool))
         for j in range(self.l):
-            cycle = _half_step(bk, A, M, s.shadow, cycle, j)
+            cycle = _half_step(bk, product, s.shadow, s.done, cycle, j)
         return _minimise(bk, s, cycle)
 
 
-def _half_step(bk: Backend, A: Operator, M: Operator | None, shadow: Array, c: _Cycle, j: int) -> _Cycle:
+def _half_step(bk: Backend, product: Callable[[Array], Array], shadow: Array, done: Array, c: _Cycle, j: int) -> _Cycle:
     """One step of bi-conjugate gradients, on r[0..j] and u[0..j]; systems that are done or broken stand still."""
     zero = bk.zeros_like(c.alpha)
     rho = bk.dot(shadow, c.r[j])
     beta = bk.where(c.live, bk.safe_divide(c.alpha * rho, c.rho), zero)
     u = tuple(bk.xpay(c.r[i], -beta, c.u[i]) for i in range(j + 1))
-    u = (*u, owned_product(bk, A, apply(M, u[j])))
+    u = (*u, product(u[j]))
     gamma = bk.dot(shadow, u[j + 1])
     # Where gamma is rounding noise, alpha would be noise too, and of any size.
     noise = np.finfo(bk.real_dtype(c.rr)).eps * bk.sqrt(bk.square_norm(u[j + 1]) * bk.square_norm(shadow))
@@ -101,8 +110,8 @@ def _half_step(bk: Backend, A: Operator, M: Operator | None, shadow: Array, c: _
     y = bk.axpy(alpha, u[0], c.y)
     r = tuple(bk.axpy(-alpha, u[i + 1], c.r[i]) for i in range(j + 1))
     rr = bk.square_norm(r[0])
-    r = (*r, owned_product(bk, A, apply(M, r[j])))
-    return _Cycle(y, r, u, rho, alpha, rr, live, c.broken | broken)
+    r = (*r, product(r[j]))
+    return _Cycle(y, r, u, rho, alpha, rr, live & (rr > done), c.broken | broken)
 
 
 def _minimise(bk: Backend, s: BiCGStabState, c: _Cycle) -> BiCGStabState:
@@ -132,7 +141,7 @@ def _minimise(bk: Backend, s: BiCGStabState, c: _Cycle) -> BiCGStabState:
         u = bk.axpy(-gamma[j], c.u[j], u)
     rr, omega = bk.square_norm(r[0]), gamma[degree]
     broken = c.broken | (live & (omega == 0))
-    return BiCGStabState(y, r[0], u, s.shadow, c.rho, c.alpha, omega, rr, s.done, broken)
+    return BiCGStabState(y, r[0], u, s.shadow, c.rho, c.alpha, omega, rr, s.size, s.done, broken)
 
 
 def _left_vector(bk: Backend, r: Array, attempt: Array) -> Array:

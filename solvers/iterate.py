@@ -20,9 +20,9 @@ from .method import Goal, Method
 from .status import Status
 
 _PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
+_PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 # plain integers: arrays of some libraries do not mix with enums
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
-_PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 
 
 class Outcome(NamedTuple):
@@ -38,23 +38,33 @@ class Outcome(NamedTuple):
     history: Any  # (most steps + 1, batch), NaN where nothing was recorded, or ()
 
 
-class _Loop(NamedTuple):
-    state: Any
+class _Count(NamedTuple):
+    """What is known per system, `(batch, 1)`, and the history."""
+
     status: Array
     steps: Array
     products: Array
     history: Any
 
 
-class _Rounds(NamedTuple):
-    base: Array  # x at the start of the round
-    start: Array  # residual norm there
+class _Between(NamedTuple):
+    """Between two rounds: x and its true residual."""
+
+    x: Array
+    r: Array
+    norm: Array
+    attempt: Array  # rounds that ended without progress
+    count: _Count
+
+
+class _Round(NamedTuple):
+    """Inside a round, which started at `start`."""
+
+    start: _Between
     scale: Array
     goal: Goal
-    loop: _Loop
-    x: Array
-    residual: Array
-    norm: Array
+    state: Any
+    count: _Count
 
 
 @dataclass(frozen=True)
@@ -76,127 +86,126 @@ class Iteration:
             return [self.run(x0, rtol, atol, (limit,), history)[0] for limit in limits]
         with bk.quiet():
             bound = bk.maximum(rtol * bk.norm(self.b), atol)
-            rounds = self._begin(x0, bound, limits[-1] if history else None)
-            outcomes = []
-            for limit in limits:
-                rounds = self._until(rounds, bound, limit)
-                outcomes.append(self._outcome(rounds, bound))
-            return outcomes
+            first = self._first(x0, bound, limits[-1] if history else None)
+            if len(limits) == 1:
+                return [self._outcome(self._rounds(first, bound, limits[0]), bound)]
+            return self._checkpoints(first, bound, limits)
 
-    # --- rounds ---
-
-    def _begin(self, x0: Array | None, bound: Array, recorded: int | None) -> _Rounds:
+    def _first(self, x0: Array | None, bound: Array, recorded: int | None) -> _Between:
         bk, b = self.bk, self.b
-        x = bk.zeros_like(b) if x0 is None else x0
+        x = bk.zeros_like(b) if x0 is None else bk.where(bk.norm(b) == 0, bk.zeros_like(b), x0)
         r = bk.copy(b) if x0 is None else b - self.A.apply(x)
         norm = bk.norm(r)
         none = bk.zeros(tuple(norm.shape), np.dtype(np.int32), norm)
         status = bk.where(norm <= bound, none + _CONVERGED, none + _RUNNING)
-        status = bk.where(bk.isfinite(norm) & bk.isfinite(bound), status, none + _DIVERGED)
+        status = bk.where(bk.isfinite(norm) & (bound >= 0), status, none + _DIVERGED)
         lines: Any = ()
         if recorded is not None:
             empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
             lines = bk.put(empty, none, norm, status >= 0)
-        loop = _Loop(None, status, none, none if x0 is None else none + 1, lines)
-        # A NaN beside good systems must not reach them through a product that sums over the batch by mistake, and a
-        # NaN in the state would only cost time: such a system starts from a zero residual and never steps.
-        clean = bk.where(status == _DIVERGED, bk.zeros_like(r), r)
-        return self._new_round(x, clean, norm, bound, none, loop, r)
+        return _Between(x, r, norm, none, _Count(status, none, none if x0 is None else none + 1, lines))
 
-    def _new_round(self, x: Array, r: Array, norm: Array, bound: Array, attempt: Array, loop: _Loop, residual: Array) -> _Rounds:
+    def _rounds(self, first: _Between, bound: Array, limit: int) -> _Between:
+        def one_round(between: _Between) -> _Between:
+            return self._finish(self._iterate(self._start(between, bound), limit), bound, limit)
+
+        return self.bk.while_loop(self._is_running, one_round, first)
+
+    def _checkpoints(self, first: _Between, bound: Array, limits: Sequence[int]) -> list[Outcome]:
+        """The same rounds, paused at each limit: the state of the method goes on where it was."""
+        bk, outcomes = self.bk, []
+        current = self._start(first, bound)
+        for limit in limits:
+            status = current.count.status
+            paused = (status == _MAX_ITER) & (current.count.steps < limit)
+            count = current.count._replace(status=bk.where(paused, 0 * status, status))
+            current = self._iterate(current._replace(count=count, start=current.start._replace(count=count)), limit)
+            between = self._rounds(self._finish(current, bound, limit), bound, limit)
+            outcomes.append(self._outcome(between, bound))
+            current = self._paused(current, between, bound)
+        return outcomes
+
+    def _paused(self, current: _Round, between: _Between, bound: Array) -> _Round:
+        """The round as it stood for a system still in it; a new one for the others."""
+        bk, count = self.bk, between.count
+        still = (count.status == _MAX_ITER) & (count.steps == current.count.steps)
+        new = self._start(between, bound)
+        start = [bk.where(still, old, now) for old, now in zip(current.start[:-1], between[:-1], strict=True)]
+        kept = [bk.select(still, old, now) for old, now in zip(current[1:4], new[1:4], strict=True)]
+        return _Round(_Between(*start, count), *kept, count)
+
+    def _is_running(self, between: _Between) -> Any:
+        return self.bk.any(between.count.status == _RUNNING)
+
+    def _start(self, between: _Between, bound: Array) -> _Round:
         bk = self.bk
+        # Systems that are not running, perhaps because of a NaN, stand by with a zero residual.
+        r = bk.where(between.count.status == _RUNNING, between.r, bk.zeros_like(between.r))
         scale = bk.binary_scale(r)
-        goal = Goal(bound / scale, attempt)
+        goal = Goal(bound / scale, between.attempt)
         state = self.method.init(bk, self.A, self.M, bk.times(1 / scale, r), goal)
-        return _Rounds(x, norm, scale, goal, loop._replace(state=state), x, residual, norm)
+        count = between.count
+        made = bk.where(count.status == _RUNNING, 0 * count.products + self.method.products_at_start, 0 * count.products)
+        return _Round(between, scale, goal, state, count._replace(products=count.products + made))
 
-    def _until(self, rounds: _Rounds, bound: Array, limit: int) -> _Rounds:
-        bk = self.bk
-        # Systems that an earlier checkpoint stopped go on where they were.
-        status = rounds.loop.status
-        waiting = (status == _MAX_ITER) & (rounds.loop.steps < limit)
-        rounds = rounds._replace(loop=rounds.loop._replace(status=bk.where(waiting, 0 * status, status)))
-
-        def running(rounds: _Rounds) -> Any:
-            return bk.any(rounds.loop.status == _RUNNING)
-
-        def one_round(rounds: _Rounds) -> _Rounds:
-            ran = rounds.loop.status == _RUNNING
-            loop = bk.while_loop(lambda loop: bk.any(loop.status == _RUNNING), self._advance(rounds, limit), rounds.loop)
-            return self._verify(rounds._replace(loop=loop), bound, limit, ran)
-
-        return bk.while_loop(running, one_round, rounds)
-
-    def _advance(self, rounds: _Rounds, limit: int) -> Callable[[_Loop], _Loop]:
-        bk, method, goal, scale = self.bk, self.method, rounds.goal, rounds.scale
+    def _iterate(self, this: _Round, limit: int) -> _Round:
+        bk, method, goal = self.bk, self.method, this.goal
         enough = goal.norm * goal.norm
-        largest = (rounds.start / scale) / np.finfo(bk.dtype(goal.norm)).eps
+        largest = (this.start.norm / this.scale) / np.finfo(bk.dtype(goal.norm)).eps
 
         def step(state: Any) -> Any:
             return method.step(bk, self.A, self.M, state)
 
-        def advance(loop: _Loop) -> _Loop:
-            active = loop.status == _RUNNING
-            none = bk.zeros_like(loop.steps)
-            state = bk.step_active(step, method.limited(bk, loop.state, limit - loop.steps), active)
-            steps = loop.steps + bk.where(active, method.steps_taken(state) + none, none)
-            products = loop.products + bk.where(active, method.products_made(state) + none, none)
+        def advance(loop: tuple[Any, _Count]) -> tuple[Any, _Count]:
+            state, count = loop
+            active = count.status == _RUNNING
+            none = bk.zeros_like(count.steps)
+            state = bk.step_active(step, method.limited(bk, state, limit - count.steps), active)
+            steps = count.steps + bk.where(active, method.steps_taken(state) + none, none)
+            products = count.products + bk.where(active, method.products_made(state) + none, none)
             norm = bk.sqrt(state.rr)
             status = bk.where(state.broken, none + _BREAKDOWN, none)
             status = bk.where(steps >= limit, none + _MAX_ITER, status)
             status = bk.where(bk.isfinite(norm) & (norm <= largest), status, none + _DIVERGED)
             status = bk.where(state.rr <= enough, none + _CANDIDATE, status)
-            history = loop.history
+            history = count.history
             if not isinstance(history, tuple):
-                history = bk.put(history, steps, norm * scale, active)
+                history = bk.put(history, steps, norm * this.scale, active)
             if self.report is not None:
                 bk.report(self.report, steps, norm, goal.norm, active)
-            return _Loop(state, bk.where(active, status, loop.status), steps, products, history)
+            return state, _Count(bk.where(active, status, count.status), steps, products, history)
 
-        return advance
+        def go_on(loop: tuple[Any, _Count]) -> Any:
+            return bk.any(loop[1].status == _RUNNING)
 
-    def _verify(self, rounds: _Rounds, bound: Array, limit: int, ran: Array) -> _Rounds:
-        bk, loop = self.bk, rounds.loop
-        d = self.method.solution(bk, self.M, loop.state)
-        moved = self.project(rounds.base + bk.times(rounds.scale, d))
-        x = bk.where(loop.steps > 0, moved, rounds.base)
+        state, count = bk.while_loop(go_on, advance, (this.state, this.count))
+        return this._replace(state=state, count=count)
+
+    def _finish(self, this: _Round, bound: Array, limit: int) -> _Between:
+        """x and its true residual, and what becomes of each system."""
+        bk, start, count = self.bk, this.start, this.count
+        ran = start.count.status == _RUNNING
+        d = self.method.solution(bk, self.M, this.state)
+        x = bk.where(ran, self.project(start.x + bk.times(this.scale, d)), start.x)
         r = self.b - self.A.apply(x)
         norm = bk.norm(r)
-        none = bk.zeros_like(loop.status)
-        good = norm <= bound
-        progress = norm <= _PROGRESS * rounds.start
-        broken = loop.status == _BREAKDOWN
-        attempt = bk.where(progress, none, rounds.goal.attempt + 1)
-        may = progress | (broken & (attempt <= _PATIENCE))
-        again = ran & ~good & (broken | (loop.status == _CANDIDATE)) & may & (loop.steps < limit)
-        # what a candidate becomes whose true residual is too large and who may not go on
-        ended = bk.where(loop.steps >= limit, none + _MAX_ITER, none + _STAGNATED)
-        ended = bk.where(loop.status == _CANDIDATE, ended, loop.status)
-        status = bk.where(again, none + _RUNNING, bk.where(good, none + _CONVERGED, ended))
-        status = bk.where(ran, status, loop.status)
-        products = loop.products + bk.where(ran, none + 1, none)
-        rounds = rounds._replace(x=x, residual=r, norm=norm, loop=loop._replace(status=status, products=products))
-        return bk.cond(bk.any(again), lambda: self._restart(rounds, bound, again, attempt), lambda: rounds)
+        none = bk.zeros_like(count.status)
+        progress = norm <= _PROGRESS * start.norm
+        broken, candidate = count.status == _BREAKDOWN, count.status == _CANDIDATE
+        attempt = bk.where(progress, none, start.attempt + 1)
+        again = (candidate & progress) | (broken & (attempt <= _PATIENCE))
+        stopped = bk.where(count.steps >= limit, none + _MAX_ITER, none + _STAGNATED)
+        status = bk.where(candidate, stopped, count.status)
+        status = bk.where(again & (count.steps < limit), none + _RUNNING, status)
+        status = bk.where(norm <= bound, none + _CONVERGED, status)
+        status = bk.where(ran, status, start.count.status)
+        # A breakdown or an overflow may leave x worse than it was, or without a value.
+        worse = ran & (broken | (count.status == _DIVERGED)) & ~(norm <= start.norm)
+        x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
+        products = count.products + bk.where(ran, none + 1, none)
+        return _Between(x, r, norm, attempt, _Count(status, count.steps, products, count.history))
 
-    def _restart(self, rounds: _Rounds, bound: Array, again: Array, attempt: Array) -> _Rounds:
-        """A new round for the systems `again`, from the better of its start and its end."""
-        bk = self.bk
-        better = rounds.norm <= rounds.start
-        x = bk.where(again & better, rounds.x, rounds.base)
-        r = self.b - self.A.apply(x)
-        norm = bk.where(again, bk.norm(r), rounds.start)
-        loop = rounds.loop._replace(products=rounds.loop.products + bk.where(again, 1 + 0 * attempt, 0 * attempt))
-        clean = bk.where(again, r, bk.zeros_like(r))
-        new = self._new_round(x, clean, norm, bound, attempt, loop, rounds.residual)
-        return rounds._replace(
-            base=bk.select(again, new.base, rounds.base),
-            start=bk.select(again, new.start, rounds.start),
-            scale=bk.select(again, new.scale, rounds.scale),
-            goal=bk.select(again, new.goal, rounds.goal),
-            loop=loop._replace(state=bk.select(again, new.loop.state, rounds.loop.state)),
-        )
-
-    def _outcome(self, rounds: _Rounds, bound: Array) -> Outcome:
-        copy, loop = self.bk.copy, rounds.loop
-        history = loop.history if isinstance(loop.history, tuple) else copy(loop.history)
-        return Outcome(rounds.x, rounds.residual, rounds.norm, bound, loop.status, loop.steps, loop.products, history)
+    def _outcome(self, between: _Between, bound: Array) -> Outcome:
+        x, r, norm, _, count = between
+        history = count.history if isinstance(count.history, tuple) else self.bk.copy(count.history)
+        return Outcome(x, r, norm, bound + 0 * norm, count.status, count.steps, count.products, history)

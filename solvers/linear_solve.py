@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array
+from ..backends import Array, left_alone
 from ..sparse import Operator, UnsupportedOperation, asymmetry
 from .choose import choose
 from .failure import apply_policy, check_policy
@@ -84,18 +84,25 @@ def linear_solve(
     Cost: see the method. On top: 1 product for the true residual (2 with x0); eagerly, for a function, 1 evaluation to
     take off a constant part and 2 to test linearity when it is seen for the first time.
     """
+    solve = left_alone(_linear_solve)
+    inputs = (A, b, x0, args, preconditioner, batch_ndim, rtol, atol, max_iter, nullspace, matrix_offset)
+    return solve(inputs, method, on_failure, history, progress)
+
+
+linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
+
+
+def _linear_solve(inputs: tuple[Any, ...], method: str | Method, on_failure: str, history: bool, progress: Any) -> SolveResult:
     check_policy(on_failure)
     chosen = None if isinstance(method, str) and method.strip().lower() == "auto" else find_method(method)
-    problem = make_problem(A, b, x0, args, preconditioner, batch_ndim, rtol, atol, max_iter, nullspace, matrix_offset)
+    problem = make_problem(*inputs)
+    preconditioner = inputs[4]
     register_result(problem.bk)
     if chosen is not None:
         result = _solve_with(problem, chosen, preconditioner, history, progress)
     else:
         result = _solve_automatically(problem, preconditioner, history, progress)
     return apply_policy(problem.bk, result, on_failure)
-
-
-linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile runs it as it is, between two graphs
 
 
 def _solve_automatically(problem: Problem, preconditioner: Any, history: bool, progress: Any) -> SolveResult:

@@ -32,6 +32,7 @@ class Method(ABC):
     takes_complex: ClassVar[bool] = True
     can_pause: ClassVar[bool] = True  # does a solve stopped at a limit go on as if it had not been stopped?
     products_per_step: ClassVar[int] = 1
+    products_at_start: ClassVar[int] = 0  # of each round
 
     @property
     @abstractmethod
@@ -65,12 +66,6 @@ class Method(ABC):
     def products_made(self, state: Any) -> Any:
         """Products with A in the last step."""
         return self.products_per_step
-
-
-def owned_product(bk: Backend, A: Operator, x: Array) -> Array:
-    """`A x` in memory that the method may overwrite and keep until the next product."""
-    image = A.apply(x)
-    return image if A.returns_fresh else bk.copy(image)
 
 
 def apply(M: Operator | None, r: Array) -> Array:

@@ -30,11 +30,41 @@ def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
     return function(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=task.count)[0]
 
 
+def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
+    """Calls back at the start of each outer iteration, also of the one that finds it has converged."""
+    calls, latest, info = [0], [np.zeros_like(task.b)], 1
+
+    def count(x: np.ndarray) -> None:
+        calls[0], latest[0] = calls[0] + 1, x.copy()
+
+    try:
+        latest[0], info = function(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=count)
+    except RuntimeError:  # LGMRES, where M r = 0
+        pass
+    task.count(times=calls[0] - (info == 0))
+    return latest[0]
+
+
+def _tfqmr(task: _Task) -> np.ndarray:
+    if task.M is None:
+        return _standard(spl.tfqmr, task)
+    product = task.A @ task.M
+    return task.M @ _standard(spl.tfqmr, task._replace(A=product, M=None))
+
+
 def _gmres(task: _Task) -> np.ndarray:
     restart = min(20, task.limit, task.A.shape[0])
-    cycles = max(1, task.limit // restart)  # what is left over is asked for again
-    return spl.gmres(task.A, task.b, rtol=0.0, atol=task.goal, restart=restart, maxiter=cycles, M=task.M,
-                     callback=task.count, callback_type="pr_norm")[0]  # fmt: skip
+    x, norm = np.zeros_like(task.b), np.inf
+    for _ in range(max(1, task.limit // restart)):  # what is left over is asked for again
+        new, info = spl.gmres(task.A, task.b, x0=x, rtol=0.0, atol=task.goal, restart=restart, maxiter=1, M=task.M,
+                              callback=task.count, callback_type="pr_norm")  # fmt: skip
+        new_norm = np.linalg.norm(task.b - task.A.matvec(new))
+        if not new_norm < norm:
+            break
+        x, norm = new, new_norm
+        if info == 0:
+            break
+    return x
 
 
 def _qmr(task: _Task) -> np.ndarray:
@@ -81,13 +111,13 @@ class _Entry(NamedTuple):
 _TABLE = {
     "scipy-CG": _Entry(partial(_standard, spl.cg), needs_hermitian=True),
     "scipy-GMres": _Entry(_gmres),
-    "scipy-lGMres": _Entry(partial(_standard, spl.lgmres)),
+    "scipy-lGMres": _Entry(partial(_outer, spl.lgmres)),
     "scipy-biCG": _Entry(partial(_standard, spl.bicg), needs_transpose=True),
     "scipy-biCG-stab": _Entry(partial(_standard, spl.bicgstab)),
     "scipy-CGS": _Entry(partial(_standard, spl.cgs)),
     "scipy-QMR": _Entry(_qmr, needs_transpose=True),
-    "scipy-TFQMR": _Entry(partial(_standard, spl.tfqmr)),
-    "scipy-GCrotMK": _Entry(partial(_standard, spl.gcrotmk)),
+    "scipy-TFQMR": _Entry(_tfqmr),
+    "scipy-GCrotMK": _Entry(partial(_outer, spl.gcrotmk)),
     "scipy-MINRES": _Entry(_minres, needs_hermitian=True, takes_complex=False),
     "scipy-lsqr": _Entry(partial(_least_squares, spl.lsqr, "iter_lim"), needs_transpose=True, takes_preconditioner=False),
     "scipy-lsmr": _Entry(partial(_least_squares, spl.lsmr, "maxiter"), needs_transpose=True, takes_preconditioner=False),

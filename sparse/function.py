@@ -17,7 +17,6 @@ from .operator import Operator
 class _Products(Operator):
     """What an operator can offer that only knows how to multiply."""
 
-    returns_fresh = False
     compiled: bool
     like: Array | None
 

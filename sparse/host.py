@@ -15,8 +15,6 @@ from .operator import Operator
 class HostOperator(Operator):
     """A `scipy.sparse.linalg.LinearOperator`, one for all systems."""
 
-    returns_fresh = False
-
     def __init__(self, bk: Backend, linear: Any, dtype: np.dtype) -> None:
         self.bk, self.linear, self.dtype = bk, linear, dtype
         self.shape = (int(linear.shape[0]), int(linear.shape[1]))

@@ -29,7 +29,6 @@ class Operator(ABC):
     shape: tuple[int, int]
     dtype: np.dtype
     systems: int | None = None
-    returns_fresh: ClassVar[bool] = True  # is the result of `apply` always new memory?
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
 
     # --- for solvers: rows of (batch, n) ---

@@ -23,7 +23,7 @@ class Preconditioner(Operator):
     def __init__(self, inner: Operator, kind: str, hermitian: bool | None = None, memory: int | None = None) -> None:
         self.inner, self.kind, self.hermitian, self.memory = inner, kind, hermitian, memory
         self.bk, self.shape, self.dtype, self.systems = inner.bk, inner.shape, inner.dtype, inner.systems
-        self.is_container, self.returns_fresh = inner.is_container, inner.returns_fresh  # type: ignore[misc]
+        self.is_container = inner.is_container  # type: ignore[misc]
         self.bk.register(Preconditioner, lambda m: ((m.inner,), (m.kind, m.hermitian, m.memory)), _restore)
 
     @property

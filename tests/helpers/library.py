@@ -9,7 +9,8 @@ FOLDERS = ("backends", "sparse", "solvers")
 def library_files() -> list[Path]:
     """Every Python file of the library, once each, without the links in src/krylix."""
     inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    return sorted(inside + list((ROOT / "src/krylix").glob("*.py")))
+    facade = [*(ROOT / "src/krylix").glob("*.py"), *(ROOT / "src/krylix/command_line").glob("*.py")]
+    return sorted(inside + facade)
 
 
 def module_name(path: Path) -> str:

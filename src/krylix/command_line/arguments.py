@@ -1,0 +1,106 @@
+"""Words of the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from .. import __version__
+from ..solvers import PRECONDITIONERS, find_method
+from .errors import UsageError
+from .files import MATRIX_NAMES, VECTOR_NAMES
+
+EXAMPLES = (
+    "airfoil",
+    "bar",
+    "helmholtz_2D",
+    "knot",
+    "local_disc_galerkin_diffusion",
+    "recirc_flow",
+    "unit_cube",
+    "unit_square",
+)
+"""Matrices of real problems that pyamg brings along."""
+BACKENDS = ("numpy", "jax", "torch", "tensorflow")
+
+_SOLVE = "Solve A x = b. Exit code 0: the tolerance was reached; 1: it was not; 2: the input cannot be used."
+_NO_B = "Without b, b = A x for a known x (x_i = sin i), and the error against this x is reported."
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but an error is one line and ours to print."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}. See {self.prog} --help.")
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """`command` ("solve" or "methods") and its options, with names of methods and preconditioners checked.
+
+    Raises:
+        UsageError: unknown words, missing or contradicting ones.
+        SystemExit: after --help and --version.
+    """
+    options = _parser().parse_args(argv)
+    if options.command == "solve":
+        _check(options)
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="krylix", description="Solve linear systems A x = b.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"krylix {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    solve = commands.add_parser("solve", help="solve a system", description=_SOLVE, epilog=_NO_B, allow_abbrev=False)
+    _add_input(solve.add_argument_group("the system"))
+    _add_settings(solve.add_argument_group("how to solve it"))
+    commands.add_parser("methods", help="list methods and preconditioners")
+    return parser
+
+
+def _add_input(group: argparse._ArgumentGroup) -> None:
+    files = ", ".join(MATRIX_NAMES)
+    group.add_argument("matrix", nargs="?", type=Path, metavar="A", help=f"square matrix: {files}")
+    group.add_argument("rhs", nargs="?", type=Path, metavar="b", help="right-hand side (n,), or one per column (n, k)")
+    group.add_argument("--example", metavar="NAME", help=f"instead of files, a real matrix: {', '.join(EXAMPLES)}")
+    group.add_argument("--dtype", choices=("single", "double"), help="precision; default: that of the files")
+
+
+def _add_settings(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--method", default="auto", metavar="NAME", help="see `krylix methods`; default: %(default)s")
+    group.add_argument("--preconditioner", metavar="NAME", help="default: none, or what --method auto takes")
+    goal = "converged means |b - A x| <= max(rtol |b|, atol); default 1e-10, in single precision 1e-5"
+    group.add_argument("--rtol", type=float, metavar="T", help=goal)
+    group.add_argument("--atol", type=float, default=0.0, metavar="T", help="default: 0")
+    group.add_argument("--max-iter", type=int, metavar="K", help="default: 10 n, at most 10000")
+    group.add_argument("--nullspace", choices=("auto", "constant"), default="auto", help="constant: A 1 = 0")
+    group.add_argument("--backend", choices=BACKENDS, default="numpy", help="array library; default: %(default)s")
+    group.add_argument("--output", type=Path, metavar="FILE", help=f"write x, laid out as b: {', '.join(VECTOR_NAMES)}")
+    group.add_argument("--progress", action="store_true", help="show the residual on stderr while it runs")
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.example is None and options.matrix is None:
+        raise UsageError("nothing to solve: give a matrix file or --example NAME. See krylix solve --help.")
+    if options.example is not None:
+        _check_example(options)
+    if options.method.strip().lower() != "auto":
+        try:
+            find_method(options.method)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    kind = options.preconditioner
+    if kind is not None and kind.strip().lower() not in ("auto", *PRECONDITIONERS):
+        raise UsageError(f"no preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
+
+
+def _check_example(options: argparse.Namespace) -> None:
+    if options.matrix is not None:
+        raise UsageError(f"got both --example {options.example} and the file {options.matrix}; give one of them.")
+    by_lower_case = {name.lower(): name for name in EXAMPLES}
+    name = by_lower_case.get(options.example.lower())
+    if name is None:
+        raise UsageError(f"no example is called {options.example!r}; there are {', '.join(EXAMPLES)}.")
+    options.example = name

@@ -1,0 +1,101 @@
+"""How a solve ended, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..solvers import Status
+from .facts import Line, column_norms, maps_constants_to_zero
+from .solve import Outcome
+from .system import System
+
+_MAX_COLUMNS = 10  # right-hand sides that get a line each
+
+
+def describe(system: System, outcome: Outcome, backend: str, wanted_preconditioner: str | None) -> list[Line]:
+    """Method, status, iterations, residuals and error."""
+    lines = [
+        ("method", outcome.result.method + (", chosen by auto" if outcome.plan.automatic else "")),
+        ("preconditioner", _preconditioner(outcome, wanted_preconditioner)),
+        ("backend", f"{backend}, {outcome.x.dtype}"),
+        ("status", _status(outcome)),
+        ("iterations", _range(outcome.iterations, str)),
+        ("residual", _residual(outcome)),
+        ("check", _check(outcome)),
+    ]
+    if len(outcome.status) > 1:
+        lines += _columns(outcome)
+    if system.known is not None:
+        lines.append(("error", _error(system, outcome.x)))
+    return lines + [("warning", note) for note in outcome.notes]
+
+
+def _preconditioner(outcome: Outcome, wanted: str | None) -> str:
+    plan = outcome.plan
+    used = plan.preconditioner if outcome.result.method == plan.method else None
+    if used is None and wanted is not None:
+        return f"none ({wanted} was given, but the chosen method takes none)"
+    return used or "none"
+
+
+def _status(outcome: Outcome) -> str:
+    if not outcome.converged:
+        return f"NOT CONVERGED: {outcome.result.message}"
+    return "converged" if len(outcome.status) == 1 else f"converged, all {len(outcome.status)} systems"
+
+
+def _residual(outcome: Outcome) -> str:
+    worst = _worst(outcome.norm, outcome.tolerance)
+    sign = "<=" if outcome.norm[worst] <= outcome.tolerance[worst] else "against"
+    which = "" if len(outcome.norm) == 1 else f" (column {worst}, the worst)"
+    return f"|b - A x| = {outcome.norm[worst]:.3e} {sign} tolerance {outcome.tolerance[worst]:.3e}{which}"
+
+
+def _check(outcome: Outcome) -> str:
+    """The second opinion; a contradiction is said aloud."""
+    worst = _worst(outcome.check, outcome.tolerance)
+    text = f"|b - A x| = {outcome.check[worst]:.3e}, computed again by NumPy and SciPy in double precision"
+    if outcome.converged and not outcome.confirmed:
+        return f"{text}: NOT CONFIRMED, this is above the tolerance"
+    return text
+
+
+def _worst(norms: np.ndarray, tolerances: np.ndarray) -> int:
+    with np.errstate(all="ignore"):
+        excess = np.where(tolerances > 0, norms / tolerances, np.where(norms > 0, np.inf, 0))
+    return int(np.argmax(np.nan_to_num(excess, nan=np.inf, posinf=np.inf)))
+
+
+def _columns(outcome: Outcome) -> list[Line]:
+    shown = [
+        (
+            f"  column {i}",
+            f"{Status(int(outcome.status[i])).name.lower().replace('_', ' ')}, {outcome.iterations[i]} iterations, "
+            f"|b - A x| = {outcome.check[i]:.3e}, tolerance {outcome.tolerance[i]:.3e}",
+        )
+        for i in range(min(len(outcome.status), _MAX_COLUMNS))
+    ]
+    left = len(outcome.status) - len(shown)
+    return [*shown, ("", f"... and {left} more columns")] if left else shown
+
+
+def _error(system: System, x: np.ndarray) -> str:
+    """Relative to the known solution; up to a constant where A 1 = 0."""
+    known = np.asarray(system.known, float)
+    difference = x - known
+    if not maps_constants_to_zero(system.A):
+        return f"|x - known x| / |known x| = {_ratio(difference, known):.1e}"
+    relative = _ratio(difference - difference.mean(), known - known.mean())
+    return f"|x - known x| / |known x| = {relative:.1e}, up to a constant"
+
+
+def _ratio(a: np.ndarray, b: np.ndarray) -> float:
+    with np.errstate(all="ignore"):
+        return float((column_norms(a) / column_norms(b))[0])
+
+
+def _range(values: np.ndarray, form: Callable[[int], str]) -> str:
+    low, high = int(values.min()), int(values.max())
+    return form(high) if low == high else f"{form(low)} to {form(high)}"

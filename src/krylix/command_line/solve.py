@@ -1,0 +1,153 @@
+"""Run `linear_solve` as the command line says, and look at its result from outside."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..backends import Array, convert, get_backend
+from ..solvers import SolveResult, Status, find_method, linear_solve
+from ..solvers.choose import choose
+from ..solvers.problem import make_problem
+from .errors import SolveFailed, UsageError
+from .facts import column_norms
+from .system import System
+
+
+class Plan(NamedTuple):
+    """What is tried first, by name."""
+
+    method: str
+    preconditioner: str | None
+    automatic: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A result on the host; everything per system has the shape `(systems,)`.
+
+    Attributes:
+        x: laid out as b, `(n,)` or `(n, k)`.
+        result: of `linear_solve`.
+        plan: what was tried first.
+        status, iterations, norm, tolerance: of the result, as NumPy arrays.
+        check: norms of b - A x, computed here in double precision.
+        rounding: by how much these may differ from those computed in the precision of the solve.
+        seconds: for set-up and solve.
+        notes: warnings that came up.
+    """
+
+    x: np.ndarray
+    result: SolveResult
+    plan: Plan
+    status: np.ndarray
+    iterations: np.ndarray
+    norm: np.ndarray
+    tolerance: np.ndarray
+    check: np.ndarray
+    rounding: np.ndarray
+    seconds: float
+    notes: list[str]
+
+    @property
+    def converged(self) -> bool:
+        """Does the result say so, for all systems?"""
+        return bool(np.all(self.status == Status.CONVERGED))
+
+    @property
+    def confirmed(self) -> bool:
+        """Does the residual computed here meet the tolerance, for all systems?"""
+        return bool(np.all(self.check <= self.tolerance + self.rounding))
+
+
+def start_library(name: str) -> None:
+    """Import the array library, quietly and with double precision.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        get_backend(name)
+    except TypeError as error:
+        raise UsageError(str(error)) from error
+    if name == "jax":
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+
+
+def solve(options: argparse.Namespace, system: System) -> Outcome:
+    """Solve and check.
+
+    Raises:
+        UsageError: the method or another setting does not fit the system.
+        SolveFailed: no result, for lack of memory for example.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            b = convert(system.rows, options.backend)
+            plan = _plan(options, system.A, b)
+            started = time.perf_counter()
+            result = linear_solve(system.A, b, method=options.method, preconditioner=options.preconditioner,
+                                  on_failure="status", progress=options.progress, **_settings(options))  # fmt: skip
+            x = _on_host(options, result.x)  # waits for a device
+            seconds = time.perf_counter() - started
+        except (np.linalg.LinAlgError, RuntimeError, MemoryError, ArithmeticError) as error:
+            raise SolveFailed(f"the solve failed: {error or type(error).__name__}") from error
+        except (ValueError, TypeError) as error:
+            raise UsageError(str(error)) from error
+    notes = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, RuntimeWarning))
+    x = x if system.b.ndim == 1 else np.ascontiguousarray(x.T)
+    check, rounding = _residual(system, x)
+    return Outcome(
+        x=x,
+        result=result,
+        plan=plan,
+        status=_on_host(options, result.status).reshape(-1),
+        iterations=_on_host(options, result.iterations).reshape(-1),
+        norm=_on_host(options, result.residual_norm).reshape(-1),
+        tolerance=_on_host(options, result.tolerance).reshape(-1),
+        check=check,
+        rounding=rounding,
+        seconds=seconds,
+        notes=list(notes),
+    )
+
+
+def _on_host(options: argparse.Namespace, array: Array) -> np.ndarray:
+    return np.asarray(get_backend(options.backend).to_numpy(array))
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("rtol", "atol", "max_iter", "nullspace")}
+
+
+def _plan(options: argparse.Namespace, A: Any, b: Array) -> Plan:
+    """What is tried first; of the automatic choice the result names the method only."""
+    if options.method.strip().lower() != "auto":
+        return Plan(find_method(options.method).name, options.preconditioner, automatic=False)
+    settings = _settings(options)
+    choice = choose(make_problem(A, b, x0=None, args=(), M=None, batch_ndim=0, matrix_offset=None, **settings))
+    M = (options.preconditioner or choice.preconditioner) if choice.method.takes_preconditioner else None
+    return Plan(choice.method.name, M, automatic=True)
+
+
+def _residual(system: System, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Norms of b - A x in double precision, and a bound on the rounding errors of the same in the solve's precision."""
+    A, b = _double(system.A), _double(system.b)
+    with np.errstate(all="ignore"):
+        norms = column_norms(b - A @ _double(x))
+        sizes = column_norms(np.abs(A) @ np.abs(_double(x)) + np.abs(b))
+    return norms, 10 * np.finfo(x.dtype).eps * sizes
+
+
+def _double(array: Any) -> Any:
+    return array.astype(np.result_type(array.dtype, np.float64))

@@ -1,0 +1,80 @@
+"""The system that a command line asks for."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .errors import UsageError
+from .files import read_matrix, read_rhs
+
+
+@dataclass(frozen=True)
+class System:
+    """A x = b on the host.
+
+    Attributes:
+        A: square, a dense array or a `csr_array`, of the same dtype as `b` (or its real counterpart).
+        b: `(n,)` or `(n, k)`, one right-hand side per column.
+        source: where A comes from, in words.
+        rhs: where b comes from, in words.
+        known: the solution, if it is known.
+    """
+
+    A: Any
+    b: np.ndarray
+    source: str
+    rhs: str
+    known: np.ndarray | None
+
+    @property
+    def rows(self) -> np.ndarray:
+        """b as `linear_solve` takes it: `(n,)`, or `(k, n)` with one right-hand side per row."""
+        return self.b if self.b.ndim == 1 else np.ascontiguousarray(self.b.T)
+
+
+def load(options: argparse.Namespace) -> System:
+    """Read the files, or the example.
+
+    Raises:
+        UsageError: a file that cannot be used, or numbers that --dtype cannot hold.
+    """
+    if options.example is not None:
+        A, source = _example(options.example), f"example {options.example} (pyamg)"
+    else:
+        A, source = read_matrix(options.matrix), str(options.matrix)
+    b = None if options.rhs is None else read_rhs(options.rhs, A.shape[0])
+    dtype = _common_dtype(options.dtype, A, b)
+    A = _cast(A, dtype, source)
+    if b is not None:
+        return System(A, _cast(b, dtype, str(options.rhs)), source, str(options.rhs), None)
+    # Not the vector of ones: many real matrices (pure Neumann problems) map it to zero.
+    known = np.sin(np.arange(1, A.shape[0] + 1)).astype(dtype)
+    return System(A, A @ known, source, "none given; b = A x for the known x_i = sin(i)", known)
+
+
+def _example(name: str) -> Any:
+    from pyamg.gallery import load_example
+
+    return sp.csr_array(load_example(name)["A"])
+
+
+def _common_dtype(wanted: str | None, *arrays: Any) -> np.dtype:
+    """The real dtype in which both are given to the solver."""
+    if wanted is not None:
+        return np.dtype(np.float32 if wanted == "single" else np.float64)
+    return max((np.finfo(a.dtype).dtype for a in arrays if a is not None), key=lambda dtype: dtype.itemsize)
+
+
+def _cast(array: Any, real: np.dtype, name: str) -> Any:
+    """`array` with real parts of dtype `real`."""
+    dtype = np.result_type(real, np.complex64) if array.dtype.kind == "c" else real
+    with np.errstate(over="ignore"):
+        cast = array.astype(dtype)
+    if not np.isfinite(cast.data if sp.issparse(cast) else cast).all():
+        raise UsageError(f"{name}: holds numbers that are too large for {dtype}; leave out --dtype single.")
+    return cast

@@ -1,0 +1,44 @@
+"""Which cells of the conformance matrix exist, and the checks that they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from problems import System
+
+from krylix.solvers import METHODS
+
+METHOD_NAMES = tuple(METHODS)
+DTYPES = ("float32", "float64", "complex64", "complex128")
+CELLS = tuple((m, d) for m in METHOD_NAMES for d in DTYPES if METHODS[m].takes_complex or not d.startswith("complex"))
+
+
+def cast(x: np.ndarray, dtype: str) -> np.ndarray:
+    """Into a dtype of the same kind."""
+    return x.astype(dtype)
+
+
+def suits(method: str, system: System, dtype: str) -> bool:
+    """Is the method made for this system?"""
+    settings = METHODS[method]
+    is_complex = dtype.startswith("complex")
+    if system.complex != is_complex or (is_complex and not settings.takes_complex):
+        return False
+    if settings.needs_hermitian and not system.hermitian:
+        return False
+    if method in ("CG", "CG-adaptive", "scipy-CG") and not system.definite:
+        return False
+    return True
+
+
+def check_true_residual(result: Any, matrix: np.ndarray, b: np.ndarray) -> None:
+    """Where `result` says converged, b - A x computed here in double precision is within the tolerance.
+
+    The library computes it in the working precision, whose rounding of A x is allowed for.
+    """
+    x = result.x.astype(np.complex128)
+    residual = np.linalg.norm(b.astype(np.complex128) - x @ matrix.T, axis=-1)
+    rounding = 8 * np.finfo(result.x.dtype).eps * np.linalg.norm(np.abs(x) @ np.abs(matrix).T, axis=-1)
+    assert np.all((residual <= result.tolerance * (1 + 1e-6) + rounding) | ~result.converged)
+    assert np.all((np.abs(residual - result.residual_norm) <= rounding + 1e-5 * residual) | ~np.isfinite(result.residual_norm))

@@ -1,0 +1,97 @@
+"""The ways to run a solve: each array library, eager and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import krylix
+
+MODES = ("numpy", "jax", "jax-jit", "torch", "torch-compile", "tf", "tf-function")
+EAGER = ("numpy", "jax", "torch", "tf")
+COMPILED = ("jax-jit", "tf-function", "torch-compile")
+
+
+def library(mode: str) -> str:
+    """Name of the mode's backend."""
+    return {"tf": "tensorflow"}.get(mode.split("-")[0], mode.split("-")[0])
+
+
+def array(mode: str, x: Any) -> Any:
+    """A NumPy array as an array of the mode's library."""
+    return krylix.convert(np.asarray(x), library(mode))
+
+
+def to_numpy(x: Any) -> np.ndarray:
+    """Any library's array as NumPy."""
+    return np.asarray(krylix.choose_backend(x).to_numpy(x))
+
+
+def compiled(mode: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` as the mode runs it."""
+    if mode == "jax-jit":
+        import jax
+
+        return jax.jit(function)
+    if mode == "tf-function":
+        import tensorflow as tf
+
+        return tf.function(function, autograph=False)
+    if mode == "torch-compile":
+        import torch
+
+        return torch.compile(function, backend="eager")
+    return function
+
+
+def product(mode: str, matrix: Any) -> Callable[[Any], Any]:
+    """`x -> matrix x` on the last axis, in the mode's library, for `matrix` of the library."""
+    if library(mode) == "tensorflow":
+        import tensorflow as tf
+
+        return lambda x: tf.linalg.matvec(matrix, x)
+    return lambda x: (matrix @ x[..., None])[..., 0]
+
+
+def native_sparse(mode: str, matrix: np.ndarray, layout: str = "coo") -> Any:
+    """A sparse matrix of the mode's own library."""
+    name = library(mode)
+    if name == "jax":
+        from jax.experimental import sparse
+
+        return (sparse.BCSR if layout == "csr" else sparse.BCOO).fromdense(matrix)
+    if name == "torch":
+        import torch
+
+        dense = torch.as_tensor(matrix)
+        if layout == "bsr":
+            return dense.to_sparse_bsr((2, 2))
+        return {"coo": dense.to_sparse, "csr": dense.to_sparse_csr, "csc": dense.to_sparse_csc}[layout]()
+    if name == "tensorflow":
+        import tensorflow as tf
+
+        return tf.sparse.from_dense(matrix)
+    return {"coo": sp.coo_array, "csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array}[layout](matrix)
+
+
+class Numbers:
+    """A SolveResult with NumPy arrays."""
+
+    def __init__(self, result: Any) -> None:
+        self.message = result.message
+        self.method = result.method
+        for name in ("x", "residual", "residual_norm", "tolerance", "iterations", "function_evaluations", "converged",
+                     "diverged", "status", "history"):  # fmt: skip
+            value = getattr(result, name)
+            setattr(self, name, None if value is None else to_numpy(value))
+
+
+def solve(mode: str, A: Any, b: np.ndarray, x0: np.ndarray | None = None, **settings: Any) -> Any:
+    """`linear_solve` in a mode; `b` and `x0` are arguments of the compiled function, A is closed over."""
+    if x0 is None:
+        return Numbers(compiled(mode, lambda b: krylix.linear_solve(A, b, **settings))(array(mode, b)))
+    function = compiled(mode, lambda b, x0: krylix.linear_solve(A, b, x0=x0, **settings))
+    return Numbers(function(array(mode, b), array(mode, x0)))

@@ -1,0 +1,67 @@
+"""A batch of k systems is k single solves: steps, status and x, whatever stands beside."""
+
+import numpy as np
+import pytest
+from cells import CELLS, cast, check_true_residual
+from modes import MODES, solve
+from problems import SYSTEMS, make_operator
+
+SCALES = (1.0, 1e6, 1e-3, 0.0)
+
+
+def system_for(dtype: str) -> np.ndarray:
+    return SYSTEMS["complex Hermitian" if dtype.startswith("complex") else "definite"].matrix
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("method", "dtype"), CELLS)
+def test_scaled_zero_and_nan_systems(method: str, mode: str, dtype: str) -> None:
+    matrix = cast(system_for(dtype), dtype)
+    rng = np.random.default_rng(5)
+    rows = cast(rng.standard_normal((1, len(matrix))), dtype)
+    b = np.concatenate([rows * np.asarray(SCALES, rows.dtype)[:, None], np.full_like(rows, np.nan), 3 * rows[:, ::-1]])
+    A = make_operator(mode, "dense", matrix)
+    result = solve(mode, A, b, method=method, on_failure="status")
+    assert result.converged.tolist() == [True, True, True, True, False, True], result.message
+    assert result.diverged.tolist() == [False, False, False, False, True, False]
+    assert result.iterations[3] == 0 and result.iterations[4] == 0
+    assert not result.x[3].any() and not result.x[4].any()
+    good = [0, 1, 2, 3, 5]
+    single = solve(mode, A, b[0], method=method, on_failure="status")
+    assert result.iterations[[0, 1, 2]].tolist() == [single.iterations] * 3  # units play no role
+    np.testing.assert_allclose(result.x[0], single.x, rtol=0, atol=1e3 * np.finfo(dtype).eps * np.abs(single.x).max())
+    for k, scale in enumerate(SCALES):
+        np.testing.assert_allclose(result.x[k], result.x[0] * scale, rtol=2e-2 if scale in (1e6, 1e-3) else 0)
+    other = solve(mode, A, b[5], method=method, on_failure="status")
+    assert other.iterations == result.iterations[5]
+    check_true_residual(solve(mode, A, b[good], method=method, on_failure="status"), matrix, b[good])
+
+
+@pytest.mark.parametrize("kind", ["dense", "function"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-GMres", "scipy-direct"])
+def test_one_matrix_per_system(method: str, mode: str, kind: str) -> None:
+    base = SYSTEMS["definite"].matrix
+    matrices = np.stack([base, 5 * base + np.eye(len(base)), 1e3 * base])[:, None] * np.ones((1, 2, 1, 1))
+    b = np.random.default_rng(6).standard_normal((3, 2, len(base)))
+    A = make_operator(mode, kind, matrices)
+    batch = {"batch_ndim": 2} if kind == "function" else {}
+    result = solve(mode, A, b, method=method, on_failure="status", **batch)
+    assert result.converged.all() and result.converged.shape == (3, 2) and result.x.shape == b.shape
+    np.testing.assert_allclose(result.x, np.linalg.solve(matrices, b[..., None])[..., 0], rtol=1e-6, atol=1e-12)
+    single = solve(mode, make_operator(mode, kind, matrices[1, 1]), b[1, 1], method=method)
+    assert single.iterations == result.iterations[1, 1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", "biCG-stab(4)"])
+def test_batch_of_one_and_large_batch(method: str, mode: str) -> None:
+    """Short rows take other code paths than long ones."""
+    matrix = SYSTEMS["definite"].matrix
+    b = np.random.default_rng(7).standard_normal((300, len(matrix)))
+    A = make_operator(mode, "dense", matrix)
+    many, one = solve(mode, A, b, method=method), solve(mode, A, b[17:18], method=method)
+    assert one.x.shape == (1, len(matrix)) and one.iterations.shape == (1,)
+    assert one.iterations[0] == many.iterations[17]
+    np.testing.assert_allclose(many.x[17], one.x[0], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(many.x, np.linalg.solve(matrix, b.T).T, rtol=1e-6, atol=1e-8)

@@ -1,0 +1,100 @@
+"""Zero right-hand sides, exact starts, perfect preconditioners, steps that can be counted by hand."""
+
+import numpy as np
+import pytest
+from cells import CELLS, METHOD_NAMES, cast
+from modes import MODES, array, library, product, solve
+from problems import SYSTEMS, make_operator
+
+import krylix
+from krylix.solvers import METHODS
+
+PRECONDITIONED = tuple(m for m in METHOD_NAMES if METHODS[m].takes_preconditioner)
+
+
+def matrix_for(dtype: str) -> np.ndarray:
+    return cast(SYSTEMS["complex Hermitian" if dtype.startswith("complex") else "definite"].matrix, dtype)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("method", "dtype"), CELLS)
+def test_zero_and_exact_start(method: str, mode: str, dtype: str) -> None:
+    matrix = matrix_for(dtype)
+    exact = np.arange(1.0, len(matrix) + 1).astype(dtype)
+    b = np.stack([matrix @ exact, np.zeros_like(exact)])
+    x0 = np.stack([exact, np.zeros_like(exact)])
+    result = solve(mode, make_operator(mode, "dense", matrix), b, x0, method=method)
+    assert result.iterations.tolist() == [0, 0]
+    assert np.array_equal(result.x, x0)
+    start = solve(mode, make_operator(mode, "dense", matrix), b[1], x0[0], method=method)  # b = 0 from a start elsewhere
+    assert np.abs(start.x).max() < 1e-3 and not start.diverged
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", PRECONDITIONED)
+def test_perfect_preconditioner(method: str, mode: str, dtype: str) -> None:
+    if dtype.startswith("complex") and not METHODS[method].takes_complex:
+        dtype = "float64"
+    matrix = matrix_for(dtype)
+    b = cast(SYSTEMS["complex" if dtype.startswith("complex") else "definite"].right_hand_side((3,), seed=8), dtype)
+    b[1] = 0
+    inverse = np.linalg.inv(matrix)
+    result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, preconditioner=array(mode, inverse))
+    assert np.isfinite(result.x).all()
+    # TFQMR takes two of its steps for one product pair
+    most = 2 if method == "scipy-TFQMR" else 1
+    assert result.iterations[0] <= most and result.iterations[1] == 0 and result.iterations[2] <= most
+    np.testing.assert_allclose(result.x, b @ inverse.T, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["CG", "CG-adaptive"])
+def test_first_steps_of_cg(method: str, mode: str, steps: int) -> None:
+    """After k steps CG has minimised the A-norm of the error over the Krylov space: compare with that minimum."""
+    matrix = SYSTEMS["complex Hermitian"].matrix
+    b = SYSTEMS["complex Hermitian"].right_hand_side(seed=9)
+    space = np.linalg.qr(np.stack([np.linalg.matrix_power(matrix, k) @ b for k in range(steps)], axis=1))[0]
+    best = space @ np.linalg.solve(space.conj().T @ matrix @ space, space.conj().T @ b)
+    result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, max_iter=steps, on_failure="status")
+    assert result.iterations == steps and not result.converged
+    np.testing.assert_allclose(result.x, best, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_first_step_of_bicgstab(mode: str) -> None:
+    """The half step makes the residual orthogonal to r0, the second half minimises it along its image."""
+    matrix, b = SYSTEMS["complex"].matrix, SYSTEMS["complex"].right_hand_side(seed=10)
+    v = matrix @ b
+    alpha = np.vdot(b, b) / np.vdot(b, v)
+    half = b - alpha * v
+    t = matrix @ half
+    omega = np.vdot(t, half) / np.vdot(t, t)
+    result = solve(mode, make_operator(mode, "dense", matrix), b, method="biCG-stab", max_iter=1, on_failure="status")
+    np.testing.assert_allclose(result.x, alpha * b + omega * half, rtol=1e-12)
+
+
+@pytest.mark.parametrize("mode", [m for m in MODES if m != "torch-compile"])
+@pytest.mark.parametrize("method", PRECONDITIONED)
+def test_jacobi_helps_a_badly_scaled_matrix(method: str, mode: str) -> None:
+    weights = np.logspace(0, 4, 12)
+    matrix = np.diag(weights) @ SYSTEMS["definite"].matrix @ np.diag(weights)
+    b = np.random.default_rng(11).standard_normal(12)
+    result = solve(mode, make_operator(mode, "scipy", matrix), b, method=method, preconditioner="jacobi", rtol=1e-8)
+    np.testing.assert_allclose(weights * result.x, np.linalg.solve(SYSTEMS["definite"].matrix, b / weights), rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "scipy-CG", "scipy-GMres"])
+def test_preconditioner_forms(method: str, mode: str) -> None:
+    """A function, a matrix, a Preconditioner and a name do the same."""
+    matrix, b = SYSTEMS["definite"].matrix + np.diag(np.arange(12.0)), np.ones(12)
+    A = make_operator(mode, "dense", matrix)
+    inverse = np.diag(1 / np.diag(matrix))
+    forms = ["jacobi", array(mode, inverse), product(mode, array(mode, inverse)), krylix.preconditioner(A, "jacobi")]
+    results = [solve(mode, A, b, method=method, preconditioner=M) for M in forms]
+    assert len({int(r.iterations) for r in results}) == 1
+    for r in results[1:]:
+        np.testing.assert_allclose(r.x, results[0].x, rtol=1e-9)
+    assert library(mode) in repr(forms[3])
