@@ -30,6 +30,19 @@ def scatter(xp: Any, index: Array) -> Array:
     return waves - xp.floor(waves) - 0.5
 
 
+def as_declared(results: Sequence[Any], returns: Sequence[Spec]) -> tuple[np.ndarray, ...]:
+    """What a function on the host returned, in the declared dtypes.
+
+    Raises:
+        ValueError: it has other shapes than declared.
+    """
+    arrays = tuple(np.asarray(r, dtype) for r, (_, dtype) in zip(results, returns, strict=True))
+    for array, (shape, _) in zip(arrays, returns):
+        if array.shape != tuple(shape):
+            raise ValueError(f"A function on the host returned an array of shape {array.shape}; {tuple(shape)} was declared.")
+    return arrays
+
+
 class Backend(ABC):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
@@ -169,12 +182,14 @@ class Backend(ABC):
     def binary_scale(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the power of two just below each row's largest entry.
 
-        1 for a row that is zero or not finite. Dividing by it is exact, so a solve does not depend on units.
+        1 for a row that is zero or not finite. Dividing by it is exact, so a solve does not depend on units. It stays
+        where its inverse is a normal number too, as compilers flush others to zero.
         """
         largest = self.max_abs(v)
-        power = self._keep_exponent(largest)
-        usable = (power > 0) & self.isfinite(power) & self.isfinite(1 / power)
-        return self.where(usable, power, self.as_array(1, self.dtype(power), like=power))
+        power, one = self._keep_exponent(largest), self.as_array(1, self.dtype(largest), like=largest)
+        low = float(np.finfo(self.dtype(largest)).tiny)
+        power = self.where(power < low, one * low, self.where(power > 1 / low, one * (1 / low), power))
+        return self.where((largest > 0) & self.isfinite(largest), power, one)
 
     @abstractmethod
     def _keep_exponent(self, x: Array) -> Array:
@@ -199,7 +214,7 @@ class Backend(ABC):
     def safe_divide(self, a: Array, b: Array) -> Array:
         """`a / b`, and 0 where `b` is 0."""
         zero = b == 0
-        return self.where(zero, self.cast(0 * a, self.dtype(a)), a / self.where(zero, b + 1, b))
+        return self.where(zero, 0, a / self.where(zero, 1, b))
 
     def like(self, value: float | int | bool, reference: Array, dtype: Any = None) -> Array:
         """An array of `reference`'s shape, filled with `value`."""
@@ -250,9 +265,9 @@ class Backend(ABC):
 
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes."""
-        results = function(*(self.to_numpy(x) for x in arrays))
+        results = as_declared(function(*(self.to_numpy(x) for x in arrays)), returns)
         reference = arrays[0] if arrays else None
-        return tuple(self.as_array(np.asarray(r, d), like=reference) for r, (_, d) in zip(results, returns, strict=True))
+        return tuple(self.as_array(r, like=reference) for r in results)
 
     def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
         """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
@@ -302,7 +317,8 @@ class Backend(ABC):
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         """`function` of each `columns[i]`, stacked along a new first axis."""
-        return self.stack([function(columns[i]) for i in range(columns.shape[0])])
+        # copied, as a function may return the same memory every time
+        return self.stack([self.copy(function(columns[i])) for i in range(columns.shape[0])])
 
     @abstractmethod
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .base import Array, Backend, Spec, scatter
+from .base import Array, Backend, Spec, as_declared, scatter
 from .jax_sparse import JaxSparse
+from .precision import real_dtype
 
 
 class JaxBackend(Backend):
@@ -78,7 +79,10 @@ class JaxBackend(Backend):
     def leaves(self, tree: Any) -> tuple[list[Any], Any]:
         if isinstance(tree, (jax.Array, np.ndarray)):
             return [tree], None
-        return jax.tree.flatten(tree)
+        leaves, structure = jax.tree.flatten(tree)
+        if isinstance(tree, (list, tuple)) and all(isinstance(leaf, (int, float, complex)) for leaf in leaves):
+            return [jnp.asarray(tree)], None  # nested lists of numbers are one array
+        return leaves, structure
 
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
         return leaves[0] if structure is None else jax.tree.unflatten(structure, leaves)
@@ -95,7 +99,9 @@ class JaxBackend(Backend):
         return jnp.any(condition)
 
     def max_abs(self, v: Array) -> Array:
-        return jnp.max(jnp.abs(v), axis=1, keepdims=True, initial=0)
+        size = jnp.abs(v)
+        nan = jnp.any(jnp.isnan(size), axis=1, keepdims=True)  # which XLA's maximum drops on the CPU
+        return jnp.where(nan, jnp.nan, jnp.max(size, axis=1, keepdims=True, initial=0))
 
     def dot(self, a: Array, b: Array) -> Array:
         if a.shape[0] == 1:
@@ -111,7 +117,7 @@ class JaxBackend(Backend):
         return lax.bitcast_convert_type(bits, x.dtype)
 
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
-        return scatter(jnp, jnp.arange(1, n + 1, dtype=dtype))
+        return scatter(jnp, jnp.arange(1, n + 1, dtype=real_dtype(dtype))).astype(dtype)
 
     def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
         return lax.while_loop(condition, body, state)
@@ -130,8 +136,7 @@ class JaxBackend(Backend):
         shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in returns)
 
         def on_host(*values: Any) -> tuple[np.ndarray, ...]:
-            results = function(*(np.asarray(v) for v in values))
-            return tuple(np.asarray(r, s.dtype).reshape(s.shape) for r, s in zip(results, shapes, strict=True))
+            return as_declared(function(*(np.asarray(v) for v in values)), returns)
 
         return jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
 
@@ -150,7 +155,8 @@ class JaxBackend(Backend):
             flag = jax.ShapeDtypeStruct((), np.bool_)
             return jax.pure_callback(on_host, flag, bad, *values, vmap_method="sequential")
 
-        flag = lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), failed, *arrays)
+        operands = lax.stop_gradient((failed, *arrays))
+        flag = lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), *operands)
         return jax.tree.map(lambda leaf: jnp.where(flag, jnp.zeros((), leaf.dtype), leaf), x)
 
     def report(self, function: Callable[..., None], *arrays: Array) -> None:

@@ -18,6 +18,23 @@ _LONG = 512  # from this row length on, one BLAS call per row beats one NumPy ex
 _BLOCK = 16384  # elements that stay in the second-level cache between two passes over a row
 
 
+def _einsum_vecdot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,ij->i", a.conj(), b)
+
+
+_vecdot = getattr(np, "vecdot", _einsum_vecdot)  # from NumPy 2.0 on
+
+
+def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
+    """Lower Cholesky factor of `(..., n, n)`, None where some matrix is not positive definite."""
+    try:
+        with np.errstate(all="ignore"):
+            factor = np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    return factor if np.isfinite(factor).all() else None
+
+
 class NumpyBackend(Backend):
     """NumPy arrays."""
 
@@ -82,7 +99,7 @@ class NumpyBackend(Backend):
     def dot(self, a: Array, b: Array) -> Array:
         if a.shape[0] == 1 or a.shape[1] >= _LONG:
             return np.array([[np.vdot(a[i], b[i])] for i in range(a.shape[0])], a.dtype)
-        return np.vecdot(a, b)[:, None]
+        return _vecdot(a, b)[:, None]
 
     def row_sum(self, v: Array) -> Array:
         return v.sum(axis=1, keepdims=True)
@@ -95,7 +112,8 @@ class NumpyBackend(Backend):
         return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape), a.dtype), where=b != 0)
 
     def axpy(self, a: Array, x: Array, y: Array) -> Array:
-        if y.shape[0] == 1 or y.shape[1] >= _LONG:
+        one_call = y.shape[0] == 1 or y.shape[1] >= _LONG
+        if one_call and y.size and y.flags.c_contiguous:  # BLAS would update a copy of a strided row
             update = _AXPY[y.dtype.char]
             for i in range(y.shape[0]):
                 update(x[i], y[i], a=a[i, 0])
@@ -163,10 +181,7 @@ class NumpyBackend(Backend):
         return np.array([solve(f, p, rhs)[0] for f, p, rhs in zip(lu, pivots, b, strict=True)])
 
     def cholesky(self, matrix: Array) -> Array | None:
-        try:
-            return np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            return None
+        return cholesky_or_none(matrix)
 
     def cholesky_solve(self, factor: Array, b: Array) -> Array:
         if factor.ndim == 2:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .base import Array, Backend, Spec
+from .base import Array, Backend, Spec, as_declared
+from .numpy_backend import cholesky_or_none
 from .tensorflow_sparse import TensorflowSparse
 
 
@@ -76,10 +77,10 @@ class TensorflowBackend(Backend):
         return bool(result) if tf.executing_eagerly() else result
 
     def max_abs(self, v: Array) -> Array:
-        largest = tf.reduce_max(tf.abs(v), axis=1, keepdims=True)
-        finite = tf.reduce_all(self.isfinite(v), axis=1, keepdims=True)
-        # reduce_max drops NaN
-        return tf.where(finite, tf.maximum(largest, 0), tf.constant(np.nan, largest.dtype))
+        size = tf.abs(v)
+        largest = tf.maximum(tf.reduce_max(size, axis=1, keepdims=True), 0)
+        nan = tf.reduce_any(tf.math.is_nan(size), axis=1, keepdims=True)  # which reduce_max drops
+        return tf.where(nan, tf.constant(np.nan, largest.dtype), largest)
 
     def dot(self, a: Array, b: Array) -> Array:
         return tf.reduce_sum(tf.math.conj(a) * b, axis=1, keepdims=True)
@@ -112,7 +113,8 @@ class TensorflowBackend(Backend):
 
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
         systems = tf.range(buffer.shape[1])[:, None]
-        index = tf.concat([tf.cast(row, tf.int32), systems], axis=1)
+        row = tf.where(active, tf.cast(row, tf.int32), 0)  # TensorFlow refuses an index beyond the end
+        index = tf.concat([row, systems], axis=1)
         values = tf.where(active, tf.cast(values, buffer.dtype), tf.gather_nd(buffer, index)[:, None])
         return tf.tensor_scatter_nd_update(buffer, index, values[:, 0])
 
@@ -121,7 +123,7 @@ class TensorflowBackend(Backend):
             return super().host_call(function, returns, *arrays)
 
         def on_host(*values: np.ndarray) -> list[np.ndarray]:
-            return [np.asarray(r, d) for r, (_, d) in zip(function(*values), returns, strict=True)]
+            return list(as_declared(function(*values), returns))
 
         results = tf.numpy_function(on_host, arrays, [d for _, d in returns])
         return tuple(tf.ensure_shape(r, shape) for r, (shape, _) in zip(results, returns, strict=True))
@@ -183,6 +185,9 @@ class TensorflowBackend(Backend):
     def cholesky(self, matrix: Array) -> Array | None:
         if not tf.executing_eagerly():
             return None
+        if matrix.dtype.is_complex:  # TensorFlow returns memory as it found it for an indefinite complex matrix
+            factor = cholesky_or_none(matrix.numpy())
+            return None if factor is None else tf.convert_to_tensor(factor)
         try:
             factor = tf.linalg.cholesky(matrix)
         except tf.errors.InvalidArgumentError:

@@ -145,10 +145,10 @@ def _minimise(bk: Backend, s: BiCGStabState, c: _Cycle) -> BiCGStabState:
 
 
 def _left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
-    """r itself; after a round without progress, r plus a fixed pseudo-random vector of its length."""
+    """r itself; after a breakdown r plus a fixed vector without a pattern, of its length, longer with each attempt."""
     n = r.shape[1]
     dtype = bk.dtype(r)
     noise = bk.scatter_numbers(n, bk.real_dtype(r), r)
     length = bk.sqrt(bk.square_norm(r) * (12.0 / max(n, 1)))
-    weight = bk.where(attempt > 0, length, 0 * length)
+    weight = length * bk.cast(attempt, bk.dtype(length))
     return r + bk.cast(weight, dtype) * bk.cast(noise, dtype)

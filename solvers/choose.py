@@ -24,8 +24,8 @@ class Choice(NamedTuple):
     fallback: Method | None
 
 
-def choose(problem: Problem) -> Choice:
-    """What suits the system.
+def choose(problem: Problem, preconditioned: bool = False) -> Choice:
+    """What suits the system; only methods that take a preconditioner where the user gives one.
 
     | known about A | method |
     |---|---|
@@ -37,16 +37,16 @@ def choose(problem: Problem) -> Choice:
     """
     A, n = problem.A, problem.layout.size
     inner = A.inner if isinstance(A, OffsetOperator) else A
-    if isinstance(inner, DenseOperator) and n <= _SMALL:
+    if isinstance(inner, DenseOperator) and n <= _SMALL and not preconditioned:
         return Choice(METHODS["direct"], None, None)
     matrix = isinstance(inner, (DenseOperator, SparseOperator))
     fallback = METHODS["scipy-direct"] if matrix and not problem.compiled else None
     if _symmetric(problem.bk, inner, problem):
         if matrix and _one_sign(problem.bk, A):
-            return Choice(METHODS["CG"], "jacobi", fallback)
+            return Choice(METHODS["CG"], None if preconditioned else "jacobi", fallback)
         if not matrix:
             return Choice(METHODS["CG"], None, None)
-    if fallback is not None:
+    if fallback is not None and not preconditioned:
         return Choice(fallback, None, None)
     return Choice(METHODS["biCG-stab(2)"], None, fallback)
 

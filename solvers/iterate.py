@@ -53,7 +53,7 @@ class _Between(NamedTuple):
     x: Array
     r: Array
     norm: Array
-    attempt: Array  # rounds that ended without progress
+    attempt: Array  # rounds that ended in a breakdown or without progress
     count: _Count
 
 
@@ -164,7 +164,7 @@ class Iteration:
             steps = count.steps + bk.where(active, method.steps_taken(state) + none, none)
             products = count.products + bk.where(active, method.products_made(state) + none, none)
             norm = bk.sqrt(state.rr)
-            status = bk.where(state.broken, none + _BREAKDOWN, none)
+            status = bk.where(state.broken, none + int(method.broken_means), none)
             status = bk.where(steps >= limit, none + _MAX_ITER, status)
             status = bk.where(bk.isfinite(norm) & (norm <= largest), status, none + _DIVERGED)
             status = bk.where(state.rr <= enough, none + _CANDIDATE, status)
@@ -172,7 +172,7 @@ class Iteration:
             if not isinstance(history, tuple):
                 history = bk.put(history, steps, norm * this.scale, active)
             if self.report is not None:
-                bk.report(self.report, steps, norm, goal.norm, active)
+                bk.report(self.report, steps, norm * this.scale, goal.norm * this.scale, active)
             return state, _Count(bk.where(active, status, count.status), steps, products, history)
 
         def go_on(loop: tuple[Any, _Count]) -> Any:
@@ -192,8 +192,8 @@ class Iteration:
         none = bk.zeros_like(count.status)
         progress = norm <= _PROGRESS * start.norm
         broken, candidate = count.status == _BREAKDOWN, count.status == _CANDIDATE
-        attempt = bk.where(progress, none, start.attempt + 1)
-        again = (candidate & progress) | (broken & (attempt <= _PATIENCE))
+        attempt = start.attempt + bk.where(broken | ~progress, none + 1, none)
+        again = (candidate & progress) | (broken & (progress | (attempt <= _PATIENCE)))
         stopped = bk.where(count.steps >= limit, none + _MAX_ITER, none + _STAGNATED)
         status = bk.where(candidate, stopped, count.status)
         status = bk.where(again & (count.steps < limit), none + _RUNNING, status)

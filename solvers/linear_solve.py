@@ -49,7 +49,8 @@ def linear_solve(
     the method, the preconditioner and the start. Every system of a batch has its own count, status and history.
 
     Args:
-        A: a linear (or affine) function of arrays shaped like `b`, called with all systems at once, batch axes in front;
+        A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine one,
+            A x + c, is solved for A x = b - c);
             a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of SciPy, JAX, PyTorch or TensorFlow; a SciPy
             LinearOperator; a krylix operator. NumPy and SciPy matrices go with arrays of any library.
         b: right-hand side. For a function: any shape (in JAX any container of arrays). For a matrix: `(..., n)`, the
@@ -106,8 +107,8 @@ def _linear_solve(inputs: tuple[Any, ...], method: str | Method, on_failure: str
 
 
 def _solve_automatically(problem: Problem, preconditioner: Any, history: bool, progress: Any) -> SolveResult:
-    choice = choose(problem)
-    M = preconditioner if preconditioner is not None and choice.method.takes_preconditioner else choice.preconditioner
+    choice = choose(problem, preconditioner is not None)
+    M = choice.preconditioner if preconditioner is None else preconditioner
     result = _solve_with(problem, choice.method, M, history, progress)
     failed = choice.fallback is not None and np.any(problem.bk.to_numpy(result.status) != Status.CONVERGED)
     if not failed:
@@ -124,7 +125,7 @@ def _solve_with(problem: Problem, method: Method, preconditioner: Any, history: 
         M = to_preconditioner(preconditioner, problem.A, problem.bk, problem.layout, problem.like)
     _check_requirements(problem, method, M)
     outcome = run(problem, method, M, history, make_report(progress, method.name))
-    return _result(problem, method, outcome)
+    return _result(problem, method, M, outcome)
 
 
 def _check_requirements(problem: Problem, method: Method, M: Operator | None) -> None:
@@ -154,7 +155,7 @@ def _check_transpose(operator: Operator, method: Method) -> None:
         raise UnsupportedOperation(f"{method.name} needs products with the transpose. {error}") from error
 
 
-def _result(problem: Problem, method: Method, outcome: Outcome) -> SolveResult:
+def _result(problem: Problem, method: Method, M: Operator | None, outcome: Outcome) -> SolveResult:
     bk, layout = problem.bk, problem.layout
     lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
     if problem.several and not lead:
@@ -178,6 +179,7 @@ def _result(problem: Problem, method: Method, outcome: Outcome) -> SolveResult:
         status=status,
         history=None if isinstance(outcome.history, tuple) else _history(problem, outcome.history, steps, lead),
         method=method.name,
+        preconditioner=M.kind if isinstance(M, Preconditioner) else None,
     )
 
 

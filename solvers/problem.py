@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..backends import Array, Backend, choose_backend, working_dtype
 from ..sparse import DenseOperator, FunctionOperator, Layout, OffsetOperator, Operator, is_function, linear_part, operand_dtype, to_operator
-from .nullspace import make_projection
+from .nullspace import find_basis
 
 _MOST_ITERATIONS = 10_000
 
@@ -30,8 +30,7 @@ class Problem:
     atol: Array
     limits: tuple[int, ...]
     several: bool  # was max_iter a sequence?
-    project: Callable[[Array], Array]
-    projects: bool
+    null_basis: np.ndarray | None  # orthonormal, (k, n)
     compiled: bool
 
 
@@ -48,16 +47,16 @@ def make_problem(A: Any, b: Any, x0: Any, args: Sequence[Any], M: Any, batch_ndi
     layout, dtype = _layout(bk, A, b, like, batch_ndim, found)
     rows = layout.flatten(bk, b, dtype, "b")
     operator = _operator(bk, A, layout, dtype, args, like, matrix_offset)
+    if isinstance(operator, OffsetOperator | FunctionOperator):
+        rows = _without_constant(rows, operator)
     start = None if x0 is None else bk.copy(layout.flatten(bk, _on_device(bk, x0, like), dtype, "x0"))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
     limits, several = _limits(max_iter, layout.size)
-    projects = not (nullspace is None or (isinstance(nullspace, str) and nullspace == "auto"))
     return Problem(
         bk=bk, A=operator, b=rows, x0=start, layout=layout, like=like,
         rtol=_tolerance(bk, rtol, _default_rtol(dtype), "rtol", layout, rows),
         atol=_tolerance(bk, atol, 0.0, "atol", layout, rows),
-        limits=limits, several=several, project=make_projection(nullspace, bk, operator, layout, like),
-        projects=projects, compiled=compiled,
+        limits=limits, several=several, null_basis=find_basis(nullspace, bk, operator, layout, like), compiled=compiled,
     )  # fmt: skip
 
 
@@ -125,6 +124,13 @@ def _operator(bk: Backend, A: Any, layout: Layout, dtype: np.dtype, args: Sequen
     if np.ndim(offset) or not np.isfinite(offset):
         raise ValueError(f"matrix_offset must be one finite number; got {offset!r}.")
     return OffsetOperator(operator, offset) if offset else operator
+
+
+def _without_constant(rows: Array, operator: Operator) -> Array:
+    """For an affine function A x + c: solve A x = b - c."""
+    inner = operator.inner if isinstance(operator, OffsetOperator) else operator
+    constant = inner.constant if isinstance(inner, FunctionOperator) else None
+    return rows if constant is None else rows - constant
 
 
 def _matched(operator: DenseOperator, A: Any, layout: Layout) -> DenseOperator:

@@ -13,8 +13,8 @@ def make_report(progress: bool | Callable[[int, float, float], None], method: st
     """The function that the loop calls after each iteration with arrays (steps, norm, goal, active), or None.
 
     Args:
-        progress: False for none, True for a line on stderr, or a function of (iteration, residual norm relative to the
-            start of the round, its tolerance) of the slowest running system.
+        progress: False for none, True for a line on stderr, or a function of (iteration, residual norm, tolerance) of
+            the slowest running system.
         method: name to show.
     """
     if progress is False or progress is None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ..backends import Array, Backend
 from ..sparse import Operator
 from .method import Goal, Method, apply
+from .status import Status
 
 
 class RefinementState(NamedTuple):
@@ -26,6 +27,7 @@ class Refinement(Method):
     """
 
     takes_preconditioner = False
+    broken_means = Status.STAGNATED
 
     @abstractmethod
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:

@@ -29,7 +29,8 @@ class SolveResult:
         diverged: did the iteration leave the finite numbers?
         status: numbers of `Status`.
         history: residual norms, `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked for.
-        method: name of the method.
+        method: name of the method that gave this result.
+        preconditioner: kind of the preconditioner that it used, or None.
     """
 
     x: Any
@@ -43,6 +44,7 @@ class SolveResult:
     status: Array
     history: Array | None
     method: str
+    preconditioner: str | None = None
 
     @property
     def message(self) -> str:
@@ -59,14 +61,14 @@ class SolveResult:
     # TensorFlow asks the class itself how to take it apart.
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (self.method, self.history is None), _arrays(self)
+        return _static(self), _arrays(self)
 
     @classmethod
     def __tf_unflatten__(cls, static: tuple[Any, ...], arrays: tuple[Any, ...]) -> SolveResult:
         return _restore(static, arrays)
 
 
-_ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name != "method")
+_ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in ("method", "preconditioner"))
 
 
 def _arrays(result: SolveResult) -> tuple[Any, ...]:
@@ -74,11 +76,15 @@ def _arrays(result: SolveResult) -> tuple[Any, ...]:
     return values[:-1] if result.history is None else values
 
 
+def _static(result: SolveResult) -> tuple[str, str | None, bool]:
+    return result.method, result.preconditioner, result.history is None
+
+
 def _restore(static: Any, arrays: Any) -> SolveResult:
-    method, without_history = static
-    return SolveResult(*arrays, *((None,) if without_history else ()), method=method)
+    method, preconditioner, without_history = static
+    return SolveResult(*arrays, *((None,) if without_history else ()), method=method, preconditioner=preconditioner)
 
 
 def register_result(bk: Backend) -> None:
     """Make `SolveResult` a container of arrays for this backend's transformations."""
-    bk.register(SolveResult, lambda r: (_arrays(r), (r.method, r.history is None)), _restore)
+    bk.register(SolveResult, lambda r: (_arrays(r), _static(r)), _restore)

@@ -11,6 +11,7 @@ from ..backends import Array, Backend, get_backend
 from ..sparse import Operator
 from .iterate import Iteration, Outcome
 from .method import Method
+from .nullspace import projection
 from .problem import Problem
 
 
@@ -29,10 +30,11 @@ def run(problem: Problem, method: Method, M: Operator | None, history: bool, rep
     if method.on_host and problem.bk.name != "numpy":
         return _on_host(problem, settings, M, report)
     arrays = (problem.A, M, problem.b, problem.x0, problem.rtol, problem.atol)
-    plain = problem.A.is_container and (M is None or M.is_container) and not problem.projects and report is None
+    plain = problem.A.is_container and (M is None or M.is_container) and problem.null_basis is None and report is None
     if plain and not problem.compiled:
         return problem.bk.compile(_solve, ("settings",))(*arrays, settings=settings)
-    return _solve(*arrays, settings=settings, project=problem.project, report=report)
+    project = projection(problem.null_basis, problem.bk, problem.like)
+    return _solve(*arrays, settings=settings, project=project, report=report)
 
 
 def _solve(A: Operator, M: Operator | None, b: Array, x0: Array | None, rtol: Array, atol: Array, settings: _Settings,
@@ -70,17 +72,12 @@ def _on_host(problem: Problem, settings: _Settings, M: Operator | None, report: 
         if not made or matrix or inverse:  # an operator without arrays is the same in every call
             made[:] = [make_matrix(values[: cut[0]]), make_inverse(values[cut[0] : cut[1]])]
         b, rtol, atol, *x0 = (np.array(v) for v in values[cut[1] :])
-        project = _host_projection(problem) if problem.projects else (lambda v: v)
+        project = projection(problem.null_basis, host, b)
         found = _solve(made[0], made[1], b, x0[0] if x0 else None, rtol, atol, settings._replace(bk=host), project, report)
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
 
     arrays = (*matrix, *inverse, problem.b, problem.rtol, problem.atol, *start)
     return _named(bk.host_call(on_host, _shapes(problem, settings.history), *arrays), settings.history)
-
-
-def _host_projection(problem: Problem) -> Callable[[np.ndarray], np.ndarray]:
-    bk = problem.bk
-    return lambda v: bk.to_numpy(problem.project(bk.as_array(v, like=problem.like)))
 
 
 def _named(arrays: tuple[Array, ...], history: bool) -> Outcome:

@@ -33,8 +33,8 @@ EXPLANATION = {
 
 ADVICE = {
     Status.MAX_ITER: "raise max_iter, loosen rtol, or give a preconditioner",
-    Status.STAGNATED: "loosen rtol, use double precision, or check that the system has a solution (a singular matrix?)",
+    Status.STAGNATED: "loosen rtol, use double precision, or check that the system has a solution: the matrix may be singular",
     Status.BREAKDOWN: "check that the matrix has what the method needs (CG: symmetric and definite) and that the system "
-    "has a solution, or try biCG-stab(2) or scipy-direct",
+    "has a solution, or try another method",
     Status.DIVERGED: "check A, b and x0 for NaN and infinity and that the matrix has what the method needs, or try a direct method",
 }

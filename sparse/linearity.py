@@ -25,10 +25,12 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     """
     bk, shape = operator.bk, (operator.layout.systems, operator.shape[1])
 
-    def at(x: np.ndarray) -> Any:
-        return operator.apply(bk.as_array(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like))
+    def at(x: np.ndarray) -> np.ndarray | None:
+        v = bk.as_array(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like)
+        value = bk.known_now(lambda: operator.apply(v))
+        return None if value is None else value.copy()  # the function may use the same memory again
 
-    constant = bk.known_now(lambda: at(np.zeros(shape)))
+    constant = at(np.zeros(shape))
     if constant is None:
         return operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like)))
     key = (operator.layout.shapes, operator.layout.batch, operator.dtype.char)
@@ -36,7 +38,7 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     if key not in seen:
         direction = np.random.default_rng(0).standard_normal(shape)
         factor = -2j if operator.dtype.kind == "c" else -2.0
-        once, scaled = (bk.known_now(lambda v=v: at(v)) for v in (direction, factor * direction))
+        once, scaled = at(direction), at(factor * direction)
         if once is not None and scaled is not None:
             _compare(operator, factor, constant, once, scaled)
             seen.add(key)

@@ -49,7 +49,7 @@ class SparseOperator(Operator):
         host, kernels = get_backend("numpy"), self.bk.sparse
         known = self.known()
         if known is not None:
-            return (), lambda _: SparseOperator(host, known)
+            return (), lambda _: SparseOperator(host, host.sparse.read(known, self.dtype))
         return kernels.arrays(self.matrix), lambda arrays: SparseOperator(host, kernels.to_scipy(self.matrix, arrays))
 
     def per_system(self, i: int) -> Any:

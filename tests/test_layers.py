@@ -173,7 +173,8 @@ def test_errors_are_for_users(path: Path) -> None:
     for node in ast.walk(tree_of(path)):
         where = f"{label(path)}:{getattr(node, 'lineno', 0)}"
         assert not isinstance(node, ast.Assert), f"{where}: raise an error that says got / expected / do this instead"
-        bare = isinstance(node, ast.Name) and node.id == "NotImplementedError"
+        raised = node.exc if isinstance(node, ast.Raise) else None
+        bare = any(isinstance(n, ast.Name) and n.id == "NotImplementedError" for n in ast.walk(raised or ast.Pass()))
         assert not bare, f"{where}: use an abstract method, or an error that says what to do instead"
 
 

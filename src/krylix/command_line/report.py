@@ -17,7 +17,7 @@ _MAX_COLUMNS = 10  # right-hand sides that get a line each
 def describe(system: System, outcome: Outcome, backend: str, wanted_preconditioner: str | None) -> list[Line]:
     """Method, status, iterations, residuals and error."""
     lines = [
-        ("method", outcome.result.method + (", chosen by auto" if outcome.plan.automatic else "")),
+        ("method", outcome.result.method + (", chosen by auto" if outcome.automatic else "")),
         ("preconditioner", _preconditioner(outcome, wanted_preconditioner)),
         ("backend", f"{backend}, {outcome.x.dtype}"),
         ("status", _status(outcome)),
@@ -33,10 +33,9 @@ def describe(system: System, outcome: Outcome, backend: str, wanted_precondition
 
 
 def _preconditioner(outcome: Outcome, wanted: str | None) -> str:
-    plan = outcome.plan
-    used = plan.preconditioner if outcome.result.method == plan.method else None
+    used = outcome.result.preconditioner
     if used is None and wanted is not None:
-        return f"none ({wanted} was given, but the chosen method takes none)"
+        return f"none ({wanted} was given, but the method that was taken in the end takes none)"
     return used or "none"
 
 

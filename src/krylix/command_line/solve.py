@@ -7,25 +7,15 @@ import os
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..backends import Array, convert, get_backend
-from ..solvers import SolveResult, Status, find_method, linear_solve
-from ..solvers.choose import choose
-from ..solvers.problem import make_problem
+from ..solvers import SolveResult, Status, linear_solve
 from .errors import SolveFailed, UsageError
 from .facts import column_norms
 from .system import System
-
-
-class Plan(NamedTuple):
-    """What is tried first, by name."""
-
-    method: str
-    preconditioner: str | None
-    automatic: bool
 
 
 @dataclass(frozen=True)
@@ -35,7 +25,7 @@ class Outcome:
     Attributes:
         x: laid out as b, `(n,)` or `(n, k)`.
         result: of `linear_solve`.
-        plan: what was tried first.
+        automatic: was the method chosen by auto?
         status, iterations, norm, tolerance: of the result, as NumPy arrays.
         check: norms of b - A x, computed here in double precision.
         rounding: by how much these may differ from those computed in the precision of the solve.
@@ -45,7 +35,7 @@ class Outcome:
 
     x: np.ndarray
     result: SolveResult
-    plan: Plan
+    automatic: bool
     status: np.ndarray
     iterations: np.ndarray
     norm: np.ndarray
@@ -94,7 +84,6 @@ def solve(options: argparse.Namespace, system: System) -> Outcome:
         warnings.simplefilter("always")
         try:
             b = convert(system.rows, options.backend)
-            plan = _plan(options, system.A, b)
             started = time.perf_counter()
             result = linear_solve(system.A, b, method=options.method, preconditioner=options.preconditioner,
                                   on_failure="status", progress=options.progress, **_settings(options))  # fmt: skip
@@ -110,7 +99,7 @@ def solve(options: argparse.Namespace, system: System) -> Outcome:
     return Outcome(
         x=x,
         result=result,
-        plan=plan,
+        automatic=options.method.strip().lower() == "auto",
         status=_on_host(options, result.status).reshape(-1),
         iterations=_on_host(options, result.iterations).reshape(-1),
         norm=_on_host(options, result.residual_norm).reshape(-1),
@@ -128,16 +117,6 @@ def _on_host(options: argparse.Namespace, array: Array) -> np.ndarray:
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("rtol", "atol", "max_iter", "nullspace")}
-
-
-def _plan(options: argparse.Namespace, A: Any, b: Array) -> Plan:
-    """What is tried first; of the automatic choice the result names the method only."""
-    if options.method.strip().lower() != "auto":
-        return Plan(find_method(options.method).name, options.preconditioner, automatic=False)
-    settings = _settings(options)
-    choice = choose(make_problem(A, b, x0=None, args=(), M=None, batch_ndim=0, matrix_offset=None, **settings))
-    M = (options.preconditioner or choice.preconditioner) if choice.method.takes_preconditioner else None
-    return Plan(choice.method.name, M, automatic=True)
 
 
 def _residual(system: System, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

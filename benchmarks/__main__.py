@@ -1,0 +1,49 @@
+"""`python -m benchmarks [names]`: measure, and print the table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+
+# The repository's root, whose sparse/ is not PyData sparse, which some peers look for.
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
+
+from .settings import QUICK, Settings, machine, missing, use_threads  # noqa: E402
+from .table import markdown  # noqa: E402
+
+GROUPS = ("iteration", "overhead", "imports", "tolerance")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"which to run, of: {', '.join(GROUPS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, one pair each: does everything still run?")
+    parser.add_argument("--repeats", type=int, help="pairs per row (default 9)")
+    parser.add_argument("--threads", type=int, default=1, help="of each library (default 1)")
+    given = parser.parse_args(arguments)
+    unknown = sorted(set(given.names) - set(GROUPS))
+    if unknown:
+        parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    use_threads(given.threads)
+    settings = QUICK if given.quick else Settings()
+    if given.repeats:
+        settings = Settings(**{**vars(settings), "repeats": given.repeats})
+    if not missing("torch"):
+        import torch
+
+        torch.set_num_threads(given.threads)
+
+    rows = []
+    for name in given.names or GROUPS:
+        for row in import_module(f".{name}", __package__).rows(settings):
+            print(" ".join(cell for cell in row.cells() if cell), file=sys.stderr, flush=True)
+            rows.append(row)
+    print(f"Measured on {machine(given.threads)}\nMedians of {settings.repeats} alternating pairs.\n")
+    print(markdown(rows))
+
+
+if __name__ == "__main__":
+    main()

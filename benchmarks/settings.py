@@ -1,0 +1,58 @@
+"""How much to measure, and what that is measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("krylix", "numpy", "scipy", "pyamg", "jax", "torch", "lineax", "phiml")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The sizes of the problems and the number of pairs."""
+
+    repeats: int = 9
+    grid: int = 1024  # points along each axis, for the time per iteration
+    few: int = 2  # iterations of the shorter and the longer solve
+    many: int = 32
+    grid_to_tolerance: int = 256
+    calls: int = 100  # in a row, for the overhead of one
+    bar: bool = True
+
+
+QUICK = Settings(repeats=1, grid=16, few=1, many=3, grid_to_tolerance=16, calls=2, bar=False)
+
+
+def missing(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return True
+    return False
+
+
+def use_threads(count: int) -> None:
+    """Before NumPy or a framework is imported: so many threads for each of them."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(count)
+    if count == 1:
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ.setdefault("JAX_ENABLE_X64", "1")
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def machine(threads: int) -> str:
+    """Processor, Python and versions, without names of the host."""
+    model = platform.processor() or platform.machine()
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        found = re.search(r"^model name\s*:\s*(.*)$", information.read_text(), re.MULTILINE)
+        model = found[1] if found else model
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES if not missing(name))
+    cores = f"{os.cpu_count()} cores, {threads} thread{'s' * (threads > 1)} per library"
+    return f"{model}, {cores}, {platform.system()}, Python {platform.python_version()}; {versions}."

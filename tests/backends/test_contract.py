@@ -1,0 +1,415 @@
+"""Every primitive of a backend, in every mode and dtype, against plain NumPy in double precision."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from contract import CELLS, DTYPES, EAGER_FLAGS, LONG, MODES, backend, check, covers, public_methods, real_of, rows, run, vectors, wide
+from krylix.backends import Backend
+from modes import EAGER, array, compiled, to_numpy
+
+cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
+modes = pytest.mark.parametrize("mode", MODES)
+
+
+class Primitive(NamedTuple):
+    """A function of arrays: how to call it, what it should give (and of which size the rounding is), on what."""
+
+    call: Callable[..., Any]
+    want: Callable[..., Any]
+    inputs: Callable[[str], list[tuple[np.ndarray, ...]]]
+    size: Callable[..., Any] | None = None
+
+
+def single(dtype: str) -> list[tuple[np.ndarray, ...]]:
+    return [(v,) for v in vectors(dtype)]
+
+
+def finite(dtype: str) -> list[tuple[np.ndarray, ...]]:
+    return [(v,) for v in vectors(dtype, broken=False)]
+
+
+def any_size(dtype: str) -> list[tuple[np.ndarray, ...]]:
+    return [(v,) for v in vectors(dtype, magnitudes=True)]
+
+
+def pairs(dtype: str) -> list[tuple[np.ndarray, ...]]:
+    return [(v, rows(dtype, v.shape, 7)) for v in vectors(dtype)]
+
+
+def real_pairs(dtype: str) -> list[tuple[np.ndarray, ...]]:
+    return [(a.real, b.real) for a, b in pairs(dtype)]
+
+
+def scaled(dtype: str) -> list[tuple[np.ndarray, ...]]:
+    return [(rows(str(real_of(dtype)), (len(v), 1), 8), v) for v in vectors(dtype, broken=False)]
+
+
+def quotients(dtype: str) -> list[tuple[np.ndarray, ...]]:
+    a, b = rows(dtype, (6, 1)), rows(dtype, (6, 1), 9)
+    a[0], a[1], a[2], b[:4] = 0, np.nan, np.inf, 0
+    return [(a, b), (a, np.zeros_like(b))]
+
+
+def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where(b == 0, 0, a / np.where(b == 0, 1, b))
+
+
+def halved_power(v: np.ndarray) -> np.ndarray:
+    """Binary scale by `frexp`."""
+    largest = np.abs(v).max(axis=1, keepdims=True)
+    return np.where(np.isfinite(largest) & (largest > 0), np.exp2(np.frexp(largest)[1] - 1.0), 1)
+
+
+def euclidean(v: np.ndarray) -> np.ndarray:
+    """In NumPy's longest format, whose squares do not overflow."""
+    parts = np.concatenate([v.real, v.imag], axis=1).astype(np.longdouble)
+    return np.sqrt(np.sum(parts**2, 1, keepdims=True)).astype(np.float64)
+
+
+def matrices(dtype: str) -> list[tuple[np.ndarray, ...]]:
+    return [(rows(dtype, (4, 4)),), (rows(dtype, (3, 4, 4)),)]
+
+
+def products(dtype: str) -> list[tuple[np.ndarray, ...]]:
+    shapes = [((4, 3), (1, 3)), ((4, 3), (5, 3)), ((2, 4, 3), (2, 3)), ((1, 4, 3), (1, 3)), ((3, 0), (2, 0)), ((0, 3), (2, 3))]
+    return [(rows(dtype, a), rows(dtype, b)) for a, b in shapes]
+
+
+def times_row(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,bj->bi" if a.ndim == 2 else "bij,bj->bi", a, x)
+
+
+PRIMITIVES = {
+    "sqrt": Primitive(lambda bk, v: bk.sqrt(v), np.sqrt, lambda d: [(np.abs(v.real),) for v in vectors(d)]),
+    "abs": Primitive(lambda bk, v: bk.abs(v), np.abs, single),
+    "real": Primitive(lambda bk, v: bk.real(v), np.real, single),
+    "conj": Primitive(lambda bk, v: bk.conj(v), np.conj, single),
+    "isfinite": Primitive(lambda bk, v: bk.isfinite(v), np.isfinite, single),
+    "where": Primitive(lambda bk, a, b: bk.where(bk.real(b) > 0, a, b), lambda a, b: np.where(b.real > 0, a, b), pairs),
+    "maximum": Primitive(lambda bk, a, b: bk.maximum(a, b), np.maximum, real_pairs),
+    "square": Primitive(lambda bk, v: bk.square(v), lambda v: np.abs(v) ** 2, finite),
+    "max_abs": Primitive(lambda bk, v: bk.max_abs(v), lambda v: np.abs(v).max(1, keepdims=True), any_size),
+    "row_sum": Primitive(
+        lambda bk, v: bk.row_sum(v), lambda v: v.sum(1, keepdims=True), single, lambda v: np.abs(v).sum(1, keepdims=True)
+    ),
+    "dot": Primitive(
+        lambda bk, a, b: bk.dot(a, b),
+        lambda a, b: np.sum(a.conj() * b, 1, keepdims=True),
+        pairs,
+        lambda a, b: np.sum(np.abs(a * b), 1, keepdims=True),
+    ),
+    "square_norm": Primitive(lambda bk, v: bk.square_norm(v), lambda v: np.sum(np.abs(v) ** 2, 1, keepdims=True), single),
+    "norm": Primitive(lambda bk, v: bk.norm(v), euclidean, any_size),
+    "times": Primitive(lambda bk, a, v: bk.times(a, v), lambda a, v: a * v, scaled),
+    "safe_divide": Primitive(lambda bk, a, b: bk.safe_divide(a, b), quotient, quotients),
+    "reshape": Primitive(lambda bk, v: bk.reshape(v, (v.shape[1], -1)), lambda v: v.reshape(v.shape[1], -1), single),
+    "concat": Primitive(
+        lambda bk, a, b: (bk.concat([a, b, a], 0), bk.concat((a, b), 1)),
+        lambda a, b: (np.concatenate([a, b, a]), np.concatenate([a, b], 1)),
+        pairs,
+    ),
+    "stack": Primitive(lambda bk, a, b: bk.stack([a, b]), lambda a, b: np.stack([a, b]), pairs),
+    "broadcast_to": Primitive(
+        lambda bk, v: bk.broadcast_to(v[:, None], (v.shape[0], 3, v.shape[1])),
+        lambda v: np.broadcast_to(v[:, None], (len(v), 3, v.shape[1])),
+        single,
+    ),
+    "copy": Primitive(lambda bk, v: bk.copy(v), lambda v: v, single),
+    "read_only": Primitive(lambda bk, v: bk.read_only(v), lambda v: v, single),
+    "zeros_like": Primitive(lambda bk, v: bk.zeros_like(v), np.zeros_like, single),
+    "like": Primitive(lambda bk, v: bk.like(3, v), lambda v: np.full_like(v, 3), single),
+    "transpose": Primitive(lambda bk, m: bk.transpose(m), lambda m: np.swapaxes(m, -1, -2), matrices),
+    "diagonal": Primitive(lambda bk, m: bk.diagonal(m), lambda m: np.einsum("...ii->...i", m), matrices),
+    "product": Primitive(
+        lambda bk, a, x: bk.product(a, x), times_row, products, lambda a, x: times_row(np.abs(a), np.abs(x)) + 1e-300
+    ),
+}  # fmt: skip
+
+
+@cells
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_primitive(name: str, mode: str, dtype: str) -> None:
+    call, want, inputs, size = PRIMITIVES[name]
+    cases = inputs(dtype)
+    before = [[a.copy() for a in case] for case in cases]
+    counts = np.cumsum([0, *map(len, cases)])
+    flat = [a for case in cases for a in case]
+
+    def all_cases(bk: Backend, *arrays: Any) -> tuple[Any, ...]:
+        with bk.quiet():
+            return tuple(call(bk, *arrays[start:end]) for start, end in zip(counts, counts[1:], strict=False))
+
+    found = run(mode, all_cases, *flat)
+    for case, old, got in zip(cases, before, found, strict=True):
+        with np.errstate(all="ignore"):
+            exact = want(*(wide(a) for a in case))
+            bound = None if size is None else size(*(wide(a) for a in case))
+        several = exact if isinstance(exact, tuple) else (exact,)
+        for one, exact_one in zip(got if isinstance(got, tuple) else (got,), several, strict=True):
+            check(one, exact_one.astype(np.complex128), dtype, bound, f"{name} of shapes {[a.shape for a in case]}")
+            if exact_one.dtype.kind != "b":
+                complex_ = exact_one.dtype.kind == "c"
+                assert one.dtype == (np.dtype(dtype) if complex_ else real_of(dtype)), name
+        for a, b in zip(case, old, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_every_primitive_has_a_test() -> None:
+    """Here in the table, or in a test marked with `covers`."""
+    tested = [path.read_text() for path in Path(__file__).parent.glob("test_co*.py")]
+    marked = {name for text in tested for line in re.findall(r"^@covers\((.*?)\)", text, re.M) for name in re.findall(r'"(\w+)"', line)}
+    assert public_methods() == marked | set(PRIMITIVES)
+
+
+# ---- numbers of any magnitude
+
+
+def scale_and_divide(bk: Backend, v: Any) -> tuple[Any, Any]:
+    with bk.quiet():
+        scale = bk.binary_scale(v)
+        return scale, bk.times(1 / scale, v)
+
+
+@covers("binary_scale")
+@cells
+def test_binary_scale(mode: str, dtype: str) -> None:
+    """A power of two within a factor of four of the largest entry; dividing by it is exact; 1 where there is none."""
+    cases = vectors(dtype, magnitudes=True)
+    found = run(mode, lambda bk, *cases: tuple(scale_and_divide(bk, v) for v in cases), *cases)
+    for v, (scale, divided) in zip(cases, found, strict=True):
+        assert scale.dtype == real_of(dtype)
+        assert np.all(np.frexp(scale)[0] == 0.5), "not a power of two"
+        with np.errstate(all="ignore"):
+            exact = halved_power(wide(v))
+        assert np.all((scale == exact) | (scale == exact / 2)), f"{scale} for {v}"
+        good = np.isfinite(v).all(axis=1)
+        np.testing.assert_array_equal(divided[good] * scale[good], v[good])
+
+
+@cells
+def test_denormals(mode: str, dtype: str) -> None:
+    """A compiler may flush them to zero, but nothing becomes infinite or NaN."""
+    unit = np.finfo(dtype).smallest_subnormal * 1024
+    v = (np.array([[3, 4], [0, 1]]) * float(unit)).astype(dtype)
+    norm, scale = run(mode, lambda bk, v: (bk.norm(v), bk.binary_scale(v)), v)
+    exact = np.array([[5], [1]]) * float(unit)
+    assert np.all((norm == 0) | (np.abs(norm / exact - 1) < 1e-2))
+    assert np.all(np.isfinite(scale) & (scale > 0))
+    if mode in ("numpy", "torch"):
+        assert np.all(norm > 0)
+
+
+@covers("any")
+@modes
+def test_any(mode: str) -> None:
+    flags = [np.array([[True], [False]]), np.zeros((3, 1), bool), np.zeros((0, 1), bool)]
+    found = run(mode, lambda bk, *f: tuple(bk.as_array(bk.any(c)) for c in f), *flags)
+    assert [bool(f) for f in found] == [True, False, False]
+    if mode in ("numpy", "torch", "tf"):
+        assert backend(mode).any(array(mode, flags[0])) is True
+
+
+# ---- arrays: making, looking, casting
+
+
+@covers("is_array", "as_array", "to_numpy", "dtype", "real_dtype", "device", "compiled", "zeros", "full", "cast")
+@cells
+def test_arrays(mode: str, dtype: str) -> None:
+    bk, x = backend(mode), rows(dtype, (2, 3))
+
+    def look(bk: Backend, v: Any) -> tuple[Any, ...]:
+        assert bk.is_array(v) and not bk.is_array([1.0]) and not bk.is_array(None)
+        assert bk.dtype(v) == np.dtype(dtype) and bk.real_dtype(v) == real_of(dtype)
+        assert bk.compiled(v) is EAGER_FLAGS[mode]
+        assert bk.device(v) == bk.device(v)
+        wider = np.dtype("complex128")
+        made = bk.zeros((2, 0, 3), np.dtype(dtype), v), bk.full((3,), 2.5, np.dtype(dtype), v)
+        return bk.cast(v, wider), bk.cast(v, np.dtype(dtype)), *made, bk.as_array(x.tolist(), np.dtype(dtype), v)
+
+    wider, same, zeros, full, listed = run(mode, look, x)
+    assert wider.dtype == np.complex128
+    assert {a.dtype for a in (same, zeros, full, listed)} == {np.dtype(dtype)}
+    for got in (wider, same, listed):
+        np.testing.assert_array_equal(got, x)
+    assert zeros.shape == (2, 0, 3)
+    np.testing.assert_array_equal(full, np.full(3, 2.5))
+    native = array(mode, x)
+    assert bk.as_array(native) is native
+    np.testing.assert_array_equal(bk.to_numpy(native), x)
+
+
+@covers("default_float")
+@pytest.mark.parametrize("mode", EAGER)
+def test_default_float(mode: str) -> None:
+    expected = {"numpy": "float64", "jax": "float64", "torch": "float32", "tf": "float32"}[mode]
+    assert backend(mode).default_float == np.dtype(expected)
+
+
+@pytest.mark.parametrize("mode", ("numpy", "torch"))
+def test_copy_is_owned_and_read_only_is_not_written(mode: str) -> None:
+    bk, x = backend(mode), array(mode, rows("float64", (2, 3)).copy())
+    before = to_numpy(x).copy()
+    owned = bk.copy(x)
+    owned += 1
+    np.testing.assert_array_equal(to_numpy(x), before)
+    if mode == "numpy":
+        with pytest.raises(ValueError, match="read-only"):
+            bk.read_only(x)[0] = 1
+
+
+@covers("leaves", "unleaves", "call")
+@modes
+def test_containers_and_calls(mode: str) -> None:
+    a, b = rows("float64", (2, 3)), rows("float64", (2, 3), 1)
+
+    def through(bk: Backend, a: Any, b: Any) -> tuple[Any, ...]:
+        leaves, structure = bk.leaves(a)
+        assert len(leaves) == 1 and structure is None
+        (c,) = bk.call(lambda x, factor, other: (factor * x + other,), bk.unleaves(structure, leaves), (3.0, b))
+        if bk.name != "jax":
+            return a, c
+        leaves, structure = bk.leaves({"b": b, "a": (a,)})
+        tree = bk.unleaves(structure, leaves)
+        return tree["a"][0], c + 0 * tree["b"]
+
+    same, image = run(mode, through, a, b)
+    np.testing.assert_array_equal(same, a)
+    np.testing.assert_allclose(image, 3 * a + b)
+
+
+@covers("scatter_numbers")
+@cells
+def test_scatter_numbers(mode: str, dtype: str) -> None:
+    """The same on every library up to rounding (of large arguments, in single precision), and without a pattern."""
+    like = rows(dtype, (1, 3))
+    found = run(mode, lambda bk, v: bk.scatter_numbers(4000, np.dtype(dtype), v), like)
+    assert found.dtype == np.dtype(dtype) and found.shape == (4000,)
+    assert np.all(np.abs(found) <= 0.5) and np.all(found.imag == 0)
+    assert abs(found.mean()) < 0.05 and abs(found.real.std() - 12**-0.5) < 0.02
+    assert abs(np.mean(found[1:] * found[:-1])) < 0.02
+    if real_of(dtype) == np.float64:
+        waves = np.sin(12.9898 * np.arange(1, 4001.0)) * 43758.5453
+        np.testing.assert_allclose(found, waves - np.floor(waves) - 0.5, atol=1e-6)
+
+
+# ---- updates
+
+
+@covers("axpy", "xpay")
+@cells
+def test_updates(mode: str, dtype: str) -> None:
+    """y may be overwritten, x and the scalars never are."""
+    for shape in ((1, 5), (3, 5), (1, LONG), (3, LONG), (2, 0), (1, 0), (2, 40_000)):
+        a, x, y = rows(dtype, (shape[0], 1), 3), rows(dtype, shape, 4), rows(dtype, shape, 5)
+        if shape[0] > 1 and shape[1]:
+            y[1, 0] = np.nan
+        for name, exact in (("axpy", wide(y) + wide(a) * x), ("xpay", x + wide(a) * y)):
+            kept = [array(mode, v.copy()) for v in (a, x, y)]
+
+            def update(bk: Backend, a: Any, x: Any, y: Any, name: str = name) -> Any:
+                return bk.axpy(a, x, y) if name == "axpy" else bk.xpay(x, a, y)
+
+            got = compiled(mode, lambda *v, update=update: update(backend(mode), *v))(*kept)
+            got = to_numpy(got)
+            assert got.dtype == np.dtype(dtype)
+            check(got, exact, dtype, np.abs(exact) + np.abs(a * y) + np.abs(x) + np.abs(a * x) + np.abs(y), f"{name} {shape}")
+            np.testing.assert_array_equal(to_numpy(kept[0]), a)
+            np.testing.assert_array_equal(to_numpy(kept[1]), x)
+
+
+@pytest.mark.parametrize("mode", ("numpy", "torch"))
+@pytest.mark.parametrize("shape", [(1, 6), (3, 6), (1, LONG), (3, LONG)])
+@pytest.mark.parametrize("name", ["axpy", "xpay"])
+def test_updates_of_strided_memory(mode: str, shape: tuple[int, int], name: str) -> None:
+    """Column order, as a product with several columns gives it, and every other column of something larger."""
+    bk = backend(mode)
+    a, x, y = rows("float64", (shape[0], 1), 3), rows("float64", shape, 4), rows("float64", shape, 5)
+    exact = y + a * x if name == "axpy" else x + a * y
+    columns = array(mode, y.T.copy()).T
+    spread = array(mode, np.repeat(y, 2, axis=1))[:, ::2]
+    for target in (columns, spread):
+        for source in (array(mode, x.T.copy()).T, array(mode, np.repeat(x, 2, axis=1))[:, ::2]):
+            own = bk.copy(target) if target is None else target
+            keep = to_numpy(own).copy()
+            scalar = array(mode, a)
+            got = bk.axpy(scalar, source, own) if name == "axpy" else bk.xpay(source, scalar, own)
+            np.testing.assert_allclose(to_numpy(got), exact, rtol=1e-12, atol=1e-12)
+            own[:] = array(mode, keep)
+
+
+# ---- dense linear algebra
+
+
+def definite(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    m = rows(dtype, shape)
+    return (m @ np.swapaxes(m.conj(), -1, -2) + 3 * np.eye(shape[-1])).astype(dtype)
+
+
+@covers("lu_factor", "lu_solve")
+@cells
+@pytest.mark.parametrize("shape", [(5, 5), (3, 5, 5), (1, 1)])
+def test_lu(mode: str, dtype: str, shape: tuple[int, ...]) -> None:
+    m = rows(dtype, shape)
+    m[..., 0, 0] = 0 if shape[-1] > 1 else 2  # needs its pivots
+    for systems in (3,) if len(shape) == 3 else (1, 4):
+        b = rows(dtype, (systems, shape[-1]), 2)
+        diagonal, x = run(mode, lambda bk, m, b: (bk.diagonal(bk.lu_factor(m)[0]), bk.lu_solve(bk.lu_factor(m), b)), m, b)
+        exact = np.linalg.solve(wide(m), b[..., None])[..., 0]
+        assert x.dtype == np.dtype(dtype)
+        np.testing.assert_allclose(x, exact, rtol=2000 * np.finfo(dtype).eps, atol=2000 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(np.abs(np.prod(diagonal, -1)), np.abs(np.linalg.det(wide(m))), rtol=1e-4)
+
+
+@modes
+def test_singular_matrices_pass_lu(mode: str) -> None:
+    good = rows("float64", (3, 3))
+    batch = np.stack([good, np.ones((3, 3)), np.zeros((3, 3))])
+    diagonal, x = run(
+        mode, lambda bk, m, b: (bk.diagonal(bk.lu_factor(m)[0]), bk.lu_solve(bk.lu_factor(m), b)), batch, np.ones((3, 3))
+    )
+    np.testing.assert_allclose(x[0], np.linalg.solve(good, np.ones(3)))
+    assert not np.isfinite(x[1:]).all(axis=1).any()
+    assert np.count_nonzero(diagonal[1]) == 1 and not diagonal[2].any()
+
+
+@covers("cholesky", "cholesky_solve")
+@cells
+def test_cholesky(mode: str, dtype: str) -> None:
+    for shape in ((4, 4), (3, 4, 4), (1, 1)):
+        m, b = definite(dtype, shape), rows(dtype, (3, shape[-1]), 2)
+        factor = np.linalg.cholesky(wide(m)).astype(dtype)
+        exact = np.linalg.solve(wide(m), b[..., None])[..., 0]
+        solution = run(mode, lambda bk, f, b: bk.cholesky_solve(f, b), factor, b)
+        assert solution.dtype == np.dtype(dtype)
+        np.testing.assert_allclose(solution, exact, rtol=2000 * np.finfo(dtype).eps, atol=100 * np.finfo(dtype).eps)
+        if EAGER_FLAGS[mode]:
+            unknown = run(mode, lambda bk, m: bk.as_array(bk.cholesky(m) is None), m)
+            assert bool(unknown)
+            continue
+        np.testing.assert_allclose(run(mode, lambda bk, m: bk.cholesky(m), m), factor, rtol=1e-4, atol=1e-5)
+        for bad in (m - 50 * np.eye(shape[-1]).astype(dtype), 0 * m, np.nan * m, np.where(np.eye(shape[-1]) > 0, np.inf, m)):
+            assert backend(mode).cholesky(array(mode, bad.astype(dtype))) is None
+
+
+@pytest.mark.parametrize("mode", EAGER)
+def test_one_indefinite_matrix_spoils_a_batch(mode: str) -> None:
+    m = definite("float64", (3, 4, 4))
+    m[1] = -m[1]
+    assert backend(mode).cholesky(array(mode, m)) is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", EAGER)
+def test_factors_do_not_touch_the_matrix(mode: str, dtype: str) -> None:
+    bk, m = backend(mode), definite(dtype, (4, 4))
+    native, b = array(mode, m.copy()), array(mode, rows(dtype, (2, 4)))
+    before = to_numpy(b).copy()
+    bk.lu_solve(bk.lu_factor(native), b)
+    bk.cholesky_solve(bk.cholesky(native), b)
+    np.testing.assert_array_equal(to_numpy(native), m)
+    np.testing.assert_array_equal(to_numpy(b), before)

@@ -1,0 +1,438 @@
+"""Loops, branches, frozen systems, host calls and whole functions: the primitives with behaviour, in every mode."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from contract import EAGER_FLAGS, MODES, backend, covers, rows, run
+from krylix.backends import Backend
+from modes import EAGER, array, compiled, library, to_numpy
+
+modes = pytest.mark.parametrize("mode", MODES)
+eager = pytest.mark.parametrize("mode", EAGER)
+COMPILED = ("jax-jit", "tf-function")
+
+
+class State(NamedTuple):
+    """As a solver's: arrays, something empty, and a nested tuple."""
+
+    x: Any
+    count: Any
+    nothing: tuple[()]
+    pair: tuple[Any, Any]
+
+
+def state_of(bk: Backend, x: Any, count: Any) -> State:
+    return State(bk.copy(x), count, (), (bk.copy(x), bk.square_norm(x)))
+
+
+# ---- control flow
+
+
+@covers("while_loop", "cond")
+@modes
+def test_while_loop(mode: str) -> None:
+    """Collatz steps, whose number depends on the values; a branch inside of the loop."""
+
+    def collatz(bk: Backend, n: Any) -> tuple[Any, Any]:
+        def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
+            n, steps = state
+            return bk.cond((n % 2 == 0)[0], lambda n: n // 2, lambda n: 3 * n + 1, n), steps + 1
+
+        return bk.while_loop(lambda state: bk.any(state[0] != 1), body, (n, 0 * n))
+
+    end, steps = run(mode, collatz, np.array([27], np.int32))
+    assert (end, steps) == (1, 111)
+    assert run(mode, collatz, np.array([1], np.int32))[1] == 0  # no step at all
+
+
+@modes
+def test_nested_loops_over_a_named_tuple(mode: str) -> None:
+    def power(bk: Backend, x: Any) -> Any:
+        def outer(state: State) -> State:
+            inner = bk.while_loop(lambda s: bk.any(s[1] < 3), lambda s: (2 * s[0], s[1] + 1), (state.x, 0 * state.count))
+            return State(inner[0], state.count + 1, (), (state.pair[0] + 1, state.pair[1]))
+
+        return bk.while_loop(lambda s: bk.any(s.count < 4), outer, state_of(bk, x, bk.zeros_like(x)))
+
+    found = run(mode, power, np.ones((1, 1)))
+    assert type(found) is State and found.nothing == ()
+    assert (found.x, found.count, found.pair[0]) == (2.0**12, 4, 5)
+
+
+@pytest.mark.parametrize("mode", ("numpy", "torch", "tf"))
+def test_eager_branches_run_alone(mode: str) -> None:
+    bk, one = backend(mode), array(mode, np.ones(1))
+    assert to_numpy(bk.cond(True, lambda x: 2 * x, lambda x: 1 / 0, one)) == 2
+    assert to_numpy(bk.cond(one[0] > 3, lambda x: 1 / 0, lambda x: 3 * x, one)) == 3
+
+
+def cases_of_activity() -> Iterator[np.ndarray]:
+    yield np.array([[True], [False], [True], [False]])
+    yield np.array([[False], [True], [True], [True]])
+    yield np.ones((4, 1), bool)
+    yield np.ones((1, 1), bool)
+
+
+@covers("step_active", "select")
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@modes
+def test_frozen_systems_keep_every_bit(mode: str, dtype: str) -> None:
+    """Beside a system whose step gives NaN, and with steps that overwrite the state in place."""
+
+    def step(bk: Backend, state: State) -> State:
+        a = bk.cast(state.count + 1, bk.dtype(state.x))
+        x = bk.axpy(a, bk.copy(state.pair[0]), state.x)
+        y = bk.xpay(x, a, state.pair[0])
+        return State(x, state.count + 1, (), (y, bk.square_norm(y)))
+
+    for active in cases_of_activity():
+        x = rows(dtype, (len(active), 6))
+        x[0, 2] = np.nan
+        count = np.arange(float(len(x)), dtype=x.real.dtype)[:, None]
+        count[-1] = -0.0
+
+        def one_step(bk: Backend, x: Any, count: Any, active: Any) -> State:
+            with bk.quiet():
+                return bk.step_active(lambda s: step(bk, s), state_of(bk, x, bk.copy(count)), active)
+
+        found = run(mode, one_step, x, count, active)
+        moved = (x + (count + 1) * x).astype(dtype)
+        on = active[:, 0]
+        assert found.x.dtype == np.dtype(dtype)
+        np.testing.assert_allclose(found.x[on], moved[on], rtol=1e-5)
+        np.testing.assert_allclose(found.pair[0][on], (moved + (count + 1) * x)[on], rtol=1e-5)
+        np.testing.assert_array_equal(found.count, np.where(active, count + 1, count))
+        for got, old in ((found.x, x), (found.pair[0], x), (found.count, count)):
+            assert got[~on].tobytes() == old[~on].tobytes()
+
+
+@modes
+def test_select(mode: str) -> None:
+    new, old, active = rows("float64", (3, 4)), rows("float64", (3, 4), 1), np.array([[True], [False], [True]])
+    old[1, 0], new[1] = np.inf, np.nan
+    found = run(mode, lambda bk, n, o, a: bk.select(a, (n, (), (2 * n,)), (o, (), (2 * o,))), new, old, active)
+    np.testing.assert_array_equal(found[0], np.where(active, new, old))
+    np.testing.assert_array_equal(found[2][0], 2 * np.where(active, new, old))
+
+
+@covers("put")
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@modes
+def test_put(mode: str, dtype: str) -> None:
+    """Also where a system that is not active has a row beyond the end, and into a buffer of another precision."""
+    buffer, values = rows(dtype, (5, 4)), rows(dtype, (4, 1), 1)
+    row, active = np.array([[4], [0], [99], [2]], np.int32), np.array([[True], [True], [False], [False]])
+    expected = buffer.copy()
+    expected[4, 0], expected[0, 1] = values[0, 0], values[1, 0]
+    put = run(mode, lambda bk, *a: bk.put(bk.copy(a[0]), *a[1:]), buffer, row, values, active)
+    np.testing.assert_array_equal(put, expected)
+    assert put.dtype == np.dtype(dtype)
+    single = run(mode, lambda bk, *a: bk.put(bk.copy(a[0]), *a[1:]), buffer[:, :1], row[:1], values[:1], active[:1])
+    np.testing.assert_array_equal(single, expected[:, :1])
+
+
+@covers("quiet")
+@modes
+def test_quiet(mode: str) -> None:
+    """Warnings are errors in the tests."""
+
+    def overflow(bk: Backend, x: Any) -> tuple[Any, Any]:
+        with bk.quiet():
+            return 1 / (x * 0), x * 1e300 * x
+
+    found = run(mode, overflow, np.array([1e200]))
+    assert found == (np.inf, np.inf)
+
+
+# ---- the host
+
+
+@covers("host_call")
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@modes
+def test_host_call(mode: str, dtype: str) -> None:
+    """Several arrays, another dtype, a 0-d and an empty array come back; the function gets NumPy arrays."""
+    kinds = []
+
+    def on_host(a: np.ndarray, b: np.ndarray) -> tuple[Any, ...]:
+        kinds.append((type(a), a.dtype, b.shape))
+        return (a @ b, [1, 2, 3], np.abs(a).sum(), np.zeros((0, 2)))
+
+    returns = [((2, 2), np.dtype(dtype)), ((3,), np.dtype("int32")), ((), np.dtype("float64")), ((0, 2), np.dtype("float32"))]
+    a, b = rows(dtype, (2, 3)), rows(dtype, (3, 2), 1)
+    product, numbers, total, nothing = run(mode, lambda bk, a, b: bk.host_call(on_host, returns, a, b), a, b)
+    assert set(kinds) == {(np.ndarray, np.dtype(dtype), (3, 2))}
+    assert (product.dtype, numbers.dtype, total.dtype, nothing.dtype) == tuple(d for _, d in returns)
+    np.testing.assert_allclose(product, a @ b, rtol=1e-5)
+    assert numbers.tolist() == [1, 2, 3] and total.shape == () and nothing.shape == (0, 2)
+
+
+@modes
+def test_host_call_inside_a_loop(mode: str) -> None:
+    def twice(x: np.ndarray) -> tuple[np.ndarray]:
+        return (2 * x,)
+
+    def loop(bk: Backend, x: Any) -> Any:
+        spec = [((1, 2), np.dtype("float64"))]
+        return bk.while_loop(lambda x: bk.any(x < 100), lambda x: bk.host_call(twice, spec, x)[0], x)
+
+    np.testing.assert_array_equal(run(mode, loop, np.array([[1.0, 3.0]])), [[128, 384]])
+
+
+@pytest.mark.parametrize("wrong", [(3, 2), (6,), (2, 3, 1), ()])
+@modes
+def test_host_call_refuses_other_shapes(mode: str, wrong: tuple[int, ...]) -> None:
+    def on_host(x: np.ndarray) -> tuple[np.ndarray]:
+        return (np.ones(wrong),)
+
+    with pytest.raises(Exception, match=r"declared|shape"):
+        run(mode, lambda bk, x: bk.host_call(on_host, [((2, 3), np.dtype("float64"))], x)[0], np.ones((2, 3)))
+
+
+@modes
+def test_host_call_passes_errors_on(mode: str) -> None:
+    def on_host(x: np.ndarray) -> tuple[np.ndarray]:
+        raise ValueError("no such thing on the host")
+
+    with pytest.raises(Exception, match="no such thing on the host"):
+        run(mode, lambda bk, x: bk.host_call(on_host, [((2,), np.dtype("float64"))], x)[0], np.ones(2))
+
+
+def complain(norm: np.ndarray, *_: np.ndarray) -> None:
+    raise ValueError(f"the norm is {float(np.max(norm)):.1f}")
+
+
+@covers("guard")
+@modes
+def test_guard(mode: str) -> None:
+    """Raises when the program runs, if at all; compiled once for both."""
+
+    def guarded(bk: Backend, x: Any) -> tuple[Any, Any]:
+        norm = bk.norm(x)
+        return bk.guard(bk.any(norm > 10), complain, (2 * x, norm), norm)
+
+    function = compiled(mode, lambda x: guarded(backend(mode), x))
+    doubled, norm = function(array(mode, np.array([[3.0, 4.0]])))
+    np.testing.assert_array_equal(to_numpy(doubled), [[6, 8]])
+    assert to_numpy(norm) == 5
+    with pytest.raises(Exception, match=r"the norm is 50\.0"):
+        to_numpy(function(array(mode, np.array([[30.0, 40.0]])))[0])
+    np.testing.assert_array_equal(to_numpy(function(array(mode, np.array([[0.0, 4.0]])))[0]), [[0, 8]])
+
+
+@modes
+def test_guard_costs_no_call_on_success(mode: str) -> None:
+    calls = []
+
+    def guarded(bk: Backend, x: Any) -> Any:
+        return bk.guard(bk.any(x > 10), lambda *values: calls.append(values), x, x)
+
+    np.testing.assert_array_equal(run(mode, guarded, np.ones(3)), np.ones(3))
+    assert not calls
+    np.testing.assert_array_equal(run(mode, guarded, np.array([20.0, 1, np.nan])), [20, 1, np.nan])  # the handler may return
+    assert len(calls) == 1 and isinstance(calls[0][0], np.ndarray)
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("jit", [False, True])
+def test_guard_under_vmap(jit: bool) -> None:
+    """Both branches of a `cond` run then, yet only a failure of some row is reported."""
+    import jax
+    import jax.numpy as jnp
+
+    bk, seen = backend("jax"), []
+
+    def guarded(x: Any) -> Any:
+        return bk.guard(jnp.sum(x) > 10, lambda v: seen.append(float(v[0])), 2 * x, x)
+
+    function = jax.vmap(guarded)
+    function = jax.jit(function) if jit else function
+    np.testing.assert_array_equal(function(jnp.ones((3, 2))), 2 * np.ones((3, 2)))
+    assert not seen
+    values = jnp.array([[1.0, 2], [30, 40], [5, 5], [60, 1]])
+    np.testing.assert_array_equal(function(values), 2 * values)
+    assert sorted(seen) == [30, 60]
+
+
+@pytest.mark.needs("jax")
+def test_guard_is_differentiable() -> None:
+    import jax
+
+    bk = backend("jax")
+    gradient = jax.jit(jax.grad(lambda x: bk.guard(x > 10, complain, x * x, x)))
+    assert gradient(3.0) == 6
+
+
+@covers("report")
+@modes
+def test_report(mode: str) -> None:
+    seen: list[tuple[float, int]] = []
+
+    def note(value: np.ndarray, step: np.ndarray) -> None:
+        assert isinstance(value, np.ndarray | np.generic)
+        seen.append((float(value[0]), int(step[0])))
+
+    def loop(bk: Backend, x: Any, step: Any) -> Any:
+        def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
+            bk.report(note, *state)
+            return 2 * state[0], state[1] + 1
+
+        return bk.while_loop(lambda s: bk.any(s[1] < 4), body, (x, step))[0]
+
+    assert run(mode, loop, np.ones(1), np.zeros(1, np.int32)) == 16
+    if mode.startswith("jax"):
+        import jax
+
+        jax.effects_barrier()
+    assert seen == [(1, 0), (2, 1), (4, 2), (8, 3)]
+
+
+@covers("known_now")
+@modes
+def test_known_now(mode: str) -> None:
+    """Values that do not depend on the compiled function's arguments are known in JAX, in TensorFlow none are."""
+    constant, found = array(mode, np.arange(3.0)), {}
+
+    def function(bk: Backend, x: Any) -> Any:
+        found["constant"] = bk.known_now(lambda: 2 * constant)
+        found["argument"] = bk.known_now(lambda: 2 * x)
+        return x
+
+    run(mode, function, np.ones(3))
+    if mode != "tf-function":
+        np.testing.assert_array_equal(found["constant"], [0, 2, 4])
+    assert (found["argument"] is None) == EAGER_FLAGS[mode]
+    assert found["constant"] is None or isinstance(found["constant"], np.ndarray)
+
+
+# ---- whole functions
+
+
+@covers("compile")
+@eager
+def test_compile(mode: str) -> None:
+    bk, calls = backend(mode), []
+
+    def power(x: Any, exponent: int) -> Any:
+        calls.append(exponent)
+        return x**exponent
+
+    function = bk.compile(power, ("exponent",))
+    x = array(mode, np.array([1.0, 2, 3]))
+    for exponent in (2, 3, 2, 3):
+        np.testing.assert_array_equal(to_numpy(function(x, exponent=exponent)), np.array([1.0, 2, 3]) ** exponent)
+    assert len(calls) == (2 if mode == "jax" else 4)
+
+
+@covers("map_columns")
+@modes
+def test_map_columns(mode: str) -> None:
+    m, columns = rows("complex128", (3, 4)), rows("complex128", (5, 4), 1)
+    found = run(mode, lambda bk, m, c: bk.map_columns(lambda v: bk.product(m, v[None])[0], c), m, columns)
+    np.testing.assert_allclose(found, columns @ m.T)
+
+
+@pytest.mark.parametrize("mode", ("numpy", "torch"))
+def test_map_columns_of_a_function_that_reuses_its_buffer(mode: str) -> None:
+    columns, buffer = array(mode, np.eye(3)), array(mode, np.zeros(3))
+
+    def into_buffer(v: Any) -> Any:
+        buffer[:] = 2 * v
+        return buffer
+
+    np.testing.assert_array_equal(to_numpy(backend(mode).map_columns(into_buffer, columns)), 2 * np.eye(3))
+
+
+def linear_functions() -> dict[str, Callable[[Backend, Any, Any], Any]]:
+    return {
+        "product": lambda bk, m, x: bk.product(m, x),
+        "identity": lambda bk, m, x: x,
+        "zero": lambda bk, m, x: bk.zeros_like(x),
+        "slices": lambda bk, m, x: bk.concat([x[:, 1:], 2 * x[:, :1]], 1),
+        "nested": lambda bk, m, x: bk.product(m, x + 3 * bk.product(m, x)),
+    }
+
+
+@covers("transpose_function")
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+@pytest.mark.parametrize("mode", [m for m in MODES if m != "numpy"])
+@pytest.mark.parametrize("name", linear_functions())
+def test_transpose_function(name: str, mode: str, dtype: str) -> None:
+    """Not conjugated, for a batch; and its own transpose is the function again."""
+    m, x = rows(dtype, (4, 4)), rows(dtype, (2, 4), 1)
+    function = linear_functions()[name]
+    host = backend("numpy")
+    dense = np.stack([function(host, m, unit[None])[0] for unit in np.eye(4, dtype=dtype)])  # its columns are its rows
+
+    def both(bk: Backend, m: Any, x: Any) -> tuple[Any, ...]:
+        transposed = bk.transpose_function(lambda v: function(bk, m, v), x)
+        return transposed(x), transposed(2 * x), bk.transpose_function(transposed, x)(x)
+
+    once, scaled, twice = run(mode, both, m, x)
+    np.testing.assert_allclose(once, x @ dense.T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(scaled, 2 * once, rtol=1e-5)
+    np.testing.assert_allclose(twice, x @ dense, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["jax", "tf", "tf-function"])
+def test_transpose_of_a_gather(mode: str) -> None:
+    index = np.array([2, 0, 0, 1])
+
+    def transposed(bk: Backend, x: Any) -> Any:
+        if bk.name == "jax":
+            return bk.transpose_function(lambda v: v[index], x)(x)
+        import tensorflow as tf
+
+        return bk.transpose_function(lambda v: tf.gather(v, index), x)(x)
+
+    x = rows("float64", (4, 3))
+    np.testing.assert_allclose(run(mode, transposed, x), np.eye(4)[index].T @ x)
+
+
+def test_numpy_functions_have_no_transpose() -> None:
+    with pytest.raises(TypeError, match="Give the matrix"):
+        backend("numpy").transpose_function(lambda x: x, np.ones(3))
+
+
+class Pair:
+    """A container that a backend may look into."""
+
+    def __init__(self, a: Any, b: Any, note: str) -> None:
+        self.a, self.b, self.note = a, b, note
+
+
+@covers("register")
+@modes
+def test_register(mode: str) -> None:
+    bk = backend(mode)
+    for _ in range(2):  # a second time does nothing
+        bk.register(Pair, lambda p: ((p.a, p.b), p.note), lambda note, ab: Pair(*ab, note))
+    if library(mode) != "jax":
+        return
+    import jax
+
+    pair = jax.jit(lambda p: jax.tree.map(lambda x: 2 * x, p))(Pair(np.ones(2), np.zeros(3), "kept"))
+    assert pair.note == "kept"
+    np.testing.assert_array_equal(pair.a, [2, 2])
+
+
+@eager
+def test_threads(mode: str) -> None:
+    """Backends hold no state between calls."""
+    bk, m = backend(mode), rows("float64", (8, 6, 6))
+    found: dict[int, np.ndarray] = {}
+
+    def work(i: int) -> None:
+        native = array(mode, m[i])
+        factors = bk.lu_factor(native)
+        found[i] = to_numpy(bk.lu_solve(factors, array(mode, np.ones((2, 6)))))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    for i in range(8):
+        np.testing.assert_allclose(found[i], np.linalg.solve(m[i], np.ones((6, 2))).T, rtol=1e-8)

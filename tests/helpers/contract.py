@@ -1,0 +1,98 @@
+"""Run one primitive of a backend in a mode, and compare what comes out with NumPy in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import krylix
+from krylix.backends import Backend
+from krylix.backends.base import Backend as Base
+from krylix.backends.tree import tree_map
+from modes import array, compiled, library, to_numpy
+
+MODES = ("numpy", "jax", "jax-jit", "torch", "tf", "tf-function")
+DTYPES = ("float32", "float64", "complex64", "complex128")
+LONG = 700  # NumPy takes another way for long rows
+# every mode and dtype, compiled functions only in one real and one complex
+CELLS = tuple((m, d) for m in MODES for d in DTYPES if "-" not in m or d in ("float32", "complex128"))
+EAGER_FLAGS = {"numpy": False, "jax": False, "torch": False, "tf": False, "jax-jit": True, "tf-function": True}
+
+
+def public_methods() -> set[str]:
+    """What a backend offers: its methods, and the functions that it takes over from the library as they are."""
+    methods = {name for name, value in vars(Base).items() if callable(value) or isinstance(value, property)}
+    taken_over = {name for name, kind in Base.__annotations__.items() if str(kind).startswith("Callable")}
+    return {name for name in methods | taken_over if not name.startswith("_")}
+
+
+def covers(*names: str) -> Callable[[Any], Any]:
+    """Marks the test of these primitives, for the test that none is forgotten."""
+    return lambda test: test
+
+
+def backend(mode: str) -> Backend:
+    return krylix.choose_backend(library(mode))
+
+
+def run(mode: str, function: Callable[..., Any], *arrays: np.ndarray) -> Any:
+    """`function(backend, *arrays)` as the mode runs it; NumPy arrays go in and come out."""
+    bk = backend(mode)
+    outcome = compiled(mode, lambda *native: function(bk, *native))(*(array(mode, a) for a in arrays))
+    return tree_map(to_numpy, tuple(outcome) if isinstance(outcome, list) else outcome)
+
+
+def rows(dtype: str, shape: Sequence[int], seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng([seed, *shape])
+    x = rng.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.standard_normal(shape)
+    return x.astype(dtype)
+
+
+def real_of(dtype: str) -> np.dtype:
+    return np.empty(0, dtype).real.dtype
+
+
+def tiny(dtype: str) -> float:
+    return float(np.finfo(dtype).tiny)
+
+
+def vectors(dtype: str, *, magnitudes: bool = False, broken: bool = True) -> list[np.ndarray]:
+    """Batches of one and of many, short and long rows, zero rows; rows with NaN and inf, of very small and large entries."""
+    found = [rows(dtype, shape) for shape in ((1, 5), (3, 5), (1, LONG), (3, LONG))]  # few shapes: each is compiled
+    found[1][1] = 0
+    found += [found[1][1:2]]
+    if broken:
+        bad, more = rows(dtype, (3, 5)), rows(dtype, (3, LONG))
+        bad[0, 2], bad[2, 0], more[0, 333], more[1, -1], more[2, :2] = np.nan, np.inf, np.nan, np.inf, (np.inf, np.nan)
+        found += [bad, bad[:1], bad[2:3], more]
+    if magnitudes:
+        limits = np.finfo(dtype)
+        sizes = np.array([1e-30, 1e30, float(limits.tiny) * 1e4, float(limits.max) / 4, 1e-19, 1e19]).astype(real_of(dtype))
+        scaled = (rows(dtype, (6, 5)) / 4 * sizes[:, None]).astype(dtype)
+        largest = np.eye(1, 5, dtype=dtype) * limits.max
+        found += [scaled[:3], scaled[3:], *(scaled[i : i + 1] for i in range(6)), largest]
+    return found
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def check(got: np.ndarray, want: Any, like: str | np.dtype, size: Any = None, what: str = "") -> None:
+    """Equal up to rounding in `like`, relative to `size` (that of the exact value where None).
+
+    Where the exact value is not finite, the value found is not finite either.
+    """
+    want, got = np.asarray(want), np.asarray(got)
+    assert got.shape == want.shape, f"{what}: shape {got.shape}, expected {want.shape}"
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(want)
+        assert np.array_equal(np.isfinite(got), finite), f"{what}: {got} is not finite where {want} is not"
+        size = np.abs(want) if size is None else np.broadcast_to(np.abs(size), want.shape)
+        error = np.where(finite, np.abs(wide(np.where(finite, got, 0)) - np.where(finite, want, 0)), 0)
+        limit = 40 * np.finfo(like).eps * np.where(finite, size, 0)
+    assert np.all(error <= limit), f"{what}: {got} differs from {want} by {error.max()}"

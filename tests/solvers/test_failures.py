@@ -1,0 +1,136 @@
+"""Failure is never silent, and never called success."""
+
+import numpy as np
+import pytest
+from cells import CELLS, cast, check_true_residual
+from modes import COMPILED, EAGER, MODES, array, compiled, solve, to_numpy
+from problems import SYSTEMS, make_operator
+
+import krylix
+from krylix import Diverged, NotConverged, Status, linear_solve
+from krylix.solvers import METHODS
+
+# lsqr and lsmr, scipy-MINRES and the direct methods may stop early on such a system, but must say so
+INCONSISTENT = ("constant null vector", "constant per region", "zero rows")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("method", "dtype"), [c for c in CELLS if not c[1].startswith("complex")])
+def test_inconsistent_is_never_converged(method: str, mode: str, dtype: str) -> None:
+    for name in INCONSISTENT if mode in ("numpy", "torch") else INCONSISTENT[:1]:
+        matrix = cast(SYSTEMS[name].matrix, dtype)
+        b = cast(np.linspace(1, 2, len(matrix)), dtype)
+        result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, max_iter=200, on_failure="status")
+        assert not result.converged
+        check_true_residual(result, matrix, b)
+
+
+@pytest.mark.parametrize("name", [n for n, s in SYSTEMS.items() if s.singular])
+@pytest.mark.parametrize("method", ["CG", "CG-adaptive", "biCG-stab(2)", "direct", "scipy-direct", "auto"])
+def test_singular_consistent_is_solved_at_any_size(method: str, name: str) -> None:
+    system = SYSTEMS[name]
+    for scale in (1e-8, 1.0, 1e10):
+        matrix, b = scale * system.matrix, system.right_hand_side(seed=12)
+        result = solve("numpy", make_operator("numpy", "scipy", matrix), b, method=method)
+        check_true_residual(result, matrix, b)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", [m for m in METHODS if "direct" not in m])
+def test_limit_of_iterations(method: str, mode: str) -> None:
+    weights = np.logspace(0, 3, 12)
+    matrix = weights[:, None] * SYSTEMS["definite"].matrix * weights
+    A, b = make_operator(mode, "dense", matrix), np.ones(12)
+    result = solve(mode, A, b, method=method, max_iter=1, on_failure="status")
+    if method in ("scipy-lGMres", "scipy-GCrotMK"):  # one of their iterations is a whole cycle
+        return check_true_residual(result, matrix, b)
+    assert result.status == Status.MAX_ITER and result.iterations == 1 and not result.converged and not result.diverged
+    assert "max_iter" in result.message and method in result.message
+    check_true_residual(result, matrix, b)
+    with pytest.raises(Exception, match="reached the limit of iterations"):
+        solve(mode, A, b, method=method, max_iter=1)
+    with pytest.warns(RuntimeWarning, match="reached the limit of iterations"):
+        warned = solve(mode, A, b, method=method, max_iter=1, on_failure="warn")
+    np.testing.assert_allclose(warned.x, result.x, rtol=1e-12)
+    return None
+
+
+@pytest.mark.parametrize("mode", EAGER)
+def test_error_has_the_result(mode: str) -> None:
+    A = make_operator(mode, "dense", SYSTEMS["definite"].matrix)
+    with pytest.raises(NotConverged) as caught:
+        linear_solve(A, array(mode, np.arange(12.0)), method="CG", max_iter=2)
+    assert to_numpy(caught.value.result.iterations) == 2 and to_numpy(caught.value.result.x).shape == (12,)
+    b = np.ones((2, 12))
+    b[1, 3] = np.nan
+    with pytest.raises(Diverged, match="1 of 2 systems.*system 1") as worst:
+        linear_solve(A, array(mode, b), method="CG")
+    assert to_numpy(worst.value.result.converged).tolist() == [True, False]
+    assert isinstance(worst.value, krylix.ConvergenceError) and isinstance(worst.value, RuntimeError)
+
+
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+@pytest.mark.parametrize("method", ["CG", "scipy-CG"])
+def test_compiled_function_fails_only_when_the_data_do(method: str, mode: str) -> None:
+    """One compiled function, used with a good and a bad right-hand side."""
+    A = make_operator(mode, "dense", SYSTEMS["definite"].matrix)
+    function = compiled(mode, lambda b: linear_solve(A, b, method=method).x)
+    good, bad = np.ones(12), np.full(12, np.nan)
+    np.testing.assert_allclose(to_numpy(function(array(mode, good))), np.linalg.solve(SYSTEMS["definite"].matrix, good))
+    with pytest.raises(Exception, match="left the finite numbers"):
+        to_numpy(function(array(mode, bad)))
+    assert np.isfinite(to_numpy(function(array(mode, good)))).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nan_and_infinity_in_the_matrix(mode: str) -> None:
+    for value in (np.nan, np.inf):
+        matrix = SYSTEMS["definite"].matrix.copy()
+        matrix[3, 4] = matrix[4, 3] = value
+        for method in ("CG", "biCG-stab(2)", "direct", "scipy-direct", "auto"):
+            result = solve(mode, make_operator(mode, "dense", matrix), np.ones(12), method=method, on_failure="status")
+            assert not result.converged, method
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch", "jax-jit"])
+@pytest.mark.parametrize("method", ["biCG-stab", "biCG-stab(2)", "biCG-stab(4)"])
+def test_breakdown_is_survived(method: str, mode: str) -> None:
+    """For a skew matrix <r, A r> = 0: with r as the left vector the first step divides by zero."""
+    rotation = np.kron(np.diag([1.0, 2, 3, 4]), np.array([[0.0, 1], [-1, 0]]))
+    b = np.arange(1.0, 9)
+    result = solve(mode, make_operator(mode, "dense", rotation), b, method=method, on_failure="status")
+    assert result.converged or result.status in (Status.BREAKDOWN, Status.STAGNATED, Status.MAX_ITER)
+    check_true_residual(result, rotation, b)
+    if method != "biCG-stab":  # degree one cannot represent purely imaginary eigenvalues
+        assert result.converged, result.message
+
+
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit"])
+def test_drift_is_noticed(mode: str) -> None:
+    """In single precision the recurrence of an ill-conditioned system drifts off; a tolerance beyond reach is not met."""
+    matrix = np.diag(np.logspace(0, 6, 40)).astype(np.float32)
+    matrix[0, 1] = matrix[1, 0] = 0.5
+    b = np.ones(40, np.float32)
+    for method in ("CG", "biCG-stab(2)"):
+        result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, rtol=1e-12, on_failure="status")
+        assert not result.converged
+        check_true_residual(result, matrix.astype(float), b)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30])
+@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-direct", "scipy-GMres"])
+def test_units_play_no_role_in_single_precision(method: str, scale: float, mode: str) -> None:
+    """The squares of these right-hand sides overflow or vanish in float32."""
+    matrix = SYSTEMS["definite"].matrix.astype(np.float32)
+    b = np.linspace(1, 2, 12).astype(np.float32)
+    A = make_operator(mode, "dense", matrix)
+    result = solve(mode, A, (b * np.float32(scale)), method=method)
+    np.testing.assert_allclose(result.x.astype(float), scale * np.linalg.solve(matrix.astype(float), b), rtol=1e-3)
+
+
+@pytest.mark.parametrize("mode", COMPILED)
+def test_status_policy_never_raises(mode: str) -> None:
+    A = make_operator(mode, "dense", SYSTEMS["definite"].matrix)
+    result = solve(mode, A, np.full(12, np.nan), method="CG", on_failure="status")
+    assert result.diverged and "NaN" in result.message
