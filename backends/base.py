@@ -30,6 +30,11 @@ def scatter(xp: Any, index: Array) -> Array:
     return waves - xp.floor(waves) - 0.5
 
 
+def native_order(x: Any) -> Any:
+    """A NumPy array with its bytes in the order of this machine, as files may have another; all else unchanged."""
+    return x.astype(x.dtype.newbyteorder("=")) if isinstance(x, np.ndarray) and not x.dtype.isnative else x
+
+
 def as_declared(results: Sequence[Any], returns: Sequence[Spec]) -> tuple[np.ndarray, ...]:
     """What a function on the host returned, in the declared dtypes.
 
@@ -308,6 +313,20 @@ class Backend(ABC):
     @abstractmethod
     def cholesky_solve(self, factor: Array, b: Array) -> Array:
         """Solve with a lower factor `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`."""
+
+    # --- derivatives -----------------------------------------------------------------------------------------------
+
+    def implicit_solve(self, product: Callable[[Array], Array], b: Array, solve: Callable[[Array], tuple[Array, Any]],
+                       transposed: Callable[[Array], tuple[Array, Any]]) -> tuple[Array, Any]:
+        """`solve(b)` -> (x with `product(x) = b`, anything else), with exact derivatives where the library has them.
+
+        `transposed` solves with the transposed matrix. Only x has derivatives.
+        """
+        return solve(b)
+
+    def refuse_derivatives(self, x: Any, sources: Sequence[Any]) -> Any:
+        """`x`, such that asking for its derivative with respect to `sources` is an error and not silently nothing."""
+        return x
 
     # --- whole functions ----------------------------------------------------------------------------------------
 

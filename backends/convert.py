@@ -28,8 +28,11 @@ def convert(x: Any, backend: str | Backend | None = None) -> Array:
         return x
     name = backend_name(x)
     source = get_backend(name) if name else None
-    if source is not None and not source.is_array(x):
+    if source is not None and not (source.is_array(x) or isinstance(x, np.ndarray)):
         raise NoBackendFound(f"convert expects a dense array; got {type(x).__name__}.")
+    array = source.to_numpy(x) if source is not None else np.asarray(x)
+    if array.dtype.kind in "OUSMm" or array.dtype.names:
+        raise NoBackendFound(f"convert expects an array of numbers; got {type(x).__name__} of dtype {array.dtype}.")
     # By way of the host. DLPack straight into TensorFlow aborts the process for memory that is not 64-byte aligned,
     # into PyTorch for negative strides; the host path has neither trap and shares memory in most cases.
-    return target.as_array(source.to_numpy(x) if source is not None else np.asarray(x))
+    return target.as_array(array)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .base import Array, Backend, Spec, as_declared, scatter
+from .base import Array, Backend, Spec, as_declared, native_order, scatter
 from .jax_sparse import JaxSparse
 from .precision import real_dtype
 
@@ -33,7 +33,7 @@ class JaxBackend(Backend):
         return isinstance(x, jax.Array)
 
     def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
-        return jnp.asarray(x, dtype)
+        return jnp.asarray(native_order(x), dtype)
 
     def to_numpy(self, x: Array) -> np.ndarray:
         return np.asarray(x)
@@ -198,6 +198,12 @@ class JaxBackend(Backend):
         if factor.ndim == 2:
             return jax.scipy.linalg.cho_solve((factor, True), b.T).T
         return jax.vmap(lambda f, rhs: jax.scipy.linalg.cho_solve((f, True), rhs))(factor, b)
+
+    def implicit_solve(self, product: Callable[[Array], Array], b: Array, solve: Callable[[Array], tuple[Array, Any]],
+                       transposed: Callable[[Array], tuple[Array, Any]]) -> tuple[Array, Any]:
+        return lax.custom_linear_solve(
+            product, b, lambda _, rhs: solve(rhs), lambda _, cotangent: transposed(cotangent), has_aux=True
+        )
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         return _jitted(function, static)

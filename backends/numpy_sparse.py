@@ -31,6 +31,10 @@ class NumpySparse:
         """NumPy dtype of the values."""
         return matrix.dtype
 
+    def recast(self, matrix: Any, dtype: np.dtype) -> Any:
+        """The same matrix with values of another dtype."""
+        return matrix.astype(dtype)
+
     def product(self, matrix: Any, x: Array) -> Array:
         """`(n, m)` times each row of `(batch, m)` -> `(batch, n)`."""
         return (matrix @ x[0])[None] if x.shape[0] == 1 else (matrix @ x.T).T

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .base import Array, Backend
+from .base import Array, Backend, native_order
 from .torch_dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .torch_sparse import TorchSparse
 from .tree import tree_leaves
@@ -32,14 +32,17 @@ class TorchBackend(Backend):
         device = like.device if like is not None else x.device if isinstance(x, torch.Tensor) else None
         if isinstance(x, torch.Tensor):
             return x.to(device=device, dtype=TORCH_DTYPE[np.dtype(dtype)] if dtype is not None else None)
-        array = np.asarray(x, dtype)
+        array = native_order(np.asarray(x, dtype))
         if array.dtype not in TORCH_DTYPE:
             raise TypeError(f"PyTorch has no tensors of NumPy's dtype {array.dtype}; cast the array first.")
         # torch refuses negative strides and warns of read-only memory, so such arrays are copied first
         return torch.as_tensor(array if array.flags.c_contiguous and array.flags.writeable else array.copy(), device=device)
 
     def to_numpy(self, x: Array) -> np.ndarray:
-        return x.detach().resolve_conj().resolve_neg().cpu().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
+        if not isinstance(x, torch.Tensor):
+            return np.asarray(x)
+        numpy_dtype(x.dtype)  # raises where NumPy has no such dtype
+        return x.detach().resolve_conj().resolve_neg().cpu().numpy()
 
     def dtype(self, x: Array) -> np.dtype:
         return numpy_dtype(x.dtype)
@@ -111,10 +114,10 @@ class TorchBackend(Backend):
             return step(state)
         # Steps overwrite the state, so the finished systems are set aside and put back.
         finished = (~active[:, 0]).nonzero()[:, 0]
-        kept = [leaf[finished] for leaf in tree_leaves(state)]
+        kept = [leaf.index_select(0, finished) for leaf in tree_leaves(state)]
         new = step(state)
         for leaf, old in zip(tree_leaves(new), kept, strict=True):
-            leaf[finished] = old
+            leaf.index_copy_(0, finished, old)
         return new
 
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
@@ -123,8 +126,14 @@ class TorchBackend(Backend):
         return buffer
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+        version = _version(x)
         with torch.enable_grad():  # the function may take derivatives inside, of an energy say
             image = function(x, *args)
+        if _version(x) != version:
+            raise ValueError(
+                "The function writes to its argument, which belongs to the solver: an operation such as x += y or x.mul_(2). "
+                "Make a copy first: x = x.clone()."
+            )
         return image.detach() if isinstance(image, torch.Tensor) and not torch.is_grad_enabled() else image
 
     def quiet(self) -> AbstractContextManager[Any]:
@@ -165,6 +174,11 @@ class TorchBackend(Backend):
             _, transposed = torch.func.vjp(function, torch.zeros_like(like))
         # torch's cotangent map is the conjugate transpose
         return lambda y: transposed(y.conj().resolve_conj())[0].conj().resolve_conj()
+
+
+def _version(x: Any) -> int:
+    """How many times the memory of `x` was written to; inference mode does not count."""
+    return x._version if isinstance(x, torch.Tensor) and not x.is_inference() else 0
 
 
 def _scalar(a: Array) -> Array:

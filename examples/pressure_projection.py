@@ -4,7 +4,7 @@ A step of an incompressible flow has two halves: advection and friction move the
 pressure takes its divergence away. The pressure solves `div(open * grad p) = div(velocity) / DT`, where `open` is 0 on
 the faces of the obstacle, of the walls and of the inflow. That operator is the function `minus_laplace`; no matrix is
 built. The time loop is `lax.scan` inside `jax.jit`, and each solve starts from the last pressure. If one of the
-thousand solves failed, the compiled function would raise.
+hundreds of solves failed, the compiled function would raise.
 
 Lengths are in diameters, times in diameter / inflow speed. `pressure_projection.png` shows the wake.
 """
@@ -18,7 +18,7 @@ from jax.scipy.ndimage import map_coordinates
 from krylix import linear_solve
 
 CELLS = (192, 64)  # pressure in their centres, velocity on their faces: u is (193, 64), v is (192, 65)
-H, DT, STEPS, REYNOLDS, RTOL = 0.1, 0.08, 1000, 150, 1e-4
+H, DT, STEPS, REYNOLDS, RTOL = 0.1, 0.08, 800, 150, 1e-4
 CENTRE = (3.5, 3.2)  # of the cylinder
 PROBE = (75, 32)  # the face where v is watched, 4 diameters behind the cylinder
 U, V = (0.0, 0.5), (0.5, 0.0)  # where the first u and v sit, in cells

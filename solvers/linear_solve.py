@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,12 @@ from .run import run
 from .status import Status
 
 _NOT_SYMMETRIC = 1e-4  # relative asymmetry from which on methods for symmetric matrices refuse
+
+
+class _Options(NamedTuple):
+    on_failure: str
+    history: bool
+    progress: bool | Callable[[int, float, float], None]
 
 
 def linear_solve(
@@ -87,44 +93,50 @@ def linear_solve(
     """
     solve = left_alone(_linear_solve)
     inputs = (A, b, x0, args, preconditioner, batch_ndim, rtol, atol, max_iter, nullspace, matrix_offset)
-    return solve(inputs, method, on_failure, history, progress)
+    return solve(inputs, method, _Options(on_failure, history, progress))
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
 
 
-def _linear_solve(inputs: tuple[Any, ...], method: str | Method, on_failure: str, history: bool, progress: Any) -> SolveResult:
-    check_policy(on_failure)
+def _linear_solve(inputs: tuple[Any, ...], method: str | Method, options: _Options) -> SolveResult:
+    check_policy(options.on_failure)
     chosen = None if isinstance(method, str) and method.strip().lower() == "auto" else find_method(method)
     problem = make_problem(*inputs)
     preconditioner = inputs[4]
     register_result(problem.bk)
     if chosen is not None:
-        result = _solve_with(problem, chosen, preconditioner, history, progress)
+        result = _solve_with(problem, chosen, preconditioner, options)
     else:
-        result = _solve_automatically(problem, preconditioner, history, progress)
-    return apply_policy(problem.bk, result, on_failure)
+        result = _solve_automatically(problem, preconditioner, options)
+    # the solves of a compiled function saw to their failures by themselves
+    return result if problem.is_implicit else apply_policy(problem.bk, result, options.on_failure)
 
 
-def _solve_automatically(problem: Problem, preconditioner: Any, history: bool, progress: Any) -> SolveResult:
+def _solve_automatically(problem: Problem, preconditioner: Any, options: _Options) -> SolveResult:
     choice = choose(problem, preconditioner is not None)
     M = choice.preconditioner if preconditioner is None else preconditioner
-    result = _solve_with(problem, choice.method, M, history, progress)
+    result = _solve_with(problem, choice.method, M, options)
     failed = choice.fallback is not None and np.any(problem.bk.to_numpy(result.status) != Status.CONVERGED)
     if not failed:
         return result
-    second = _solve_with(problem, choice.fallback, None, history, progress)
+    second = _solve_with(problem, choice.fallback, None, options)
     return replace(second, method=f"{second.method} (after {result.method} had failed)")
 
 
-def _solve_with(problem: Problem, method: Method, preconditioner: Any, history: bool, progress: Any) -> SolveResult:
+def _solve_with(problem: Problem, method: Method, preconditioner: Any, options: _Options) -> SolveResult:
     M = None
     if preconditioner is not None:
         if not method.takes_preconditioner:
             raise ValueError(f"{method.name} takes no preconditioner; got {preconditioner!r}. Leave it out.")
         M = to_preconditioner(preconditioner, problem.A, problem.bk, problem.layout, problem.like)
     _check_requirements(problem, method, M)
-    outcome = run(problem, method, M, history, make_report(progress, method.name))
+
+    def guarded(outcome: Outcome, name: str) -> Outcome:
+        result = replace(_result(problem, method, M, outcome), method=name, x=outcome.x)
+        return outcome._replace(x=apply_policy(problem.bk, result, options.on_failure).x)
+
+    outcome = run(problem, method, M, options.history, make_report(options.progress, method.name), guarded)
     return _result(problem, method, M, outcome)
 
 

@@ -33,6 +33,11 @@ class Problem:
     null_basis: np.ndarray | None  # orthonormal, (k, n)
     compiled: bool
 
+    @property
+    def is_implicit(self) -> bool:
+        """Is x one solve of a compiled function, and so has derivatives by the implicit function theorem?"""
+        return self.compiled and len(self.limits) == 1
+
 
 def make_problem(A: Any, b: Any, x0: Any, args: Sequence[Any], M: Any, batch_ndim: int, rtol: Any, atol: Any, max_iter: Any,
                  nullspace: Any, matrix_offset: Any) -> Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +25,38 @@ class _Settings(NamedTuple):
     history: bool
 
 
-def run(problem: Problem, method: Method, M: Operator | None, history: bool, report: Callable[..., None] | None) -> Outcome:
-    """The outcome; with a first axis for checkpoints if the problem has several limits."""
+def run(problem: Problem, method: Method, M: Operator | None, history: bool, report: Callable[..., None] | None,
+        guarded: Callable[[Outcome, str], Outcome]) -> Outcome:
+    """The outcome; with a first axis for checkpoints if the problem has several limits.
+
+    In a compiled function, `guarded(outcome, name)` sees to failures inside each solve: the forward one, and those with
+    the transposed matrix that derivatives ask for.
+    """
+    if not problem.is_implicit:
+        return _run(problem, method, M, history, report)
+
+    def solve(b: Array) -> tuple[Array, Outcome]:
+        outcome = guarded(_run(replace(problem, b=b), method, M, history, report), method.name)
+        return outcome.x, outcome._replace(x=())
+
+    def transposed(cotangent: Array) -> tuple[Array, Outcome]:
+        inverse = None if M is None else M.transpose()
+        outcome = _run(_transposed(problem, cotangent), method, inverse, history, report)
+        outcome = guarded(outcome, f"the backward solve of {method.name}")
+        return outcome.x, outcome._replace(x=())
+
+    x, outcome = problem.bk.implicit_solve(problem.A.apply, problem.b, solve, transposed)
+    return outcome._replace(x=x)
+
+
+def _transposed(problem: Problem, cotangent: Array) -> Problem:
+    """The system of a derivative: solved to the same relative accuracy, whatever its size."""
+    bk = problem.bk
+    rtol = bk.maximum(problem.rtol, bk.safe_divide(problem.atol, bk.norm(problem.b)))
+    return replace(problem, A=problem.A.transpose(), b=cotangent, x0=None, rtol=rtol, atol=0 * rtol)
+
+
+def _run(problem: Problem, method: Method, M: Operator | None, history: bool, report: Callable[..., None] | None) -> Outcome:
     settings = _Settings(problem.bk, method, problem.limits, history)
     if method.on_host and problem.bk.name != "numpy":
         return _on_host(problem, settings, M, report)

@@ -24,6 +24,10 @@ class BridgedOperator(Operator):
         image = self.inner.apply(theirs.as_array(np.ascontiguousarray(x), like=self.device_like))
         return np.array(theirs.to_numpy(image))  # SciPy's methods write to what they get
 
+    @property
+    def together(self) -> int | None:
+        return self.inner.together
+
     def transpose(self) -> Operator:
         return BridgedOperator(self.inner.transpose(), self.device_like)
 

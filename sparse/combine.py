@@ -23,6 +23,21 @@ class OffsetOperator(Operator):
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x) + self._scalar() * self.bk.row_sum(x)
 
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return self.inner.in_shape
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return self.inner.out_shape
+
+    @property
+    def together(self) -> int | None:
+        return self.inner.together
+
+    def astype(self, dtype: np.dtype) -> OffsetOperator:
+        return OffsetOperator(self.inner.astype(dtype), self.offset)
+
     def _scalar(self) -> Array:
         return self.bk.as_array(np.asarray(self.offset, self.dtype))
 

@@ -32,9 +32,11 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
         ValueError: a function without `like`, or shapes that do not fit.
         TypeError: `A` is nothing that can be applied.
     """
-    if isinstance(A, Operator):
+    if isinstance(A, Operator) and like is None and not args:
         return A
     bk = choose_backend(A, like, list(args))
+    if isinstance(A, Operator) and not args:
+        return A if A.bk is bk else _in_dtype(A, bk, A.dtype, "A")
     if like is None and is_function(A):
         raise ValueError("A function does not tell its shapes: give `like`, an array such as it takes.")
     found = operand_dtype(A, bk)
@@ -111,16 +113,15 @@ def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) 
 def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str) -> Operator:
     if A.bk is not bk and A.bk.name != "numpy":
         raise TypeError(f"{name} is an operator on arrays of {A.bk.name}, the other arrays are of {bk.name}.")
-    if A.bk is bk and A.dtype == dtype:
-        return A
+    cast = A if A.dtype == dtype else A.astype(dtype)
+    if A.bk is bk and cast.dtype == dtype:
+        return cast
     if isinstance(A, OffsetOperator):
         return OffsetOperator(_in_dtype(A.inner, bk, dtype, name), A.offset)
     if isinstance(A, HostOperator):
         return HostOperator(bk, A.linear, dtype)
     if isinstance(A, SparseOperator):
-        matrix = A.matrix if A.bk is bk else A.known()
-        read = bk.sparse.from_scipy if sp.issparse(matrix) else bk.sparse.recast
-        return SparseOperator(bk, read(matrix, dtype), A.constant)
+        return SparseOperator(bk, bk.sparse.from_scipy(A.known(), dtype), A.constant)
     if isinstance(A, DenseOperator):
         return _dense(bk, A.matrix, dtype, None, name)
     raise TypeError(f"{name} is an operator of {A.bk.name} on {A.dtype}; expected {bk.name} and {dtype}.")

@@ -29,6 +29,10 @@ class DenseOperator(Operator):
     def apply(self, x: Array) -> Array:
         return self.bk.product(self.matrix, x)
 
+    def astype(self, dtype: np.dtype) -> DenseOperator:
+        constant = None if self.constant is None else self.constant.astype(dtype)
+        return DenseOperator(self.bk, self.bk.cast(self.matrix, dtype), constant)
+
     def transpose(self) -> DenseOperator:
         constant = None if self.constant is None else np.swapaxes(self.constant, -1, -2)
         return DenseOperator(self.bk, self.bk.transpose(self.matrix), constant)

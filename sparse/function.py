@@ -19,6 +19,25 @@ class _Products(Operator):
 
     compiled: bool
     like: Array | None
+    layout: Layout
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def together(self) -> int | None:
+        return self.layout.systems
+
+    def __call__(self, x: Any) -> Any:
+        if self.layout.structure is None:
+            return super().__call__(x)
+        rows = self.layout.flatten(self.bk, x, self.dtype, "x")  # a container of arrays
+        return self.layout.unflatten(self.bk, self.apply(rows))
 
     def dense(self) -> Array:
         return self._columns()
@@ -45,13 +64,9 @@ class FunctionOperator(_Products):
         self.shape = (layout.size, layout.size)
         self.systems = layout.systems if layout.batch else None
 
-    @property
-    def in_shape(self) -> tuple[int, ...]:
-        return self.layout.batch + self.layout.shape
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        return self.in_shape
+    def astype(self, dtype: np.dtype) -> FunctionOperator:
+        constant = None if self.constant is None else self.bk.cast(self.constant, dtype)
+        return FunctionOperator(self.bk, self.function, self.layout, dtype, self.args, self.name, self.like, constant)
 
     def with_constant(self, constant: Array) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
@@ -77,11 +92,14 @@ class DerivedFunction(_Products):
     def __init__(self, function: FunctionOperator, *, transposed: bool, conjugated: bool) -> None:
         self.function, self.transposed, self.conjugated = function, transposed, conjugated
         self.bk, self.dtype, self.systems = function.bk, function.dtype, function.systems
-        self.shape, self.compiled, self.like = function.shape, function.compiled, function.like
+        self.shape, self.compiled, self.like, self.layout = function.shape, function.compiled, function.like, function.layout
         self._product = function.apply
         if transposed:
             zeros = self.bk.zeros((function.layout.systems, function.shape[1]), function.dtype, function.like)
             self._product = self.bk.transpose_function(function.apply, zeros)
+
+    def astype(self, dtype: np.dtype) -> DerivedFunction:
+        return DerivedFunction(self.function.astype(dtype), transposed=self.transposed, conjugated=self.conjugated)
 
     def apply(self, x: Array) -> Array:
         if not self.conjugated:
@@ -97,4 +115,6 @@ class DerivedFunction(_Products):
     def _derived(self, transposed: bool, conjugated: bool) -> Operator:
         if not transposed and not conjugated:
             return self.function
+        if transposed and not self.bk.has_derivatives:
+            return self.function.transpose().conj() if conjugated else self.function.transpose()
         return DerivedFunction(self.function, transposed=transposed, conjugated=conjugated)

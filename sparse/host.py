@@ -30,6 +30,9 @@ class HostOperator(Operator):
             return (np.asarray(self.linear.matvec(x[0]), self.dtype)[None],)
         return (np.ascontiguousarray(np.asarray(self.linear.matmat(x.T), self.dtype).T),)
 
+    def astype(self, dtype: np.dtype) -> HostOperator:
+        return HostOperator(self.bk, self.linear, dtype)
+
     def transpose(self) -> HostOperator:
         return HostOperator(self.bk, _Checked(self.linear).T, self.dtype)
 

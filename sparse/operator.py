@@ -82,6 +82,15 @@ class Operator(ABC):
         return (self.shape[0],)
 
     @property
+    def together(self) -> int | None:
+        """How many rows `apply` takes at once; None: any number."""
+        return self.systems
+
+    def astype(self, dtype: np.dtype) -> Operator:
+        """The operator computing in `dtype`; itself where it has no way to."""
+        return self
+
+    @property
     def T(self) -> Operator:
         """The transpose, not conjugated."""
         return self.transpose()
@@ -97,7 +106,11 @@ class Operator(ABC):
         return rows[0] if self.systems is None else rows
 
     def __call__(self, x: Array) -> Array:
-        """Apply to an array of `in_shape`, with any batch axes in front."""
+        """Apply to an array of `in_shape`, with any batch axes in front (ending with those of the operator's own systems).
+
+        Raises:
+            ValueError: the array has another shape.
+        """
         bk, size = self.bk, len(self.in_shape)
         x = bk.as_array(x)
         shape = tuple(x.shape)
@@ -105,22 +118,50 @@ class Operator(ABC):
             raise ValueError(f"The operator takes arrays whose last axes are {self.in_shape}; got the shape {shape}.")
         batch = shape[: len(shape) - size]
         rows = bk.reshape(x, (math.prod(batch), self.shape[1]))
-        return bk.reshape(self.apply(self._promoted(rows)), (*batch, *self.out_shape))
+        return bk.reshape(self._rows(rows), (*batch, *self.out_shape))
 
     def __matmul__(self, v: Array) -> Array:
-        """SciPy's product: a vector `(columns,)`, or one vector per column `(columns, k)`."""
+        """SciPy's product: a vector `(columns,)`, or one vector per column `(columns, k)`.
+
+        An operator of several systems gives the product of each, on a new first axis.
+
+        Raises:
+            ValueError: the array has another shape.
+        """
         bk = self.bk
         v = bk.as_array(v)
         if len(v.shape) not in (1, 2) or v.shape[0] != self.shape[1]:
             raise ValueError(
                 f"A matrix of shape {self.shape} multiplies ({self.shape[1]},) or ({self.shape[1]}, k); got {tuple(v.shape)}."
             )
-        if len(v.shape) == 1:
-            return self.apply(self._promoted(bk.reshape(v, (1, self.shape[1]))))[0]
-        return bk.transpose(self.apply(self._promoted(bk.transpose(v))))
+        columns = bk.reshape(v, (1, self.shape[1])) if len(v.shape) == 1 else bk.transpose(v)
+        if self.systems is None:
+            image = bk.transpose(self._rows(columns))
+            return image[:, 0] if len(v.shape) == 1 else image
+        operator, columns = self._promoted(columns)
+        images = operator._images(columns)
+        return images[..., 0] if len(v.shape) == 1 else images
 
-    def _promoted(self, rows: Array) -> Array:
-        return self.bk.cast(rows, np.result_type(self.dtype, self.bk.dtype(rows)))
+    def _promoted(self, rows: Array) -> tuple[Operator, Array]:
+        """Operator and rows in the dtype that holds the entries of both."""
+        dtype = np.result_type(self.dtype, self.bk.dtype(rows))
+        return (self if dtype == self.dtype else self.astype(dtype)), self.bk.cast(rows, dtype)
+
+    def _rows(self, rows: Array) -> Array:
+        """`apply` for any number of rows of any dtype."""
+        operator, rows = self._promoted(rows)
+        bk, k, count, (n, m) = self.bk, self.together, int(rows.shape[0]), self.shape
+        if k is None or count == k:
+            return operator.apply(rows)
+        if k == 0 or count % k:
+            raise ValueError(f"The operator takes {k} systems at once; got {count}. Give arrays whose last batch axes hold {k}.")
+        if count == 0:
+            return bk.zeros((0, n), bk.dtype(rows), rows)
+
+        def group(g: Array) -> Array:
+            return bk.reshape(operator.apply(bk.reshape(g, (k, m))), (k * n,))
+
+        return bk.reshape(bk.map_columns(group, bk.reshape(rows, (count // k, k * m))), (count, n))
 
     def __repr__(self) -> str:
         kind = type(self).__name__.removesuffix("Operator").lower()
@@ -136,14 +177,12 @@ class Operator(ABC):
                 f"krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free method such as "
                 "CG or biCG-stab(2)."
             )
-        bk, systems = self.bk, self.systems or 1
+        images = self._images(self.bk.as_array(np.eye(n, dtype=self.dtype)))
+        return images[0] if self.systems is None else images
 
-        def column(unit: Array) -> Array:
-            return self.apply(bk.broadcast_to(unit[None], (systems, n)))
-
-        found = bk.map_columns(column, bk.as_array(np.eye(n, dtype=self.dtype)))  # (n, systems, rows)
-        return self._first_axis_last(found)[0] if self.systems is None else self._first_axis_last(found)
-
-    def _first_axis_last(self, x: Array) -> Array:
-        """`(a, b, c)` -> `(b, c, a)`."""
-        return self.bk.stack([self.bk.transpose(x[:, i]) for i in range(x.shape[1])])
+    def _images(self, columns: Array) -> Array:
+        """`(k, columns)` -> `(systems, rows, k)`: the image of each under every system, one product at a time."""
+        bk, systems = self.bk, 1 if self.systems is None else self.systems
+        wide = (systems, self.shape[1])
+        found = bk.map_columns(lambda c: self.apply(bk.broadcast_to(c[None], wide)), columns)  # (k, systems, rows)
+        return bk.stack([bk.transpose(found[:, i]) for i in range(systems)])

@@ -29,6 +29,9 @@ class SparseOperator(Operator):
     def apply(self, x: Array) -> Array:
         return self.bk.sparse.product(self.matrix, x)
 
+    def astype(self, dtype: np.dtype) -> SparseOperator:
+        return SparseOperator(self.bk, self.bk.sparse.recast(self.matrix, dtype), self.constant)
+
     def transpose(self) -> SparseOperator:
         if self._transposed is None:
             constant = None if self.constant is None else self.constant.T

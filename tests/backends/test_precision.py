@@ -10,10 +10,10 @@ import scipy.sparse as sp
 import krylix
 from krylix import get_precision, precision, set_global_precision
 from krylix.backends import working_dtype
+from contract import CELLS
 from modes import array, solve
 
 BITS = (32, 64)
-MODES = ("numpy", "jax", "jax-jit", "torch", "tf", "tf-function")
 
 
 @pytest.fixture(autouse=True)
@@ -110,19 +110,18 @@ def system(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return (A + np.diag([0, 1j, 0]).astype(dtype), np.array([1, 2j, 3], dtype)) if "c" in dtype else (A, np.ones(3, dtype))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize(("mode", "dtype"), [c for c in CELLS if c[0] != "jax-jit" or c[1] == "float32"])
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("mode", MODES)
 def test_solve_in_a_precision(mode: str, bits: int, dtype: str) -> None:
     A, b = system(dtype)
     exact = np.linalg.solve(A.astype(np.complex128), b)
     expected = np.dtype(f"complex{2 * bits}" if "c" in dtype else f"float{bits}")
     with precision(bits):
         for matrix in (array(mode, A), sp.csr_array(A)):
-            result = solve(mode, matrix, b, method="biCG-stab(2)", rtol=1e-5 if bits == 32 else 1e-12)
+            result = solve(mode, matrix, b, method="direct")
             assert result.x.dtype == expected
             np.testing.assert_allclose(result.x, exact, rtol=1e-4 if bits == 32 else 1e-10, atol=1e-10)
-    assert solve(mode, array(mode, A), b, method="biCG-stab(2)").x.dtype == np.dtype(dtype)
+    assert solve(mode, array(mode, A), b, method="direct").x.dtype == np.dtype(dtype)
 
 
 @pytest.mark.parametrize("mode", ("numpy", "jax", "torch", "tf"))

@@ -1,0 +1,253 @@
+"""Arrays between libraries: every pair, dtype and form of memory; nothing aborts, nothing writes to an immutable array."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import krylix
+from krylix import NoBackendFound, choose_backend, convert
+from modes import EAGER, array, library, native_sparse, to_numpy
+
+DTYPES = ("float32", "float64", "complex64", "complex128", "bool", "int32", "int64", "int8", "uint8", "float16")
+source_mode = pytest.mark.parametrize("backend", EAGER)
+target_mode = pytest.mark.parametrize("mode", EAGER)
+
+
+def grid(dtype: str = "float64") -> np.ndarray:
+    x = np.arange(-12, 12).reshape(2, 3, 4)
+    return (x * (1 + 0.5j)).astype(dtype) if np.dtype(dtype).kind == "c" else (x % 5).astype(dtype)
+
+
+def unaligned(x: np.ndarray, offset: int) -> np.ndarray:
+    """The same values, so many bytes after a multiple of 64."""
+    raw = np.empty(x.nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset
+    y = raw[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+    y[...] = x
+    return y
+
+
+def read_only(x: np.ndarray) -> np.ndarray:
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+NUMPY_FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "column order": lambda x: np.asfortranarray(x),
+    "transposed": lambda x: x.T,
+    "strided": lambda x: x[:, ::2, 1:],
+    "negative strides": lambda x: x[::-1, :, ::-1],
+    "read-only": read_only,
+    "broadcast": lambda x: np.broadcast_to(x[:1], (3, *x.shape[1:])),
+    "no strides at all": lambda x: np.lib.stride_tricks.as_strided(x, (5,), (0,)),
+    "empty": lambda x: x[:0],
+    "empty inside": lambda x: x[:, 1:1],
+    "0-d": lambda x: x[0, 0, 1:2].reshape(()),
+    "8 bytes off": lambda x: unaligned(x, 8),
+    "16 bytes off": lambda x: unaligned(x, 16),
+    "32 bytes off": lambda x: unaligned(x, 32),
+    "4 bytes off": lambda x: unaligned(x, 4),
+    "big-endian": lambda x: x.astype(x.dtype.newbyteorder(">")),
+    "subclass": lambda x: np.ma.masked_array(x).view(type("Mine", (np.ndarray,), {})),
+}
+
+
+def use_it(x: Any) -> None:
+    """Compute with it, as some libraries only die then."""
+    bk = choose_backend(x)
+    if bk.dtype(x).kind in "fc" and bk.dtype(x).itemsize > 2:
+        bk.row_sum(bk.reshape(x + x, (1, -1)))
+    bk.stack([x, x])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@source_mode
+@target_mode
+def test_every_pair(mode: str, backend: str, dtype: str) -> None:
+    x = grid(dtype)
+    there = convert(x, backend)
+    found = convert(there, mode)
+    bk = choose_backend(library(mode))
+    assert choose_backend(found) is bk and bk.is_array(found)
+    assert bk.dtype(found) == np.dtype(dtype)
+    np.testing.assert_array_equal(to_numpy(found), x)
+    np.testing.assert_array_equal(to_numpy(there), x)
+    use_it(found)
+    if mode == backend:
+        assert found is there
+
+
+@pytest.mark.parametrize("form", NUMPY_FORMS)
+@target_mode
+def test_forms_of_numpy_arrays(mode: str, form: str) -> None:
+    for dtype in ("float32", "complex128", "int64"):
+        x = NUMPY_FORMS[form](grid(dtype))
+        before = x.copy()
+        found = convert(x, mode)
+        use_it(found)
+        np.testing.assert_array_equal(to_numpy(found), before)
+        assert tuple(found.shape) == x.shape
+        assert x.flags.writeable == NUMPY_FORMS[form](grid(dtype)).flags.writeable
+
+
+def torch_forms() -> dict[str, Any]:
+    import torch
+
+    x = torch.tensor(grid("complex128"))
+    real = torch.tensor(grid())
+    return {
+        "requires_grad": real.clone().requires_grad_(),
+        "inside a graph": real.clone().requires_grad_() * 2,
+        "parameter": torch.nn.Parameter(real.clone()),
+        "conj bit": x.conj(),
+        "negative bit": x.conj().imag,
+        "conj bit with grad": x.clone().requires_grad_().conj(),
+        "transposed": x.mT,
+        "strided": x[:, ::2, 1:],
+        "flipped": x.flip(0),
+        "expanded": real[:1].expand(3, 3, 4),
+        "slice": real.reshape(-1)[1:],
+        "empty": real[:0],
+        "0-d": real[0, 0, 0],
+    }
+
+
+@pytest.mark.needs("torch")
+@target_mode
+def test_forms_of_torch_tensors(mode: str) -> None:
+    for name, x in torch_forms().items():
+        expected = x.detach().resolve_conj().resolve_neg().numpy().copy()
+        found = convert(x, mode)
+        use_it(found)
+        np.testing.assert_array_equal(to_numpy(found), expected, err_msg=name)
+
+
+@pytest.mark.needs("jax")
+@target_mode
+def test_forms_of_jax_arrays(mode: str) -> None:
+    import jax.numpy as jnp
+
+    x = jnp.asarray(grid())
+    for form in (x.T, x[:, ::2], x[::-1], x[:0], x[0, 0, 0], jnp.broadcast_to(x[:1], (3, 3, 4))):
+        found = convert(form, mode)
+        use_it(found)
+        np.testing.assert_array_equal(to_numpy(found), np.asarray(form))
+
+
+@pytest.mark.needs("tensorflow")
+@target_mode
+def test_forms_of_tensorflow_tensors(mode: str) -> None:
+    import tensorflow as tf
+
+    x = tf.constant(grid())
+    for form in (tf.transpose(x), x[:, ::2], x[::-1], x[:0], x[0, 0, 0], tf.Variable(x)):
+        found = convert(form, mode)
+        use_it(found)
+        np.testing.assert_array_equal(to_numpy(found), form.numpy())
+
+
+def overwrite(x: Any) -> None:
+    """Try to write to the memory of `x`."""
+    if isinstance(x, np.ndarray):
+        try:
+            x[...] = 77
+        except ValueError:
+            with pytest.raises(ValueError):
+                x.flags.writeable = True
+    elif choose_backend(x).name == "torch":
+        x.fill_(77)
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+@pytest.mark.parametrize("backend", ["jax", "tf"])
+@pytest.mark.parametrize("mode", ["numpy", "torch", "tf", "jax"])
+def test_no_way_to_write_to_an_immutable_array(mode: str, backend: str, size: int) -> None:
+    values = np.arange(size, dtype=np.float64)
+    source = array(backend, values.copy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        overwrite(convert(source, mode))
+    np.testing.assert_array_equal(to_numpy(source), values)
+
+
+@pytest.mark.parametrize("mode", ["jax", "tf"])
+@pytest.mark.parametrize("aligned", [True, False])
+def test_a_later_change_of_a_read_only_source(mode: str, aligned: bool) -> None:
+    """An array that was read-only is copied by libraries that keep memory."""
+    x = unaligned(np.arange(1000.0), 0 if aligned else 16)
+    view = x.view()
+    view.flags.writeable = False
+    assert to_numpy(convert(view, mode)).tolist() == list(range(1000))
+
+
+@pytest.mark.needs("torch")
+def test_read_only_numpy_to_torch() -> None:
+    """torch has no read-only tensors, so it gets a copy."""
+    x = read_only(np.arange(3.0))
+    convert(x, "torch").fill_(7)
+    np.testing.assert_array_equal(x, [0, 1, 2])
+
+
+@pytest.mark.needs("torch")
+def test_memory_is_shared_where_both_sides_can_write() -> None:
+    x = np.arange(3.0)
+    tensor = convert(x, "torch")
+    assert np.shares_memory(convert(tensor, "numpy"), x)
+
+
+@pytest.mark.needs("jax")
+def test_jax_without_64_bits() -> None:
+    import jax
+
+    with jax.enable_x64(False):
+        for dtype, expected in (("float64", "float32"), ("complex128", "complex64"), ("int64", "int32"), ("float32",) * 2):
+            found = convert(grid(dtype), "jax")
+            assert found.dtype == np.dtype(expected)
+            np.testing.assert_array_equal(np.asarray(found), grid(dtype))
+
+
+@target_mode
+def test_numbers_and_lists(mode: str) -> None:
+    for x in (3, 2.5, 1j, True, [1, 2], [[1.0], [2.0]], np.float32(3), ()):
+        np.testing.assert_array_equal(to_numpy(convert(x, mode)), np.asarray(x))
+
+
+def test_names_and_defaults() -> None:
+    assert type(convert([1.0, 2.0])) is np.ndarray
+    x = np.ones(2)
+    assert convert(x, "np") is x and convert(x, choose_backend("numpy")) is x
+    with pytest.raises(NoBackendFound, match="No backend is called 'cupy'"):
+        convert(x, "cupy")
+
+
+@target_mode
+@source_mode
+def test_sparse_matrices_are_refused(mode: str, backend: str) -> None:
+    for matrix in (native_sparse(backend, np.eye(3)), krylix.as_operator(np.eye(3))):
+        with pytest.raises(NoBackendFound, match="convert expects"):
+            convert(matrix, mode)
+
+
+@target_mode
+@pytest.mark.parametrize("nonsense", ["text", None, {"a": 1}, object()])
+def test_nonsense_is_refused(mode: str, nonsense: Any) -> None:
+    with pytest.raises(TypeError, match="convert expects"):
+        convert(nonsense, mode)
+
+
+@pytest.mark.needs("torch")
+@target_mode
+def test_bfloat16(mode: str) -> None:
+    """NumPy has no such numbers; the message says what to do."""
+    import torch
+
+    x = torch.ones(3, dtype=torch.bfloat16)
+    if mode == "torch":
+        assert convert(x, mode) is x
+        return
+    with pytest.raises(TypeError, match=r"bfloat16.*Cast to torch\.float32"):
+        convert(x, mode)
