@@ -21,7 +21,14 @@ from .tree import tree_map
 Array: TypeAlias = Any
 Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a host call returns
 
-_EXPONENT_BITS = {4: (np.dtype(np.int32), 0x7F800000), 8: (np.dtype(np.int64), 0x7FF0000000000000)}
+NO_DERIVATIVES = (
+    "linear_solve has no derivatives on {library} arrays yet; they are exact on JAX arrays. Detach the inputs if no derivative "
+    "is meant (torch: under torch.no_grad(); TensorFlow: tf.stop_gradient)."
+)
+_EXPONENT_BITS: dict[int, tuple[np.dtype, int]] = {
+    4: (np.dtype(np.int32), 0x7F800000),
+    8: (np.dtype(np.int64), 0x7FF0000000000000),
+}
 
 
 def scatter(xp: Any, index: Array) -> Array:
@@ -324,8 +331,15 @@ class Backend(ABC):
         """
         return solve(b)
 
-    def refuse_derivatives(self, x: Any, sources: Sequence[Any]) -> Any:
-        """`x`, such that asking for its derivative with respect to `sources` is an error and not silently nothing."""
+    def tracks(self, x: Any) -> bool:
+        """Was `x` computed from something whose derivatives are being recorded?"""
+        return False
+
+    def refuse_derivatives(self, x: Any, sources: Sequence[Any], tracked: bool) -> Any:
+        """`x`, such that asking for its derivative is an error and not silently nothing.
+
+        `sources` are what the solve was given, `tracked` tells that its function depends on something recorded.
+        """
         return x
 
     # --- whole functions ----------------------------------------------------------------------------------------
@@ -344,7 +358,7 @@ class Backend(ABC):
         """The transpose (not conjugated) of a linear function of arrays shaped as `like`."""
 
     def register(self, cls: type, flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
-                 unflatten: Callable[[Hashable, Sequence[Array]], Any]) -> None:
+                 unflatten: Callable[[Any, Sequence[Array]], Any]) -> None:
         """Make `cls` a container of arrays that this library's transformations see through."""
 
     def real_dtype(self, x: Array) -> np.dtype:

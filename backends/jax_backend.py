@@ -74,7 +74,8 @@ class JaxBackend(Backend):
     def stack(self, arrays: Sequence[Array]) -> Array:
         return jnp.stack(arrays)
 
-    broadcast_to = staticmethod(jnp.broadcast_to)
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
+        return jnp.broadcast_to(x, shape)
 
     def leaves(self, tree: Any) -> tuple[list[Any], Any]:
         if isinstance(tree, (jax.Array, np.ndarray)):
@@ -87,7 +88,9 @@ class JaxBackend(Backend):
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
         return leaves[0] if structure is None else jax.tree.unflatten(structure, leaves)
 
-    where = staticmethod(jnp.where)
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        return jnp.where(condition, a, b)
+
     maximum = staticmethod(jnp.maximum)
     sqrt = staticmethod(jnp.sqrt)
     abs = staticmethod(jnp.abs)
@@ -216,7 +219,7 @@ class JaxBackend(Backend):
         return lambda y: transposed(y)[0]
 
     def register(self, cls: type, flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
-                 unflatten: Callable[[Hashable, Sequence[Array]], Any]) -> None:
+                 unflatten: Callable[[Any, Sequence[Array]], Any]) -> None:
         if cls not in self._registered:
             jax.tree_util.register_pytree_node(cls, flatten, unflatten)
             self._registered.add(cls)

@@ -87,7 +87,8 @@ class JaxSparse:
 
     def with_arrays(self, shape: tuple[int, int], arrays: Sequence[Array]) -> Entries:
         """The matrix of this shape made of `arrays`."""
-        return Entries(*arrays, shape)
+        values, rows, cols = arrays
+        return Entries(values, rows, cols, shape)
 
     def to_scipy(self, matrix: Entries, arrays: Sequence[np.ndarray]) -> Any:
         """The SciPy matrix, given the values of `arrays(matrix)` as NumPy arrays."""

@@ -77,7 +77,8 @@ class NumpyBackend(Backend):
     def stack(self, arrays: Sequence[Array]) -> Array:
         return np.stack(arrays)
 
-    broadcast_to = staticmethod(np.broadcast_to)
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
+        return np.broadcast_to(x, shape)
 
     def read_only(self, x: Array) -> Array:
         view = x.view()

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 import numpy as np
 
 _BITS = (16, 32, 64, None)
-_COMPLEX = {32: np.dtype(np.complex64), 64: np.dtype(np.complex128)}
-_FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
+_COMPLEX: dict[int, np.dtype] = {32: np.dtype(np.complex64), 64: np.dtype(np.complex128)}
+_FLOAT: dict[int, np.dtype] = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
 
 _local: ContextVar[tuple[int | None] | None] = ContextVar("krylix_precision", default=None)
 _global: list[int | None] = [None]

@@ -21,7 +21,7 @@ _ALIASES = {"np": "numpy", "pytorch": "torch", "tf": "tensorflow"}
 _FRAMEWORKS = ("jax", "torch", "tensorflow")
 _chosen: list[Backend] = []
 _known_types: dict[type, str | None] = {}
-_left_alone: dict[Callable[..., Any], Callable[..., Any]] = {}
+_left_alone: dict[tuple[Callable[..., Any], bool, bool], Callable[..., Any]] = {}
 
 
 class NoBackendFound(TypeError):
@@ -135,10 +135,10 @@ def _names(x: Any) -> list[str]:
 
 
 def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` such that `torch.compile` runs it as it is, between two graphs; itself where torch is not in use."""
-    torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "compiler"):
-        return function
-    if function not in _left_alone:
-        _left_alone[function] = torch.compiler.disable(function)
-    return _left_alone[function]
+    """`function`, whose source no compiler reads: `torch.compile` runs it between two graphs, AutoGraph as it is."""
+    torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
+    key = (function, hasattr(torch, "compiler"), hasattr(tensorflow, "autograph"))
+    if key not in _left_alone:
+        wrapped = tensorflow.autograph.experimental.do_not_convert(function) if key[2] else function  # type: ignore[union-attr]
+        _left_alone[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]
+    return _left_alone[key]

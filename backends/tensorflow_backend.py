@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .base import Array, Backend, Spec, as_declared
+from .base import NO_DERIVATIVES, Array, Backend, Spec, as_declared
 from .numpy_backend import cholesky_or_none
 from .tensorflow_sparse import TensorflowSparse
 
@@ -212,8 +212,21 @@ class TensorflowBackend(Backend):
         return transposed
 
     def register(self, cls: type, flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
-                 unflatten: Callable[[Hashable, Sequence[Array]], Any]) -> None:
-        """Nothing: TensorFlow asks classes for `__tf_flatten__`."""
+                 unflatten: Callable[[Any, Sequence[Array]], Any]) -> None:
+        return None  # TensorFlow asks classes for `__tf_flatten__`
+
+    def refuse_derivatives(self, x: Any, sources: Sequence[Any], tracked: bool) -> Any:
+        values = [s.values if isinstance(s, tf.SparseTensor) else s for s in sources]
+        inputs = [tf.convert_to_tensor(v) for v in values if isinstance(v, (tf.Tensor, tf.Variable))]
+
+        @tf.custom_gradient
+        def passed_on(x: Array, *inputs: Array) -> tuple[Array, Callable[..., Any]]:
+            def gradient(*cotangents: Array) -> Any:
+                raise RuntimeError(NO_DERIVATIVES.format(library="TensorFlow"))
+
+            return tf.identity(x), gradient
+
+        return passed_on(x, *inputs)
 
 
 def _permutation(pivots: np.ndarray) -> np.ndarray:

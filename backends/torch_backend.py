@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .base import Array, Backend, native_order
+from .base import NO_DERIVATIVES, Array, Backend, native_order
 from .torch_dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .torch_sparse import TorchSparse
 from .tree import tree_leaves
@@ -125,6 +125,17 @@ class TorchBackend(Backend):
         buffer[row[systems, 0], systems] = values[systems, 0]
         return buffer
 
+    def tracks(self, x: Any) -> bool:
+        return isinstance(x, torch.Tensor) and x.requires_grad
+
+    def refuse_derivatives(self, x: Any, sources: Sequence[Any], tracked: bool) -> Any:
+        recorded = [s for s in sources if isinstance(s, torch.Tensor) and (s.requires_grad or _is_dual(s))]
+        if not torch.is_grad_enabled() or not (recorded or tracked):
+            return x
+        if any(_is_dual(s) for s in recorded):
+            raise RuntimeError(NO_DERIVATIVES.format(library="PyTorch"))
+        return _NoDerivative.apply(x, *(recorded or [x.new_zeros(1).requires_grad_()]))
+
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         version = _version(x)
         with torch.enable_grad():  # the function may take derivatives inside, of an energy say
@@ -184,6 +195,25 @@ def _version(x: Any) -> int:
 def _scalar(a: Array) -> Array:
     """One system's `(1, 1)` as a 0-d tensor: torch then updates vectors without broadcasting."""
     return a.reshape(()) if a.shape[0] == 1 else a
+
+
+class _NoDerivative(torch.autograd.Function):
+    """Passes x on and raises when a derivative is asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        raise RuntimeError(NO_DERIVATIVES.format(library="PyTorch"))
+
+
+def _is_dual(x: torch.Tensor) -> bool:
+    try:
+        return torch.autograd.forward_ad.unpack_dual(x).tangent is not None
+    except RuntimeError:  # outside of any dual level
+        return False
 
 
 __all__ = ["NUMPY_DTYPE", "TorchBackend"]

@@ -19,7 +19,9 @@ GROUPS = ("iteration", "overhead", "imports", "tolerance")
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"which to run, of: {', '.join(GROUPS)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"which to run, of: {', '.join(GROUPS)} (default: all)"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one pair each: does everything still run?")
     parser.add_argument("--repeats", type=int, help="pairs per row (default 9)")
     parser.add_argument("--threads", type=int, default=1, help="of each library (default 1)")

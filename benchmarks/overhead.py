@@ -19,7 +19,9 @@ LIMIT = 0.5e-3
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    def row(what: str, krylix: Callable[[], object], peer: str, other: Callable[[], object], limit: float | None = None) -> Row:
+    def row(
+        what: str, krylix: Callable[[], object], peer: str, other: Callable[[], object], limit: float | None = None
+    ) -> Row:
         pair = (per_call(krylix, settings.calls), per_call(other, settings.calls))
         return Row(what, peer, compare(*pair, settings.repeats), budget_seconds=limit)
 
@@ -30,7 +32,9 @@ def rows(settings: Settings) -> Iterator[Row]:
     for name, matrix in {"dense": A, "csr_array": sparse}.items():
         ours = lambda M=matrix: linear_solve(M, b, method="CG")  # noqa: E731
         count = int(ours().iterations)
-        yield row(f"CG, NumPy, {name}, {count} iterations", ours, "scipy cg", lambda M=matrix: spl.cg(M, b, **limits), LIMIT)
+        yield row(
+            f"CG, NumPy, {name}, {count} iterations", ours, "scipy cg", lambda M=matrix: spl.cg(M, b, **limits), LIMIT
+        )
     yield row("biCG-stab, NumPy, dense", lambda: linear_solve(A, b, method="biCG-stab"),
               "scipy bicgstab", lambda: spl.bicgstab(A, b, **limits))  # fmt: skip
     yield from torch_rows(A, b, row)

@@ -9,11 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.scipy.sparse.linalg as jsl
+import numpy as np
 
 from krylix import linear_solve
 
 from .problems import poisson_function
 
+Function = Callable[[Any], Any]
 Solver = Callable[[Any, int], Any]  # right-hand side, iterations -> x, complete
 
 laplace = poisson_function(lambda x: jnp.pad(x, 1))
@@ -37,30 +39,79 @@ def jax_scipy(method: str) -> Solver:
 def lineax_cg() -> Solver:
     import lineax as lx
 
-    def solve(b: Any, k: int) -> Any:
-        operator = lx.FunctionLinearOperator(laplace, jax.ShapeDtypeStruct(b.shape, b.dtype), lx.positive_semidefinite_tag)
-        method = lx.CG(rtol=0.0, atol=0.0, max_steps=k)
-        return lx.linear_solve(operator, b, method, throw=False).value
+    return _compiled(lambda b, k: _lineax(laplace, b, lx.CG(rtol=0.0, atol=0.0, max_steps=k), {}))
 
-    return _compiled(solve)
+
+def _lineax(function: Function, b: Any, method: Any, options: dict[str, Any]) -> Any:
+    import lineax as lx
+
+    operator = lx.FunctionLinearOperator(function, jax.ShapeDtypeStruct(b.shape, b.dtype), lx.positive_semidefinite_tag)
+    return lx.linear_solve(operator, b, method, options=options, throw=False).value
 
 
 def phiml_cg() -> Solver:
+    program = cache(lambda k: _phiml(rel_tol=0.0, abs_tol=0.0, max_iterations=k))
+    return lambda b, k: program(k)(b).block_until_ready()
+
+
+def _phiml(**stop: Any) -> Function:
     from phiml import math
     from phiml.backend.jax import JAX
 
-    axes = math.spatial("x,y")
+    axes, ignored = math.spatial("x,y"), [math.NotConverged, math.Diverged]
 
     def function(x: Any) -> Any:
         return math.wrap(laplace(x.native("x,y")), axes)
 
-    @cache
-    def program(k: int) -> Callable[[Any], Any]:
-        stop = {"rel_tol": 0.0, "abs_tol": 0.0, "max_iterations": k, "suppress": [math.NotConverged, math.Diverged]}
-        return math.jit_compile(lambda b: math.solve_linear(function, b, math.Solve("CG", x0=math.zeros_like(b), **stop)))
+    @math.jit_compile
+    def program(b: Any) -> Any:
+        return math.solve_linear(function, b, math.Solve("CG", x0=math.zeros_like(b), suppress=ignored, **stop))
 
-    def solve(b: Any, k: int) -> Any:
+    def solve(b: Any) -> Any:
         with JAX, math.precision(b.dtype.itemsize * 8):
-            return program(k)(math.wrap(b, axes)).native("x,y").block_until_ready()
+            return program(math.wrap(b, axes)).native("x,y")
 
     return solve
+
+
+# To a tolerance
+
+
+def jax_scipy_to(function: Function, preconditioner: Function | None, rtol: float) -> Function:
+    return jax.jit(lambda b: jsl.cg(function, b, M=preconditioner, tol=rtol)[0])
+
+
+def lineax_to(function: Function, preconditioner: Function | None, rtol: float) -> Function:
+    """Tolerances that make lineax stop at a relative residual of `rtol` in the 2-norm.
+
+    lineax asks the same of the last change of x, so it may take some iterations more.
+    """
+    import lineax as lx
+
+    def solve(b: Any) -> Any:
+        def size(v: Any) -> Any:
+            return jnp.sqrt(jnp.sum(v * v))
+
+        method = lx.CG(rtol=0.0, atol=rtol * jnp.sqrt(jnp.sum(b * b)), norm=size)
+        options = {}
+        if preconditioner is not None:
+            shape = jax.ShapeDtypeStruct(b.shape, b.dtype)
+            options["preconditioner"] = lx.FunctionLinearOperator(preconditioner, shape, lx.positive_semidefinite_tag)
+        return _lineax(function, b, method, options)
+
+    return jax.jit(solve)
+
+
+def phiml_to(rtol: float) -> Function:
+    return _phiml(rel_tol=rtol, abs_tol=0.0, max_iterations=10_000)
+
+
+def sparse_product(A: Any) -> Function:
+    """A SciPy matrix with nearly equal rows as a function of JAX arrays: every row padded to the longest."""
+    counts = np.diff(A.indptr)
+    slot = np.arange(A.nnz) - np.repeat(A.indptr[:-1], counts)
+    rows = np.repeat(np.arange(A.shape[0]), counts)
+    columns, values = np.zeros((2, counts.max(), A.shape[0]))
+    columns[slot, rows], values[slot, rows] = A.indices, A.data
+    index, entries = jnp.asarray(columns.astype(np.int32)), jnp.asarray(values)
+    return lambda x: jnp.sum(entries * x[index], axis=0)

@@ -25,7 +25,7 @@ class Settings:
     bar: bool = True
 
 
-QUICK = Settings(repeats=1, grid=16, few=1, many=3, grid_to_tolerance=16, calls=2, bar=False)
+QUICK = Settings(repeats=1, grid=16, few=1, many=21, grid_to_tolerance=16, calls=2, bar=False)
 
 
 def missing(package: str) -> bool:

@@ -109,8 +109,11 @@ def _linear_solve(inputs: tuple[Any, ...], method: str | Method, options: _Optio
         result = _solve_with(problem, chosen, preconditioner, options)
     else:
         result = _solve_automatically(problem, preconditioner, options)
-    # the solves of a compiled function saw to their failures by themselves
-    return result if problem.is_implicit else apply_policy(problem.bk, result, options.on_failure)
+    if not problem.is_implicit:  # the solves of a compiled function saw to their failures by themselves
+        result = apply_policy(problem.bk, result, options.on_failure)
+    A, b, _, args = inputs[:4]
+    tracked = getattr(getattr(problem.A, "inner", problem.A), "tracked", False)
+    return replace(result, x=problem.bk.refuse_derivatives(result.x, (A, b, *args), tracked))
 
 
 def _solve_automatically(problem: Problem, preconditioner: Any, options: _Options) -> SolveResult:

@@ -64,12 +64,16 @@ def rows_as_scipy(operator: Operator, i: int) -> Any:
     """System `i` of an operator on NumPy rows as a SciPy LinearOperator (with one system per call, the rest zero)."""
     from scipy.sparse.linalg import LinearOperator
 
+    transposed: list[Operator] = []
+
     def product(of: Operator, v: np.ndarray) -> np.ndarray:
         rows = np.zeros((of.systems or 1, of.shape[1]), of.dtype)
         rows[i if of.systems is not None else 0] = v.reshape(-1)
         return of.apply(rows)[i if of.systems is not None else 0]
 
     def adjoint(v: np.ndarray) -> np.ndarray:
-        return np.conj(product(operator.transpose(), np.conj(v)))
+        if not transposed:  # made once, as that may cost evaluations
+            transposed.append(operator.transpose())
+        return np.conj(product(transposed[0], np.conj(v)))
 
     return LinearOperator(operator.shape, matvec=lambda v: product(operator, v), rmatvec=adjoint, dtype=operator.dtype)

@@ -92,12 +92,7 @@ def to_operator(bk: Backend, A: Any, layout: Layout | None, dtype: np.dtype, arg
 
 
 def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) -> DenseOperator:
-    try:
-        constant = None if bk.is_array(A) else np.asarray(A, dtype)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"{name} must be a function, a matrix or an operator; got {type(A).__name__}, which is no array of {bk.name}."
-        ) from error
+    constant = None if bk.is_array(A) and bk.dtype(A).kind in "biufc" else _constant(bk, A, dtype, name)
     matrix = A if constant is None else bk.as_array(constant, like=like)
     if len(matrix.shape) < 2:
         raise ValueError(f"{name} has the shape {tuple(matrix.shape)}; expected a matrix (n, n) or a batch (k, n, n).")
@@ -108,6 +103,19 @@ def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) 
     if len(matrix.shape) > 3:
         matrix = bk.reshape(matrix, (-1, *matrix.shape[-2:]))
     return DenseOperator(bk, matrix, None if constant is None else constant.reshape(tuple(matrix.shape)))
+
+
+def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
+    try:
+        values = np.asarray(A)
+        if values.dtype.kind in "biufc":
+            return values.astype(dtype, copy=False)
+        problem: Exception | None = None
+    except (TypeError, ValueError) as error:  # a ragged list, or an object of another library that refuses
+        problem = error
+    raise TypeError(
+        f"{name} must be a function, a matrix or an operator; got {type(A).__name__}, which is no array of {bk.name}."
+    ) from problem
 
 
 def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str) -> Operator:

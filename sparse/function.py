@@ -39,6 +39,14 @@ class _Products(Operator):
         rows = self.layout.flatten(self.bk, x, self.dtype, "x")  # a container of arrays
         return self.layout.unflatten(self.bk, self.apply(rows))
 
+    def _rows(self, rows: Array) -> Array:
+        """The function gets arrays of the dtype that it was promised, so others are split and cast."""
+        bk, dtype = self.bk, np.result_type(self.dtype, self.bk.dtype(rows))
+        if dtype.kind == "c" and self.dtype.kind != "c":
+            real, imaginary = (bk.cast(self._rows(bk.real(part)), dtype) for part in (rows, -1j * rows))
+            return real + 1j * imaginary
+        return bk.cast(self._many(bk.cast(rows, self.dtype)), dtype)
+
     def dense(self) -> Array:
         return self._columns()
 
@@ -54,19 +62,22 @@ class _Products(Operator):
 
 
 class FunctionOperator(_Products):
-    """`x -> function(x, *args) - constant` on arrays of the layout's shapes, all systems at once."""
+    """`x -> function(x, *args) - constant` on arrays of the layout's shapes, all systems at once.
+
+    `tracked` tells that the function was seen to depend on something whose derivatives are being recorded.
+    """
+
+    tracked: bool = False
 
     def __init__(self, bk: Backend, function: Callable[..., Any], layout: Layout, dtype: np.dtype, args: Sequence[Any] = (),
                  name: str = "A(x)", like: Array | None = None, constant: Array | None = None) -> None:
         self.bk, self.function, self.layout, self.dtype = bk, function, layout.with_dtype(dtype), dtype
         self.args, self.name, self.like, self.constant = tuple(args), name, like, constant
+        self.tracked = False  # does it depend on something whose derivatives are being recorded?
         self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
         self.shape = (layout.size, layout.size)
         self.systems = layout.systems if layout.batch else None
-
-    def astype(self, dtype: np.dtype) -> FunctionOperator:
-        constant = None if self.constant is None else self.bk.cast(self.constant, dtype)
-        return FunctionOperator(self.bk, self.function, self.layout, dtype, self.args, self.name, self.like, constant)
+        self._entries: DenseOperator | None = None
 
     def with_constant(self, constant: Array) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
@@ -78,12 +89,19 @@ class FunctionOperator(_Products):
         return rows if self.constant is None else rows - self.constant
 
     def transpose(self) -> Operator:
-        if not self.bk.has_derivatives:  # its entries are the only way
-            return DenseOperator(self.bk, self.dense()).transpose()
         return DerivedFunction(self, transposed=True, conjugated=False)
 
     def conj(self) -> Operator:
         return DerivedFunction(self, transposed=False, conjugated=True)
+
+    def transposed_product(self) -> Callable[[Array], Array]:
+        """`x -> transposed matrix x` on rows; where the library has no derivatives, by the entries, which are kept."""
+        if self.bk.has_derivatives:
+            zeros = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+            return self.bk.transpose_function(self.apply, zeros)
+        if self._entries is None:
+            self._entries = DenseOperator(self.bk, self.dense())
+        return self._entries.transpose().apply
 
 
 class DerivedFunction(_Products):
@@ -93,13 +111,7 @@ class DerivedFunction(_Products):
         self.function, self.transposed, self.conjugated = function, transposed, conjugated
         self.bk, self.dtype, self.systems = function.bk, function.dtype, function.systems
         self.shape, self.compiled, self.like, self.layout = function.shape, function.compiled, function.like, function.layout
-        self._product = function.apply
-        if transposed:
-            zeros = self.bk.zeros((function.layout.systems, function.shape[1]), function.dtype, function.like)
-            self._product = self.bk.transpose_function(function.apply, zeros)
-
-    def astype(self, dtype: np.dtype) -> DerivedFunction:
-        return DerivedFunction(self.function.astype(dtype), transposed=self.transposed, conjugated=self.conjugated)
+        self._product: Callable[[Array], Array] = function.transposed_product() if transposed else function.apply
 
     def apply(self, x: Array) -> Array:
         if not self.conjugated:
@@ -115,6 +127,4 @@ class DerivedFunction(_Products):
     def _derived(self, transposed: bool, conjugated: bool) -> Operator:
         if not transposed and not conjugated:
             return self.function
-        if transposed and not self.bk.has_derivatives:
-            return self.function.transpose().conj() if conjugated else self.function.transpose()
         return DerivedFunction(self.function, transposed=transposed, conjugated=conjugated)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import Array
 from .errors import NonlinearError
 from .function import FunctionOperator
 
@@ -27,7 +28,13 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
 
     def at(x: np.ndarray) -> np.ndarray | None:
         v = bk.as_array(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like)
-        value = bk.known_now(lambda: operator.apply(v))
+
+        def image() -> Array:
+            image = operator.apply(v)
+            operator.tracked |= bk.tracks(image)
+            return image
+
+        value = bk.known_now(image)
         return None if value is None else value.copy()  # the function may use the same memory again
 
     constant = at(np.zeros(shape))
@@ -42,7 +49,11 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
         if once is not None and scaled is not None:
             _compare(operator, factor, constant, once, scaled)
             seen.add(key)
-    return operator.with_constant(bk.as_array(constant, like=operator.like)) if _is_affine(constant) else operator
+    if not _is_affine(constant):
+        return operator
+    shifted = operator.with_constant(bk.as_array(constant, like=operator.like))
+    shifted.tracked = operator.tracked
+    return shifted
 
 
 def _is_affine(constant: np.ndarray) -> bool:

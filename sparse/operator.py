@@ -138,28 +138,27 @@ class Operator(ABC):
         if self.systems is None:
             image = bk.transpose(self._rows(columns))
             return image[:, 0] if len(v.shape) == 1 else image
-        operator, columns = self._promoted(columns)
-        images = operator._images(columns)
+        images = self._images(columns)
         return images[..., 0] if len(v.shape) == 1 else images
 
-    def _promoted(self, rows: Array) -> tuple[Operator, Array]:
-        """Operator and rows in the dtype that holds the entries of both."""
-        dtype = np.result_type(self.dtype, self.bk.dtype(rows))
-        return (self if dtype == self.dtype else self.astype(dtype)), self.bk.cast(rows, dtype)
-
     def _rows(self, rows: Array) -> Array:
-        """`apply` for any number of rows of any dtype."""
-        operator, rows = self._promoted(rows)
+        """`apply` for any number of rows of any dtype; the result has the dtype that holds both."""
+        dtype = np.result_type(self.dtype, self.bk.dtype(rows))
+        operator = self if dtype == self.dtype else self.astype(dtype)
+        return operator._many(self.bk.cast(rows, dtype))
+
+    def _many(self, rows: Array) -> Array:
+        """`apply` for any number of rows."""
         bk, k, count, (n, m) = self.bk, self.together, int(rows.shape[0]), self.shape
         if k is None or count == k:
-            return operator.apply(rows)
+            return self.apply(rows)
         if k == 0 or count % k:
             raise ValueError(f"The operator takes {k} systems at once; got {count}. Give arrays whose last batch axes hold {k}.")
         if count == 0:
             return bk.zeros((0, n), bk.dtype(rows), rows)
 
         def group(g: Array) -> Array:
-            return bk.reshape(operator.apply(bk.reshape(g, (k, m))), (k * n,))
+            return bk.reshape(self.apply(bk.reshape(g, (k, m))), (k * n,))
 
         return bk.reshape(bk.map_columns(group, bk.reshape(rows, (count // k, k * m))), (count, n))
 
@@ -181,8 +180,9 @@ class Operator(ABC):
         return images[0] if self.systems is None else images
 
     def _images(self, columns: Array) -> Array:
-        """`(k, columns)` -> `(systems, rows, k)`: the image of each under every system, one product at a time."""
-        bk, systems = self.bk, 1 if self.systems is None else self.systems
-        wide = (systems, self.shape[1])
-        found = bk.map_columns(lambda c: self.apply(bk.broadcast_to(c[None], wide)), columns)  # (k, systems, rows)
+        """`(k, columns)` -> `(systems, rows, k)`: the image of each under every system."""
+        bk, systems, count = self.bk, 1 if self.systems is None else self.systems, int(columns.shape[0])
+        wide = bk.broadcast_to(columns[:, None], (count, systems, self.shape[1]))
+        found = self._rows(bk.reshape(wide, (count * systems, self.shape[1])))
+        found = bk.reshape(found, (count, systems, self.shape[0]))
         return bk.stack([bk.transpose(found[:, i]) for i in range(systems)])

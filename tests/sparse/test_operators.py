@@ -1,5 +1,6 @@
 """`as_operator` of everything that may be called A: products, transposes, diagonal and entries, against NumPy."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,10 @@ def everything(A: Operator, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
     return (A @ v, A @ V, A(v), A(X), A.T @ w, A.H @ w, A.T.H(v), A.conj() @ v, A.T.T @ v, A.H.conj() @ w, A.diagonal(), A.dense())
 
 
+def applied(given: Any, like: Any) -> Callable[..., tuple[Any, ...]]:
+    return lambda *vectors: everything(as_operator(given, like), *vectors)
+
+
 def expected(m: np.ndarray, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
     c = m.conj()
     return (m @ v, m @ V, m @ v, X @ m.T, m.T @ w, c.T @ w, c @ v, c @ v, m @ v, m.T @ w, np.diagonal(m), m)
@@ -44,8 +49,8 @@ def expected(m: np.ndarray, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize("shape", SIZES, ids=str)
 @cells
 def test_everything_of_every_operand(mode: str, dtype: str, shape: tuple[int, int]) -> None:
-    if shape != SIZES[0] and dtype not in ("float32", "complex128"):
-        return
+    if (shape != SIZES[0] and (dtype != "float32" or mode == "jax")) or (mode == "jax" and dtype in ("float64", "complex64")):
+        return  # those of JAX are covered by its compiled mode
     m = matrix_of(shape, dtype)
     vectors = [rows(dtype, s, 4) for s in ((shape[1],), (shape[1], 3), (shape[0],), (2, 2, shape[1]))]
     exact = expected(m, *vectors)
@@ -60,10 +65,8 @@ def test_everything_of_every_operand(mode: str, dtype: str, shape: tuple[int, in
         assert all(part in repr(A) for part in (f"{shape[0]}x{shape[1]}", dtype, library(mode))), repr(A)
         assert (A.T.shape, A.in_shape, A.T.in_shape) == (shape[::-1], shape[1:], shape[:1])
 
-        def all_of_it(*vectors: Any, given: Any = given, like: Any = like) -> tuple[Any, ...]:
-            return everything(as_operator(given, like), *vectors)
-
-        for name, got, want in zip(names, compiled(mode, all_of_it)(*(array(mode, v) for v in vectors)), exact, strict=True):
+        function = compiled(mode, applied(given, like))
+        for name, got, want in zip(names, function(*(array(mode, v) for v in vectors)), exact, strict=True):
             got = to_numpy(got)
             assert got.dtype == np.dtype(dtype), f"{kind}: {name}"
             assert got.shape == want.shape, f"{kind}: {name}: {got.shape}"
@@ -167,7 +170,7 @@ def test_mixed_dtypes(mode: str, entries: str, vector: str) -> None:
     m, v = matrix_of((4, 4), entries), (10 * rows("complex128" if "c" in vector else "float64", (4,), 1)).astype(vector)
     wanted = np.result_type(entries, vector)
     found = operands(mode, m)
-    for kind in ("csr array", "LinearOperator", "dense", "function", *NATIVE[library(mode)]):
+    for kind in ("csr array", "LinearOperator", "dense", "function", *list(NATIVE[library(mode)])[:1]):
         A = as_operator(found[kind], array(mode, np.ones(4, entries)))
         for got, exact in ((A @ array(mode, v), m @ v), (A.T(array(mode, v)), m.T @ v)):
             assert to_numpy(got).dtype == wanted, kind
