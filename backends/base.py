@@ -51,7 +51,9 @@ def as_declared(results: Sequence[Any], returns: Sequence[Spec]) -> tuple[np.nda
     arrays = tuple(np.asarray(r, dtype) for r, (_, dtype) in zip(results, returns, strict=True))
     for array, (shape, _) in zip(arrays, returns):
         if array.shape != tuple(shape):
-            raise ValueError(f"A function on the host returned an array of shape {array.shape}; {tuple(shape)} was declared.")
+            raise ValueError(
+                f"A function on the host returned an array of shape {array.shape}; {tuple(shape)} was declared."
+            )
     return arrays
 
 
@@ -323,8 +325,13 @@ class Backend(ABC):
 
     # --- derivatives -----------------------------------------------------------------------------------------------
 
-    def implicit_solve(self, product: Callable[[Array], Array], b: Array, solve: Callable[[Array], tuple[Array, Any]],
-                       transposed: Callable[[Array], tuple[Array, Any]]) -> tuple[Array, Any]:
+    def implicit_solve(
+        self,
+        product: Callable[[Array], Array],
+        b: Array,
+        solve: Callable[[Array], tuple[Array, Any]],
+        transposed: Callable[[Array], tuple[Array, Any]],
+    ) -> tuple[Array, Any]:
         """`solve(b)` -> (x with `product(x) = b`, anything else), with exact derivatives where the library has them.
 
         `transposed` solves with the transposed matrix. Only x has derivatives.
@@ -357,8 +364,12 @@ class Backend(ABC):
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         """The transpose (not conjugated) of a linear function of arrays shaped as `like`."""
 
-    def register(self, cls: type, flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
-                 unflatten: Callable[[Any, Sequence[Array]], Any]) -> None:
+    def register(
+        self,
+        cls: type,
+        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+        unflatten: Callable[[Any, Sequence[Array]], Any],
+    ) -> None:
         """Make `cls` a container of arrays that this library's transformations see through."""
 
     def real_dtype(self, x: Array) -> np.dtype:

@@ -202,8 +202,13 @@ class JaxBackend(Backend):
             return jax.scipy.linalg.cho_solve((factor, True), b.T).T
         return jax.vmap(lambda f, rhs: jax.scipy.linalg.cho_solve((f, True), rhs))(factor, b)
 
-    def implicit_solve(self, product: Callable[[Array], Array], b: Array, solve: Callable[[Array], tuple[Array, Any]],
-                       transposed: Callable[[Array], tuple[Array, Any]]) -> tuple[Array, Any]:
+    def implicit_solve(
+        self,
+        product: Callable[[Array], Array],
+        b: Array,
+        solve: Callable[[Array], tuple[Array, Any]],
+        transposed: Callable[[Array], tuple[Array, Any]],
+    ) -> tuple[Array, Any]:
         return lax.custom_linear_solve(
             product, b, lambda _, rhs: solve(rhs), lambda _, cotangent: transposed(cotangent), has_aux=True
         )
@@ -218,8 +223,12 @@ class JaxBackend(Backend):
         transposed = jax.linear_transpose(function, like)
         return lambda y: transposed(y)[0]
 
-    def register(self, cls: type, flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
-                 unflatten: Callable[[Any, Sequence[Array]], Any]) -> None:
+    def register(
+        self,
+        cls: type,
+        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+        unflatten: Callable[[Any, Sequence[Array]], Any],
+    ) -> None:
         if cls not in self._registered:
             jax.tree_util.register_pytree_node(cls, flatten, unflatten)
             self._registered.add(cls)

@@ -38,14 +38,20 @@ class JaxSparse:
                 "expected a plain sparse matrix. For a batch of matrices use a dense (batch, n, n) array or a function."
             )
         coo = x.to_bcoo() if isinstance(x, jsp.BCSR) else x
-        return Entries(coo.data if dtype is None else coo.data.astype(dtype), coo.indices[:, 0], coo.indices[:, 1], x.shape)
+        return Entries(
+            coo.data if dtype is None else coo.data.astype(dtype), coo.indices[:, 0], coo.indices[:, 1], x.shape
+        )
 
     def from_scipy(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Entries:
         """A SciPy sparse matrix as `Entries`, in row order."""
         coo = x.tocsr().tocoo()
         index = np.dtype(np.int32)
-        return Entries(jnp.asarray(coo.data, dtype), jnp.asarray(coo.row.astype(index)),
-                       jnp.asarray(coo.col.astype(index)), x.shape)
+        return Entries(
+            jnp.asarray(coo.data, dtype),
+            jnp.asarray(coo.row.astype(index)),
+            jnp.asarray(coo.col.astype(index)),
+            x.shape,
+        )
 
     def dtype(self, matrix: Any) -> np.dtype:
         """NumPy dtype of the values, of `Entries` or of JAX's own matrices."""

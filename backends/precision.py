@@ -18,7 +18,9 @@ _global: list[int | None] = [None]
 
 def _checked(bits: int | None) -> int | None:
     if bits not in _BITS:
-        raise ValueError(f"precision must be 16, 32, 64 (bits of a real number) or None (follow the inputs); got {bits!r}.")
+        raise ValueError(
+            f"precision must be 16, 32, 64 (bits of a real number) or None (follow the inputs); got {bits!r}."
+        )
     return bits
 
 
@@ -72,7 +74,9 @@ def working_dtype(dtype: np.dtype, *, complex_: bool = False, integer: np.dtype 
         elif dtype.kind in "biu":
             bits = 8 * real_dtype(integer).itemsize if integer is not None else 64
         else:
-            raise TypeError(f"krylix computes with real and complex floating-point numbers; got an array of dtype {dtype}.")
+            raise TypeError(
+                f"krylix computes with real and complex floating-point numbers; got an array of dtype {dtype}."
+            )
     if bits not in _COMPLEX:
         raise TypeError(
             f"krylix solves in single or double precision; got {bits}-bit numbers ({dtype}), in which no useful "

@@ -211,8 +211,12 @@ class TensorflowBackend(Backend):
 
         return transposed
 
-    def register(self, cls: type, flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
-                 unflatten: Callable[[Any, Sequence[Array]], Any]) -> None:
+    def register(
+        self,
+        cls: type,
+        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+        unflatten: Callable[[Any, Sequence[Array]], Any],
+    ) -> None:
         return None  # TensorFlow asks classes for `__tf_flatten__`
 
     def refuse_derivatives(self, x: Any, sources: Sequence[Any], tracked: bool) -> Any:

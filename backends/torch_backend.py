@@ -36,7 +36,9 @@ class TorchBackend(Backend):
         if array.dtype not in TORCH_DTYPE:
             raise TypeError(f"PyTorch has no tensors of NumPy's dtype {array.dtype}; cast the array first.")
         # torch refuses negative strides and warns of read-only memory, so such arrays are copied first
-        return torch.as_tensor(array if array.flags.c_contiguous and array.flags.writeable else array.copy(), device=device)
+        return torch.as_tensor(
+            array if array.flags.c_contiguous and array.flags.writeable else array.copy(), device=device
+        )
 
     def to_numpy(self, x: Array) -> np.ndarray:
         if not isinstance(x, torch.Tensor):
@@ -51,7 +53,9 @@ class TorchBackend(Backend):
         return x.to(TORCH_DTYPE[np.dtype(dtype)])
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
-        return torch.zeros(tuple(shape), dtype=TORCH_DTYPE[np.dtype(dtype)], device=like.device if like is not None else None)
+        return torch.zeros(
+            tuple(shape), dtype=TORCH_DTYPE[np.dtype(dtype)], device=like.device if like is not None else None
+        )
 
     def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
         device = like.device if like is not None else None
@@ -181,8 +185,14 @@ class TorchBackend(Backend):
         return torch.cholesky_solve(b.unsqueeze(-1), factor).squeeze(-1)
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
-        with torch.enable_grad():
-            _, transposed = torch.func.vjp(function, torch.zeros_like(like))
+        try:
+            with torch.enable_grad():
+                _, transposed = torch.func.vjp(function, torch.zeros_like(like))
+        except RuntimeError as error:
+            raise TypeError(
+                f"The transpose of a function is found by differentiating it, which PyTorch refused: {error} "
+                "Give the matrix, or a function without side effects."
+            ) from error
         # torch's cotangent map is the conjugate transpose
         return lambda y: transposed(y.conj().resolve_conj())[0].conj().resolve_conj()
 

@@ -28,5 +28,7 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype:
         TypeError: NumPy has none (bfloat16, float8).
     """
     if dtype not in NUMPY_DTYPE:
-        raise TypeError(f"krylix computes in single or double precision; got {dtype}. Cast to torch.float32 or torch.float64.")
+        raise TypeError(
+            f"krylix computes in single or double precision; got {dtype}. Cast to torch.float32 or torch.float64."
+        )
     return NUMPY_DTYPE[dtype]

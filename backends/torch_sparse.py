@@ -64,14 +64,18 @@ class TorchSparse:
 
     def conj(self, matrix: torch.Tensor) -> torch.Tensor:
         """The complex conjugate."""
-        return _from_parts(matrix.crow_indices(), matrix.col_indices(), matrix.values().conj_physical(), tuple(matrix.shape))
+        return _from_parts(
+            matrix.crow_indices(), matrix.col_indices(), matrix.values().conj_physical(), tuple(matrix.shape)
+        )
 
     def diagonal(self, matrix: torch.Tensor) -> Array:
         """`(min(n, m),)`."""
         coo = _to_coo(matrix)
         rows, cols = coo.indices()
         on = rows == cols
-        return torch.zeros(min(matrix.shape), dtype=matrix.dtype, device=matrix.device).index_add(0, rows[on], coo.values()[on])
+        return torch.zeros(min(matrix.shape), dtype=matrix.dtype, device=matrix.device).index_add(
+            0, rows[on], coo.values()[on]
+        )
 
     def to_dense(self, matrix: torch.Tensor) -> Array:
         """`(n, m)`."""

@@ -58,7 +58,7 @@ class BiCGStab(Method):
 
     products_at_start = 1
 
-    l: int = 1  # noqa: E741 - the name in the paper
+    l: int = 1
 
     def __post_init__(self) -> None:
         if isinstance(self.l, bool) or not isinstance(self.l, int) or self.l < 1:
@@ -80,13 +80,24 @@ class BiCGStab(Method):
         size = bk.binary_scale(A.apply(apply(M, r))) / bk.binary_scale(r)
         shadow = _left_vector(bk, r, goal.attempt)
         return BiCGStabState(
-            bk.zeros_like(r), r, bk.zeros_like(r), shadow, one, bk.zeros_like(one), one, rr, size, goal.norm * goal.norm,
+            bk.zeros_like(r),
+            r,
+            bk.zeros_like(r),
+            shadow,
+            one,
+            bk.zeros_like(one),
+            one,
+            rr,
+            size,
+            goal.norm * goal.norm,
             bk.like(False, rr, bool),
         )
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BiCGStabState) -> BiCGStabState:
         def product(v: Array) -> Array:
-            return bk.times(1 / s.size, A.apply(apply(M, v)))  # new memory, also where a function returns its own buffer
+            return bk.times(
+                1 / s.size, A.apply(apply(M, v))
+            )  # new memory, also where a function returns its own buffer
 
         cycle = _Cycle(s.x, (s.r,), (s.u,), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, bk.like(False, s.rr, bool))
         for j in range(self.l):

@@ -67,9 +67,14 @@ def _function_is_symmetric(bk: Backend, A: FunctionOperator, problem: Problem) -
     """<u, A v> = <A u, v> for random u and v, where the function can be evaluated now. Costs two evaluations."""
     shape = (problem.layout.systems, problem.layout.size)
     u, v = (np.random.default_rng(seed).standard_normal(shape).astype(A.dtype) for seed in (4, 5))
-    images = [bk.known_now(lambda w=w: A.apply(bk.as_array(w, like=problem.like))) for w in (u, v)]
-    if images[0] is None or images[1] is None:
+
+    def image(w: np.ndarray) -> np.ndarray | None:
+        found = bk.known_now(lambda: A.apply(bk.as_array(w, like=problem.like)))
+        return None if found is None else found.copy()  # the function may use the same memory again
+
+    Au, Av = image(u), image(v)
+    if Au is None or Av is None:
         return False
-    left, right = np.vecdot(u, images[1]), np.vecdot(images[0], v)
-    size = np.linalg.norm(u, axis=1) * np.linalg.norm(images[1], axis=1)
+    left, right = np.vecdot(u, Av), np.vecdot(Au, v)
+    size = np.linalg.norm(u, axis=1) * np.linalg.norm(Av, axis=1)
     return bool(np.all(np.abs(left - right) <= 1e3 * np.finfo(A.dtype).eps * size))

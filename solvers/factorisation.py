@@ -14,7 +14,9 @@ from ..sparse import Operator, UnsupportedOperation
 class Factorisation(Operator):
     """Maps b to the solution of A x = b; exists only inside one solve."""
 
-    def __init__(self, A: Operator, solve: Callable[[Array], Array], transposed: Callable[[Array], Array] | None = None) -> None:
+    def __init__(
+        self, A: Operator, solve: Callable[[Array], Array], transposed: Callable[[Array], Array] | None = None
+    ) -> None:
         self.bk, self.shape, self.dtype, self.systems = A.bk, A.shape, A.dtype, A.systems
         self._solve, self._transposed, self._of = solve, transposed, A
 

@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
     history: Any  # (most steps + 1, batch), NaN where nothing was recorded, or ()
 
 
-class _Count(NamedTuple):
+class _Tally(NamedTuple):
     """What is known per system, `(batch, 1)`, and the history."""
 
     status: Array
@@ -54,7 +54,7 @@ class _Between(NamedTuple):
     r: Array
     norm: Array
     attempt: Array  # rounds that ended in a breakdown or without progress
-    count: _Count
+    tally: _Tally
 
 
 class _Round(NamedTuple):
@@ -64,7 +64,7 @@ class _Round(NamedTuple):
     scale: Array
     goal: Goal
     state: Any
-    count: _Count
+    tally: _Tally
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Iteration:
         if recorded is not None:
             empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
             lines = bk.put(empty, none, norm, status >= 0)
-        return _Between(x, r, norm, none, _Count(status, none, none if x0 is None else none + 1, lines))
+        return _Between(x, r, norm, none, _Tally(status, none, none if x0 is None else none + 1, lines))
 
     def _rounds(self, first: _Between, bound: Array, limit: int) -> _Between:
         def one_round(between: _Between) -> _Between:
@@ -116,10 +116,10 @@ class Iteration:
         bk, outcomes = self.bk, []
         current = self._start(first, bound)
         for limit in limits:
-            status = current.count.status
-            paused = (status == _MAX_ITER) & (current.count.steps < limit)
-            count = current.count._replace(status=bk.where(paused, 0 * status, status))
-            current = self._iterate(current._replace(count=count, start=current.start._replace(count=count)), limit)
+            status = current.tally.status
+            paused = (status == _MAX_ITER) & (current.tally.steps < limit)
+            tally = current.tally._replace(status=bk.where(paused, 0 * status, status))
+            current = self._iterate(current._replace(tally=tally, start=current.start._replace(tally=tally)), limit)
             between = self._rounds(self._finish(current, bound, limit), bound, limit)
             outcomes.append(self._outcome(between, bound))
             current = self._paused(current, between, bound)
@@ -127,26 +127,30 @@ class Iteration:
 
     def _paused(self, current: _Round, between: _Between, bound: Array) -> _Round:
         """The round as it stood for a system still in it; a new one for the others."""
-        bk, count = self.bk, between.count
-        still = (count.status == _MAX_ITER) & (count.steps == current.count.steps)
+        bk, tally = self.bk, between.tally
+        still = (tally.status == _MAX_ITER) & (tally.steps == current.tally.steps)
         new = self._start(between, bound)
-        start = [bk.where(still, old, now) for old, now in zip(current.start[:-1], between[:-1], strict=True)]
-        kept = [bk.select(still, old, now) for old, now in zip(current[1:4], new[1:4], strict=True)]
-        return _Round(_Between(*start, count), *kept, count)
+        x, r, norm, attempt = (bk.where(still, a, b) for a, b in zip(current.start[:4], between[:4], strict=True))
+        start = _Between(x, r, norm, attempt, tally)
+        scale = bk.where(still, current.scale, new.scale)
+        goal = bk.select(still, current.goal, new.goal)
+        return _Round(start, scale, goal, bk.select(still, current.state, new.state), tally)
 
     def _is_running(self, between: _Between) -> Any:
-        return self.bk.any(between.count.status == _RUNNING)
+        return self.bk.any(between.tally.status == _RUNNING)
 
     def _start(self, between: _Between, bound: Array) -> _Round:
         bk = self.bk
         # Systems that are not running, perhaps because of a NaN, stand by with a zero residual.
-        r = bk.where(between.count.status == _RUNNING, between.r, bk.zeros_like(between.r))
+        r = bk.where(between.tally.status == _RUNNING, between.r, bk.zeros_like(between.r))
         scale = bk.binary_scale(r)
         goal = Goal(bound / scale, between.attempt)
         state = self.method.init(bk, self.A, self.M, bk.times(1 / scale, r), goal)
-        count = between.count
-        made = bk.where(count.status == _RUNNING, 0 * count.products + self.method.products_at_start, 0 * count.products)
-        return _Round(between, scale, goal, state, count._replace(products=count.products + made))
+        tally = between.tally
+        made = bk.where(
+            tally.status == _RUNNING, 0 * tally.products + self.method.products_at_start, 0 * tally.products
+        )
+        return _Round(between, scale, goal, state, tally._replace(products=tally.products + made))
 
     def _iterate(self, this: _Round, limit: int) -> _Round:
         bk, method, goal = self.bk, self.method, this.goal
@@ -156,56 +160,56 @@ class Iteration:
         def step(state: Any) -> Any:
             return method.step(bk, self.A, self.M, state)
 
-        def advance(loop: tuple[Any, _Count]) -> tuple[Any, _Count]:
-            state, count = loop
-            active = count.status == _RUNNING
-            none = bk.zeros_like(count.steps)
-            state = bk.step_active(step, method.limited(bk, state, limit - count.steps), active)
-            steps = count.steps + bk.where(active, method.steps_taken(state) + none, none)
-            products = count.products + bk.where(active, method.products_made(state) + none, none)
+        def advance(loop: tuple[Any, _Tally]) -> tuple[Any, _Tally]:
+            state, tally = loop
+            active = tally.status == _RUNNING
+            none = bk.zeros_like(tally.steps)
+            state = bk.step_active(step, method.limited(bk, state, limit - tally.steps), active)
+            steps = tally.steps + bk.where(active, method.steps_taken(state) + none, none)
+            products = tally.products + bk.where(active, method.products_made(state) + none, none)
             norm = bk.sqrt(state.rr)
-            status = bk.where(state.broken, none + int(method.broken_means), none)
+            status = bk.where(state.broken, none + _BREAKDOWN, none)
             status = bk.where(steps >= limit, none + _MAX_ITER, status)
             status = bk.where(bk.isfinite(norm) & (norm <= largest), status, none + _DIVERGED)
             status = bk.where(state.rr <= enough, none + _CANDIDATE, status)
-            history = count.history
+            history = tally.history
             if not isinstance(history, tuple):
                 history = bk.put(history, steps, norm * this.scale, active)
             if self.report is not None:
                 bk.report(self.report, steps, norm * this.scale, goal.norm * this.scale, active)
-            return state, _Count(bk.where(active, status, count.status), steps, products, history)
+            return state, _Tally(bk.where(active, status, tally.status), steps, products, history)
 
-        def go_on(loop: tuple[Any, _Count]) -> Any:
+        def go_on(loop: tuple[Any, _Tally]) -> Any:
             return bk.any(loop[1].status == _RUNNING)
 
-        state, count = bk.while_loop(go_on, advance, (this.state, this.count))
-        return this._replace(state=state, count=count)
+        state, tally = bk.while_loop(go_on, advance, (this.state, this.tally))
+        return this._replace(state=state, tally=tally)
 
     def _finish(self, this: _Round, bound: Array, limit: int) -> _Between:
         """x and its true residual, and what becomes of each system."""
-        bk, start, count = self.bk, this.start, this.count
-        ran = start.count.status == _RUNNING
+        bk, start, tally = self.bk, this.start, this.tally
+        ran = start.tally.status == _RUNNING
         d = self.method.solution(bk, self.M, this.state)
         x = bk.where(ran, self.project(start.x + bk.times(this.scale, d)), start.x)
         r = self.b - self.A.apply(x)
         norm = bk.norm(r)
-        none = bk.zeros_like(count.status)
+        none = bk.zeros_like(tally.status)
         progress = norm <= _PROGRESS * start.norm
-        broken, candidate = count.status == _BREAKDOWN, count.status == _CANDIDATE
+        broken, candidate = tally.status == _BREAKDOWN, tally.status == _CANDIDATE
         attempt = start.attempt + bk.where(broken | ~progress, none + 1, none)
         again = (candidate & progress) | (broken & (progress | (attempt <= _PATIENCE)))
-        stopped = bk.where(count.steps >= limit, none + _MAX_ITER, none + _STAGNATED)
-        status = bk.where(candidate, stopped, count.status)
-        status = bk.where(again & (count.steps < limit), none + _RUNNING, status)
+        stopped = bk.where(tally.steps >= limit, none + _MAX_ITER, none + _STAGNATED)
+        status = bk.where(candidate, stopped, tally.status)
+        status = bk.where(again & (tally.steps < limit), none + _RUNNING, status)
         status = bk.where(norm <= bound, none + _CONVERGED, status)
-        status = bk.where(ran, status, start.count.status)
+        status = bk.where(ran, status, start.tally.status)
         # A breakdown or an overflow may leave x worse than it was, or without a value.
-        worse = ran & (broken | (count.status == _DIVERGED)) & ~(norm <= start.norm)
+        worse = ran & (broken | (tally.status == _DIVERGED)) & ~(norm <= start.norm)
         x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
-        products = count.products + bk.where(ran, none + 1, none)
-        return _Between(x, r, norm, attempt, _Count(status, count.steps, products, count.history))
+        products = tally.products + bk.where(ran, none + 1, none)
+        return _Between(x, r, norm, attempt, _Tally(status, tally.steps, products, tally.history))
 
     def _outcome(self, between: _Between, bound: Array) -> Outcome:
-        x, r, norm, _, count = between
-        history = count.history if isinstance(count.history, tuple) else self.bk.copy(count.history)
-        return Outcome(x, r, norm, bound + 0 * norm, count.status, count.steps, count.products, history)
+        x, r, norm, _, tally = between
+        history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
+        return Outcome(x, r, norm, bound + 0 * norm, tally.status, tally.steps, tally.products, history)

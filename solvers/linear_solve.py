@@ -55,10 +55,10 @@ def linear_solve(
     the method, the preconditioner and the start. Every system of a batch has its own count, status and history.
 
     Args:
-        A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine one,
-            A x + c, is solved for A x = b - c);
-            a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of SciPy, JAX, PyTorch or TensorFlow; a SciPy
-            LinearOperator; a krylix operator. NumPy and SciPy matrices go with arrays of any library.
+        A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine
+            one, A x + c, is solved for A x = b - c); a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of
+            SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator. NumPy and SciPy matrices go
+            with arrays of any library.
         b: right-hand side. For a function: any shape (in JAX any container of arrays). For a matrix: `(..., n)`, the
             vector on the last axis, all others batch axes. Real or complex, single or double precision.
         x0: initial guess, shaped as `b`; zero if None.
@@ -85,8 +85,8 @@ def linear_solve(
     Raises:
         NotConverged, Diverged: the tolerance was not reached (`.result` has what was); a compiled function raises its
             library's error with the same text when it runs.
-        ValueError, TypeError, NoBackendFound, NonlinearError, UnsupportedOperation: an input that cannot be used, before
-            any iteration.
+        ValueError, TypeError, NoBackendFound, NonlinearError, UnsupportedOperation: an input that cannot be used,
+            before any iteration.
 
     Cost: see the method. On top: 1 product for the true residual (2 with x0); eagerly, for a function, 1 evaluation to
     take off a constant part and 2 to test linearity when it is seen for the first time.
@@ -120,8 +120,7 @@ def _solve_automatically(problem: Problem, preconditioner: Any, options: _Option
     choice = choose(problem, preconditioner is not None)
     M = choice.preconditioner if preconditioner is None else preconditioner
     result = _solve_with(problem, choice.method, M, options)
-    failed = choice.fallback is not None and np.any(problem.bk.to_numpy(result.status) != Status.CONVERGED)
-    if not failed:
+    if choice.fallback is None or np.all(problem.bk.to_numpy(result.status) == Status.CONVERGED):
         return result
     second = _solve_with(problem, choice.fallback, None, options)
     return replace(second, method=f"{second.method} (after {result.method} had failed)")
@@ -145,7 +144,9 @@ def _solve_with(problem: Problem, method: Method, preconditioner: Any, options: 
 
 def _check_requirements(problem: Problem, method: Method, M: Operator | None) -> None:
     if not method.takes_complex and problem.A.dtype.kind == "c":
-        raise TypeError(f"{method.name} takes real systems only; this one is {problem.A.dtype}. Use biCG-stab(2) or scipy-GMres.")
+        raise TypeError(
+            f"{method.name} takes real systems only; this one is {problem.A.dtype}. Use biCG-stab(2) or scipy-GMres."
+        )
     if method.needs_transpose:
         _check_transpose(problem.A, method)
         if M is not None:
@@ -154,10 +155,12 @@ def _check_requirements(problem: Problem, method: Method, M: Operator | None) ->
         return
     relative = asymmetry(problem.A)
     if relative is not None and relative > _NOT_SYMMETRIC:
-        word = "Hermitian" if problem.A.dtype.kind == "c" else "symmetric"
+        word, adjoint = (
+            ("symmetric", "transpose") if problem.A.dtype.kind != "c" else ("Hermitian", "conjugate transpose")
+        )
         raise ValueError(
-            f"{method.name} needs a {word} matrix; this one differs from its {'conjugate ' if word == 'Hermitian' else ''}"
-            f"transpose by a relative {relative:.1e}. Use biCG-stab(2), scipy-GMres or scipy-direct."
+            f"{method.name} needs a {word} matrix; this one differs from its {adjoint} by a relative {relative:.1e}. "
+            "Use biCG-stab(2), scipy-GMres or scipy-direct."
         )
     if isinstance(M, Preconditioner) and M.hermitian is False:
         raise ValueError(f"{method.name} needs a symmetric preconditioner; {M!r} is not. Use biCG-stab(2).")

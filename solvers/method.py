@@ -7,7 +7,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..backends import Array, Backend
 from ..sparse import Operator
-from .status import Status
 
 
 class Goal(NamedTuple):
@@ -31,7 +30,6 @@ class Method(ABC):
     on_host: ClassVar[bool] = False  # runs on NumPy arrays whatever the library
     takes_preconditioner: ClassVar[bool] = True
     takes_complex: ClassVar[bool] = True
-    broken_means: ClassVar[Status] = Status.BREAKDOWN  # or STAGNATED, where another round would be the same again
     can_pause: ClassVar[bool] = True  # does a solve stopped at a limit go on as if it had not been stopped?
     products_per_step: ClassVar[int] = 1
     products_at_start: ClassVar[int] = 0  # of each round

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ..backends import Array, Backend, choose_backend, working_dtype
-from ..sparse import DenseOperator, FunctionOperator, Layout, OffsetOperator, Operator, is_function, linear_part, operand_dtype, to_operator
+from ..sparse import (
+    DenseOperator,
+    FunctionOperator,
+    Layout,
+    OffsetOperator,
+    Operator,
+    is_function,
+    linear_part,
+    operand_dtype,
+    to_operator,
+)
 from .nullspace import find_basis
 
 _MOST_ITERATIONS = 10_000
@@ -39,8 +49,19 @@ class Problem:
         return self.compiled and len(self.limits) == 1
 
 
-def make_problem(A: Any, b: Any, x0: Any, args: Sequence[Any], M: Any, batch_ndim: int, rtol: Any, atol: Any, max_iter: Any,
-                 nullspace: Any, matrix_offset: Any) -> Problem:
+def make_problem(
+    A: Any,
+    b: Any,
+    x0: Any,
+    args: Sequence[Any],
+    M: Any,
+    batch_ndim: int,
+    rtol: Any,
+    atol: Any,
+    max_iter: Any,
+    nullspace: Any,
+    matrix_offset: Any,
+) -> Problem:
     """Check and convert.
 
     Raises:
@@ -75,20 +96,28 @@ def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
         try:
             arrays.append(leaf if bk.is_array(leaf) and not isinstance(leaf, np.generic) else bk.as_array(leaf))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"b must be an array; got {type(leaf).__name__}, which is no array of {bk.name}.") from error
+            raise TypeError(
+                f"b must be an array; got {type(leaf).__name__}, which is no array of {bk.name}."
+            ) from error
     return bk.unleaves(structure, arrays), arrays[0]
 
 
-def _layout(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int, found: np.dtype | None) -> tuple[Layout, np.dtype]:
+def _layout(
+    bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int, found: np.dtype | None
+) -> tuple[Layout, np.dtype]:
     if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
     if not is_function(A):
         batch_ndim = _matrix_batch(bk, A, b, like, batch_ndim)
     layout = Layout.of(bk, b, batch_ndim)
     integer = found if found is not None and found.kind in "fc" else bk.default_float
-    dtype = working_dtype(np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c", integer=integer)
+    dtype = working_dtype(
+        np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c", integer=integer
+    )
     same = all(d.kind == dtype.kind and d.itemsize == dtype.itemsize for d in layout.dtypes)
-    return layout if same or len(layout.dtypes) > 1 and dtype.kind == layout.dtypes[0].kind else layout.with_dtype(dtype), dtype
+    return layout if same or (len(layout.dtypes) > 1 and dtype.kind == layout.dtypes[0].kind) else layout.with_dtype(
+        dtype
+    ), dtype
 
 
 def _matrix_batch(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> int:
@@ -96,27 +125,32 @@ def _matrix_batch(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> 
     if isinstance(A, FunctionOperator):
         return len(A.layout.batch)
     if b is not like:
-        raise TypeError(f"A is a matrix, so b must be one array; got a {type(b).__name__}. For containers A must be a function.")
+        raise TypeError(
+            f"A is a matrix, so b must be one array; got a {type(b).__name__}. For containers A must be a function."
+        )
     axes = len(like.shape)
     if axes == 0:
         raise ValueError("b is a single number; expected a vector (n,).")
     if batch_ndim not in (0, axes - 1):
         raise ValueError(
-            f"batch_ndim={batch_ndim} with a matrix A and b of shape {tuple(like.shape)}: a matrix takes vectors on the last "
-            f"axis, so all {axes - 1} axes before it are batch axes. Leave batch_ndim out, or reshape b."
+            f"batch_ndim={batch_ndim} with a matrix A and b of shape {tuple(like.shape)}: a matrix takes vectors on "
+            f"the last axis, so all {axes - 1} axes before it are batch axes. Leave batch_ndim out, or reshape b."
         )
     return axes - 1
 
 
-def _operator(bk: Backend, A: Any, layout: Layout, dtype: np.dtype, args: Sequence[Any], like: Array, offset: Any) -> Operator:
+def _operator(
+    bk: Backend, A: Any, layout: Layout, dtype: np.dtype, args: Sequence[Any], like: Array, offset: Any
+) -> Operator:
     operator = to_operator(bk, A, layout, dtype, args, like)
     n, m = operator.shape
     if n != m:
         raise ValueError(f"A has the shape {operator.shape}; linear_solve needs a square matrix.")
     if m != layout.size:
         raise ValueError(
-            f"A has the shape {operator.shape} and b {tuple(like.shape)}; expected b of shape (..., {m}), the vector on the last "
-            "axis" + (". For one vector per column give b.T." if len(like.shape) == 2 and like.shape[0] == m else ".")
+            f"A has the shape {operator.shape} and b {tuple(like.shape)}; expected b of shape (..., {m}), the vector "
+            "on the last axis"
+            + (". For one vector per column give b.T." if len(like.shape) == 2 and like.shape[0] == m else ".")
         )
     if isinstance(operator, DenseOperator) and operator.systems is not None:
         operator = _matched(operator, A, layout)
@@ -143,9 +177,13 @@ def _matched(operator: DenseOperator, A: Any, layout: Layout) -> DenseOperator:
     batch = tuple(A.shape[:-2]) if not isinstance(A, Operator) else (operator.systems,)
     if batch == layout.batch or (operator.systems == layout.systems and isinstance(A, Operator)):
         return operator
-    fits = len(batch) <= len(layout.batch) and all(a in (1, c) for a, c in zip(batch[::-1], layout.batch[::-1], strict=False))
+    fits = len(batch) <= len(layout.batch) and all(
+        a in (1, c) for a, c in zip(batch[::-1], layout.batch[::-1], strict=False)
+    )
     if not fits:
-        raise ValueError(f"A is a batch {batch} of matrices and b a batch {layout.batch} of vectors; expected the same batch axes.")
+        raise ValueError(
+            f"A is a batch {batch} of matrices and b a batch {layout.batch} of vectors; expected the same batch axes."
+        )
     bk, n, m = operator.bk, *operator.shape
     full = bk.broadcast_to(bk.reshape(operator.matrix, (*batch, n, m)), (*layout.batch, n, m))
     return DenseOperator(bk, bk.reshape(full, (layout.systems, n, m)))
@@ -176,7 +214,9 @@ def _tolerance(bk: Backend, value: Any, default: float, name: str, layout: Layou
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be a number or one number per system; got {value!r}.") from error
     if tuple(array.shape) not in ((), layout.batch):
-        raise ValueError(f"{name} has the shape {tuple(array.shape)}; expected one number, or one per system {layout.batch}.")
+        raise ValueError(
+            f"{name} has the shape {tuple(array.shape)}; expected one number, or one per system {layout.batch}."
+        )
     if not bk.compiled(array) and bool(bk.any(~(array >= 0))):
         raise ValueError(f"{name} must be >= 0; got {value!r}.")
     return bk.reshape(bk.cast(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
@@ -189,8 +229,10 @@ def _limits(max_iter: Any, n: int) -> tuple[tuple[int, ...], bool]:
     try:
         limits = tuple(int(m) for m in max_iter) if several else (int(max_iter),)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"max_iter must be an integer or an increasing sequence of integers; got {max_iter!r}.") from error
-    increasing = all(a < b for a, b in zip(limits, limits[1:], strict=False))
-    if not limits or limits[0] < 0 or not increasing or limits[-1] >= 2**31 or any(math.isnan(m) for m in limits):
+        raise TypeError(
+            f"max_iter must be an integer or an increasing sequence of integers; got {max_iter!r}."
+        ) from error
+    increasing = all(a < b for a, b in pairwise(limits))
+    if not limits or limits[0] < 0 or not increasing or limits[-1] >= 2**31:
         raise ValueError(f"max_iter must be >= 0, or an increasing sequence of such integers; got {max_iter!r}.")
     return limits, several

@@ -34,18 +34,20 @@ class _Line:
     """One line on stderr, rewritten at most ten times a second and at the end."""
 
     def __init__(self, method: str) -> None:
-        self.method, self.last, self.start = method, 0.0, None
+        self.method, self.last, self.start = method, 0.0, 0.0
 
     def __call__(self, iteration: int, norm: float, goal: float) -> None:
         now, done = time.monotonic(), not norm > goal
         if now - self.last < 0.1 and not done:
             return
         self.last = now
-        if self.start is None or not self.start > 0:
+        if not self.start > 0:
             self.start = norm
         whole = np.log(self.start / goal) if goal > 0 and self.start > goal else 0.0
         part = 1.0 if done else np.clip(np.log(self.start / norm) / whole, 0, 1) if whole and norm > 0 else 0.0
         bar = "#" * int(24 * part)
         end = "\n" if done else ""
-        sys.stderr.write(f"\r{self.method} [{bar:<24}] {iteration} iterations, residual {norm:.2e}, goal {goal:.2e}{end}")
+        sys.stderr.write(
+            f"\r{self.method} [{bar:<24}] {iteration} iterations, residual {norm:.2e}, goal {goal:.2e}{end}"
+        )
         sys.stderr.flush()

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from ..backends import Array, Backend
 from ..sparse import Operator
 from .method import Goal, Method, apply
-from .status import Status
 
 
 class RefinementState(NamedTuple):
@@ -27,7 +26,6 @@ class Refinement(Method):
     """
 
     takes_preconditioner = False
-    broken_means = Status.STAGNATED
 
     @abstractmethod
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:

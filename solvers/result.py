@@ -52,7 +52,9 @@ class SolveResult:
         bk = choose_backend(self.status)
         if bk.compiled(self.status) or not hasattr(self.status, "shape"):
             return "The message is known when the compiled function has run."
-        values = [np.asarray(bk.to_numpy(a)) for a in (self.status, self.iterations, self.residual_norm, self.tolerance)]
+        values = [
+            np.asarray(bk.to_numpy(a)) for a in (self.status, self.iterations, self.residual_norm, self.tolerance)
+        ]
         return describe(self.method, *values)
 
     def __repr__(self) -> str:
@@ -82,7 +84,8 @@ def _static(result: SolveResult) -> tuple[str, str | None, bool]:
 
 def _restore(static: Any, arrays: Any) -> SolveResult:
     method, preconditioner, without_history = static
-    return SolveResult(*arrays, *((None,) if without_history else ()), method=method, preconditioner=preconditioner)
+    values = dict(zip(_ARRAYS, (*arrays, None) if without_history else arrays, strict=True))
+    return SolveResult(**values, method=method, preconditioner=preconditioner)
 
 
 def register_result(bk: Backend) -> None:

@@ -25,8 +25,14 @@ class _Settings(NamedTuple):
     history: bool
 
 
-def run(problem: Problem, method: Method, M: Operator | None, history: bool, report: Callable[..., None] | None,
-        guarded: Callable[[Outcome, str], Outcome]) -> Outcome:
+def run(
+    problem: Problem,
+    method: Method,
+    M: Operator | None,
+    history: bool,
+    report: Callable[..., None] | None,
+    guarded: Callable[[Outcome, str], Outcome],
+) -> Outcome:
     """The outcome; with a first axis for checkpoints if the problem has several limits.
 
     In a compiled function, `guarded(outcome, name)` sees to failures inside each solve: the forward one, and those with
@@ -56,7 +62,9 @@ def _transposed(problem: Problem, cotangent: Array) -> Problem:
     return replace(problem, A=problem.A.transpose(), b=cotangent, x0=None, rtol=rtol, atol=0 * rtol)
 
 
-def _run(problem: Problem, method: Method, M: Operator | None, history: bool, report: Callable[..., None] | None) -> Outcome:
+def _run(
+    problem: Problem, method: Method, M: Operator | None, history: bool, report: Callable[..., None] | None
+) -> Outcome:
     settings = _Settings(problem.bk, method, problem.limits, history)
     if method.on_host and problem.bk.name != "numpy":
         return _on_host(problem, settings, M, report)
@@ -68,8 +76,17 @@ def _run(problem: Problem, method: Method, M: Operator | None, history: bool, re
     return _solve(*arrays, settings=settings, project=project, report=report)
 
 
-def _solve(A: Operator, M: Operator | None, b: Array, x0: Array | None, rtol: Array, atol: Array, settings: _Settings,
-           project: Callable[[Array], Array] = lambda v: v, report: Callable[..., None] | None = None) -> Outcome:
+def _solve(
+    A: Operator,
+    M: Operator | None,
+    b: Array,
+    x0: Array | None,
+    rtol: Array,
+    atol: Array,
+    settings: _Settings,
+    project: Callable[[Array], Array] = lambda v: v,
+    report: Callable[..., None] | None = None,
+) -> Outcome:
     bk, method, limits, history = settings
     with bk.quiet():
         inverse = method.setup(bk, A, M)
@@ -104,7 +121,9 @@ def _on_host(problem: Problem, settings: _Settings, M: Operator | None, report: 
             made[:] = [make_matrix(values[: cut[0]]), make_inverse(values[cut[0] : cut[1]])]
         b, rtol, atol, *x0 = (np.array(v) for v in values[cut[1] :])
         project = projection(problem.null_basis, host, b)
-        found = _solve(made[0], made[1], b, x0[0] if x0 else None, rtol, atol, settings._replace(bk=host), project, report)
+        found = _solve(
+            made[0], made[1], b, x0[0] if x0 else None, rtol, atol, settings._replace(bk=host), project, report
+        )
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
 
     arrays = (*matrix, *inverse, problem.b, problem.rtol, problem.atol, *start)
@@ -112,7 +131,8 @@ def _on_host(problem: Problem, settings: _Settings, M: Operator | None, report: 
 
 
 def _named(arrays: tuple[Array, ...], history: bool) -> Outcome:
-    return Outcome(*arrays) if history else Outcome(*arrays[:-1], ())
+    values = dict(zip(Outcome._fields, arrays, strict=True))
+    return Outcome(**values if history else values | {"history": ()})
 
 
 def _shapes(problem: Problem, history: bool) -> list[tuple[tuple[int, ...], np.dtype]]:

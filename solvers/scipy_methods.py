@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,11 +24,11 @@ class _Task(NamedTuple):
     M: Any
     goal: float
     limit: int
-    count: Callable[..., None]  # to be called once per iteration
+    tick: Callable[..., None]  # to be called once per iteration
 
 
 def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
-    return function(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=task.count)[0]
+    return function(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=task.tick)[0]
 
 
 def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
@@ -37,11 +38,11 @@ def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
     def count(x: np.ndarray) -> None:
         calls[0], latest[0] = calls[0] + 1, x.copy()
 
-    try:
-        latest[0], info = function(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=count)
-    except RuntimeError:  # LGMRES, where M r = 0
-        pass
-    task.count(times=calls[0] - (info == 0))
+    with suppress(RuntimeError):  # LGMRES, where M r = 0
+        latest[0], info = function(
+            task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=count
+        )
+    task.tick(times=calls[0] - (info == 0))
     return latest[0]
 
 
@@ -54,11 +55,11 @@ def _tfqmr(task: _Task) -> np.ndarray:
 
 def _gmres(task: _Task) -> np.ndarray:
     restart = min(20, task.limit, task.A.shape[0])
-    x, norm = np.zeros_like(task.b), np.inf
+    x, norm = np.zeros_like(task.b), float("inf")
     for _ in range(max(1, task.limit // restart)):  # what is left over is asked for again
         new, info = spl.gmres(task.A, task.b, x0=x, rtol=0.0, atol=task.goal, restart=restart, maxiter=1, M=task.M,
-                              callback=task.count, callback_type="pr_norm")  # fmt: skip
-        new_norm = np.linalg.norm(task.b - task.A.matvec(new))
+                              callback=task.tick, callback_type="pr_norm")  # fmt: skip
+        new_norm = float(np.linalg.norm(task.b - task.A.matvec(new)))
         if not new_norm < norm:
             break
         x, norm = new, new_norm
@@ -70,7 +71,7 @@ def _gmres(task: _Task) -> np.ndarray:
 def _qmr(task: _Task) -> np.ndarray:
     identity = spl.LinearOperator(task.A.shape, matvec=lambda v: v, rmatvec=lambda v: v, dtype=task.A.dtype)
     return spl.qmr(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M1=task.M or identity, M2=identity,
-                   callback=task.count)[0]  # fmt: skip
+                   callback=task.tick)[0]  # fmt: skip
 
 
 class _Reached(Exception):
@@ -82,7 +83,7 @@ def _minres(task: _Task) -> np.ndarray:
     latest = [np.zeros_like(task.b)]
 
     def look(x: np.ndarray) -> None:
-        task.count()
+        task.tick()
         latest[0] = x.copy()
         if np.linalg.norm(task.b - task.A.matvec(x)) <= task.goal:
             raise _Reached
@@ -96,7 +97,7 @@ def _minres(task: _Task) -> np.ndarray:
 def _least_squares(function: Callable[..., Any], limit_name: str, task: _Task) -> np.ndarray:
     goal = task.goal / max(np.linalg.norm(task.b), np.finfo(task.b.real.dtype).tiny)
     result = function(task.A, task.b, atol=0.0, btol=goal, conlim=0.0, **{limit_name: task.limit})
-    task.count(times=result[2])
+    task.tick(times=result[2])
     return result[0]
 
 
@@ -119,8 +120,12 @@ _TABLE = {
     "scipy-TFQMR": _Entry(_tfqmr),
     "scipy-GCrotMK": _Entry(partial(_outer, spl.gcrotmk)),
     "scipy-MINRES": _Entry(_minres, needs_hermitian=True, takes_complex=False),
-    "scipy-lsqr": _Entry(partial(_least_squares, spl.lsqr, "iter_lim"), needs_transpose=True, takes_preconditioner=False),
-    "scipy-lsmr": _Entry(partial(_least_squares, spl.lsmr, "maxiter"), needs_transpose=True, takes_preconditioner=False),
+    "scipy-lsqr": _Entry(
+        partial(_least_squares, spl.lsqr, "iter_lim"), needs_transpose=True, takes_preconditioner=False
+    ),
+    "scipy-lsmr": _Entry(
+        partial(_least_squares, spl.lsmr, "maxiter"), needs_transpose=True, takes_preconditioner=False
+    ),
 }
 SCIPY_NAMES = tuple(_TABLE)
 
@@ -144,8 +149,8 @@ class ScipyMethod(Method):
 
     Runs on the host, one system after the other; arrays of other libraries are copied there and back, in compiled
     functions by a callback. The tolerance is ours: the true residual decides, and the method is called again on the
-    residual where it stopped too early. `iterations` counts SciPy's callbacks: an inner step for GMRES, an outer one for
-    LGMRES and GCROT(m,k). MINRES costs a second product per step, to look at its residual.
+    residual where it stopped too early. `iterations` counts SciPy's callbacks: an inner step for GMRES, an outer one
+    for LGMRES and GCROT(m,k). MINRES costs a second product per step, to look at its residual.
     """
 
     key: str
@@ -194,14 +199,20 @@ class ScipyMethod(Method):
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: ScipyState) -> ScipyState:
         x, taken, products = s.x.copy(), np.zeros_like(s.taken), np.zeros_like(s.products)
         for i in np.flatnonzero((s.rr > s.goal * s.goal)[:, 0] & (s.left > 0)[:, 0]):
-            found, taken[i, 0], products[i, 0] = self._solve(A, M, s.r[i], float(s.goal[i, 0]), int(s.left[i, 0]), i)
+            found, taken[i, 0], products[i, 0] = self._solve(
+                A, M, s.r[i], float(s.goal[i, 0]), int(s.left[i, 0]), int(i)
+            )
             x[i] += found.astype(x.dtype)
         r = s.r - A.apply(x - s.x)
         rr = bk.square_norm(r)
         # SciPy gave up, or has nothing more to give: the true residual decides what that means.
-        return ScipyState(x, r, rr, rr > s.goal * s.goal, s.goal, s.left, np.clip(taken, 1, np.maximum(s.left, 1)), products + 1)
+        return ScipyState(
+            x, r, rr, rr > s.goal * s.goal, s.goal, s.left, np.clip(taken, 1, np.maximum(s.left, 1)), products + 1
+        )
 
-    def _solve(self, A: Operator, M: Operator | None, b: np.ndarray, goal: float, limit: int, i: int) -> tuple[np.ndarray, int, int]:
+    def _solve(
+        self, A: Operator, M: Operator | None, b: np.ndarray, goal: float, limit: int, i: int
+    ) -> tuple[np.ndarray, int, int]:
         steps, products = [0], [0]
 
         def count(*_: Any, times: int = 1) -> None:
@@ -213,7 +224,9 @@ class ScipyMethod(Method):
             products[0] += 1
             return product(v)
 
-        matrix = spl.LinearOperator(A.shape, matvec=partial(counted, inner.matvec), rmatvec=partial(counted, inner.rmatvec), dtype=A.dtype)
+        matrix = spl.LinearOperator(
+            A.shape, matvec=partial(counted, inner.matvec), rmatvec=partial(counted, inner.rmatvec), dtype=A.dtype
+        )
         preconditioner = None if M is None else spl.aslinearoperator(M.per_system(i))
         found = _TABLE[self.key].run(_Task(matrix, b, preconditioner, goal, limit, count))
         return np.asarray(found), steps[0], products[0]

@@ -47,7 +47,9 @@ class BridgedOperator(Operator):
         return rows_as_scipy(self, i)
 
 
-def products_for_host(operator: Operator, compiled: bool, like: Array | None = None) -> tuple[Sequence[Array], Callable[..., Operator]]:
+def products_for_host(
+    operator: Operator, compiled: bool, like: Array | None = None
+) -> tuple[Sequence[Array], Callable[..., Operator]]:
     """`for_host` of an operator that only knows its products.
 
     Eagerly the host calls it in its own library; inside a compiled function its entries are found first, because a
@@ -69,7 +71,7 @@ def rows_as_scipy(operator: Operator, i: int) -> Any:
     def product(of: Operator, v: np.ndarray) -> np.ndarray:
         rows = np.zeros((of.systems or 1, of.shape[1]), of.dtype)
         rows[i if of.systems is not None else 0] = v.reshape(-1)
-        return of.apply(rows)[i if of.systems is not None else 0]
+        return of.apply(rows)[i if of.systems is not None else 0].copy()  # SciPy's methods write to what they get
 
     def adjoint(v: np.ndarray) -> np.ndarray:
         if not transposed:  # made once, as that may cost evaluations

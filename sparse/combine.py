@@ -18,7 +18,9 @@ class OffsetOperator(Operator):
     def __init__(self, inner: Operator, offset: complex) -> None:
         self.inner, self.offset, self.bk = inner, offset, inner.bk
         self.shape, self.dtype, self.systems = inner.shape, inner.dtype, inner.systems
-        self.bk.register(OffsetOperator, lambda a: ((a.inner,), a.offset), lambda offset, inner: _restore(offset, *inner))
+        self.bk.register(
+            OffsetOperator, lambda a: ((a.inner,), a.offset), lambda offset, inner: _restore(offset, *inner)
+        )
 
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x) + self._scalar() * self.bk.row_sum(x)
@@ -65,5 +67,10 @@ def _restore(offset: complex, inner: Any) -> OffsetOperator:
     operator = object.__new__(OffsetOperator)
     operator.inner, operator.offset = inner, offset
     if isinstance(inner, Operator):  # else a placeholder of a transformation
-        operator.bk, operator.shape, operator.dtype, operator.systems = inner.bk, inner.shape, inner.dtype, inner.systems
+        operator.bk, operator.shape, operator.dtype, operator.systems = (
+            inner.bk,
+            inner.shape,
+            inner.dtype,
+            inner.systems,
+        )
     return operator

@@ -65,8 +65,15 @@ def operand_dtype(A: Any, bk: Backend) -> Any:
     return None if is_function(A) else np.asarray(A).dtype
 
 
-def to_operator(bk: Backend, A: Any, layout: Layout | None, dtype: np.dtype, args: Sequence[Any] = (),
-                like: Array | None = None, name: str = "A") -> Operator:
+def to_operator(
+    bk: Backend,
+    A: Any,
+    layout: Layout | None,
+    dtype: np.dtype,
+    args: Sequence[Any] = (),
+    like: Array | None = None,
+    name: str = "A",
+) -> Operator:
     """`A` as an operator of `bk` with entries of `dtype`, for unknowns of `layout`.
 
     Raises:

@@ -38,7 +38,9 @@ class DenseOperator(Operator):
         return DenseOperator(self.bk, self.bk.transpose(self.matrix), constant)
 
     def conj(self) -> DenseOperator:
-        return DenseOperator(self.bk, self.bk.conj(self.matrix), None if self.constant is None else self.constant.conj())
+        return DenseOperator(
+            self.bk, self.bk.conj(self.matrix), None if self.constant is None else self.constant.conj()
+        )
 
     def dense(self) -> Array:
         return self.matrix

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array, Backend
-from .dense import DenseOperator
 from .bridge import products_for_host, rows_as_scipy
+from .dense import DenseOperator
 from .layout import Layout
 from .operator import Operator
 
@@ -69,8 +69,17 @@ class FunctionOperator(_Products):
 
     tracked: bool = False
 
-    def __init__(self, bk: Backend, function: Callable[..., Any], layout: Layout, dtype: np.dtype, args: Sequence[Any] = (),
-                 name: str = "A(x)", like: Array | None = None, constant: Array | None = None) -> None:
+    def __init__(
+        self,
+        bk: Backend,
+        function: Callable[..., Any],
+        layout: Layout,
+        dtype: np.dtype,
+        args: Sequence[Any] = (),
+        name: str = "A(x)",
+        like: Array | None = None,
+        constant: Array | None = None,
+    ) -> None:
         self.bk, self.function, self.layout, self.dtype = bk, function, layout.with_dtype(dtype), dtype
         self.args, self.name, self.like, self.constant = tuple(args), name, like, constant
         self.tracked = False  # does it depend on something whose derivatives are being recorded?
@@ -81,7 +90,9 @@ class FunctionOperator(_Products):
 
     def with_constant(self, constant: Array) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
-        return FunctionOperator(self.bk, self.function, self.layout, self.dtype, self.args, self.name, self.like, constant)
+        return FunctionOperator(
+            self.bk, self.function, self.layout, self.dtype, self.args, self.name, self.like, constant
+        )
 
     def apply(self, x: Array) -> Array:
         image = self.bk.call(self.function, self.layout.unflatten(self.bk, self.bk.read_only(x)), self.args)
@@ -110,7 +121,12 @@ class DerivedFunction(_Products):
     def __init__(self, function: FunctionOperator, *, transposed: bool, conjugated: bool) -> None:
         self.function, self.transposed, self.conjugated = function, transposed, conjugated
         self.bk, self.dtype, self.systems = function.bk, function.dtype, function.systems
-        self.shape, self.compiled, self.like, self.layout = function.shape, function.compiled, function.like, function.layout
+        self.shape, self.compiled, self.like, self.layout = (
+            function.shape,
+            function.compiled,
+            function.like,
+            function.layout,
+        )
         self._product: Callable[[Array], Array] = function.transposed_product() if transposed else function.apply
 
     def apply(self, x: Array) -> Array:

@@ -28,7 +28,12 @@ class HostOperator(Operator):
     def _product(self, x: np.ndarray) -> tuple[np.ndarray]:
         if len(x) == 1:
             return (np.asarray(self.linear.matvec(x[0]), self.dtype)[None],)
-        return (np.ascontiguousarray(np.asarray(self.linear.matmat(x.T), self.dtype).T),)
+        if _has_matmat(self.linear):
+            return (np.ascontiguousarray(np.asarray(self.linear.matmat(x.T), self.dtype).T),)
+        images = np.empty((len(x), self.shape[0]), self.dtype)
+        for row, image in zip(x, images, strict=True):
+            image[:] = self.linear.matvec(row)
+        return (images,)
 
     def astype(self, dtype: np.dtype) -> HostOperator:
         return HostOperator(self.bk, self.linear, dtype)
@@ -51,6 +56,12 @@ class HostOperator(Operator):
 
     def per_system(self, i: int) -> Any:
         return self.linear
+
+
+def _has_matmat(linear: Any) -> bool:
+    """Has it a product with many columns of its own? SciPy's default joins results that may all be the same memory."""
+    own = getattr(type(linear), "_matmat", None)
+    return hasattr(linear, "A") or not str(getattr(own, "__module__", "scipy")).startswith("scipy")
 
 
 class _Checked:

@@ -39,11 +39,17 @@ class Layout:
         shapes = [tuple(leaf.shape) for leaf in leaves]
         for shape in shapes:
             if None in shape:
-                raise ValueError(f"{what} has the shape {shape}; expected one that is known when the function is traced.")
+                raise ValueError(
+                    f"{what} has the shape {shape}; expected one that is known when the function is traced."
+                )
             if len(shape) < batch_ndim:
-                raise ValueError(f"batch_ndim={batch_ndim} was given for {what} of shape {shape}, which has {len(shape)} axes.")
+                raise ValueError(
+                    f"batch_ndim={batch_ndim} was given for {what} of shape {shape}, which has {len(shape)} axes."
+                )
             if shape[:batch_ndim] != shapes[0][:batch_ndim]:
-                raise ValueError(f"The arrays of {what} have different batch axes: {shapes[0][:batch_ndim]} and {shape[:batch_ndim]}.")
+                raise ValueError(
+                    f"The arrays of {what} have different batch axes: {shapes[0][:batch_ndim]} and {shape[:batch_ndim]}."
+                )
         if not shapes:
             raise ValueError(f"{what} is an empty container; expected at least one array.")
         dtypes = tuple(bk.dtype(leaf) for leaf in leaves)
@@ -82,7 +88,12 @@ class Layout:
         return rows[0] if len(rows) == 1 else bk.concat(rows, 1)
 
     def _row(self, bk: Backend, leaf: Any, shape: tuple[int, ...], dtype: np.dtype, what: str) -> Array:
-        array = leaf if bk.is_array(leaf) else bk.as_array(leaf)
+        try:
+            array = leaf if bk.is_array(leaf) else bk.as_array(leaf)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{what} is a {type(leaf).__name__}; expected an array of {bk.name}, the library of b."
+            ) from error
         if tuple(array.shape) != self.batch + shape:
             raise ValueError(f"{what} has the shape {tuple(array.shape)}; expected {self.batch + shape}, that of b.")
         found = bk.dtype(array)

@@ -27,9 +27,9 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     bk, shape = operator.bk, (operator.layout.systems, operator.shape[1])
 
     def at(x: np.ndarray) -> np.ndarray | None:
-        v = bk.as_array(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like)
-
         def image() -> Array:
+            # made in here: outside, JAX would take it for a part of the compiled program
+            v = bk.as_array(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like)
             image = operator.apply(v)
             operator.tracked |= bk.tracks(image)
             return image
@@ -67,7 +67,9 @@ def _memory_of(function: Any) -> set[Any]:
         return set()
 
 
-def _compare(operator: FunctionOperator, factor: complex, constant: np.ndarray, once: np.ndarray, scaled: np.ndarray) -> None:
+def _compare(
+    operator: FunctionOperator, factor: complex, constant: np.ndarray, once: np.ndarray, scaled: np.ndarray
+) -> None:
     """A(-2 u) = -2 A(u), with -2i where complex, up to the rounding inside A."""
     with np.errstate(all="ignore"):
         error = np.abs((scaled - constant) - operator.dtype.type(factor) * (once - constant))

@@ -153,7 +153,9 @@ class Operator(ABC):
         if k is None or count == k:
             return self.apply(rows)
         if k == 0 or count % k:
-            raise ValueError(f"The operator takes {k} systems at once; got {count}. Give arrays whose last batch axes hold {k}.")
+            raise ValueError(
+                f"The operator takes {k} systems at once; got {count}. Give arrays whose last batch axes hold {k}."
+            )
         if count == 0:
             return bk.zeros((0, n), bk.dtype(rows), rows)
 

@@ -8,7 +8,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from contract import CELLS, DTYPES, EAGER_FLAGS, LONG, MODES, backend, check, covers, public_methods, real_of, rows, run, vectors, wide
+from contract import (
+    CELLS,
+    DTYPES,
+    EAGER_FLAGS,
+    LONG,
+    MODES,
+    backend,
+    check,
+    covers,
+    public_methods,
+    real_of,
+    rows,
+    run,
+    vectors,
+    wide,
+)
 from krylix.backends import Backend
 from modes import EAGER, array, compiled, to_numpy
 
@@ -76,7 +91,14 @@ def matrices(dtype: str) -> list[tuple[np.ndarray, ...]]:
 
 
 def products(dtype: str) -> list[tuple[np.ndarray, ...]]:
-    shapes = [((4, 3), (1, 3)), ((4, 3), (5, 3)), ((2, 4, 3), (2, 3)), ((1, 4, 3), (1, 3)), ((3, 0), (2, 0)), ((0, 3), (2, 3))]
+    shapes = [
+        ((4, 3), (1, 3)),
+        ((4, 3), (5, 3)),
+        ((2, 4, 3), (2, 3)),
+        ((1, 4, 3), (1, 3)),
+        ((3, 0), (2, 0)),
+        ((0, 3), (2, 3)),
+    ]
     return [(rows(dtype, a), rows(dtype, b)) for a, b in shapes]
 
 
@@ -162,7 +184,12 @@ def test_primitive(name: str, mode: str, dtype: str) -> None:
 def test_every_primitive_has_a_test() -> None:
     """Here in the table, or in a test marked with `covers`."""
     tested = [path.read_text() for path in Path(__file__).parent.glob("test_co*.py")]
-    marked = {name for text in tested for line in re.findall(r"^@covers\((.*?)\)", text, re.M) for name in re.findall(r'"(\w+)"', line)}
+    marked = {
+        name
+        for text in tested
+        for line in re.findall(r"^@covers\((.*?)\)", text, re.M)
+        for name in re.findall(r'"(\w+)"', line)
+    }
     assert public_methods() == marked | set(PRIMITIVES)
 
 
@@ -317,7 +344,13 @@ def test_updates(mode: str, dtype: str) -> None:
             got = compiled(mode, lambda *v, update=update: update(backend(mode), *v))(*kept)
             got = to_numpy(got)
             assert got.dtype == np.dtype(dtype)
-            check(got, exact, dtype, np.abs(exact) + np.abs(a * y) + np.abs(x) + np.abs(a * x) + np.abs(y), f"{name} {shape}")
+            check(
+                got,
+                exact,
+                dtype,
+                np.abs(exact) + np.abs(a * y) + np.abs(x) + np.abs(a * x) + np.abs(y),
+                f"{name} {shape}",
+            )
             np.testing.assert_array_equal(to_numpy(kept[0]), a)
             np.testing.assert_array_equal(to_numpy(kept[1]), x)
 
@@ -358,7 +391,9 @@ def test_lu(mode: str, dtype: str, shape: tuple[int, ...]) -> None:
     m[..., 0, 0] = 0 if shape[-1] > 1 else 2  # needs its pivots
     for systems in (3,) if len(shape) == 3 else (1, 4):
         b = rows(dtype, (systems, shape[-1]), 2)
-        diagonal, x = run(mode, lambda bk, m, b: (bk.diagonal(bk.lu_factor(m)[0]), bk.lu_solve(bk.lu_factor(m), b)), m, b)
+        diagonal, x = run(
+            mode, lambda bk, m, b: (bk.diagonal(bk.lu_factor(m)[0]), bk.lu_solve(bk.lu_factor(m), b)), m, b
+        )
         exact = np.linalg.solve(wide(m), b[..., None])[..., 0]
         assert x.dtype == np.dtype(dtype)
         np.testing.assert_allclose(x, exact, rtol=2000 * np.finfo(dtype).eps, atol=2000 * np.finfo(dtype).eps)
@@ -370,7 +405,10 @@ def test_singular_matrices_pass_lu(mode: str) -> None:
     good = rows("float64", (3, 3))
     batch = np.stack([good, np.ones((3, 3)), np.zeros((3, 3))])
     diagonal, x = run(
-        mode, lambda bk, m, b: (bk.diagonal(bk.lu_factor(m)[0]), bk.lu_solve(bk.lu_factor(m), b)), batch, np.ones((3, 3))
+        mode,
+        lambda bk, m, b: (bk.diagonal(bk.lu_factor(m)[0]), bk.lu_solve(bk.lu_factor(m), b)),
+        batch,
+        np.ones((3, 3)),
     )
     np.testing.assert_allclose(x[0], np.linalg.solve(good, np.ones(3)))
     assert not np.isfinite(x[1:]).all(axis=1).any()
@@ -392,7 +430,12 @@ def test_cholesky(mode: str, dtype: str) -> None:
             assert bool(unknown)
             continue
         np.testing.assert_allclose(run(mode, lambda bk, m: bk.cholesky(m), m), factor, rtol=1e-4, atol=1e-5)
-        for bad in (m - 50 * np.eye(shape[-1]).astype(dtype), 0 * m, np.nan * m, np.where(np.eye(shape[-1]) > 0, np.inf, m)):
+        for bad in (
+            m - 50 * np.eye(shape[-1]).astype(dtype),
+            0 * m,
+            np.nan * m,
+            np.where(np.eye(shape[-1]) > 0, np.inf, m),
+        ):
             assert backend(mode).cholesky(array(mode, bad.astype(dtype))) is None
 
 

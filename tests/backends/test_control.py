@@ -53,7 +53,9 @@ def test_while_loop(mode: str) -> None:
 def test_nested_loops_over_a_named_tuple(mode: str) -> None:
     def power(bk: Backend, x: Any) -> Any:
         def outer(state: State) -> State:
-            inner = bk.while_loop(lambda s: bk.any(s[1] < 3), lambda s: (2 * s[0], s[1] + 1), (state.x, 0 * state.count))
+            inner = bk.while_loop(
+                lambda s: bk.any(s[1] < 3), lambda s: (2 * s[0], s[1] + 1), (state.x, 0 * state.count)
+            )
             return State(inner[0], state.count + 1, (), (state.pair[0] + 1, state.pair[1]))
 
         return bk.while_loop(lambda s: bk.any(s.count < 4), outer, state_of(bk, x, bk.zeros_like(x)))
@@ -162,7 +164,12 @@ def test_host_call(mode: str, dtype: str) -> None:
         kinds.append((type(a), a.dtype, b.shape))
         return (a @ b, [1, 2, 3], np.abs(a).sum(), np.zeros((0, 2)))
 
-    returns = [((2, 2), np.dtype(dtype)), ((3,), np.dtype("int32")), ((), np.dtype("float64")), ((0, 2), np.dtype("float32"))]
+    returns = [
+        ((2, 2), np.dtype(dtype)),
+        ((3,), np.dtype("int32")),
+        ((), np.dtype("float64")),
+        ((0, 2), np.dtype("float32")),
+    ]
     a, b = rows(dtype, (2, 3)), rows(dtype, (3, 2), 1)
     product, numbers, total, nothing = run(mode, lambda bk, a, b: bk.host_call(on_host, returns, a, b), a, b)
     assert set(kinds) == {(np.ndarray, np.dtype(dtype), (3, 2))}
@@ -233,7 +240,9 @@ def test_guard_costs_no_call_on_success(mode: str) -> None:
 
     np.testing.assert_array_equal(run(mode, guarded, np.ones(3)), np.ones(3))
     assert not calls
-    np.testing.assert_array_equal(run(mode, guarded, np.array([20.0, 1, np.nan])), [20, 1, np.nan])  # the handler may return
+    np.testing.assert_array_equal(
+        run(mode, guarded, np.array([20.0, 1, np.nan])), [20, 1, np.nan]
+    )  # the handler may return
     assert len(calls) == 1 and isinstance(calls[0][0], np.ndarray)
 
 
@@ -307,6 +316,64 @@ def test_known_now(mode: str) -> None:
         np.testing.assert_array_equal(found["constant"], [0, 2, 4])
     assert (found["argument"] is None) == EAGER_FLAGS[mode]
     assert found["constant"] is None or isinstance(found["constant"], np.ndarray)
+
+
+# ---- derivatives
+
+
+@covers("implicit_solve")
+@modes
+def test_implicit_solve(mode: str) -> None:
+    """What the solver returns, and a transposed solver for derivatives where the library has such a thing."""
+    m, b = rows("float64", (4, 4)) + 3 * np.eye(4), rows("float64", (2, 4), 1)
+    inverse = np.linalg.inv(m)
+
+    def solved(bk: Backend, b: Any) -> tuple[Any, Any]:
+        matrix, forward = bk.as_array(m), bk.as_array(inverse)
+        return bk.implicit_solve(
+            lambda x: bk.product(matrix, x),
+            b,
+            lambda b: (bk.product(forward, b), bk.like(7, b)),
+            lambda y: (bk.product(bk.transpose(forward), y), bk.like(8, y)),
+        )
+
+    x, extra = run(mode, solved, b)
+    np.testing.assert_allclose(x, b @ inverse.T)
+    np.testing.assert_array_equal(extra, np.full((2, 4), 7))
+    if library(mode) == "jax":
+        import jax
+
+        found = compiled(mode, jax.jacobian(lambda b: solved(backend(mode), b)[0][0]))(array(mode, b))
+        np.testing.assert_allclose(found[:, 0], inverse)
+
+
+@covers("refuse_derivatives", "tracks")
+@modes
+def test_refused_derivatives(mode: str) -> None:
+    """x passes unchanged; a derivative that would silently be nothing is an error."""
+    x = rows("float64", (2, 3))
+    same = run(mode, lambda bk, x: bk.refuse_derivatives(x, (x,), False), x)
+    np.testing.assert_array_equal(same, x)
+    assert not backend(mode).tracks(array(mode, x))
+    if mode == "torch":
+        import torch
+
+        source = torch.ones(3, requires_grad=True)
+        bk = backend(mode)
+        assert bk.tracks(2 * source) and not bk.tracks(source.detach())
+        for sources, tracked in (((source,), False), ((), True)):
+            refused = bk.refuse_derivatives(torch.ones(3), sources, tracked)
+            with pytest.raises(RuntimeError, match="no derivatives"):
+                refused.sum().backward()
+        assert not bk.refuse_derivatives(torch.ones(3), (), False).requires_grad
+    if mode == "tf":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            source = tf.Variable([1.0, 2.0])
+            refused = tf.reduce_sum(backend(mode).refuse_derivatives(tf.ones(2), (source,), False))
+        with pytest.raises(RuntimeError, match="no derivatives"):
+            tape.gradient(refused, source)
 
 
 # ---- whole functions

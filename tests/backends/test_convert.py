@@ -204,7 +204,12 @@ def test_jax_without_64_bits() -> None:
     import jax
 
     with jax.enable_x64(False):
-        for dtype, expected in (("float64", "float32"), ("complex128", "complex64"), ("int64", "int32"), ("float32",) * 2):
+        for dtype, expected in (
+            ("float64", "float32"),
+            ("complex128", "complex64"),
+            ("int64", "int32"),
+            ("float32",) * 2,
+        ):
             found = convert(grid(dtype), "jax")
             assert found.dtype == np.dtype(expected)
             np.testing.assert_array_equal(np.asarray(found), grid(dtype))

@@ -8,9 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from contract import CELLS
 from krylix import get_precision, precision, set_global_precision
 from krylix.backends import working_dtype
-from contract import CELLS
 from modes import array, solve
 
 BITS = (32, 64)
@@ -107,7 +107,9 @@ def test_dtypes_that_are_refused(dtype: str) -> None:
 
 def system(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     A = np.array([[4.0, 1, 0], [1, 3, -1], [0, -1, 5]]).astype(dtype)
-    return (A + np.diag([0, 1j, 0]).astype(dtype), np.array([1, 2j, 3], dtype)) if "c" in dtype else (A, np.ones(3, dtype))
+    return (
+        (A + np.diag([0, 1j, 0]).astype(dtype), np.array([1, 2j, 3], dtype)) if "c" in dtype else (A, np.ones(3, dtype))
+    )
 
 
 @pytest.mark.parametrize(("mode", "dtype"), [c for c in CELLS if c[0] != "jax-jit" or c[1] == "float32"])

@@ -86,7 +86,11 @@ def test_matrices_and_operators(mode: str) -> None:
             assert choose_backend(A).name == own, kind
             assert choose_backend(as_operator(A, like)).name == library(mode), kind
     operator = as_operator(lambda x: x, like)
-    for one in (operator, operator.T if mode != "numpy" else operator, krylix.preconditioner(as_operator(like[None] * like[:, None]))):
+    for one in (
+        operator,
+        operator.T if mode != "numpy" else operator,
+        krylix.preconditioner(as_operator(like[None] * like[:, None])),
+    ):
         assert choose_backend(one).name == choose_backend([one], np.ones(3)).name == library(mode)
 
 
@@ -97,7 +101,12 @@ def test_two_frameworks(first: str, second: str) -> None:
     if first == second:
         return
     a, b = array(first, np.ones(4)), array(second, np.ones(4))
-    for objects in ((a, b), ([a], {"x": b}), (native_sparse(first, np.eye(4)), b), (as_operator(a[None] * a[:, None]), b)):
+    for objects in (
+        (a, b),
+        ([a], {"x": b}),
+        (native_sparse(first, np.eye(4)), b),
+        (as_operator(a[None] * a[:, None]), b),
+    ):
         with pytest.raises(NoBackendFound, match=rf"{library(first)} and {library(second)}.*convert"):
             choose_backend(*objects, np.ones(2))
     with pytest.raises(NoBackendFound, match="one framework"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from problems import System
 
 from krylix.solvers import METHODS
+from problems import System
 
 METHOD_NAMES = tuple(METHODS)
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -27,9 +27,7 @@ def suits(method: str, system: System, dtype: str) -> bool:
         return False
     if settings.needs_hermitian and not system.hermitian:
         return False
-    if method in ("CG", "CG-adaptive", "scipy-CG") and not system.definite:
-        return False
-    return True
+    return system.definite or method not in ("CG", "CG-adaptive", "scipy-CG")
 
 
 def check_true_residual(result: Any, matrix: np.ndarray, b: np.ndarray) -> None:
@@ -41,4 +39,6 @@ def check_true_residual(result: Any, matrix: np.ndarray, b: np.ndarray) -> None:
     residual = np.linalg.norm(b.astype(np.complex128) - x @ matrix.T, axis=-1)
     rounding = 8 * np.finfo(result.x.dtype).eps * np.linalg.norm(np.abs(x) @ np.abs(matrix).T, axis=-1)
     assert np.all((residual <= result.tolerance * (1 + 1e-6) + rounding) | ~result.converged)
-    assert np.all((np.abs(residual - result.residual_norm) <= rounding + 1e-5 * residual) | ~np.isfinite(result.residual_norm))
+    assert np.all(
+        (np.abs(residual - result.residual_norm) <= rounding + 1e-5 * residual) | ~np.isfinite(result.residual_norm)
+    )

@@ -71,7 +71,9 @@ def vectors(dtype: str, *, magnitudes: bool = False, broken: bool = True) -> lis
         found += [bad, bad[:1], bad[2:3], more]
     if magnitudes:
         limits = np.finfo(dtype)
-        sizes = np.array([1e-30, 1e30, float(limits.tiny) * 1e4, float(limits.max) / 4, 1e-19, 1e19]).astype(real_of(dtype))
+        sizes = np.array([1e-30, 1e30, float(limits.tiny) * 1e4, float(limits.max) / 4, 1e-19, 1e19]).astype(
+            real_of(dtype)
+        )
         scaled = (rows(dtype, (6, 5)) / 4 * sizes[:, None]).astype(dtype)
         largest = np.eye(1, 5, dtype=dtype) * limits.max
         found += [scaled[:3], scaled[3:], *(scaled[i : i + 1] for i in range(6)), largest]

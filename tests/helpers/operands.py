@@ -123,7 +123,11 @@ def _torch_csr_int32(m: np.ndarray) -> Any:
     import torch
 
     csr = sp.csr_array(m)
-    parts = torch.tensor(csr.indptr.astype(np.int32)), torch.tensor(csr.indices.astype(np.int32)), torch.tensor(csr.data)
+    parts = (
+        torch.tensor(csr.indptr.astype(np.int32)),
+        torch.tensor(csr.indices.astype(np.int32)),
+        torch.tensor(csr.data),
+    )
     return torch.sparse_csr_tensor(*parts, m.shape)
 
 
@@ -157,7 +161,9 @@ NATIVE: dict[str, dict[str, Callable[[np.ndarray], Any]]] = {
 
 def operands(mode: str, m: np.ndarray) -> dict[str, Any]:
     """Name -> the matrix `m` in every form that `mode` takes; a function where it is square."""
-    found = {name: build(m) for name, build in {**SCIPY, **HOST, **NATIVE[library(mode)]}.items() if name != "no entries"}
+    found = {
+        name: build(m) for name, build in {**SCIPY, **HOST, **NATIVE[library(mode)]}.items() if name != "no entries"
+    }
     found["dense"] = array(mode, m)
     if m.shape[0] == m.shape[1]:
         found["function"] = product(mode, array(mode, m))

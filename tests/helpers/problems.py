@@ -9,6 +9,7 @@ import numpy as np
 import pyamg
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
+
 from modes import array, native_sparse, product
 
 N = 12

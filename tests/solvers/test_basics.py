@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from cells import CELLS, DTYPES, cast, check_true_residual, suits
 from modes import MODES, solve
 from problems import OPERATORS, SYSTEMS, has_operator, make_operator

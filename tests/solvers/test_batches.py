@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from cells import CELLS, cast, check_true_residual
 from modes import MODES, solve
 from problems import SYSTEMS, make_operator

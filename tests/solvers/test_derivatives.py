@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from modes import compiled
 
 from krylix import linear_solve
+from modes import compiled
 
 N = 6
 MATRIX = np.diag(np.full(N, 3.0)) + 0.7 * np.eye(N, k=1) - 0.3 * np.eye(N, k=-1)
@@ -23,7 +23,9 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "jvp": lambda f: lambda *p: jax.jvp(f, p, (1.0, jnp.ones((N, N)), jnp.arange(1.0, N + 1)))[1],
     "hessian": lambda f: jax.hessian(f, (0, 2)),
     "grad of grad": lambda f: jax.grad(jax.grad(f)),
-    "grad of vmap": lambda f: lambda t, S, b: jax.grad(lambda t: jax.vmap(f, (None, None, 0))(t, S, jnp.stack([b, 2 * b])).sum())(t),
+    "grad of vmap": lambda f: (
+        lambda t, S, b: jax.grad(lambda t: jax.vmap(f, (None, None, 0))(t, S, jnp.stack([b, 2 * b])).sum())(t)
+    ),
     "vmap of grad": lambda f: lambda t, S, b: jax.vmap(jax.grad(f, 2), (None, None, 0))(t, S, jnp.stack([b, 1 - b])),
     "third order": lambda f: jax.grad(jax.grad(jax.grad(f))),
 }
@@ -55,7 +57,9 @@ def exact(t: Any, S: Any, b: Any) -> Any:
 
 
 # every transformation for one method; the rest of the table on demand
-QUICK = {("biCG-stab(2)", t, as_function) for t in TRANSFORMS} | {(m, "hessian", as_matrix) for m in ("direct", "scipy-GMres")}
+QUICK = {("biCG-stab(2)", t, as_function) for t in TRANSFORMS} | {
+    (m, "hessian", as_matrix) for m in ("direct", "scipy-GMres")
+}
 CASES = [
     pytest.param(m, t, make, marks=() if (m, t, make) in QUICK else pytest.mark.slow)
     for m in METHODS

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from cells import CELLS, cast, check_true_residual
-from modes import COMPILED, EAGER, MODES, array, compiled, solve, to_numpy
-from problems import SYSTEMS, make_operator
 
 import krylix
+from cells import CELLS, cast, check_true_residual
 from krylix import Diverged, NotConverged, Status, linear_solve
 from krylix.solvers import METHODS
+from modes import COMPILED, EAGER, MODES, array, compiled, solve, to_numpy
+from problems import SYSTEMS, make_operator
 
 # lsqr and lsmr, scipy-MINRES and the direct methods may stop early on such a system, but must say so
 INCONSISTENT = ("constant null vector", "constant per region", "zero rows")
@@ -63,7 +63,7 @@ def test_error_has_the_result(mode: str) -> None:
     assert to_numpy(caught.value.result.iterations) == 2 and to_numpy(caught.value.result.x).shape == (12,)
     b = np.ones((2, 12))
     b[1, 3] = np.nan
-    with pytest.raises(Diverged, match="1 of 2 systems.*system 1") as worst:
+    with pytest.raises(Diverged, match=r"1 of 2 systems.*system 1") as worst:
         linear_solve(A, array(mode, b), method="CG")
     assert to_numpy(worst.value.result.converged).tolist() == [True, False]
     assert isinstance(worst.value, krylix.ConvergenceError) and isinstance(worst.value, RuntimeError)
@@ -107,7 +107,7 @@ def test_breakdown_is_survived(method: str, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["numpy", "jax-jit"])
 def test_drift_is_noticed(mode: str) -> None:
-    """In single precision the recurrence of an ill-conditioned system drifts off; a tolerance beyond reach is not met."""
+    """In single precision the recurrence of an ill-conditioned system drifts off; what is beyond reach is not met."""
     matrix = np.diag(np.logspace(0, 6, 40)).astype(np.float32)
     matrix[0, 1] = matrix[1, 0] = 0.5
     b = np.ones(40, np.float32)

@@ -1,17 +1,17 @@
-"""What a result holds: history, checkpoints, counts, dtypes, devices; and the switches that must change nothing else."""
+"""What a result holds: history, checkpoints, counts, dtypes; and the switches that must change nothing else."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cells import DTYPES, METHOD_NAMES, cast
-from modes import EAGER, MODES, array, compiled, library, solve, to_numpy
-from problems import SYSTEMS, make_operator
 
 import krylix
+from cells import DTYPES, METHOD_NAMES, cast
 from krylix import linear_solve
 from krylix.solvers import METHODS
+from modes import EAGER, MODES, array, compiled, library, solve, to_numpy
+from problems import SYSTEMS, make_operator
 
 MATRIX = SYSTEMS["definite"].matrix
 OWN = tuple(m for m in METHOD_NAMES if not METHODS[m].on_host)
@@ -122,7 +122,9 @@ def test_matrix_offset(method: str, mode: str) -> None:
     """A constant added to every entry, which makes the singular Neumann matrix regular."""
     matrix, b = SYSTEMS["constant null vector"].matrix, np.linspace(-1, 2, 12)
     for kind in ("dense", "scipy", "function"):
-        result = solve(mode, make_operator(mode, kind, matrix), b, method=method, matrix_offset=0.25, on_failure="status")
+        result = solve(
+            mode, make_operator(mode, kind, matrix), b, method=method, matrix_offset=0.25, on_failure="status"
+        )
         assert result.converged, f"{kind}: {result.message}"
         np.testing.assert_allclose(result.x, np.linalg.solve(matrix + 0.25, b), rtol=1e-6, atol=1e-7)
 
@@ -134,7 +136,9 @@ def test_nullspace(method: str, mode: str) -> None:
     system = SYSTEMS["constant per region"]
     b, basis = system.right_hand_side((2,), seed=16), np.kron(np.eye(2), np.ones(6))
     exact = b @ np.linalg.pinv(system.matrix).T
-    result = solve(mode, make_operator(mode, "dense", system.matrix), b, np.ones((2, 12)), method=method, nullspace=basis)
+    result = solve(
+        mode, make_operator(mode, "dense", system.matrix), b, np.ones((2, 12)), method=method, nullspace=basis
+    )
     np.testing.assert_allclose(result.x, exact, rtol=1e-6, atol=1e-7)
     path = SYSTEMS["constant null vector"]
     b = path.right_hand_side(seed=17)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from cells import CELLS, METHOD_NAMES, cast
-from modes import MODES, array, library, product, solve
-from problems import SYSTEMS, make_operator
 
 import krylix
+from cells import CELLS, METHOD_NAMES, cast
 from krylix.solvers import METHODS
+from modes import MODES, array, library, product, solve
+from problems import SYSTEMS, make_operator
 
 PRECONDITIONED = tuple(m for m in METHOD_NAMES if METHODS[m].takes_preconditioner)
 
@@ -26,7 +26,9 @@ def test_zero_and_exact_start(method: str, mode: str, dtype: str) -> None:
     result = solve(mode, make_operator(mode, "dense", matrix), b, x0, method=method)
     assert result.iterations.tolist() == [0, 0]
     assert np.array_equal(result.x, x0)
-    start = solve(mode, make_operator(mode, "dense", matrix), b[1], x0[0], method=method)  # b = 0 from a start elsewhere
+    start = solve(
+        mode, make_operator(mode, "dense", matrix), b[1], x0[0], method=method
+    )  # b = 0 from a start elsewhere
     assert np.abs(start.x).max() < 1e-3 and not start.diverged
 
 
@@ -82,7 +84,9 @@ def test_jacobi_helps_a_badly_scaled_matrix(method: str, mode: str) -> None:
     matrix = np.diag(weights) @ SYSTEMS["definite"].matrix @ np.diag(weights)
     b = np.random.default_rng(11).standard_normal(12)
     result = solve(mode, make_operator(mode, "scipy", matrix), b, method=method, preconditioner="jacobi", rtol=1e-8)
-    np.testing.assert_allclose(weights * result.x, np.linalg.solve(SYSTEMS["definite"].matrix, b / weights), rtol=1e-2, atol=1e-6)
+    np.testing.assert_allclose(
+        weights * result.x, np.linalg.solve(SYSTEMS["definite"].matrix, b / weights), rtol=1e-2, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)

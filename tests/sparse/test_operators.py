@@ -34,7 +34,20 @@ def tolerance(dtype: str) -> dict[str, float]:
 
 
 def everything(A: Operator, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
-    return (A @ v, A @ V, A(v), A(X), A.T @ w, A.H @ w, A.T.H(v), A.conj() @ v, A.T.T @ v, A.H.conj() @ w, A.diagonal(), A.dense())
+    return (
+        A @ v,
+        A @ V,
+        A(v),
+        A(X),
+        A.T @ w,
+        A.H @ w,
+        A.T.H(v),
+        A.conj() @ v,
+        A.T.T @ v,
+        A.H.conj() @ w,
+        A.diagonal(),
+        A.dense(),
+    )
 
 
 def applied(given: Any, like: Any) -> Callable[..., tuple[Any, ...]]:
@@ -49,15 +62,34 @@ def expected(m: np.ndarray, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize("shape", SIZES, ids=str)
 @cells
 def test_everything_of_every_operand(mode: str, dtype: str, shape: tuple[int, int]) -> None:
-    if (shape != SIZES[0] and (dtype != "float32" or mode == "jax")) or (mode == "jax" and dtype in ("float64", "complex64")):
+    if (shape != SIZES[0] and (dtype != "float32" or mode == "jax")) or (
+        mode == "jax" and dtype in ("float64", "complex64")
+    ):
         return  # those of JAX are covered by its compiled mode
     m = matrix_of(shape, dtype)
     vectors = [rows(dtype, s, 4) for s in ((shape[1],), (shape[1], 3), (shape[0],), (2, 2, shape[1]))]
     exact = expected(m, *vectors)
-    names = ("A @ v", "A @ V", "A(v)", "A(X)", "A.T @ w", "A.H @ w", "A.T.H(v)", "conj", "A.T.T", "A.H.conj()", "diagonal", "dense")
+    names = (
+        "A @ v",
+        "A @ V",
+        "A(v)",
+        "A(X)",
+        "A.T @ w",
+        "A.H @ w",
+        "A.T.H(v)",
+        "conj",
+        "A.T.T",
+        "A.H.conj()",
+        "diagonal",
+        "dense",
+    )
     found = operands(mode, m)
     if "-" in mode:  # one compiled function for a few
-        found = {k: A for k, A in found.items() if k in ("csr matrix", "LinearOperator", "dense", "function", *NATIVE[library(mode)])}
+        found = {
+            k: A
+            for k, A in found.items()
+            if k in ("csr matrix", "LinearOperator", "dense", "function", *NATIVE[library(mode)])
+        }
     for kind, given in found.items():
         like = array(mode, vectors[0])
         A = as_operator(given, like)
@@ -84,7 +116,7 @@ def test_scipy_matrices_stay_as_they_were(mode: str, kind: str) -> None:
     exact = 0 * m if kind == "no entries" else m
     np.testing.assert_allclose(to_numpy(operator.dense()), exact, rtol=1e-12)
     np.testing.assert_allclose(to_numpy(operator @ array(mode, np.ones(6))), exact.sum(1), atol=1e-12)
-    assert type(A) is type(before) and (A != before).nnz == 0
+    assert type(A) is type(before) and (before != A).nnz == 0
     for name, part in parts.items():
         np.testing.assert_array_equal(vars(A)[name], part)
 
@@ -120,7 +152,9 @@ def test_functions_of_shaped_arrays(mode: str) -> None:
 
     def function(x: Any, factor: float = 1.0) -> Any:
         assert tuple(x.shape) in ((2, 3), (4, 2, 3)), "called with another shape than promised"
-        flat = product(mode, array(mode, m))(x.reshape(*x.shape[:-2], 6) if mode != "tf" else reshape(x, (*x.shape[:-2], 6)))
+        flat = product(mode, array(mode, m))(
+            x.reshape(*x.shape[:-2], 6) if mode != "tf" else reshape(x, (*x.shape[:-2], 6))
+        )
         return factor * (flat.reshape(x.shape) if mode != "tf" else reshape(flat, x.shape))
 
     def reshape(x: Any, shape: Any) -> Any:
@@ -219,7 +253,9 @@ def test_the_same_on_the_host(mode: str) -> None:
         single = host.per_system(0)
         np.testing.assert_allclose(single @ x[0], m @ x[0], rtol=1e-10, atol=1e-12, err_msg=kind)
         if kind != "function" or mode == "numpy":
-            np.testing.assert_allclose(spl.aslinearoperator(single).rmatvec(x[0]), m.conj().T @ x[0], rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(
+                spl.aslinearoperator(single).rmatvec(x[0]), m.conj().T @ x[0], rtol=1e-10, atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
@@ -242,7 +278,11 @@ def test_operators_are_containers_in_jax() -> None:
     import jax.numpy as jnp
 
     m = matrix_of((6, 6), "float64")
-    for A in (as_operator(jnp.asarray(m)), as_operator(native_sparse("jax", m)), as_operator(sp.csr_array(m), jnp.ones(6))):
+    for A in (
+        as_operator(jnp.asarray(m)),
+        as_operator(native_sparse("jax", m)),
+        as_operator(sp.csr_array(m), jnp.ones(6)),
+    ):
         for operator, exact in ((A, m), (OffsetOperator(A, 2.0), m + 2)):
             found = jax.jit(lambda A, v: (A @ v, A.T @ v, jax.tree.map(lambda x: 2 * x, A)))(operator, jnp.ones(6))
             np.testing.assert_allclose(found[0], exact.sum(1), rtol=1e-12, atol=1e-12)
@@ -345,7 +385,11 @@ def test_tensorflow_tensors_with_other_axes() -> None:
 def test_operators_of_another_library(mode: str) -> None:
     other = "torch" if mode == "jax" else "jax"
     like = array(mode, np.ones(3))
-    for A in (as_operator(array(other, np.eye(3))), as_operator(lambda x: x, array(other, np.ones(3))), array(other, np.eye(3))):
+    for A in (
+        as_operator(array(other, np.eye(3))),
+        as_operator(lambda x: x, array(other, np.ones(3))),
+        array(other, np.eye(3)),
+    ):
         with pytest.raises(NoBackendFound, match="given together"):
             as_operator(A, like)
     for A in (np.diag([1.0, 2, 3]), sp.diags_array([1.0, 2, 3]), spl.aslinearoperator(np.diag([1.0, 2, 3]))):
