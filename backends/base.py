@@ -7,7 +7,7 @@ written to. Dtypes are NumPy dtypes on every backend.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, TypeAlias
@@ -15,10 +15,10 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from . import defaults
+from .dense_algebra import Array, DenseAlgebra
 from .precision import real_dtype
 from .tree import tree_map
 
-Array: TypeAlias = Any
 Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a host call returns
 
 NO_DERIVATIVES = (
@@ -57,7 +57,7 @@ def as_declared(results: Sequence[Any], returns: Sequence[Spec]) -> tuple[np.nda
     return arrays
 
 
-class Backend(ABC):
+class Backend(DenseAlgebra):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str
@@ -292,36 +292,6 @@ class Backend(ABC):
     def report(self, function: Callable[..., None], *arrays: Array) -> None:
         """Call `function` with the values of `arrays`, in order, for its side effect."""
         function(*(self.to_numpy(a) for a in arrays))
-
-    # --- dense linear algebra -----------------------------------------------------------------------------------
-
-    @abstractmethod
-    def product(self, matrix: Array, x: Array) -> Array:
-        """`(n, m)` or `(batch, n, m)` times each row of `(batch, m)` -> `(batch, n)`."""
-
-    @abstractmethod
-    def transpose(self, matrix: Array) -> Array:
-        """Swap the last two axes."""
-
-    @abstractmethod
-    def diagonal(self, matrix: Array) -> Array:
-        """`(..., n, n)` -> `(..., n)`."""
-
-    @abstractmethod
-    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        """Pivoted LU of `(..., n, n)`; the first array holds U in its upper triangle. Singular matrices pass."""
-
-    @abstractmethod
-    def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
-        """Solve with factors `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`."""
-
-    @abstractmethod
-    def cholesky(self, matrix: Array) -> Array | None:
-        """Lower Cholesky factor of `(..., n, n)`, or None if some matrix is not positive definite or not known yet."""
-
-    @abstractmethod
-    def cholesky_solve(self, factor: Array, b: Array) -> Array:
-        """Solve with a lower factor `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`."""
 
     # --- derivatives -----------------------------------------------------------------------------------------------
 

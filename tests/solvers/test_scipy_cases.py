@@ -204,11 +204,11 @@ EXCLUSIONS = (
         lambda c, result: not result.converged and bool(np.all(result.x == 0)),
     ),
     Exclusion(
-        "the test asks for an exact zero; factors of the shifted matrix leave less than 1e-30",
+        "the system has no solution; the test wants a least-squares one, these methods return their start",
         ("TestGMRES.test_defective_matrix_breakdown",),
         lambda c: c.name in ("direct", "scipy-direct"),
         r"^AssertionError: .*\| assert_allclose\(A @ \(A @ x\), A @ b\)",
-        lambda c, result: not result.converged and abs(result.x[0]) < 1e-30 and abs(result.x[1] - 1) < 1e-12,
+        lambda c, result: not result.converged and bool(np.all(result.x == 0)),
     ),
     Exclusion(
         "with a singular M the preconditioned system has no solution; the test is for GMRES, which minimises the "
