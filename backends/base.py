@@ -10,51 +10,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
 from . import defaults
-from .dense_algebra import Array, DenseAlgebra
+from .dense_algebra import Array as Array
+from .dense_algebra import DenseAlgebra
 from .precision import real_dtype
+from .shared import EXPONENT_BITS, Spec, as_declared, scatter
 from .tree import tree_map
-
-Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a host call returns
-
-NO_DERIVATIVES = (
-    "linear_solve has no derivatives on {library} arrays yet; they are exact on JAX arrays. Detach the inputs if no derivative "
-    "is meant (torch: under torch.no_grad(); TensorFlow: tf.stop_gradient)."
-)
-_EXPONENT_BITS: dict[int, tuple[np.dtype, int]] = {
-    4: (np.dtype(np.int32), 0x7F800000),
-    8: (np.dtype(np.int64), 0x7FF0000000000000),
-}
-
-
-def scatter(xp: Any, index: Array) -> Array:
-    """Numbers in [-0.5, 0.5) without a pattern; `xp` is NumPy or a library with its names."""
-    waves = xp.sin(12.9898 * index) * 43758.5453
-    return waves - xp.floor(waves) - 0.5
-
-
-def native_order(x: Any) -> Any:
-    """A NumPy array with its bytes in the order of this machine, as files may have another; all else unchanged."""
-    return x.astype(x.dtype.newbyteorder("=")) if isinstance(x, np.ndarray) and not x.dtype.isnative else x
-
-
-def as_declared(results: Sequence[Any], returns: Sequence[Spec]) -> tuple[np.ndarray, ...]:
-    """What a function on the host returned, in the declared dtypes.
-
-    Raises:
-        ValueError: it has other shapes than declared.
-    """
-    arrays = tuple(np.asarray(r, dtype) for r, (_, dtype) in zip(results, returns, strict=True))
-    for array, (shape, _) in zip(arrays, returns):
-        if array.shape != tuple(shape):
-            raise ValueError(
-                f"A function on the host returned an array of shape {array.shape}; {tuple(shape)} was declared."
-            )
-    return arrays
 
 
 class Backend(DenseAlgebra):
@@ -211,7 +176,7 @@ class Backend(DenseAlgebra):
 
     @staticmethod
     def _exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:
-        return _EXPONENT_BITS[dtype.itemsize]
+        return EXPONENT_BITS[dtype.itemsize]
 
     def times(self, scalar: Array, v: Array) -> Array:
         """Real `(batch, 1)` times real or complex `(batch, n)`."""
@@ -325,6 +290,10 @@ class Backend(DenseAlgebra):
         """`function` compiled once for each value of its `static` arguments, where the library gains from it."""
         return function
 
+    def trace(self, function: Callable[[Any], Any], x: Any) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        """A function `(x, *arrays)` that computes the same and has value equality, and its arrays; None: not here."""
+        return None
+
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         """`function` of each `columns[i]`, stacked along a new first axis."""
         # copied, as a function may return the same memory every time
@@ -341,6 +310,7 @@ class Backend(DenseAlgebra):
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
         """Make `cls` a container of arrays that this library's transformations see through."""
+        return None
 
     def real_dtype(self, x: Array) -> np.dtype:
         """NumPy dtype of the real part of `x`."""

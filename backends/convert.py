@@ -21,7 +21,8 @@ def convert(x: Any, backend: str | Backend | None = None) -> Array:
         backend: a backend or its name; None means the default backend.
 
     Raises:
-        NoBackendFound: unknown or missing library, or `x` is not an array (convert sparse matrices with their own tools).
+        NoBackendFound: unknown or missing library, or `x` is not an array of numbers (convert sparse matrices with
+            their own tools).
     """
     target = default_backend() if backend is None else get_backend(backend)
     if target.is_array(x):

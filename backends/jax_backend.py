@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .base import Array, Backend, Spec, as_declared, native_order, scatter
+from .base import Array, Backend
+from .jax_function import trace
 from .jax_sparse import JaxSparse
 from .precision import real_dtype
+from .shared import Spec, as_declared, native_order, scatter
 
 
 class JaxBackend(Backend):
@@ -215,6 +217,9 @@ class JaxBackend(Backend):
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         return _jitted(function, static)
+
+    def trace(self, function: Callable[[Any], Any], x: Any) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        return trace(function, x)
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         return jax.vmap(function)(columns)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .base import NO_DERIVATIVES, Array, Backend, Spec, as_declared
+from .base import Array, Backend
 from .numpy_backend import cholesky_or_none
+from .shared import NO_DERIVATIVES, Spec, as_declared
 from .tensorflow_sparse import TensorflowSparse
 
 

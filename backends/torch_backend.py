@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .base import NO_DERIVATIVES, Array, Backend, native_order
+from .base import Array, Backend
+from .shared import NO_DERIVATIVES, native_order
 from .torch_dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .torch_sparse import TorchSparse
 from .tree import tree_leaves
@@ -146,8 +147,8 @@ class TorchBackend(Backend):
             image = function(x, *args)
         if _version(x) != version:
             raise ValueError(
-                "The function writes to its argument, which belongs to the solver: an operation such as x += y or x.mul_(2). "
-                "Make a copy first: x = x.clone()."
+                "The function writes to its argument, which belongs to the solver: an operation such as x += y or "
+                "x.mul_(2). Make a copy first: x = x.clone()."
             )
         return image.detach() if isinstance(image, torch.Tensor) and not torch.is_grad_enabled() else image
 

@@ -26,8 +26,8 @@ class TorchSparse:
         """A sparse tensor of any layout (two axes, no dense ones) as CSR."""
         if x.ndim != 2 or x.dense_dim():
             raise ValueError(
-                f"A sparse tensor of shape {tuple(x.shape)} with {x.dense_dim()} dense axes was given; expected a plain "
-                "sparse matrix. For a batch of matrices use a dense (batch, n, n) tensor or a function."
+                f"A sparse tensor of shape {tuple(x.shape)} with {x.dense_dim()} dense axes was given; expected a "
+                "plain sparse matrix. For a batch of matrices use a dense (batch, n, n) tensor or a function."
             )
         coo = _to_coo(x)
         (rows, cols), values = coo.indices(), coo.values()

@@ -68,12 +68,13 @@ def _run(
     settings = _Settings(problem.bk, method, problem.limits, history)
     if method.on_host and problem.bk.name != "numpy":
         return _on_host(problem, settings, M, report)
-    arrays = (problem.A, M, problem.b, problem.x0, problem.rtol, problem.atol)
-    plain = problem.A.is_container and (M is None or M.is_container) and problem.null_basis is None and report is None
-    if plain and not problem.compiled:
-        return problem.bk.compile(_solve, ("settings",))(*arrays, settings=settings)
+    A, rest = problem.A, (problem.b, problem.x0, problem.rtol, problem.atol)
+    if not problem.compiled and problem.null_basis is None and report is None:
+        A, M = A.as_container(), None if M is None else M.as_container()
+        if A.is_container and (M is None or M.is_container):
+            return problem.bk.compile(_solve, ("settings",))(A, M, *rest, settings=settings)
     project = projection(problem.null_basis, problem.bk, problem.like)
-    return _solve(*arrays, settings=settings, project=project, report=report)
+    return _solve(A, M, *rest, settings=settings, project=project, report=report)
 
 
 def _solve(

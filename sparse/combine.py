@@ -18,9 +18,13 @@ class OffsetOperator(Operator):
     def __init__(self, inner: Operator, offset: complex) -> None:
         self.inner, self.offset, self.bk = inner, offset, inner.bk
         self.shape, self.dtype, self.systems = inner.shape, inner.dtype, inner.systems
+        self.is_container = inner.is_container  # type: ignore[misc]
         self.bk.register(
             OffsetOperator, lambda a: ((a.inner,), a.offset), lambda offset, inner: _restore(offset, *inner)
         )
+
+    def as_container(self) -> Operator:
+        return OffsetOperator(self.inner.as_container(), self.offset)
 
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x) + self._scalar() * self.bk.row_sum(x)

@@ -24,7 +24,8 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     Args:
         A: a dense array `(n, m)` or `(k, n, m)`; a sparse matrix of SciPy, JAX, PyTorch or TensorFlow; a SciPy
             LinearOperator; a function of arrays; an operator.
-        like: an array of the shape and dtype that a function takes; its library is used for matrices of NumPy and SciPy.
+        like: an array of the shape and dtype that a function takes; matrices of NumPy and SciPy become operators of
+            its library.
         batch_ndim: how many axes of `like` are batch axes, in front.
         args: further arguments of a function, `A(x, *args)`.
 

@@ -67,8 +67,6 @@ class FunctionOperator(_Products):
     `tracked` tells that the function was seen to depend on something whose derivatives are being recorded.
     """
 
-    tracked: bool = False
-
     def __init__(
         self,
         bk: Backend,
@@ -99,6 +97,16 @@ class FunctionOperator(_Products):
         rows = self.layout.flatten(self.bk, image, self.dtype, self.name)
         return rows if self.constant is None else rows - self.constant
 
+    def as_container(self) -> Operator:
+        example = self.layout.unflatten(
+            self.bk, self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+        )
+        found = self.bk.trace(lambda x: self.bk.call(self.function, x, self.args), example)
+        if found is None:
+            return self
+        self.bk.register(FunctionOperator, _flatten, _restore)
+        return _restore((self.bk, found[0], self.layout, self.dtype, self.name), (tuple(found[1]), self.constant))
+
     def transpose(self) -> Operator:
         return DerivedFunction(self, transposed=True, conjugated=False)
 
@@ -113,6 +121,18 @@ class FunctionOperator(_Products):
         if self._entries is None:
             self._entries = DenseOperator(self.bk, self.dense())
         return self._entries.transpose().apply
+
+
+def _flatten(operator: FunctionOperator) -> tuple[tuple[Any, ...], Any]:
+    static = (operator.bk, operator.function, operator.layout, operator.dtype, operator.name)
+    return (operator.args, operator.constant), static
+
+
+def _restore(static: Any, arrays: Sequence[Any]) -> FunctionOperator:
+    bk, function, layout, dtype, name = static
+    operator = FunctionOperator(bk, function, layout, dtype, arrays[0], name, None, arrays[1])
+    operator.is_container = True  # type: ignore[misc]
+    return operator
 
 
 class DerivedFunction(_Products):

@@ -47,9 +47,8 @@ class Layout:
                     f"batch_ndim={batch_ndim} was given for {what} of shape {shape}, which has {len(shape)} axes."
                 )
             if shape[:batch_ndim] != shapes[0][:batch_ndim]:
-                raise ValueError(
-                    f"The arrays of {what} have different batch axes: {shapes[0][:batch_ndim]} and {shape[:batch_ndim]}."
-                )
+                first, other = shapes[0][:batch_ndim], shape[:batch_ndim]
+                raise ValueError(f"The arrays of {what} have different batch axes: {first} and {other}.")
         if not shapes:
             raise ValueError(f"{what} is an empty container; expected at least one array.")
         dtypes = tuple(bk.dtype(leaf) for leaf in leaves)

@@ -78,7 +78,8 @@ def _compare(
         wrong = np.isfinite(error) & (error > 1e4 * np.finfo(operator.dtype).eps * size)
     if wrong.any():
         raise NonlinearError(
-            f"{operator.name} is not linear: with a random u and the constant part taken off, A({factor} u) differs from "
-            f"{factor} A(u) by {np.max(error[wrong]):.1e} where A(u) is of size {np.max(size[wrong]):.1e}. linear_solve "
-            "takes linear and affine functions; for a non-linear one, solve with its Jacobian in a Newton iteration."
+            f"{operator.name} is not linear: with a random u and the constant part taken off, A({factor} u) differs "
+            f"from {factor} A(u) by {np.max(error[wrong]):.1e} where A(u) is of size {np.max(size[wrong]):.1e}. "
+            "linear_solve takes linear and affine functions; for a non-linear one, solve with its Jacobian in a "
+            "Newton iteration."
         )

@@ -69,6 +69,10 @@ class Operator(ABC):
         """The matrix as a NumPy array or SciPy sparse matrix where its values are known now, else None."""
         return None
 
+    def as_container(self) -> Operator:
+        """The same operator with all its values in arrays (`is_container`), where that can be; else itself."""
+        return self
+
     # --- for users ---
 
     @property
@@ -106,7 +110,7 @@ class Operator(ABC):
         return rows[0] if self.systems is None else rows
 
     def __call__(self, x: Array) -> Array:
-        """Apply to an array of `in_shape`, with any batch axes in front (ending with those of the operator's own systems).
+        """Apply to an array of `in_shape`, with any batch axes in front, which end with those of its own systems.
 
         Raises:
             ValueError: the array has another shape.
@@ -131,9 +135,8 @@ class Operator(ABC):
         bk = self.bk
         v = bk.as_array(v)
         if len(v.shape) not in (1, 2) or v.shape[0] != self.shape[1]:
-            raise ValueError(
-                f"A matrix of shape {self.shape} multiplies ({self.shape[1]},) or ({self.shape[1]}, k); got {tuple(v.shape)}."
-            )
+            m = self.shape[1]
+            raise ValueError(f"A matrix of shape {self.shape} multiplies ({m},) or ({m}, k); got {tuple(v.shape)}.")
         columns = bk.reshape(v, (1, self.shape[1])) if len(v.shape) == 1 else bk.transpose(v)
         if self.systems is None:
             image = bk.transpose(self._rows(columns))
@@ -174,9 +177,9 @@ class Operator(ABC):
         n = self.shape[1]
         if n > _DENSE_LIMIT:
             raise UnsupportedOperation(
-                f"This needs the entries of a function of {n} unknowns, which takes {n} evaluations and {n}x{n} numbers; "
-                f"krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free method such as "
-                "CG or biCG-stab(2)."
+                f"This needs the entries of a function of {n} unknowns, which takes {n} evaluations and {n}x{n} "
+                f"numbers; krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free "
+                "method such as CG or biCG-stab(2)."
             )
         images = self._images(self.bk.as_array(np.eye(n, dtype=self.dtype)))
         return images[0] if self.systems is None else images

@@ -34,6 +34,9 @@ class Preconditioner(Operator):
     def out_shape(self) -> tuple[int, ...]:
         return self.inner.out_shape
 
+    def as_container(self) -> Preconditioner:
+        return Preconditioner(self.inner.as_container(), self.kind, self.hermitian, self.memory)
+
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,7 +118,10 @@ PRIMITIVES = {
     "square": Primitive(lambda bk, v: bk.square(v), lambda v: np.abs(v) ** 2, finite),
     "max_abs": Primitive(lambda bk, v: bk.max_abs(v), lambda v: np.abs(v).max(1, keepdims=True), any_size),
     "row_sum": Primitive(
-        lambda bk, v: bk.row_sum(v), lambda v: v.sum(1, keepdims=True), single, lambda v: np.abs(v).sum(1, keepdims=True)
+        lambda bk, v: bk.row_sum(v),
+        lambda v: v.sum(1, keepdims=True),
+        single,
+        lambda v: np.abs(v).sum(1, keepdims=True),
     ),
     "dot": Primitive(
         lambda bk, a, b: bk.dot(a, b),
@@ -125,7 +129,9 @@ PRIMITIVES = {
         pairs,
         lambda a, b: np.sum(np.abs(a * b), 1, keepdims=True),
     ),
-    "square_norm": Primitive(lambda bk, v: bk.square_norm(v), lambda v: np.sum(np.abs(v) ** 2, 1, keepdims=True), single),
+    "square_norm": Primitive(
+        lambda bk, v: bk.square_norm(v), lambda v: np.sum(np.abs(v) ** 2, 1, keepdims=True), single
+    ),
     "norm": Primitive(lambda bk, v: bk.norm(v), euclidean, any_size),
     "times": Primitive(lambda bk, a, v: bk.times(a, v), lambda a, v: a * v, scaled),
     "safe_divide": Primitive(lambda bk, a, b: bk.safe_divide(a, b), quotient, quotients),
@@ -164,7 +170,7 @@ def test_primitive(name: str, mode: str, dtype: str) -> None:
 
     def all_cases(bk: Backend, *arrays: Any) -> tuple[Any, ...]:
         with bk.quiet():
-            return tuple(call(bk, *arrays[start:end]) for start, end in zip(counts, counts[1:], strict=False))
+            return tuple(call(bk, *arrays[start:end]) for start, end in pairwise(counts))
 
     found = run(mode, all_cases, *flat)
     for case, old, got in zip(cases, before, found, strict=True):

@@ -1,4 +1,4 @@
-"""Arrays between libraries: every pair, dtype and form of memory; nothing aborts, nothing writes to an immutable array."""
+"""Arrays between libraries: every pair, dtype and form of memory; nothing aborts, and immutable arrays stay."""
 
 import warnings
 from collections.abc import Callable

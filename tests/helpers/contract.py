@@ -23,7 +23,8 @@ EAGER_FLAGS = {"numpy": False, "jax": False, "torch": False, "tf": False, "jax-j
 
 def public_methods() -> set[str]:
     """What a backend offers: its methods, and the functions that it takes over from the library as they are."""
-    methods = {name for name, value in vars(Base).items() if callable(value) or isinstance(value, property)}
+    members = {name: value for cls in Base.__mro__[-2::-1] for name, value in vars(cls).items()}  # without `object`
+    methods = {name for name, value in members.items() if callable(value) or isinstance(value, property)}
     taken_over = {name for name, kind in Base.__annotations__.items() if str(kind).startswith("Callable")}
     return {name for name in methods | taken_over if not name.startswith("_")}
 
@@ -61,7 +62,7 @@ def tiny(dtype: str) -> float:
 
 
 def vectors(dtype: str, *, magnitudes: bool = False, broken: bool = True) -> list[np.ndarray]:
-    """Batches of one and of many, short and long rows, zero rows; rows with NaN and inf, of very small and large entries."""
+    """Batches of one and of many, short and long rows, zero rows; rows with NaN and inf, of tiny and huge entries."""
     found = [rows(dtype, shape) for shape in ((1, 5), (3, 5), (1, LONG), (3, LONG))]  # few shapes: each is compiled
     found[1][1] = 0
     found += [found[1][1:2]]

@@ -332,14 +332,15 @@ def test_functions_with_nan_coefficients(mode: str) -> None:
     for method in ("CG", "biCG-stab(2)"):
         result = linear_solve(lambda x: native * x, array(mode, np.ones(8)), method=method, on_failure="status")
         assert not bool(to_numpy(result.converged))
-    good = linear_solve(lambda x: array(mode, np.array([[1.0], [np.nan]])) * x, array(mode, np.ones((2, 4))), batch_ndim=1,
-                        method="CG", on_failure="status")  # fmt: skip
+    factors = array(mode, np.array([[1.0], [np.nan]]))
+    b = array(mode, np.ones((2, 4)))
+    good = linear_solve(lambda x: factors * x, b, batch_ndim=1, method="CG", on_failure="status")
     assert to_numpy(good.converged).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("mode", ["jax", "torch", "tf"])
 def test_numpy_functions_under_a_framework(mode: str) -> None:
-    """What comes back as a NumPy array is converted. JAX compiles the loop, in which it cannot be called, and says so."""
+    """What comes back as a NumPy array is converted. JAX compiles the loop, where it cannot be called, and says so."""
 
     def function(x: Any) -> np.ndarray:
         return MATRIX @ np.asarray(x)
