@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cells import CELLS, DTYPES, cast, check_true_residual, suits
+from cells import CELLS, cast, check_true_residual, suits
 from modes import MODES, solve
 from problems import OPERATORS, SYSTEMS, has_operator, make_operator
 
@@ -27,7 +27,7 @@ def test_solution(method: str, mode: str, dtype: str) -> None:
             assert np.linalg.norm(result.x - exact) <= limit * np.linalg.norm(exact), name
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
 @pytest.mark.parametrize("kind", OPERATORS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "scipy-direct", "scipy-biCG", "direct", "auto"])
