@@ -44,6 +44,8 @@ class JaxSparse:
 
     def from_scipy(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Entries:
         """A SciPy sparse matrix as `Entries`, in row order."""
+        if max(x.shape) >= 2**31:
+            raise ValueError(f"A matrix of shape {x.shape} needs 64-bit indices; krylix indexes with 32 bits in JAX.")
         coo = x.tocsr().tocoo()
         index = np.dtype(np.int32)
         return Entries(

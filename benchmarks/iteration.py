@@ -51,6 +51,12 @@ def numpy_rows(settings: Settings) -> Iterator[Row]:
         for name, A in {"dia_array": dia, "csr_array": sp.csr_array(dia)}.items():
             what = f"CG, NumPy, {name}, {dtype}"
             yield compared(what, ours(A, b, "CG"), "scipy cg", scipy(A, b, spl.cg), settings, 0.7)
+        square = b.reshape(settings.grid, settings.grid)
+        linear = spl.LinearOperator(
+            dia.shape, lambda x: poisson_in_place(x.reshape(settings.grid, -1)).ravel(), dtype=dtype
+        )
+        what = f"CG, NumPy, function, {dtype}"
+        yield compared(what, ours(poisson_in_place, square, "CG"), "scipy cg", scipy(linear, b, spl.cg), settings, 0.7)
         what = f"biCG-stab, NumPy, dia_array, {dtype}"
         yield compared(what, ours(dia, b, "biCG-stab"), "scipy bicgstab", scipy(dia, b, spl.bicgstab), settings)
 

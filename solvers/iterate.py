@@ -179,10 +179,13 @@ class Iteration:
                 bk.report(self.report, steps, norm * this.scale, goal.norm * this.scale, active)
             return state, _Tally(bk.where(active, status, tally.status), steps, products, history)
 
+        late = (this.tally.status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
+        status = bk.where(late, 0 * this.tally.status + _MAX_ITER, this.tally.status)
+
         def go_on(loop: tuple[Any, _Tally]) -> Any:
             return bk.any(loop[1].status == _RUNNING)
 
-        state, tally = bk.while_loop(go_on, advance, (this.state, this.tally))
+        state, tally = bk.while_loop(go_on, advance, (this.state, this.tally._replace(status=status)))
         return this._replace(state=state, tally=tally)
 
     def _finish(self, this: _Round, bound: Array, limit: int) -> _Between:

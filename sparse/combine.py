@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array
+from ..backends import Array, Backend
 from .bridge import rows_as_scipy
 from .operator import Operator
 
@@ -43,6 +43,10 @@ class OffsetOperator(Operator):
 
     def astype(self, dtype: np.dtype) -> OffsetOperator:
         return OffsetOperator(self.inner.astype(dtype), self.offset)
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        moved = self.inner.on_backend(bk, like)
+        return None if moved is None else OffsetOperator(moved, self.offset)
 
     def _scalar(self) -> Array:
         return self.bk.as_array(np.asarray(self.offset, self.dtype))

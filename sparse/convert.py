@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, working_dtype
-from .combine import OffsetOperator
 from .dense import DenseOperator
 from .function import FunctionOperator
 from .host import HostOperator
@@ -37,7 +36,7 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
         return A
     bk = choose_backend(A, like, list(args))
     if isinstance(A, Operator) and not args:
-        return A if A.bk is bk else _in_dtype(A, bk, A.dtype, "A")
+        return A if A.bk is bk else _in_dtype(A, bk, A.dtype, "A", None)
     if like is None and is_function(A):
         raise ValueError("A function does not tell its shapes: give `like`, an array such as it takes.")
     found = operand_dtype(A, bk)
@@ -88,7 +87,7 @@ def to_operator(
     if args:
         raise TypeError(f"args are passed on to a function, but {name} is a {type(A).__name__}.")
     if isinstance(A, Operator):
-        return _in_dtype(A, bk, dtype, name)
+        return _in_dtype(A, bk, dtype, name, like)
     if _is_linear_operator(A):
         return HostOperator(bk, A, dtype)
     if sp.issparse(A):
@@ -126,20 +125,15 @@ def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
     ) from problem
 
 
-def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str) -> Operator:
+def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str, like: Array | None) -> Operator:
     if A.bk is not bk and A.bk.name != "numpy":
         raise TypeError(f"{name} is an operator on arrays of {A.bk.name}, the other arrays are of {bk.name}.")
     cast = A if A.dtype == dtype else A.astype(dtype)
     if A.bk is bk and cast.dtype == dtype:
         return cast
-    if isinstance(A, OffsetOperator):
-        return OffsetOperator(_in_dtype(A.inner, bk, dtype, name), A.offset)
-    if isinstance(A, HostOperator):
-        return HostOperator(bk, A.linear, dtype)
-    if isinstance(A, SparseOperator):
-        return SparseOperator(bk, bk.sparse.from_scipy(A.known(), dtype), A.constant)
-    if isinstance(A, DenseOperator):
-        return _dense(bk, A.matrix, dtype, None, name)
+    moved = cast.on_backend(bk, like)
+    if moved is not None and moved.dtype == dtype:
+        return moved
     raise TypeError(f"{name} is an operator of {A.bk.name} on {A.dtype}; expected {bk.name} and {dtype}.")
 
 

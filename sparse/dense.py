@@ -33,6 +33,9 @@ class DenseOperator(Operator):
         constant = None if self.constant is None else self.constant.astype(dtype)
         return DenseOperator(self.bk, self.bk.cast(self.matrix, dtype), constant)
 
+    def on_backend(self, bk: Backend, like: Array | None) -> DenseOperator:
+        return DenseOperator(bk, bk.as_array(self.matrix, like=like), self.matrix)
+
     def transpose(self) -> DenseOperator:
         constant = None if self.constant is None else np.swapaxes(self.constant, -1, -2)
         return DenseOperator(self.bk, self.bk.transpose(self.matrix), constant)

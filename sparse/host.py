@@ -38,6 +38,9 @@ class HostOperator(Operator):
     def astype(self, dtype: np.dtype) -> HostOperator:
         return HostOperator(self.bk, self.linear, dtype)
 
+    def on_backend(self, bk: Backend, like: Array | None) -> HostOperator:
+        return HostOperator(bk, self.linear, self.dtype)
+
     def transpose(self) -> HostOperator:
         return HostOperator(self.bk, _Checked(self.linear).T, self.dtype)
 

@@ -94,6 +94,10 @@ class Operator(ABC):
         """The operator computing in `dtype`; itself where it has no way to."""
         return self
 
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        """This operator of NumPy arrays on those of `bk`, on `like`'s device; None where it has no way to."""
+        return None
+
     @property
     def T(self) -> Operator:
         """The transpose, not conjugated."""

@@ -32,6 +32,9 @@ class SparseOperator(Operator):
     def astype(self, dtype: np.dtype) -> SparseOperator:
         return SparseOperator(self.bk, self.bk.sparse.recast(self.matrix, dtype), self.constant)
 
+    def on_backend(self, bk: Backend, like: Array | None) -> SparseOperator:
+        return SparseOperator(bk, bk.sparse.from_scipy(self.matrix, self.dtype, like), self.matrix)
+
     def transpose(self) -> SparseOperator:
         if self._transposed is None:
             constant = None if self.constant is None else self.constant.T

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array
+from ...backends import Array, Backend
 from ...sparse import Operator
 
 
@@ -33,6 +33,13 @@ class Preconditioner(Operator):
     @property
     def out_shape(self) -> tuple[int, ...]:
         return self.inner.out_shape
+
+    def astype(self, dtype: np.dtype) -> Preconditioner:
+        return Preconditioner(self.inner.astype(dtype), self.kind, self.hermitian, self.memory)
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Preconditioner | None:
+        moved = self.inner.on_backend(bk, like)
+        return None if moved is None else Preconditioner(moved, self.kind, self.hermitian, self.memory)
 
     def as_container(self) -> Preconditioner:
         return Preconditioner(self.inner.as_container(), self.kind, self.hermitian, self.memory)

@@ -27,6 +27,12 @@ class DiagonalOperator(Operator):
     def apply(self, x: Array) -> Array:
         return self.values * x
 
+    def astype(self, dtype: np.dtype) -> DiagonalOperator:
+        return DiagonalOperator(self.bk, self.bk.cast(self.values, dtype))
+
+    def on_backend(self, bk: Backend, like: Array | None) -> DiagonalOperator:
+        return DiagonalOperator(bk, bk.as_array(self.values, like=like))
+
     def transpose(self) -> DiagonalOperator:
         return self
 

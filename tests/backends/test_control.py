@@ -395,6 +395,26 @@ def test_compile(mode: str) -> None:
     assert len(calls) == (2 if mode == "jax" else 4)
 
 
+@covers("trace")
+@eager
+def test_trace(mode: str) -> None:
+    """In JAX a function becomes its program, equal for the same computation whatever the arrays that it closes over."""
+    bk, x = backend(mode), array(mode, np.arange(3.0))
+
+    def scaled(factor: Any) -> Callable[[Any], Any]:
+        return lambda x: factor * x + 1
+
+    first, second, other = (bk.trace(f, x) for f in (scaled(x), scaled(2 * x), lambda x: x * x * x))
+    if mode != "jax":
+        assert first is second is other is None
+        return
+    assert first[0] == second[0] and hash(first[0]) == hash(second[0]) and first[0] != other[0]
+    np.testing.assert_array_equal(first[0](x, *first[1]), np.arange(3.0) ** 2 + 1)
+    np.testing.assert_array_equal(second[0](x, *second[1]), 2 * np.arange(3.0) ** 2 + 1)
+    assert bk.trace(scaled(2.0), x)[0] != bk.trace(scaled(3.0), x)[0]
+    assert bk.trace(scaled(x), x)[0] != bk.trace(scaled(x.astype(np.float32)), x)[0]
+
+
 @covers("map_columns")
 @modes
 def test_map_columns(mode: str) -> None:

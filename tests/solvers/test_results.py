@@ -202,3 +202,20 @@ def test_default_backend_for_lists(backend: str) -> None:
     with krylix.choose_backend(backend):
         result = linear_solve([[2.0, 0], [0, 4]], [2.0, 4.0], method="CG")
     assert krylix.choose_backend(result.x).name == backend and to_numpy(result.x).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-CG"])
+def test_no_iterations_at_all(method: str, mode: str) -> None:
+    A, x0 = make_operator(mode, "dense", MATRIX), np.linspace(0, 1, 12)
+    result = solve(mode, A, np.ones(12), x0, method=method, max_iter=0, on_failure="status")
+    assert result.iterations == 0 and not result.converged and np.array_equal(result.x, x0)
+    assert result.residual_norm == pytest.approx(np.linalg.norm(np.ones(12) - MATRIX @ x0))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_preconditioner_made_with_numpy_serves_every_library(mode: str) -> None:
+    A = sp.csr_array(MATRIX)
+    M = krylix.preconditioner(A, "jacobi")
+    result = solve(mode, A, np.ones(12, np.float32), method="CG", preconditioner=M)
+    assert result.converged and result.x.dtype == np.float32

@@ -1,0 +1,47 @@
+"""The benchmarks run, at sizes that measure nothing, and print numbers. No time is asserted here."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from frameworks import missing
+from library import ROOT
+
+
+def table(*arguments: str) -> list[list[str]]:
+    """The rows that `python -m benchmarks` prints, as cells."""
+    command = [sys.executable, "-m", "benchmarks", "--quick", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    lines = [line for line in run.stdout.splitlines() if line.startswith("|")]
+    header, rule, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert header == ["what", "krylix", "peer", "ratio", "budget", "ok?"]
+    assert set("".join(rule)) == {"-"}
+    return rows
+
+
+@pytest.mark.parametrize("group", ["iteration", "overhead", "imports", "tolerance"])
+def test_prints_numbers(group: str) -> None:
+    rows = table(group)
+    assert rows
+    for what, krylix, peer, ratio, _budget, _ok in rows:
+        if not krylix:  # a peer that is not installed, or that found no solution
+            assert re.search(r": (.*not installed|not finite after)", peer), (what, peer)
+            continue
+        assert re.fullmatch(r"-?[\d.]+ (s|ms|µs)", krylix), (what, krylix)
+        assert re.fullmatch(r".+: -?[\d.]+ (s|ms|µs)", peer), (what, peer)
+        assert re.fullmatch(r"-?[\d.]+|nan", ratio), (what, ratio)
+    peers = " ".join(row[2] for row in rows)
+    for package, name in {"jax": "jax.scipy", "torch": "out-of-place"}.items():
+        assert group != "iteration" or missing(package) or f"{name}" in peers
+
+
+def test_unknown_name() -> None:
+    command = [sys.executable, "-m", "benchmarks", "iterations"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 2
+    assert "no benchmark is called iterations; there are iteration, overhead, imports, tolerance" in run.stderr
