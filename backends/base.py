@@ -210,6 +210,15 @@ class Backend(DenseAlgebra):
         """`x + a y`; may overwrite `y`."""
         return x + a * y
 
+    def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
+        """`y + a x` and its squared norm; may overwrite `y`."""
+        y = self.axpy(a, x, y)
+        return y, self.square_norm(y)
+
+    def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
+        """`x + a p` and `z + b p`; may overwrite `x` and `p`."""
+        return self.axpy(a, p, x), self.xpay(z, b, p)
+
     # --- control flow -------------------------------------------------------------------------------------------
 
     def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:

@@ -112,6 +112,8 @@ class NumpyBackend(Backend):
         return (x.view(integer) & mask).view(x.dtype)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
+        if b.size == 1:
+            return a / b if b.item() != 0 else np.zeros_like(a)
         return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape), a.dtype), where=b != 0)
 
     def axpy(self, a: Array, x: Array, y: Array) -> Array:
@@ -137,6 +139,29 @@ class NumpyBackend(Backend):
                 part *= a[i, 0]
                 part += x[i, start : start + _BLOCK]
         return y
+
+    def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
+        """Block by block, so that the norm finds its numbers in the cache."""
+        if y.shape[0] > 1 or y.shape[1] <= _BLOCK or not y.flags.c_contiguous:
+            return super().axpy_norm(a, x, y)
+        update, square = _AXPY[y.dtype.char], 0.0
+        for start in range(0, y.shape[1], _BLOCK):
+            part = y[0, start : start + _BLOCK]
+            update(x[0, start : start + _BLOCK], part, a=a[0, 0])
+            square += np.vdot(part, part).real
+        return y, np.array([[square]], y.real.dtype)
+
+    def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
+        """Block by block, so that p is read once."""
+        if p.shape[0] > 1 or p.shape[1] <= _BLOCK or not x.flags.c_contiguous:
+            return super().axpy_xpay(a, p, x, z, b)
+        update = _AXPY[p.dtype.char]
+        for start in range(0, p.shape[1], _BLOCK):
+            part = p[0, start : start + _BLOCK]
+            update(part, x[0, start : start + _BLOCK], a=a[0, 0])
+            part *= b[0, 0]
+            part += z[0, start : start + _BLOCK]
+        return x, p
 
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
         if active.all():

@@ -361,6 +361,33 @@ def test_updates(mode: str, dtype: str) -> None:
             np.testing.assert_array_equal(to_numpy(kept[1]), x)
 
 
+@covers("axpy_norm", "axpy_xpay")
+@cells
+def test_fused_updates(mode: str, dtype: str) -> None:
+    """As the two single updates, also for strided memory and rows of many blocks."""
+    for shape in ((1, 5), (3, LONG), (1, 40_000)):
+        a, b = rows(dtype, (shape[0], 1), 3), rows(dtype, (shape[0], 1), 6)
+        p, x, z = (rows(dtype, shape, seed) for seed in (4, 5, 7))
+        for stride in (1, 2) if mode in ("numpy", "torch") else (1,):
+            own = [array(mode, np.repeat(v, stride, axis=1))[:, ::stride] for v in (p, x, z)]
+
+            def both(a: Any, b: Any, p: Any, x: Any, z: Any) -> Any:
+                bk = backend(mode)
+                y, norm = bk.axpy_norm(a, p, bk.copy(x))
+                return y, norm, *bk.axpy_xpay(a, p, x, z, b)
+
+            y, norm, moved, direction = (
+                to_numpy(v) for v in compiled(mode, both)(array(mode, a), array(mode, b), *own)
+            )
+            exact = wide(x) + wide(a) * p
+            size = np.abs(wide(x)) + np.abs(wide(a) * p)
+            check(y, exact, dtype, size, f"{shape}")
+            check(moved, exact, dtype, size, f"{shape}")
+            check(direction, z + wide(b) * p, dtype, np.abs(wide(z)) + np.abs(wide(b) * p), f"{shape}")
+            np.testing.assert_allclose(norm[:, 0], np.sum(np.abs(exact) ** 2, axis=1), rtol=1e-4)
+            assert norm.dtype == real_of(dtype) and norm.shape == (shape[0], 1)
+
+
 @pytest.mark.parametrize("mode", ("numpy", "torch"))
 @pytest.mark.parametrize("shape", [(1, 6), (3, 6), (1, LONG), (3, LONG)])
 @pytest.mark.parametrize("name", ["axpy", "xpay"])
