@@ -211,9 +211,16 @@ class JaxBackend(Backend):
         solve: Callable[[Array], tuple[Array, Any]],
         transposed: Callable[[Array], tuple[Array, Any]],
     ) -> tuple[Array, Any]:
-        return lax.custom_linear_solve(
-            product, b, lambda _, rhs: solve(rhs), lambda _, cotangent: transposed(cotangent), has_aux=True
-        )
+        def forward(_: Any, rhs: Array) -> tuple[Array, Any]:
+            return solve(rhs)
+
+        # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function
+        # with a host call), this is no error before somebody asks for a reverse derivative, which JAX then refuses.
+        # Any other error comes up again.
+        try:
+            return lax.custom_linear_solve(product, b, forward, lambda _, c: transposed(c), has_aux=True)
+        except Exception:
+            return lax.custom_linear_solve(product, b, forward, has_aux=True)
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         return _jitted(function, static)

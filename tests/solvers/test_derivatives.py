@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse.linalg as spl
 
 from krylix import linear_solve
 from modes import compiled
@@ -99,6 +100,24 @@ def test_jax_backward_failure_names_itself() -> None:
 
     with pytest.raises(Exception, match="the backward solve of biCG-stab"):
         np.asarray(jax.jit(jax.grad(loss))(jnp.array([1.0, 1.0, 0.0])))
+
+
+def test_jax_without_a_transpose() -> None:
+    """Nothing is missed before somebody asks for a reverse derivative."""
+    only_forward = spl.LinearOperator((N, N), matvec=lambda v: MATRIX @ v, dtype=np.float64)
+
+    def host_jacobi(r: Any) -> Any:
+        return jax.pure_callback(lambda r: np.asarray(r) / 3, jax.ShapeDtypeStruct(r.shape, r.dtype), r)
+
+    for A, M in ((only_forward, None), (jnp.asarray(MATRIX), host_jacobi)):
+
+        def loss(b: Any, A: Any = A, M: Any = M) -> Any:
+            return jnp.sum(linear_solve(A, b, method="biCG-stab(2)", preconditioner=M).x)
+
+        found = jax.jit(loss)(jnp.asarray(B))
+        np.testing.assert_allclose(found, np.linalg.solve(MATRIX, B).sum(), rtol=1e-8)
+        with pytest.raises(Exception, match="transpose"):
+            jax.grad(loss)(jnp.asarray(B))
 
 
 @pytest.mark.needs("torch")
