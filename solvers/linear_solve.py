@@ -88,8 +88,8 @@ def linear_solve(
         ValueError, TypeError, NoBackendFound, NonlinearError, UnsupportedOperation: an input that cannot be used,
             before any iteration.
 
-    Cost: see the method. On top: 1 product for the true residual (2 with x0); eagerly, for a function, 1 evaluation to
-    take off a constant part and 2 to test linearity when it is seen for the first time.
+    Cost: see the method. On top: 1 product for the true residual (2 with x0); for a function whose values are known, 1
+    evaluation to take off a constant part and 3 to test linearity when it is seen for the first time.
     """
     solve = left_alone(_linear_solve)
     inputs = (A, b, x0, args, preconditioner, batch_ndim, rtol, atol, max_iter, nullspace, matrix_offset)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backends import Array, Backend, get_backend
 from ..sparse import Operator
+from .cg import CG
 from .iterate import Iteration, Outcome
 from .method import Method
 from .nullspace import projection
@@ -65,6 +66,8 @@ def _transposed(problem: Problem, cotangent: Array) -> Problem:
 def _run(
     problem: Problem, method: Method, M: Operator | None, history: bool, report: Callable[..., None] | None
 ) -> Outcome:
+    if problem.layout.size == 0:
+        method = CG()  # nothing to factorise
     settings = _Settings(problem.bk, method, problem.limits, history)
     if method.on_host and problem.bk.name != "numpy":
         return _on_host(problem, settings, M, report)

@@ -17,7 +17,7 @@ _tested: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 def linear_part(operator: FunctionOperator) -> FunctionOperator:
     """`operator` with the constant part of an affine function found and taken off.
 
-    Costs one evaluation, three when this function object is seen for the first time. Where the function's values are
+    Costs one evaluation, four when this function object is seen for the first time. Where the function's values are
     not known yet (it closes over traced arrays), the constant part is taken off inside the compiled program and the
     test is left to the final residual.
 
@@ -43,11 +43,11 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     key = (operator.layout.shapes, operator.layout.batch, operator.dtype.char)
     seen = _memory_of(operator.function)
     if key not in seen:
-        direction = np.random.default_rng(0).standard_normal(shape)
+        u, v = np.random.default_rng(0).standard_normal((2, *shape))
         factor = -2j if operator.dtype.kind == "c" else -2.0
-        once, scaled = at(direction), at(factor * direction)
-        if once is not None and scaled is not None:
-            _compare(operator, factor, constant, once, scaled)
+        images = [at(u), at(v), at(factor * u + v)]
+        if all(image is not None for image in images):
+            _compare(operator, factor, constant, *images)
             seen.add(key)
     if not _is_affine(constant):
         return operator
@@ -67,19 +67,19 @@ def _memory_of(function: Any) -> set[Any]:
         return set()
 
 
-def _compare(
-    operator: FunctionOperator, factor: complex, constant: np.ndarray, once: np.ndarray, scaled: np.ndarray
-) -> None:
-    """A(-2 u) = -2 A(u), with -2i where complex, up to the rounding inside A."""
+def _compare(operator: FunctionOperator, factor: complex, constant: np.ndarray, Au: Any, Av: Any, both: Any) -> None:
+    """A(-2 u + v) = -2 A(u) + A(v), with -2i where complex, up to the rounding inside A."""
     with np.errstate(all="ignore"):
-        error = np.abs((scaled - constant) - operator.dtype.type(factor) * (once - constant))
-        known = np.where(np.isfinite(once), np.abs(once) + np.abs(constant), 0)
+        expected = operator.dtype.type(factor) * (Au - constant) + (Av - constant)
+        error = np.abs((both - constant) - expected)
+        known = np.abs(Au) + np.abs(Av) + np.abs(constant)
+        known = np.where(np.isfinite(known), known, 0)
         size = np.broadcast_to(np.max(known, axis=1, keepdims=True, initial=0), error.shape)
         wrong = np.isfinite(error) & (error > 1e4 * np.finfo(operator.dtype).eps * size)
     if wrong.any():
         raise NonlinearError(
-            f"{operator.name} is not linear: with a random u and the constant part taken off, A({factor} u) differs "
-            f"from {factor} A(u) by {np.max(error[wrong]):.1e} where A(u) is of size {np.max(size[wrong]):.1e}. "
-            "linear_solve takes linear and affine functions; for a non-linear one, solve with its Jacobian in a "
-            "Newton iteration."
+            f"{operator.name} is not linear: with random u and v and the constant part taken off, A({factor} u + v) "
+            f"differs from {factor} A(u) + A(v) by {np.max(error[wrong]):.1e} where these are of size "
+            f"{np.max(size[wrong]):.1e}. linear_solve takes linear and affine functions; for a non-linear one, solve "
+            "with its Jacobian in a Newton iteration."
         )

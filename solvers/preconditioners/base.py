@@ -44,6 +44,10 @@ class Preconditioner(Operator):
     def as_container(self) -> Preconditioner:
         return Preconditioner(self.inner.as_container(), self.kind, self.hermitian, self.memory)
 
+    @property
+    def together(self) -> int | None:
+        return self.inner.together
+
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x)
 

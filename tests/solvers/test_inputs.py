@@ -217,5 +217,7 @@ def test_method_names_and_objects() -> None:
 def test_empty_and_single() -> None:
     assert linear_solve(np.array([[2.0]]), np.array([4.0])).x == pytest.approx([2.0], rel=1e-14)
     assert linear_solve(MATRIX, np.ones((0, 12)), method="CG").x.shape == (0, 12)
-    assert linear_solve(np.ones((0, 0)), np.ones(0), method="CG").x.shape == (0,)
+    for method in METHODS:
+        assert linear_solve(np.ones((0, 0)), np.ones(0), method=method).x.shape == (0,), method
+    assert linear_solve(sp.csr_array((0, 0)), np.ones(0)).converged
     assert make_operator("numpy", "scipy", MATRIX).shape == (12, 12)
