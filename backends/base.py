@@ -26,6 +26,7 @@ class Backend(DenseAlgebra):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str
+    updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
     has_derivatives: ClassVar[bool] = True  # does the library transpose a linear function by itself?
     sparse: Any  # the product kernels of this library's sparse matrices, see numpy_sparse.py
 

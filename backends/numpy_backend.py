@@ -42,6 +42,7 @@ class NumpyBackend(Backend):
 
     name = "numpy"
     has_derivatives = False
+    updates_in_place = True
     sparse = NumpySparse()
 
     def is_array(self, x: Any) -> bool:

@@ -20,6 +20,7 @@ class TorchBackend(Backend):
     """PyTorch tensors."""
 
     name = "torch"
+    updates_in_place = True
     sparse = TorchSparse()
 
     @property

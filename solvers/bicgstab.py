@@ -95,9 +95,9 @@ class BiCGStab(Method):
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BiCGStabState) -> BiCGStabState:
         def product(v: Array) -> Array:
-            return bk.times(
-                1 / s.size, A.apply(apply(M, v))
-            )  # new memory, also where a function returns its own buffer
+            if bk.updates_in_place:  # scaled afterwards: new memory, also where a function returns its own buffer
+                return bk.times(1 / s.size, A.apply(apply(M, v)))
+            return A.apply(apply(M, bk.times(1 / s.size, v)))  # else XLA would compute the product again for each use
 
         cycle = _Cycle(s.x, (s.r,), (s.u,), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, bk.like(False, s.rr, bool))
         for j in range(self.l):

@@ -160,11 +160,21 @@ class Iteration:
         def step(state: Any) -> Any:
             return method.step(bk, self.A, self.M, state)
 
+        # Where the loop is Python's, a step after which every system goes on costs no more than this look at it.
+        counts_only = bk.updates_in_place and self.report is None and isinstance(this.tally.history, tuple)
+
+        def stops(state: Any, active: Array, steps: Array) -> Array:
+            bounded = (state.rr <= largest * largest) & (state.rr > enough)
+            return ~active | state.broken | ~bounded | (steps >= limit)
+
         def advance(loop: tuple[Any, _Tally]) -> tuple[Any, _Tally]:
             state, tally = loop
             active = tally.status == _RUNNING
             none = bk.zeros_like(tally.steps)
             state = bk.step_active(step, method.limited(bk, state, limit - tally.steps), active)
+            if counts_only and not bk.any(stops(state, active, tally.steps + method.steps_taken(state))):
+                products = tally.products + method.products_made(state)
+                return state, tally._replace(steps=tally.steps + method.steps_taken(state), products=products)
             steps = tally.steps + bk.where(active, method.steps_taken(state) + none, none)
             products = tally.products + bk.where(active, method.products_made(state) + none, none)
             norm = bk.sqrt(state.rr)
