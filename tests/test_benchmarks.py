@@ -24,7 +24,10 @@ def table(*arguments: str) -> list[list[str]]:
     return rows
 
 
-@pytest.mark.parametrize("group", ["iteration", "overhead", "imports", "tolerance"])
+GROUPS = ["iteration", *(pytest.param(g, marks=pytest.mark.slow) for g in ("overhead", "imports", "tolerance"))]
+
+
+@pytest.mark.parametrize("group", GROUPS)
 def test_prints_numbers(group: str) -> None:
     rows = table(group)
     assert rows
