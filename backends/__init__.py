@@ -5,12 +5,14 @@ if __name__ != "krylix.backends":  # reached through sys.path (repository root),
 
 from .base import Array, Backend
 from .convert import convert
+from .implicit import LinearSystem
 from .precision import get_precision, precision, set_global_precision, working_dtype
 from .registry import NoBackendFound, choose_backend, default_backend, get_backend, left_alone, use
 
 __all__ = [
     "Array",
     "Backend",
+    "LinearSystem",
     "NoBackendFound",
     "choose_backend",
     "convert",

@@ -24,12 +24,23 @@ class DenseAlgebra(ABC):
         """`(..., n, n)` -> `(..., n)`."""
 
     @abstractmethod
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        """`stack[i, row[i]] = values[i]` for each i whose row exists; may overwrite `stack`.
+
+        `(batch, rows, n)`, integers `(batch, 1)` and `(batch, n)`.
+        """
+
+    @abstractmethod
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
         """Pivoted LU of `(..., n, n)`; the first array holds U in its upper triangle. Singular matrices pass."""
 
     @abstractmethod
     def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
         """Solve with factors `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`."""
+
+    @abstractmethod
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        """Solve with one triangle of `(batch, n, n)` for each row of `(batch, n)`; no zeros on the diagonal."""
 
     @abstractmethod
     def cholesky(self, matrix: Array) -> Array | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from .base import Array, Backend
+from .implicit import LinearSystem
 from .jax_function import trace
 from .jax_sparse import JaxSparse
 from .precision import real_dtype
@@ -22,10 +23,8 @@ class JaxBackend(Backend):
     """JAX arrays and tracers."""
 
     name = "jax"
+    compiles_solves = True
     sparse = JaxSparse()
-
-    def __init__(self) -> None:
-        self._registered: set[type] = set()
 
     @property
     def default_float(self) -> np.dtype:
@@ -135,6 +134,9 @@ class JaxBackend(Backend):
         row = jnp.where(active[:, 0], row[:, 0], buffer.shape[0])  # beyond the end: dropped
         return buffer.at[row, systems].set(values[:, 0].astype(buffer.dtype), mode="drop")
 
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        return stack.at[jnp.arange(stack.shape[0]), row[:, 0]].set(values, mode="drop")
+
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         if not self.compiled(arrays):
             return super().host_call(function, returns, *arrays)
@@ -193,6 +195,9 @@ class JaxBackend(Backend):
         y = lax.linalg.triangular_solve(lu, columns, left_side=True, lower=True, unit_diagonal=True)
         return lax.linalg.triangular_solve(lu, y, left_side=True, lower=False)
 
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        return lax.linalg.triangular_solve(matrix, b[..., None], left_side=True, lower=lower)[..., 0]
+
     def cholesky(self, matrix: Array) -> Array | None:
         if self.compiled(matrix):
             return None
@@ -204,29 +209,40 @@ class JaxBackend(Backend):
             return jax.scipy.linalg.cho_solve((factor, True), b.T).T
         return jax.vmap(lambda f, rhs: jax.scipy.linalg.cho_solve((f, True), rhs))(factor, b)
 
-    def implicit_solve(
-        self,
-        product: Callable[[Array], Array],
-        b: Array,
-        solve: Callable[[Array], tuple[Array, Any]],
-        transposed: Callable[[Array], tuple[Array, Any]],
-    ) -> tuple[Array, Any]:
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = jnp.linalg.eigh(matrix)
+        return values, vectors
+
+    def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         def forward(_: Any, rhs: Array) -> tuple[Array, Any]:
-            return solve(rhs)
+            return system.solve(rhs)
 
         # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function
         # with a host call), this is no error before somebody asks for a reverse derivative, which JAX then refuses.
         # Any other error comes up again.
         try:
-            return lax.custom_linear_solve(product, b, forward, lambda _, c: transposed(c), has_aux=True)
+            return lax.custom_linear_solve(
+                system.product, b, forward, lambda _, c: system.transpose().solve(c), has_aux=True
+            )
         except Exception:
-            return lax.custom_linear_solve(product, b, forward, has_aux=True)
+            return lax.custom_linear_solve(system.product, b, forward, has_aux=True)
+
+    def forbid_derivatives(self, x: Array, why: str) -> Array:
+        return _forbidden(x, why)
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         return _jitted(function, static)
 
-    def trace(self, function: Callable[[Any], Any], x: Any) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        return trace(function, x)
+    def trace(
+        self, function: Callable[..., Any], x: Any, args: Sequence[Any]
+    ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        return trace(lambda x: function(x, *args), x)
+
+    def constant(self, x: Array) -> Array:
+        return lax.stop_gradient(x)
+
+    def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
+        return jax.vmap(function, in_axes=tuple(axes))
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         return jax.vmap(function)(columns)
@@ -241,9 +257,19 @@ class JaxBackend(Backend):
         flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
-        if cls not in self._registered:
+        if cls not in self.containers:
+            super().register(cls, flatten, unflatten)
             jax.tree_util.register_pytree_node(cls, flatten, unflatten)
-            self._registered.add(cls)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _forbidden(x: Array, why: str) -> Array:
+    return x
+
+
+@_forbidden.defjvp
+def _raise(why: str, primals: Any, tangents: Any) -> Any:
+    raise TypeError(why)
 
 
 def _tracing() -> bool:

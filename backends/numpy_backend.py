@@ -101,6 +101,8 @@ class NumpyBackend(Backend):
         return np.abs(v).max(axis=1, keepdims=True, initial=0)
 
     def dot(self, a: Array, b: Array) -> Array:
+        if a.shape[0] > 1 and not a.flags.c_contiguous and not b.flags.c_contiguous:  # a block of columns
+            return np.einsum("ij,ij->j", np.conj(a.T) if a.dtype.kind == "c" else a.T, b.T)[:, None]
         if a.shape[0] == 1 or a.shape[1] >= _LONG:
             return np.array([[_vdot(a[i], b[i])] for i in range(a.shape[0])], a.dtype)
         return _vecdot(a, b)[:, None]
@@ -180,6 +182,11 @@ class NumpyBackend(Backend):
         buffer[row[systems, 0], systems] = values[systems, 0]
         return buffer
 
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        for i in np.flatnonzero(row[:, 0] < stack.shape[1]):
+            stack[i, row[i, 0]] = values[i]
+        return stack
+
     def quiet(self) -> AbstractContextManager[Any]:
         return np.errstate(all="ignore")
 
@@ -211,6 +218,12 @@ class NumpyBackend(Backend):
             return solve(lu, pivots, b.T)[0].T
         return np.array([solve(f, p, rhs)[0] for f, p, rhs in zip(lu, pivots, b, strict=True)])
 
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, b))
+        # the transpose of a row-major matrix is what LAPACK reads without a copy
+        found = [solve(m.T, rhs, lower=not lower, trans=1)[0] for m, rhs in zip(matrix, b, strict=True)]
+        return np.array(found, b.dtype).reshape(b.shape)
+
     def cholesky(self, matrix: Array) -> Array | None:
         return cholesky_or_none(matrix)
 
@@ -219,11 +232,46 @@ class NumpyBackend(Backend):
             return cho_solve((factor, True), b.T, check_finite=False).T
         return np.array([cho_solve((f, True), rhs, check_finite=False) for f, rhs in zip(factor, b, strict=True)])
 
+    def gram(self, a: Array, b: Array) -> Array:
+        found = np.zeros((len(a), len(b)), a.dtype)
+        for part in _parts(a.T):
+            found += (a[:, part].conj() if a.dtype.kind == "c" else a[:, part]) @ b.T[part]
+        return found
+
+    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
+        columns = _by_columns(y)
+        for part in _parts(columns):
+            columns[part] += x.T[part] @ c.T
+        return columns.T
+
+    def xpay_block(self, x: Array | None, c: Array, y: Array) -> Array:
+        columns = _by_columns(y)
+        for part in _parts(columns):
+            image = columns[part] @ c.T
+            columns[part] = image if x is None else np.add(image, x.T[part], out=image)
+        return columns.T
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(matrix)
+        return values, vectors
+
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         raise TypeError(
             "The transpose of a Python function on NumPy arrays is not known. Give the matrix, or a "
             "scipy.sparse.linalg.LinearOperator with rmatvec, or use JAX, PyTorch or TensorFlow arrays."
         )
+
+
+def _by_columns(y: Array) -> Array:
+    """`(n, k)` with the k numbers of an unknown side by side, as sparse products want them; mostly y's own memory."""
+    return np.ascontiguousarray(y.T)
+
+
+def _parts(columns: Array) -> list[slice]:
+    """Slices of the long axis that stay in the cache."""
+    n, k = columns.shape
+    size = max(1, 4 * _BLOCK // max(k, 1))
+    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 def _vdot(a: Array, b: Array) -> Any:

@@ -11,8 +11,8 @@ Array: TypeAlias = Any
 Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a host call returns
 
 NO_DERIVATIVES = (
-    "linear_solve has no derivatives on {library} arrays yet; they are exact on JAX arrays. Detach the inputs if no "
-    "derivative is meant (torch: under torch.no_grad(); TensorFlow: tf.stop_gradient)."
+    "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
+    "limit for the solve that is to be differentiated."
 )
 EXPONENT_BITS: dict[int, tuple[np.dtype, int]] = {  # bytes of a real number: integer of that size, mask
     4: (np.dtype(np.int32), 0x7F800000),

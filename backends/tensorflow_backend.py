@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import record  # not public, as the next; tests pin them
+from tensorflow.python.ops import control_flow_util
 
 from .base import Array, Backend
+from .implicit import LinearSystem
 from .numpy_backend import cholesky_or_none
 from .shared import NO_DERIVATIVES, Spec, as_declared
+from .tensorflow_implicit import ClosedFunction, closed_arrays, has_tangent, implicit_solve
 from .tensorflow_sparse import TensorflowSparse
 
 
@@ -18,6 +22,7 @@ class TensorflowBackend(Backend):
     """TensorFlow tensors and variables."""
 
     name = "tensorflow"
+    explicit_derivatives = True
     sparse = TensorflowSparse()
 
     @property
@@ -119,9 +124,18 @@ class TensorflowBackend(Backend):
         values = tf.where(active, tf.cast(values, buffer.dtype), tf.gather_nd(buffer, index)[:, None])
         return tf.tensor_scatter_nd_update(buffer, index, values[:, 0])
 
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        rows = tf.range(stack.shape[1], dtype=row.dtype)[None]
+        return tf.where((rows == row)[:, :, None], values[:, None, :], stack)
+
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         if tf.executing_eagerly():
             return super().host_call(function, returns, *arrays)
+        if _for_xla():
+            raise TypeError(
+                "XLA (tf.function(jit_compile=True)) cannot call the host, which this method or matrix needs: a scipy "
+                "method, a LinearOperator or progress. Use a method of krylix itself, or leave jit_compile out."
+            )
 
         def on_host(*values: np.ndarray) -> list[np.ndarray]:
             return list(as_declared(function(*values), returns))
@@ -132,6 +146,8 @@ class TensorflowBackend(Backend):
     def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
         if tf.executing_eagerly():
             return super().guard(bool(failed), handler, x, *arrays)
+        if _for_xla():  # no error can leave such a program, so failures become visible as NaN
+            return tf.nest.map_structure(lambda leaf: tf.where(failed, tf.cast(np.nan, leaf.dtype), leaf), x)
 
         def on_host(*values: np.ndarray) -> np.ndarray:
             handler(*values)
@@ -159,29 +175,34 @@ class TensorflowBackend(Backend):
         return tf.linalg.diag_part(matrix)
 
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        # TensorFlow's LU refuses exactly singular matrices, so the factorisation runs on the host.
+        # TensorFlow's LU refuses exactly singular matrices. In a graph QR takes its place, which XLA and
+        # vectorized_map know too; eagerly LAPACK on the host is quicker.
+        if not tf.executing_eagerly():
+            q, r = tf.linalg.qr(matrix)
+            return r, q
         from scipy.linalg import lapack
 
-        shape = tuple(matrix.shape)
-
-        def on_host(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            (factor,) = lapack.get_lapack_funcs(("getrf",), (values,))
-            parts = [factor(m)[:2] for m in values.reshape(-1, *shape[-2:])]
-            lu = np.array([lu for lu, _ in parts]).reshape(shape)
-            return lu, np.array([_permutation(p) for _, p in parts], np.int32).reshape(shape[:-1])
-
-        return self.host_call(on_host, [(shape, self.dtype(matrix)), (shape[:-1], np.dtype(np.int32))], matrix)
+        shape, values = tuple(matrix.shape), matrix.numpy()
+        (factor,) = lapack.get_lapack_funcs(("getrf",), (values,))
+        parts = [factor(m)[:2] for m in values.reshape(-1, *shape[-2:])]
+        lu = np.array([lu for lu, _ in parts]).reshape(shape)
+        permutation = np.array([_permutation(p) for _, p in parts], np.int32).reshape(shape[:-1])
+        return tf.convert_to_tensor(lu), tf.convert_to_tensor(permutation)
 
     def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
-        lu, permutation = factors
-        if len(lu.shape) == 2:
-            columns = tf.transpose(tf.gather(b, permutation, axis=1))
+        triangle, other = factors
+        columns = tf.transpose(b) if len(triangle.shape) == 2 else b[..., None]
+        if other.dtype.is_integer:
+            columns = tf.gather(columns, other, axis=-2, batch_dims=len(triangle.shape) - 2)
+            lower = tf.linalg.set_diag(triangle, tf.ones(triangle.shape[:-1], triangle.dtype))
+            columns = tf.linalg.triangular_solve(lower, columns, lower=True)
         else:
-            columns = tf.gather(b, permutation, axis=1, batch_dims=1)[..., None]
-        lower = tf.linalg.set_diag(lu, tf.ones(lu.shape[:-1], lu.dtype))
-        y = tf.linalg.triangular_solve(lower, columns, lower=True)
-        x = tf.linalg.triangular_solve(lu, y, lower=False)
-        return tf.transpose(x) if len(lu.shape) == 2 else x[..., 0]
+            columns = tf.linalg.matmul(other, columns, adjoint_a=True)
+        x = tf.linalg.triangular_solve(triangle, columns, lower=False)
+        return tf.transpose(x) if len(triangle.shape) == 2 else x[..., 0]
+
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        return tf.linalg.triangular_solve(matrix, b[..., None], lower=lower)[..., 0]
 
     def cholesky(self, matrix: Array) -> Array | None:
         if not tf.executing_eagerly():
@@ -199,6 +220,10 @@ class TensorflowBackend(Backend):
         if len(factor.shape) == 2:
             return tf.transpose(tf.linalg.cholesky_solve(factor, tf.transpose(b)))
         return tf.linalg.cholesky_solve(factor, b[..., None])[..., 0]
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = tf.linalg.eigh(matrix)
+        return self.real(values), vectors
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         zeros = tf.zeros_like(like)
@@ -218,20 +243,50 @@ class TensorflowBackend(Backend):
         flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
-        return None  # TensorFlow asks classes for `__tf_flatten__`
+        super().register(cls, flatten, unflatten)  # TensorFlow itself asks classes for `__tf_flatten__`
 
-    def refuse_derivatives(self, x: Any, sources: Sequence[Any], tracked: bool) -> Any:
-        values = [s.values if isinstance(s, tf.SparseTensor) else s for s in sources]
-        inputs = [tf.convert_to_tensor(v) for v in values if isinstance(v, (tf.Tensor, tf.Variable))]
-
+    def forbid_derivatives(self, x: Array, why: str) -> Array:
         @tf.custom_gradient
-        def passed_on(x: Array, *inputs: Array) -> tuple[Array, Callable[..., Any]]:
+        def passed_on(x: Array) -> tuple[Array, Callable[..., Any]]:
             def gradient(*cotangents: Array) -> Any:
-                raise RuntimeError(NO_DERIVATIVES.format(library="TensorFlow"))
+                raise TypeError(why)
 
             return tf.identity(x), gradient
 
-        return passed_on(x, *inputs)
+        return passed_on(x)
+
+    def constant(self, x: Array) -> Array:
+        return tf.stop_gradient(x)
+
+    def tracks(self, x: Any) -> bool:
+        if not tf.executing_eagerly():
+            return True
+        if isinstance(x, tf.Variable):
+            x = tf.convert_to_tensor(x)
+        return has_tangent(x) or bool(record.should_record_backprop([x]))
+
+    def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
+        return implicit_solve(system, b)
+
+    def trace(
+        self, function: Callable[..., Any], x: Any, args: Sequence[Any]
+    ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        return ClosedFunction(function, args), closed_arrays(function, x, args)
+
+    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
+        @tf.custom_gradient
+        def passed_on(x: Array, *sources: Array) -> tuple[Array, Callable[..., Any]]:
+            def gradient(*cotangents: Array) -> Any:
+                raise RuntimeError(NO_DERIVATIVES)
+
+            return tf.identity(x), gradient
+
+        return passed_on(x, *map(tf.convert_to_tensor, sources))
+
+
+def _for_xla() -> bool:
+    """Is this graph made for XLA?"""
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
 def _permutation(pivots: np.ndarray) -> np.ndarray:

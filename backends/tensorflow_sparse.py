@@ -68,6 +68,11 @@ class TensorflowSparse:
         """The arrays that `to_scipy` needs."""
         return matrix.values, matrix.indices
 
+    def with_arrays(self, shape: tuple[int, int], arrays: Sequence[Array]) -> tf.SparseTensor:
+        """A matrix made of such arrays."""
+        values, indices = arrays
+        return tf.SparseTensor(indices, values, shape)
+
     def to_scipy(self, matrix: tf.SparseTensor, arrays: Sequence[np.ndarray]) -> Any:
         """The SciPy matrix, given the values of `arrays(matrix)` as NumPy arrays."""
         values, indices = arrays

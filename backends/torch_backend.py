@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import register_pytree_node
 
 from .base import Array, Backend
+from .implicit import LinearSystem
 from .shared import NO_DERIVATIVES, native_order
+from .torch_closures import is_tracked, is_transformed, may_have_derivatives, open_function, transforming
 from .torch_dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
+from .torch_implicit import implicit_solve
 from .torch_sparse import TorchSparse
 from .tree import tree_leaves
 
@@ -21,6 +25,7 @@ class TorchBackend(Backend):
 
     name = "torch"
     updates_in_place = True
+    explicit_derivatives = True
     sparse = TorchSparse()
 
     @property
@@ -65,6 +70,9 @@ class TorchBackend(Backend):
 
     def device(self, x: Array) -> Hashable:
         return x.device
+
+    def compiled(self, *arrays: Any) -> bool:
+        return transforming()  # then tensors have no values to look at
 
     def copy(self, x: Array) -> Array:
         return x.clone(memory_format=torch.contiguous_format)
@@ -131,16 +139,45 @@ class TorchBackend(Backend):
         buffer[row[systems, 0], systems] = values[systems, 0]
         return buffer
 
-    def tracks(self, x: Any) -> bool:
-        return isinstance(x, torch.Tensor) and x.requires_grad
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        systems = (row[:, 0] < stack.shape[1]).nonzero()[:, 0]
+        stack[systems, row[systems, 0]] = values[systems]
+        return stack
 
-    def refuse_derivatives(self, x: Any, sources: Sequence[Any], tracked: bool) -> Any:
-        recorded = [s for s in sources if isinstance(s, torch.Tensor) and (s.requires_grad or _is_dual(s))]
-        if not torch.is_grad_enabled() or not (recorded or tracked):
-            return x
-        if any(_is_dual(s) for s in recorded):
-            raise RuntimeError(NO_DERIVATIVES.format(library="PyTorch"))
-        return _NoDerivative.apply(x, *(recorded or [x.new_zeros(1).requires_grad_()]))
+    def tracks(self, x: Any) -> bool:
+        return may_have_derivatives() and is_tracked(x)
+
+    def constant(self, x: Array) -> Array:
+        return x.detach()
+
+    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
+        return _NoDerivative.apply(x, x.new_zeros(1).requires_grad_())
+
+    def forbid_derivatives(self, x: Array, why: str) -> Array:
+        result: Array = _Forbidden.apply(x, why)
+        return result
+
+    def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
+        return implicit_solve(system, b)
+
+    def trace(
+        self, function: Callable[..., Any], x: Any, args: Sequence[Any]
+    ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        opened = open_function(function, x, args)
+        return opened, opened.arrays
+
+    def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
+        return torch.func.vmap(function, in_dims=tuple(axes))
+
+    def register(
+        self,
+        cls: type,
+        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+        unflatten: Callable[[Any, Sequence[Array]], Any],
+    ) -> None:
+        if cls not in self.containers:
+            super().register(cls, flatten, unflatten)
+            register_pytree_node(cls, lambda x: (list(flatten(x)[0]), flatten(x)[1]), lambda v, c: unflatten(c, v))
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         version = _version(x)
@@ -151,7 +188,8 @@ class TorchBackend(Backend):
                 "The function writes to its argument, which belongs to the solver: an operation such as x += y or "
                 "x.mul_(2). Make a copy first: x = x.clone()."
             )
-        return image.detach() if isinstance(image, torch.Tensor) and not torch.is_grad_enabled() else image
+        keep = torch.is_grad_enabled() or is_transformed(image)
+        return image if keep or not isinstance(image, torch.Tensor) else image.detach()
 
     def quiet(self) -> AbstractContextManager[Any]:
         return torch.no_grad()
@@ -177,6 +215,9 @@ class TorchBackend(Backend):
             return torch.linalg.lu_solve(lu, pivots, b.T).T
         return torch.linalg.lu_solve(lu, pivots, b.unsqueeze(-1)).squeeze(-1)
 
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        return torch.linalg.solve_triangular(matrix, b.unsqueeze(-1), upper=not lower).squeeze(-1)
+
     def cholesky(self, matrix: Array) -> Array | None:
         factor, info = torch.linalg.cholesky_ex(matrix)
         return factor if not bool(info.any()) and bool(torch.isfinite(factor).all()) else None
@@ -185,6 +226,13 @@ class TorchBackend(Backend):
         if factor.ndim == 2:
             return torch.cholesky_solve(b.T, factor).T
         return torch.cholesky_solve(b.unsqueeze(-1), factor).squeeze(-1)
+
+    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
+        return y.addmm_(c, x)
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = torch.linalg.eigh(matrix)
+        return values, vectors
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         try:
@@ -209,23 +257,38 @@ def _scalar(a: Array) -> Array:
     return a.reshape(()) if a.shape[0] == 1 else a
 
 
+class _Forbidden(torch.autograd.Function):
+    """Passes x on; a derivative raises TypeError."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor, why: str) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.why = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        raise TypeError(ctx.why)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise TypeError(ctx.why)
+
+
 class _NoDerivative(torch.autograd.Function):
     """Passes x on and raises when a derivative is asked for."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         return x.clone()
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
-        raise RuntimeError(NO_DERIVATIVES.format(library="PyTorch"))
-
-
-def _is_dual(x: torch.Tensor) -> bool:
-    try:
-        return torch.autograd.forward_ad.unpack_dual(x).tangent is not None
-    except RuntimeError:  # outside of any dual level
-        return False
+        raise RuntimeError(NO_DERIVATIVES)
 
 
 __all__ = ["NUMPY_DTYPE", "TorchBackend"]

@@ -1,9 +1,11 @@
-"""Map over the state of a loop: arrays in (nested) tuples and NamedTuples."""
+"""Containers of arrays: the state of a loop, and objects that a backend may look into."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+from .shared import Array
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
@@ -19,3 +21,51 @@ def tree_leaves(tree: Any) -> list[Any]:
     if not isinstance(tree, tuple):
         return [tree]
     return [leaf for branch in tree for leaf in tree_leaves(branch)]
+
+
+class Container(NamedTuple):
+    """How to take objects of a class apart and put them together again."""
+
+    flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
+    unflatten: Callable[[Any, Sequence[Any]], Any]
+
+
+def take_apart(
+    tree: Any, is_array: Callable[[Any], bool], containers: dict[type, Container]
+) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
+    """The arrays in tuples, lists, dictionaries and objects of `containers`, and what makes the same of other arrays.
+
+    Anything else is a constant.
+    """
+    if is_array(tree):
+        return [tree], lambda arrays: arrays[0]
+    if type(tree) in containers:
+        container = containers[type(tree)]
+        branches, static = container.flatten(tree)
+        return _branches(list(branches), lambda parts: container.unflatten(static, parts), is_array, containers)
+    if isinstance(tree, dict):
+        keys = list(tree)
+        return _branches(list(tree.values()), lambda parts: dict(zip(keys, parts, strict=True)), is_array, containers)
+    if isinstance(tree, (tuple, list)):
+        make = (lambda parts: type(tree)(*parts)) if hasattr(tree, "_fields") else type(tree)
+        return _branches(list(tree), make, is_array, containers)
+    return [], lambda arrays: tree
+
+
+def _branches(
+    branches: list[Any],
+    make: Callable[[Sequence[Any]], Any],
+    is_array: Callable[[Any], bool],
+    containers: dict[type, Container],
+) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
+    parts = [take_apart(branch, is_array, containers) for branch in branches]
+    leaves = [leaf for found, _ in parts for leaf in found]
+
+    def rebuild(arrays: Sequence[Array]) -> Any:
+        made, start = [], 0
+        for found, remake in parts:
+            made.append(remake(arrays[start : start + len(found)]))
+            start += len(found)
+        return make(made)
+
+    return leaves, rebuild

@@ -4,12 +4,19 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
 from .bicgstab import BiCGStab
+from .block_cg import BlockCG
 from .cg import CG
 from .cg_adaptive import CGAdaptive
+from .cgls import CGLS
 from .direct import Direct
 from .errors import ConvergenceError, Diverged, NotConverged
+from .gmres import GMRES
+from .idr import IDR
 from .linear_solve import linear_solve
+from .lsmr import LSMR
 from .method import Method
+from .minres import MINRES
+from .mixed_precision import MixedPrecision
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner
 from .registry import METHODS, find_method
 from .result import SolveResult
@@ -19,14 +26,21 @@ from .status import Status
 
 __all__ = [
     "CG",
+    "CGLS",
+    "GMRES",
+    "IDR",
+    "LSMR",
     "METHODS",
+    "MINRES",
     "PRECONDITIONERS",
     "BiCGStab",
+    "BlockCG",
     "CGAdaptive",
     "ConvergenceError",
     "Direct",
     "Diverged",
     "Method",
+    "MixedPrecision",
     "NotConverged",
     "Preconditioner",
     "ScipyDirect",

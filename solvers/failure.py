@@ -34,14 +34,14 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResu
         return result
     failed = bk.any(result.status != int(Status.CONVERGED))
     eager = result if not bk.compiled(result.status) else None
-    handler = _handler(result.method, on_failure, eager)
+    handler = _handler(result.method, on_failure, eager, result.least_squares)
     x = bk.guard(failed, handler, result.x, result.status, result.iterations, result.residual_norm, result.tolerance)
     return replace(result, x=x)
 
 
-def _handler(method: str, on_failure: str, result: SolveResult | None) -> Callable[..., None]:
+def _handler(method: str, on_failure: str, result: SolveResult | None, least_squares: bool) -> Callable[..., None]:
     def handle(status: np.ndarray, steps: np.ndarray, norm: np.ndarray, bound: np.ndarray) -> None:
-        message = describe(method, status, steps, norm, bound)
+        message = describe(method, status, steps, norm, bound, least_squares=least_squares)
         if on_failure == "warn":
             warnings.warn(message, RuntimeWarning, stacklevel=2)
             return

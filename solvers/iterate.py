@@ -91,6 +91,17 @@ class Iteration:
                 return [self._outcome(self._rounds(first, bound, limits[0]), bound)]
             return self._checkpoints(first, bound, limits)
 
+    def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
+        """For methods that solve with another one inside: x after one round from zero, iterations, products.
+
+        The recurrence alone says when it is done. `attempt` and `limit` are per system.
+        """
+        bk = self.bk
+        first = self._first(None, bound, None)._replace(attempt=attempt)
+        this = self._iterate(self._start(first, bound), limit)
+        x = bk.times(this.scale, self.method.solution(bk, self.M, this.state))
+        return x, this.tally.steps, this.tally.products
+
     def _first(self, x0: Array | None, bound: Array, recorded: int | None) -> _Between:
         bk, b = self.bk, self.b
         x = bk.zeros_like(b) if x0 is None else bk.where(bk.norm(b) == 0, bk.zeros_like(b), x0)
@@ -103,7 +114,7 @@ class Iteration:
         if recorded is not None:
             empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
             lines = bk.put(empty, none, norm, status >= 0)
-        return _Between(x, r, norm, none, _Tally(status, none, none if x0 is None else none + 1, lines))
+        return _Between(x, r, norm, none, _Tally(status, none, none if x0 is None else none + self.A.products, lines))
 
     def _rounds(self, first: _Between, bound: Array, limit: int) -> _Between:
         def one_round(between: _Between) -> _Between:
@@ -148,11 +159,11 @@ class Iteration:
         state = self.method.init(bk, self.A, self.M, bk.times(1 / scale, r), goal)
         tally = between.tally
         made = bk.where(
-            tally.status == _RUNNING, 0 * tally.products + self.method.products_at_start, 0 * tally.products
+            tally.status == _RUNNING, 0 * tally.products + self.method.products_to_start(self.A), 0 * tally.products
         )
         return _Round(between, scale, goal, state, tally._replace(products=tally.products + made))
 
-    def _iterate(self, this: _Round, limit: int) -> _Round:
+    def _iterate(self, this: _Round, limit: int | Array) -> _Round:
         bk, method, goal = self.bk, self.method, this.goal
         enough = goal.norm * goal.norm
         largest = (this.start.norm / this.scale) / np.finfo(bk.dtype(goal.norm)).eps
@@ -171,7 +182,8 @@ class Iteration:
             state, tally = loop
             active = tally.status == _RUNNING
             none = bk.zeros_like(tally.steps)
-            state = bk.step_active(step, method.limited(bk, state, limit - tally.steps), active)
+            left = bk.where(active, limit - tally.steps, none)
+            state = self._advanced(step, method.limited(bk, state, left), active)
             if counts_only and not bk.any(stops(state, active, tally.steps + method.steps_taken(state))):
                 products = tally.products + method.products_made(state)
                 return state, tally._replace(steps=tally.steps + method.steps_taken(state), products=products)
@@ -198,6 +210,19 @@ class Iteration:
         state, tally = bk.while_loop(go_on, advance, (this.state, this.tally._replace(status=status)))
         return this._replace(state=state, tally=tally)
 
+    def _advanced(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        """The next state of the active systems. Of coupled ones all move on, and the finished keep what they reached."""
+        if not self.method.couples_systems:
+            return self.bk.step_active(step, state, active)
+        new: list[Any] = []
+
+        def step_all(_: Any) -> tuple[Array, Array]:
+            new.append(step(state))
+            return new[0].x, new[0].rr
+
+        x, rr = self.bk.step_active(step_all, (state.x, state.rr), active)
+        return new[0]._replace(x=x, rr=rr)
+
     def _finish(self, this: _Round, bound: Array, limit: int) -> _Between:
         """x and its true residual, and what becomes of each system."""
         bk, start, tally = self.bk, this.start, this.tally
@@ -219,7 +244,7 @@ class Iteration:
         # A breakdown or an overflow may leave x worse than it was, or without a value.
         worse = ran & (broken | (tally.status == _DIVERGED)) & ~(norm <= start.norm)
         x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
-        products = tally.products + bk.where(ran, none + 1, none)
+        products = tally.products + bk.where(ran, none + self.A.products, none)
         return _Between(x, r, norm, attempt, _Tally(status, tally.steps, products, tally.history))
 
     def _outcome(self, between: _Between, bound: Array) -> Outcome:

@@ -49,10 +49,11 @@ def linear_solve(
     history: bool = False,
     progress: bool | Callable[[int, float, float], None] = False,
 ) -> SolveResult:
-    """Solve `A x = b`.
+    """Solve `A x = b`; with "LSMR" and "CGLS" also least squares, `min |b - A x|^2 + damp^2 |x|^2`.
 
     Converged means `|b - A x| <= max(rtol |b|, atol)` in the 2-norm, for the true residual of the returned x, whatever
-    the method, the preconditioner and the start. Every system of a batch has its own count, status and history.
+    the method, the preconditioner and the start; for a rectangular A or with damping it means the same for the normal
+    equations `(A^H A + damp^2 I) x = A^H b`, whose residual norm the result then has. Every system of a batch has its own count, status and history.
 
     Args:
         A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine
@@ -61,7 +62,7 @@ def linear_solve(
             with arrays of any library.
         b: right-hand side. For a function: any shape (in JAX any container of arrays). For a matrix: `(..., n)`, the
             vector on the last axis, all others batch axes. Real or complex, single or double precision.
-        x0: initial guess, shaped as `b`; zero if None.
+        x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, or a method object.
         preconditioner: M, an approximation of the inverse of A: a name ("jacobi"), a `Preconditioner`, a function
@@ -102,18 +103,19 @@ linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.
 def _linear_solve(inputs: tuple[Any, ...], method: str | Method, options: _Options) -> SolveResult:
     check_policy(options.on_failure)
     chosen = None if isinstance(method, str) and method.strip().lower() == "auto" else find_method(method)
-    problem = make_problem(*inputs)
+    problem = make_problem(*inputs, method=chosen)
     preconditioner = inputs[4]
     register_result(problem.bk)
     if chosen is not None:
         result = _solve_with(problem, chosen, preconditioner, options)
     else:
         result = _solve_automatically(problem, preconditioner, options)
-    if not problem.is_implicit:  # the solves of a compiled function saw to their failures by themselves
+    if not (problem.compiled and problem.is_implicit):  # the solve of a compiled function saw to its failure by itself
         result = apply_policy(problem.bk, result, options.on_failure)
-    A, b, _, args = inputs[:4]
-    tracked = getattr(getattr(problem.A, "inner", problem.A), "tracked", False)
-    return replace(result, x=problem.bk.refuse_derivatives(result.x, (A, b, *args), tracked))
+    if problem.is_tracked and not problem.is_implicit:
+        sources = (problem.b, *problem.bk.take_apart(problem.A.as_container())[0])
+        return replace(result, x=problem.bk.refuse_derivatives(result.x, sources))
+    return result
 
 
 def _solve_automatically(problem: Problem, preconditioner: Any, options: _Options) -> SolveResult:
@@ -134,12 +136,16 @@ def _solve_with(problem: Problem, method: Method, preconditioner: Any, options: 
         M = to_preconditioner(preconditioner, problem.A, problem.bk, problem.layout, problem.like)
     _check_requirements(problem, method, M)
 
-    def guarded(outcome: Outcome, name: str) -> Outcome:
-        result = replace(_result(problem, method, M, outcome), method=name, x=outcome.x)
-        return outcome._replace(x=apply_policy(problem.bk, result, options.on_failure).x)
+    def guarded(this: Problem, outcome: Outcome, name: str) -> Outcome:
+        result = replace(_result(this, method, M, outcome), method=name, x=outcome.x)
+        return outcome._replace(x=apply_policy(this.bk, result, options.on_failure).x)
 
     outcome = run(problem, method, M, options.history, make_report(options.progress, method.name), guarded)
-    return _result(problem, method, M, outcome)
+    result = _result(problem, method, M, outcome)
+    if problem.given is None:
+        return result
+    rows = outcome.x[None] if problem.several and len(problem.limits) == 1 else outcome.x
+    return problem.given.restore(problem.bk, result, rows, problem.null_basis is not None)
 
 
 def _check_requirements(problem: Problem, method: Method, M: Operator | None) -> None:
@@ -147,6 +153,7 @@ def _check_requirements(problem: Problem, method: Method, M: Operator | None) ->
         raise TypeError(
             f"{method.name} takes real systems only; this one is {problem.A.dtype}. Use biCG-stab(2) or scipy-GMres."
         )
+    method.check(problem.A, M)
     if method.needs_transpose:
         _check_transpose(problem.A, method)
         if M is not None:
@@ -198,6 +205,7 @@ def _result(problem: Problem, method: Method, M: Operator | None, outcome: Outco
         history=None if isinstance(outcome.history, tuple) else _history(problem, outcome.history, steps, lead),
         method=method.name,
         preconditioner=M.kind if isinstance(M, Preconditioner) else None,
+        least_squares=problem.given is not None,
     )
 
 

@@ -26,11 +26,15 @@ class Method(ABC):
     """
 
     needs_hermitian: ClassVar[bool] = False  # symmetric, or Hermitian where complex
+    least_squares: ClassVar[bool] = False  # takes rectangular matrices, and has a setting `damp`
     needs_transpose: ClassVar[bool] = False  # products with the transpose of A (and of the preconditioner)
     on_host: ClassVar[bool] = False  # runs on NumPy arrays whatever the library
     takes_preconditioner: ClassVar[bool] = True
     takes_complex: ClassVar[bool] = True
     can_pause: ClassVar[bool] = True  # does a solve stopped at a limit go on as if it had not been stopped?
+    couples_systems: ClassVar[bool] = (
+        False  # does a step of one system use the others? Then A and M are the same for all
+    )
     products_per_step: ClassVar[int] = 1
     products_at_start: ClassVar[int] = 0  # of each round
 
@@ -42,6 +46,10 @@ class Method(ABC):
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator | None:
         """What `init` and `step` get as M: the preconditioner, or a factorisation."""
         return M
+
+    def check(self, A: Operator, M: Operator | None) -> None:
+        """Refuse, with a ValueError, what the method is not made for; before anything is computed."""
+        return None
 
     @abstractmethod
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> Any:
@@ -62,6 +70,10 @@ class Method(ABC):
     def steps_taken(self, state: Any) -> Any:
         """Iterations that the last step stands for."""
         return 1
+
+    def products_to_start(self, A: Operator) -> int:
+        """Products with A at the start of each round."""
+        return self.products_at_start
 
     def products_made(self, state: Any) -> Any:
         """Products with A in the last step."""

@@ -14,6 +14,7 @@ from ..sparse import (
     DenseOperator,
     FunctionOperator,
     Layout,
+    NonlinearError,
     OffsetOperator,
     Operator,
     is_function,
@@ -21,6 +22,8 @@ from ..sparse import (
     operand_dtype,
     to_operator,
 )
+from .method import Method
+from .normal_equations import Given
 from .nullspace import find_basis
 
 _MOST_ITERATIONS = 10_000
@@ -42,11 +45,20 @@ class Problem:
     several: bool  # was max_iter a sequence?
     null_basis: np.ndarray | None  # orthonormal, (k, n)
     compiled: bool
+    given: Given | None = None  # least squares, of which A x = b are the normal equations
 
     @property
     def is_implicit(self) -> bool:
-        """Is x one solve of a compiled function, and so has derivatives by the implicit function theorem?"""
-        return self.compiled and len(self.limits) == 1
+        """May x have derivatives, which one solve has by the implicit function theorem?"""
+        return len(self.limits) == 1 and (self.compiled or self.is_tracked)
+
+    @property
+    def is_tracked(self) -> bool:
+        """Are derivatives of what the problem was made of being recorded (in a library that records)?"""
+        bk = self.bk
+        return bk.explicit_derivatives and (
+            bk.tracks(self.b) or self.A.tracked or any(map(bk.tracks, bk.take_apart(self.A)[0]))
+        )
 
 
 def make_problem(
@@ -61,8 +73,10 @@ def make_problem(
     max_iter: Any,
     nullspace: Any,
     matrix_offset: Any,
+    *,
+    method: Method | None = None,
 ) -> Problem:
-    """Check and convert.
+    """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
 
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
@@ -72,17 +86,26 @@ def make_problem(
     found = operand_dtype(A, bk)
     layout, dtype = _layout(bk, A, b, like, batch_ndim, found)
     rows = layout.flatten(bk, b, dtype, "b")
-    operator = _operator(bk, A, layout, dtype, args, like, matrix_offset)
+    x0 = None if x0 is None else _on_device(bk, x0, like)
+    unknown = _unknown(bk, A, x0, layout, method)
+    operator = _operator(bk, A, layout, unknown, dtype, args, like, matrix_offset, method)
+    if unknown is layout and operator.shape[0] != operator.shape[1]:
+        unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes)
     if isinstance(operator, OffsetOperator | FunctionOperator):
         rows = _without_constant(rows, operator)
-    start = None if x0 is None else bk.copy(layout.flatten(bk, _on_device(bk, x0, like), dtype, "x0"))
+    start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
-    limits, several = _limits(max_iter, layout.size)
+    limits, several = _limits(max_iter, unknown.size)
+    null_basis = find_basis(nullspace, bk, operator, unknown, like)
+    given, damp = None, float(getattr(method, "damp", 0.0))
+    if unknown is not layout or damp:
+        given = Given(operator, rows, layout, damp)
+        operator, rows = given.equations()
     return Problem(
-        bk=bk, A=operator, b=rows, x0=start, layout=layout, like=like,
+        bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
         rtol=_tolerance(bk, rtol, _default_rtol(dtype), "rtol", layout, rows),
         atol=_tolerance(bk, atol, 0.0, "atol", layout, rows),
-        limits=limits, several=several, null_basis=find_basis(nullspace, bk, operator, layout, like), compiled=compiled,
+        limits=limits, several=several, null_basis=null_basis, compiled=compiled, given=given,
     )  # fmt: skip
 
 
@@ -139,13 +162,56 @@ def _matrix_batch(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> 
     return axes - 1
 
 
+def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None) -> Layout:
+    """The layout of x where a rectangular function leaves it to `x0` to tell; else that of b."""
+    if x0 is None or not is_function(A) or method is None or not method.least_squares:
+        return layout
+    found = Layout.of(bk, x0, len(layout.batch), "x0")
+    if (found.shapes, found.structure) == (layout.shapes, layout.structure):
+        return layout
+    if found.batch != layout.batch:
+        raise ValueError(f"x0 has the batch axes {found.batch}; expected {layout.batch}, those of b.")
+    return found.with_dtype(layout.dtypes[0])
+
+
+def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtype) -> Array:
+    shape, expected = tuple(getattr(x0, "shape", ())), (*layout.batch, unknown.size)
+    if unknown is not layout and len(unknown.shapes[0]) == 1 and unknown.structure is None and shape != expected:
+        raise ValueError(f"x0 has the shape {shape}; expected {expected}, as A has {unknown.size} columns.")
+    return unknown.flatten(bk, x0, dtype, "x0")
+
+
+def _linear_part(operator: FunctionOperator, layout: Layout, hint: bool) -> FunctionOperator:
+    """See `linear_part`. With a hint, as the user may have a rectangular function in mind."""
+    try:
+        return linear_part(operator)
+    except NonlinearError:
+        raise
+    except Exception as error:
+        if not hint:
+            raise
+        raise ValueError(
+            f"A(x) failed for an x shaped as b, {layout.shape}: {error} If A is rectangular, give x0: it tells the "
+            "shape of x."
+        ) from error
+
+
 def _operator(
-    bk: Backend, A: Any, layout: Layout, dtype: np.dtype, args: Sequence[Any], like: Array, offset: Any
-) -> Operator:
-    operator = to_operator(bk, A, layout, dtype, args, like)
-    n, m = operator.shape
-    if n != m:
-        raise ValueError(f"A has the shape {operator.shape}; linear_solve needs a square matrix.")
+    bk: Backend, A: Any, layout: Layout, unknown: Layout, dtype: np.dtype, args: Sequence[Any], like: Array,
+    offset: Any, method: Method | None,
+) -> Operator:  # fmt: skip
+    least_squares = method is not None and method.least_squares
+    if unknown is layout:
+        operator = to_operator(bk, A, layout, dtype, args, like)
+    else:
+        operator = FunctionOperator(bk, A, unknown, dtype, args, "A(x)", like, image=layout)
+    m, n = operator.shape
+    if n != m and not least_squares:
+        name = "auto" if method is None else method.name
+        raise ValueError(
+            f"A has the shape {operator.shape}; {name} needs a square matrix. For the least-squares solution use "
+            "method='LSMR'."
+        )
     if m != layout.size:
         raise ValueError(
             f"A has the shape {operator.shape} and b {tuple(like.shape)}; expected b of shape (..., {m}), the vector "
@@ -157,7 +223,7 @@ def _operator(
     elif isinstance(operator, FunctionOperator):
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
-        operator = linear_part(operator)
+        operator = _linear_part(operator, layout, least_squares and unknown is layout)
     if offset is None:
         return operator
     if np.ndim(offset) or not np.isfinite(offset):

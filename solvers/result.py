@@ -21,7 +21,7 @@ class SolveResult:
     Attributes:
         x: the solution, in the type, shape, dtype and device of `b`.
         residual: `b - A x` of this x, computed at the end.
-        residual_norm: its 2-norm.
+        residual_norm: its 2-norm (not in least squares, see below).
         tolerance: the residual norm that counts as converged, `max(rtol |b|, atol)`.
         iterations: iterations of the method.
         function_evaluations: products with A, those for the true residual included.
@@ -31,6 +31,8 @@ class SolveResult:
         history: residual norms, `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked for.
         method: name of the method that gave this result.
         preconditioner: kind of the preconditioner that it used, or None.
+        least_squares: is x the solution of a rectangular or damped problem? Then `residual_norm`, `tolerance` and
+            `history` are of the normal residual `A^H (b - A x) - damp^2 x`, and relative to `A^H b`.
     """
 
     x: Any
@@ -45,6 +47,7 @@ class SolveResult:
     history: Array | None
     method: str
     preconditioner: str | None = None
+    least_squares: bool = False
 
     @property
     def message(self) -> str:
@@ -55,7 +58,7 @@ class SolveResult:
         values = [
             np.asarray(bk.to_numpy(a)) for a in (self.status, self.iterations, self.residual_norm, self.tolerance)
         ]
-        return describe(self.method, *values)
+        return describe(self.method, *values, least_squares=self.least_squares)
 
     def __repr__(self) -> str:
         return f"<SolveResult: {self.message}>"
@@ -70,7 +73,7 @@ class SolveResult:
         return _restore(static, arrays)
 
 
-_ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in ("method", "preconditioner"))
+_ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in ("method", "preconditioner", "least_squares"))
 
 
 def _arrays(result: SolveResult) -> tuple[Any, ...]:
@@ -78,14 +81,14 @@ def _arrays(result: SolveResult) -> tuple[Any, ...]:
     return values[:-1] if result.history is None else values
 
 
-def _static(result: SolveResult) -> tuple[str, str | None, bool]:
-    return result.method, result.preconditioner, result.history is None
+def _static(result: SolveResult) -> tuple[str, str | None, bool, bool]:
+    return result.method, result.preconditioner, result.least_squares, result.history is None
 
 
 def _restore(static: Any, arrays: Any) -> SolveResult:
-    method, preconditioner, without_history = static
+    method, preconditioner, least_squares, without_history = static
     values = dict(zip(_ARRAYS, (*arrays, None) if without_history else arrays, strict=True))
-    return SolveResult(**values, method=method, preconditioner=preconditioner)
+    return SolveResult(**values, method=method, preconditioner=preconditioner, least_squares=least_squares)
 
 
 def register_result(bk: Backend) -> None:

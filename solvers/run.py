@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ..backends import Array, Backend, get_backend
 from ..sparse import Operator
 from .cg import CG
+from .implicit import ImplicitSolve
 from .iterate import Iteration, Outcome
 from .method import Method
 from .nullspace import projection
@@ -32,35 +32,27 @@ def run(
     M: Operator | None,
     history: bool,
     report: Callable[..., None] | None,
-    guarded: Callable[[Outcome, str], Outcome],
+    guarded: Callable[[Problem, Outcome, str], Outcome],
 ) -> Outcome:
     """The outcome; with a first axis for checkpoints if the problem has several limits.
 
-    In a compiled function, `guarded(outcome, name)` sees to failures inside each solve: the forward one, and those with
-    the transposed matrix that derivatives ask for.
+    `guarded(problem, outcome, name)` sees to failures of solves that happen later, or several times: in compiled
+    functions, and for derivatives.
     """
     if not problem.is_implicit:
         return _run(problem, method, M, history, report)
 
-    def solve(b: Array) -> tuple[Array, Outcome]:
-        outcome = guarded(_run(replace(problem, b=b), method, M, history, report), method.name)
-        return outcome.x, outcome._replace(x=())
+    def solve(this: Problem, M: Operator | None, derived: bool, transposed: bool) -> Outcome:
+        outcome = _run(this, method, M, history and not derived, None if derived else report)
+        if not derived and not problem.compiled:
+            return outcome  # whose failure may lead to another method
+        name = "the backward solve of " if transposed else "the solve for a derivative of " if derived else ""
+        return guarded(this, outcome, name + method.name)
 
-    def transposed(cotangent: Array) -> tuple[Array, Outcome]:
-        inverse = None if M is None else M.transpose()
-        outcome = _run(_transposed(problem, cotangent), method, inverse, history, report)
-        outcome = guarded(outcome, f"the backward solve of {method.name}")
-        return outcome.x, outcome._replace(x=())
-
-    x, outcome = problem.bk.implicit_solve(problem.A.apply, problem.b, solve, transposed)
-    return outcome._replace(x=x)
-
-
-def _transposed(problem: Problem, cotangent: Array) -> Problem:
-    """The system of a derivative: solved to the same relative accuracy, whatever its size."""
-    bk = problem.bk
-    rtol = bk.maximum(problem.rtol, bk.safe_divide(problem.atol, bk.norm(problem.b)))
-    return replace(problem, A=problem.A.transpose(), b=cotangent, x0=None, rtol=rtol, atol=0 * rtol)
+    system = ImplicitSolve.of(problem, M, method.needs_hermitian, solve)
+    x, rest = problem.bk.implicit_solve(system, problem.b)
+    lines = (problem.bk.transpose(rest[-1]),) if history else ((),)
+    return Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
 
 
 def _run(
@@ -72,7 +64,7 @@ def _run(
     if method.on_host and problem.bk.name != "numpy":
         return _on_host(problem, settings, M, report)
     A, rest = problem.A, (problem.b, problem.x0, problem.rtol, problem.atol)
-    if not problem.compiled and problem.null_basis is None and report is None:
+    if problem.bk.compiles_solves and not problem.compiled and problem.null_basis is None and report is None:
         A, M = A.as_container(), None if M is None else M.as_container()
         if A.is_container and (M is None or M.is_container):
             return problem.bk.compile(_solve, ("settings",))(A, M, *rest, settings=settings)
@@ -97,10 +89,10 @@ def _solve(
     outcomes = Iteration(bk, method, A, inverse, b, project, report).run(x0, rtol, atol, limits, history)
     if len(outcomes) == 1:
         return outcomes[0]
+    stacked = {field: bk.stack([getattr(o, field) for o in outcomes]) for field in Outcome._fields[:-1]}
     longest = outcomes[-1].history
-    return Outcome(*(() if isinstance(longest, tuple) else bk.stack([_lines(bk, o.history, longest) for o in outcomes])
-                     if field == "history" else bk.stack([getattr(o, field) for o in outcomes])
-                     for field in Outcome._fields))  # fmt: skip
+    lines: Any = () if not history else bk.stack([_lines(bk, o.history, longest) for o in outcomes])
+    return Outcome(**stacked, history=lines)
 
 
 def _lines(bk: Backend, history: Array, longest: Array) -> Array:

@@ -19,6 +19,7 @@ class OffsetOperator(Operator):
         self.inner, self.offset, self.bk = inner, offset, inner.bk
         self.shape, self.dtype, self.systems = inner.shape, inner.dtype, inner.systems
         self.is_container = inner.is_container  # type: ignore[misc]
+        self.tracked = inner.tracked
         self.bk.register(
             OffsetOperator, lambda a: ((a.inner,), a.offset), lambda offset, inner: _restore(offset, *inner)
         )

@@ -74,6 +74,6 @@ def _restore(bk: Backend, matrix: Any) -> DenseOperator:
     operator.bk, operator.matrix, operator.constant = bk, matrix, None
     shape = tuple(getattr(matrix, "shape", (0, 0)))
     operator.shape = shape[-2:] if len(shape) >= 2 else (0, 0)
-    operator.dtype = np.dtype(getattr(matrix, "dtype", np.float64)) if len(shape) >= 2 else np.dtype(np.float64)
+    operator.dtype = bk.dtype(matrix) if len(shape) >= 2 and hasattr(matrix, "dtype") else np.dtype(np.float64)
     operator.systems = shape[0] if len(shape) == 3 else None
     return operator

@@ -20,6 +20,7 @@ class _Products(Operator):
     compiled: bool
     like: Array | None
     layout: Layout
+    image: Layout  # of what it returns
 
     @property
     def in_shape(self) -> tuple[int, ...]:
@@ -27,7 +28,7 @@ class _Products(Operator):
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        return self.layout.shape
+        return self.image.shape
 
     @property
     def together(self) -> int | None:
@@ -37,7 +38,7 @@ class _Products(Operator):
         if self.layout.structure is None:
             return super().__call__(x)
         rows = self.layout.flatten(self.bk, x, self.dtype, "x")  # a container of arrays
-        return self.layout.unflatten(self.bk, self.apply(rows))
+        return self.image.unflatten(self.bk, self.apply(rows))
 
     def _rows(self, rows: Array) -> Array:
         """The function gets arrays of the dtype that it was promised, so others are split and cast."""
@@ -64,6 +65,8 @@ class _Products(Operator):
 class FunctionOperator(_Products):
     """`x -> function(x, *args) - constant` on arrays of the layout's shapes, all systems at once.
 
+    It returns arrays of `image`, which is the layout itself unless given.
+
     `tracked` tells that the function was seen to depend on something whose derivatives are being recorded.
     """
 
@@ -77,35 +80,40 @@ class FunctionOperator(_Products):
         name: str = "A(x)",
         like: Array | None = None,
         constant: Array | None = None,
+        image: Layout | None = None,
     ) -> None:
+        self.image = (layout if image is None else image).with_dtype(dtype)
         self.bk, self.function, self.layout, self.dtype = bk, function, layout.with_dtype(dtype), dtype
         self.args, self.name, self.like, self.constant = tuple(args), name, like, constant
         self.tracked = False  # does it depend on something whose derivatives are being recorded?
         self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
-        self.shape = (layout.size, layout.size)
+        self.shape = (self.image.size, layout.size)
         self.systems = layout.systems if layout.batch else None
         self._entries: DenseOperator | None = None
 
     def with_constant(self, constant: Array) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
-        return FunctionOperator(
-            self.bk, self.function, self.layout, self.dtype, self.args, self.name, self.like, constant
+        other = FunctionOperator(
+            self.bk, self.function, self.layout, self.dtype, self.args, self.name, self.like, constant, self.image
         )
+        other.tracked = self.tracked
+        return other
 
     def apply(self, x: Array) -> Array:
         image = self.bk.call(self.function, self.layout.unflatten(self.bk, self.bk.read_only(x)), self.args)
-        rows = self.layout.flatten(self.bk, image, self.dtype, self.name)
+        rows = self.image.flatten(self.bk, image, self.dtype, self.name)
         return rows if self.constant is None else rows - self.constant
 
     def as_container(self) -> Operator:
         example = self.layout.unflatten(
             self.bk, self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
         )
-        found = self.bk.trace(lambda x: self.bk.call(self.function, x, self.args), example)
+        found = self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), example, self.args)
         if found is None:
             return self
         self.bk.register(FunctionOperator, _flatten, _restore)
-        return _restore((self.bk, found[0], self.layout, self.dtype, self.name), (tuple(found[1]), self.constant))
+        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image)
+        return _restore(static, (tuple(found[1]), self.constant))
 
     def transpose(self) -> Operator:
         return DerivedFunction(self, transposed=True, conjugated=False)
@@ -124,13 +132,13 @@ class FunctionOperator(_Products):
 
 
 def _flatten(operator: FunctionOperator) -> tuple[tuple[Any, ...], Any]:
-    static = (operator.bk, operator.function, operator.layout, operator.dtype, operator.name)
+    static = (operator.bk, operator.function, operator.layout, operator.dtype, operator.name, operator.image)
     return (operator.args, operator.constant), static
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> FunctionOperator:
-    bk, function, layout, dtype, name = static
-    operator = FunctionOperator(bk, function, layout, dtype, arrays[0], name, None, arrays[1])
+    bk, function, layout, dtype, name, image = static
+    operator = FunctionOperator(bk, function, layout, dtype, arrays[0], name, None, arrays[1], image)
     operator.is_container = True  # type: ignore[misc]
     return operator
 
@@ -141,12 +149,10 @@ class DerivedFunction(_Products):
     def __init__(self, function: FunctionOperator, *, transposed: bool, conjugated: bool) -> None:
         self.function, self.transposed, self.conjugated = function, transposed, conjugated
         self.bk, self.dtype, self.systems = function.bk, function.dtype, function.systems
-        self.shape, self.compiled, self.like, self.layout = (
-            function.shape,
-            function.compiled,
-            function.like,
-            function.layout,
-        )
+        self.compiled, self.like = function.compiled, function.like
+        self.shape, self.layout, self.image = function.shape, function.layout, function.image
+        if transposed:
+            self.shape, self.layout, self.image = function.shape[::-1], function.image, function.layout
         self._product: Callable[[Array], Array] = function.transposed_product() if transposed else function.apply
 
     def apply(self, x: Array) -> Array:

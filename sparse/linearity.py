@@ -51,9 +51,9 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
             seen.add(key)
     if not _is_affine(constant):
         return operator
-    shifted = operator.with_constant(bk.as_array(constant, like=operator.like))
-    shifted.tracked = operator.tracked
-    return shifted
+    if operator.tracked:  # the constant part may have derivatives too
+        return operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like)))
+    return operator.with_constant(bk.as_array(constant, like=operator.like))
 
 
 def _is_affine(constant: np.ndarray) -> bool:

@@ -29,7 +29,9 @@ class Operator(ABC):
     shape: tuple[int, int]
     dtype: np.dtype
     systems: int | None = None
+    products: ClassVar[int] = 1  # with the user's matrix, in one `apply`
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
+    tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
 
     # --- for solvers: rows of (batch, n) ---
 

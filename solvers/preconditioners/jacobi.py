@@ -58,7 +58,7 @@ def _restore(bk: Backend, arrays: Sequence[Any]) -> DiagonalOperator:
     d.bk, d.values = bk, arrays[0]
     shape = tuple(getattr(d.values, "shape", (1, 0)))
     d.shape, d.systems = (shape[-1], shape[-1]), None if shape[0] == 1 else shape[0]
-    d.dtype = np.dtype(getattr(d.values, "dtype", np.float64))
+    d.dtype = bk.dtype(d.values) if hasattr(d.values, "dtype") else np.dtype(np.float64)
     return d
 
 

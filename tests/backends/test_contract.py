@@ -448,6 +448,19 @@ def test_singular_matrices_pass_lu(mode: str) -> None:
     assert np.count_nonzero(diagonal[1]) == 1 and not diagonal[2].any()
 
 
+@covers("solve_triangular")
+@cells
+@pytest.mark.parametrize("lower", [False, True])
+def test_solve_triangular(mode: str, dtype: str, lower: bool) -> None:
+    """The other triangle is not looked at."""
+    for shape in ((1, 5, 5), (3, 4, 4), (2, 1, 1)):
+        m, b = (rows(dtype, shape) + 3 * np.eye(shape[-1])).astype(dtype), rows(dtype, shape[:2], 2)
+        x = run(mode, lambda bk, m, b: bk.solve_triangular(m, b, lower=lower), m, b)
+        exact = np.linalg.solve((np.tril if lower else np.triu)(wide(m)), b[..., None])[..., 0]
+        assert x.dtype == np.dtype(dtype)
+        np.testing.assert_allclose(x, exact, rtol=500 * np.finfo(dtype).eps, atol=500 * np.finfo(dtype).eps)
+
+
 @covers("cholesky", "cholesky_solve")
 @cells
 def test_cholesky(mode: str, dtype: str) -> None:

@@ -1,5 +1,7 @@
 """Loops, branches, frozen systems, host calls and whole functions: the primitives with behaviour, in every mode."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 from contract import EAGER_FLAGS, MODES, backend, covers, rows, run
-from krylix.backends import Backend
+from krylix.backends import Backend, LinearSystem
 from modes import EAGER, array, compiled, library, to_numpy
 
 modes = pytest.mark.parametrize("mode", MODES)
@@ -135,6 +137,24 @@ def test_put(mode: str, dtype: str) -> None:
     assert put.dtype == np.dtype(dtype)
     single = run(mode, lambda bk, *a: bk.put(bk.copy(a[0]), *a[1:]), buffer[:, :1], row[:1], values[:1], active[:1])
     np.testing.assert_array_equal(single, expected[:, :1])
+
+
+@covers("put_row")
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@modes
+def test_put_row(mode: str, dtype: str) -> None:
+    """Another row of each stack, none where it lies beyond the end."""
+    stack, values = rows(dtype, (4, 3, 7)), rows(dtype, (4, 7), 1)
+    row = np.array([[2], [0], [3], [1]], np.int32)
+    expected = stack.copy()
+    expected[0, 2], expected[1, 0], expected[3, 1] = values[0], values[1], values[3]
+    put = run(mode, lambda bk, *a: bk.put_row(bk.copy(a[0]), *a[1:]), stack, row, values)
+    np.testing.assert_array_equal(put, expected)
+    assert put.dtype == np.dtype(dtype)
+    for i in (1, 2):
+        one = slice(i, i + 1)
+        single = run(mode, lambda bk, *a: bk.put_row(bk.copy(a[0]), *a[1:]), stack[one], row[one], values[one])
+        np.testing.assert_array_equal(single, expected[one])
 
 
 @covers("quiet")
@@ -321,30 +341,75 @@ def test_known_now(mode: str) -> None:
 # ---- derivatives
 
 
-@covers("implicit_solve")
+class Inverse(LinearSystem):
+    """Solves with a matrix by its inverse."""
+
+    differentiable = 1
+
+    def __init__(self, bk: Backend, arrays: Any, transposed: bool = False) -> None:
+        self.bk, self.arrays, self.transposed = bk, tuple(arrays), transposed
+
+    def _times(self, i: int, x: Any) -> Any:
+        a = self.arrays[i]
+        return self.bk.product(self.bk.transpose(a) if self.transposed else a, x)
+
+    def product(self, x: Any) -> Any:
+        return self._times(0, x)
+
+    def solve(self, b: Any) -> tuple[Any, tuple[Any, ...]]:
+        return self._times(1, b), (self.bk.like(7, b),)
+
+    def tangent(self) -> Inverse:
+        return self
+
+    def transpose(self) -> Inverse:
+        return Inverse(self.bk, self.arrays, not self.transposed)
+
+    def with_arrays(self, arrays: Any) -> Inverse:
+        return Inverse(self.bk, arrays, self.transposed)
+
+    def started_at(self, x: Any) -> Inverse:
+        return self
+
+    def mapped(self, size: int, axes: Any) -> Inverse:
+        raise ValueError("not here")
+
+
+@covers("implicit_solve", "constant")
 @modes
 def test_implicit_solve(mode: str) -> None:
-    """What the solver returns, and a transposed solver for derivatives where the library has such a thing."""
+    """What the solver returns, with derivatives for b and the matrix where the library has such a thing."""
     m, b = rows("float64", (4, 4)) + 3 * np.eye(4), rows("float64", (2, 4), 1)
     inverse = np.linalg.inv(m)
 
-    def solved(bk: Backend, b: Any) -> tuple[Any, Any]:
-        matrix, forward = bk.as_array(m), bk.as_array(inverse)
-        return bk.implicit_solve(
-            lambda x: bk.product(matrix, x),
-            b,
-            lambda b: (bk.product(forward, b), bk.like(7, b)),
-            lambda y: (bk.product(bk.transpose(forward), y), bk.like(8, y)),
-        )
+    def solved(bk: Backend, b: Any, matrix: Any) -> tuple[Any, Any]:
+        x, (extra,) = bk.implicit_solve(Inverse(bk, (matrix, bk.constant(bk.as_array(inverse)))), b)
+        return x, extra
 
-    x, extra = run(mode, solved, b)
+    x, extra = run(mode, solved, b, m)
     np.testing.assert_allclose(x, b @ inverse.T)
     np.testing.assert_array_equal(extra, np.full((2, 4), 7))
+    bk, native = backend(mode), (array(mode, b), array(mode, m))
+    wanted = (np.ones((2, 4)) @ inverse, -(inverse.T @ np.ones((4, 2))) @ x)
     if library(mode) == "jax":
         import jax
 
-        found = compiled(mode, jax.jacobian(lambda b: solved(backend(mode), b)[0][0]))(array(mode, b))
-        np.testing.assert_allclose(found[:, 0], inverse)
+        found = compiled(mode, jax.grad(lambda *p: solved(bk, *p)[0].sum(), (0, 1)))(*native)
+    elif mode == "torch":
+        [p.requires_grad_() for p in native]
+        solved(bk, *native)[0].sum().backward()
+        found = [p.grad for p in native]
+    elif mode == "tf":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(native)
+            total = tf.reduce_sum(solved(bk, *native)[0])
+        found = tape.gradient(total, native)
+    else:
+        return
+    for a, w in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(to_numpy(a), w)
 
 
 @covers("refuse_derivatives", "tracks")
@@ -352,28 +417,34 @@ def test_implicit_solve(mode: str) -> None:
 def test_refused_derivatives(mode: str) -> None:
     """x passes unchanged; a derivative that would silently be nothing is an error."""
     x = rows("float64", (2, 3))
-    same = run(mode, lambda bk, x: bk.refuse_derivatives(x, (x,), False), x)
+    same = run(mode, lambda bk, x: bk.refuse_derivatives(x, (x,)), x)
     np.testing.assert_array_equal(same, x)
-    assert not backend(mode).tracks(array(mode, x))
+    bk = backend(mode)
+    assert not bk.tracks(array(mode, x))
     if mode == "torch":
         import torch
 
         source = torch.ones(3, requires_grad=True)
-        bk = backend(mode)
         assert bk.tracks(2 * source) and not bk.tracks(source.detach())
-        for sources, tracked in (((source,), False), ((), True)):
-            refused = bk.refuse_derivatives(torch.ones(3), sources, tracked)
-            with pytest.raises(RuntimeError, match="no derivatives"):
-                refused.sum().backward()
-        assert not bk.refuse_derivatives(torch.ones(3), (), False).requires_grad
+        with torch.no_grad():
+            assert not bk.tracks(source)
+        with pytest.raises(RuntimeError, match="no derivatives"):
+            bk.refuse_derivatives(torch.ones(3), (source,)).sum().backward()
+        assert torch.func.grad(lambda w: w.sum() * float(bk.tracks(2 * w)))(source.detach()).tolist() == [1, 1, 1]
+        with torch.autograd.forward_ad.dual_level():
+            assert bk.tracks(torch.autograd.forward_ad.make_dual(torch.ones(2), torch.ones(2)))
     if mode == "tf":
         import tensorflow as tf
 
         with tf.GradientTape() as tape:
             source = tf.Variable([1.0, 2.0])
-            refused = tf.reduce_sum(backend(mode).refuse_derivatives(tf.ones(2), (source,), False))
+            assert bk.tracks(source) and bk.tracks(2 * source) and not bk.tracks(tf.ones(2))
+            refused = tf.reduce_sum(bk.refuse_derivatives(tf.ones(2), (source,)))
         with pytest.raises(RuntimeError, match="no derivatives"):
             tape.gradient(refused, source)
+        ones = tf.ones(2)
+        with tf.autodiff.ForwardAccumulator(ones, ones):
+            assert bk.tracks(2 * ones)
 
 
 # ---- whole functions
@@ -398,21 +469,72 @@ def test_compile(mode: str) -> None:
 @covers("trace")
 @eager
 def test_trace(mode: str) -> None:
-    """In JAX a function becomes its program, equal for the same computation whatever the arrays that it closes over."""
+    """The arrays that a function depends on become arguments; in JAX functions with the same program are equal."""
     bk, x = backend(mode), array(mode, np.arange(3.0))
 
     def scaled(factor: Any) -> Callable[[Any], Any]:
         return lambda x: factor * x + 1
 
-    first, second, other = (bk.trace(f, x) for f in (scaled(x), scaled(2 * x), lambda x: x * x * x))
-    if mode != "jax":
+    first, second, other = (bk.trace(f, x, ()) for f in (scaled(x), scaled(2 * x), lambda x: x * x * x))
+    if mode == "numpy":
         assert first is second is other is None
         return
-    assert first[0] == second[0] and hash(first[0]) == hash(second[0]) and first[0] != other[0]
-    np.testing.assert_array_equal(first[0](x, *first[1]), np.arange(3.0) ** 2 + 1)
-    np.testing.assert_array_equal(second[0](x, *second[1]), 2 * np.arange(3.0) ** 2 + 1)
-    assert bk.trace(scaled(2.0), x)[0] != bk.trace(scaled(3.0), x)[0]
-    assert bk.trace(scaled(x), x)[0] != bk.trace(scaled(x.astype(np.float32)), x)[0]
+    for function, arrays in (first, bk.trace(lambda x, c: c * x + 1, x, (x,))):
+        np.testing.assert_array_equal(to_numpy(function(x, *arrays)), np.arange(3.0) ** 2 + 1)
+    if mode == "torch":
+        _check_trace_of_torch(bk)
+    if mode == "tf":
+        import tensorflow as tf
+
+        variable = tf.Variable(3.0)
+        assert any(a is variable for a in bk.trace(lambda v: variable * v, tf.ones(2), ())[1])
+        assert any(a is x for a in bk.trace(lambda v: x * v, x, ())[1])
+    if mode == "jax":
+        assert first[0] == second[0] and hash(first[0]) == hash(second[0]) and first[0] != other[0]
+        np.testing.assert_array_equal(second[0](x, *second[1]), 2 * np.arange(3.0) ** 2 + 1)
+        assert bk.trace(scaled(2.0), x, ())[0] != bk.trace(scaled(3.0), x, ())[0]
+        assert bk.trace(scaled(x), x, ())[0] != bk.trace(scaled(x.astype(np.float32)), x, ())[0]
+
+
+def _check_trace_of_torch(bk: Backend) -> None:
+    """Tensors with derivatives are found wherever a torch function meets them, and replaced."""
+    import torch
+
+    w, layer = torch.ones(3, requires_grad=True), torch.nn.Linear(3, 3, bias=False)
+
+    def function(v: Any, c: Any) -> Any:
+        out = v * w.sum() + layer(c * v)
+        out += torch.stack([w, w]).sum(0) * v
+        return out + torch.func.vjp(lambda u: u * w, v)[1](v)[0]
+
+    v, c = torch.ones(3), torch.tensor(2.0)
+    found, arrays = bk.trace(function, v, (c,))
+    assert [id(a) for a in arrays[:1]] == [id(c)] and {id(a) for a in arrays[1:]} == {id(w), id(layer.weight)}
+    values = {id(c): torch.tensor(0.5), id(w): torch.full((3,), 7.0), id(layer.weight): torch.eye(3)}
+    changed = found(v, *(values[id(a)] for a in arrays))
+    assert changed.tolist() == [21 + 0.5 + 14 + 7] * 3
+
+    class Hidden(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, v: Any, w: Any) -> Any:
+            return v * w
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g, g
+
+    with pytest.raises(RuntimeError, match="Pass this tensor on"):
+        bk.trace(lambda v: Hidden.apply(v, w), v, ())
+
+
+@covers("vmap")
+@modes
+def test_vmap(mode: str) -> None:
+    m, x = rows("float64", (3, 4, 4)), rows("float64", (3, 2, 4), 1)
+    found = run(mode, lambda bk, m, x: bk.vmap(bk.product, (0, 0))(m, x), m, x)
+    np.testing.assert_allclose(found, x @ m.transpose(0, 2, 1))
+    shared = run(mode, lambda bk, m, x: bk.vmap(bk.product, (None, 0))(m, x), m[0], x)
+    np.testing.assert_allclose(shared, x @ m[0].T)
 
 
 @covers("map_columns")
@@ -492,12 +614,18 @@ class Pair:
         self.a, self.b, self.note = a, b, note
 
 
-@covers("register")
+@covers("register", "take_apart")
 @modes
 def test_register(mode: str) -> None:
     bk = backend(mode)
     for _ in range(2):  # a second time does nothing
         bk.register(Pair, lambda p: ((p.a, p.b), p.note), lambda note, ab: Pair(*ab, note))
+    one, two = array(mode, np.ones(2)), array(mode, np.zeros(3))
+    leaves, make = bk.take_apart(({"first": Pair(one, [two, None], "kept")}, 3.5))
+    assert leaves[0] is one and leaves[1] is two and len(leaves) == 2
+    made, number = make([two, one])
+    again = made["first"]
+    assert again.a is two and again.b[0] is one and again.b[1] is None and again.note == "kept" and number == 3.5
     if library(mode) != "jax":
         return
     import jax

@@ -1,9 +1,13 @@
-"""A batch of k systems is k single solves: steps, status and x, whatever stands beside."""
+"""A batch of k systems is k single solves: steps, status and x, whatever stands beside.
+
+Of a method that couples the systems: no more steps, and x within the tolerance.
+"""
 
 import numpy as np
 import pytest
 
 from cells import CELLS, cast, check_true_residual
+from krylix.solvers import METHODS, MixedPrecision
 from modes import MODES, solve
 from problems import SYSTEMS, make_operator
 
@@ -29,12 +33,21 @@ def test_scaled_zero_and_nan_systems(method: str, mode: str, dtype: str) -> None
     assert not result.x[3].any() and not result.x[4].any()
     good = [0, 1, 2, 3, 5]
     single = solve(mode, A, b[0], method=method, on_failure="status")
-    assert result.iterations[[0, 1, 2]].tolist() == [single.iterations] * 3  # units play no role
-    np.testing.assert_allclose(result.x[0], single.x, rtol=0, atol=1e3 * np.finfo(dtype).eps * np.abs(single.x).max())
+    # Where the condition number counts squared, rounding may decide about the last step in single precision; and so it
+    # may in each correction that is computed in single precision.
+    mixed = isinstance(METHODS[method], MixedPrecision) and dtype in ("float64", "complex128")
+    slack = int(METHODS[method].least_squares and dtype in ("float32", "complex64")) + 2 * mixed
+    coupled = METHODS[method].couples_systems
+    more = result.iterations[[0, 1, 2]] - single.iterations
+    assert more.max() <= max(slack, coupled) and (coupled or more.min() >= -slack)  # units play no role
+    rounding = 1e3 * np.finfo(dtype).eps
+    close = rounding + (coupled or mixed) * 100 * single.tolerance / np.linalg.norm(b[0])
+    np.testing.assert_allclose(result.x[0], single.x, rtol=0, atol=close * np.abs(single.x).max())
     for k, scale in enumerate(SCALES):
         np.testing.assert_allclose(result.x[k], result.x[0] * scale, rtol=2e-2 if scale in (1e6, 1e-3) else 0)
     other = solve(mode, A, b[5], method=method, on_failure="status")
-    assert other.iterations == result.iterations[5]
+    more = result.iterations[5] - other.iterations
+    assert more <= max(slack, coupled) and (coupled or more >= -slack)
     check_true_residual(solve(mode, A, b[good], method=method, on_failure="status"), matrix, b[good])
 
 
@@ -55,7 +68,9 @@ def test_one_matrix_per_system(method: str, mode: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", ["CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", "biCG-stab(4)"])
+@pytest.mark.parametrize(
+    "method", ["CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", "biCG-stab(4)", "GMRES(5)", "IDR(4)", "MINRES"]
+)
 def test_batch_of_one_and_large_batch(method: str, mode: str) -> None:
     """Short rows take other code paths than long ones."""
     matrix = SYSTEMS["definite"].matrix

@@ -26,7 +26,9 @@ def test_inconsistent_is_never_converged(method: str, mode: str, dtype: str) -> 
 
 
 @pytest.mark.parametrize("name", [n for n, s in SYSTEMS.items() if s.singular])
-@pytest.mark.parametrize("method", ["CG", "CG-adaptive", "biCG-stab(2)", "direct", "scipy-direct", "auto"])
+@pytest.mark.parametrize(
+    "method", ["CG", "CG-adaptive", "biCG-stab(2)", "GMRES", "IDR(4)", "MINRES", "direct", "scipy-direct", "auto"]
+)
 def test_singular_consistent_is_solved_at_any_size(method: str, name: str) -> None:
     system = SYSTEMS[name]
     for scale in (1e-8, 1.0, 1e10):
@@ -93,7 +95,7 @@ def test_nan_and_infinity_in_the_matrix(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["numpy", "torch", "jax-jit"])
-@pytest.mark.parametrize("method", ["biCG-stab", "biCG-stab(2)", "biCG-stab(4)"])
+@pytest.mark.parametrize("method", ["biCG-stab", "biCG-stab(2)", "biCG-stab(4)", "GMRES", "IDR(1)", "IDR(4)"])
 def test_breakdown_is_survived(method: str, mode: str) -> None:
     """For a skew matrix <r, A r> = 0: with r as the left vector the first step divides by zero."""
     rotation = np.kron(np.diag([1.0, 2, 3, 4]), np.array([[0.0, 1], [-1, 0]]))
@@ -119,7 +121,9 @@ def test_drift_is_noticed(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30])
-@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-direct", "scipy-GMres"])
+@pytest.mark.parametrize(
+    "method", ["CG", "biCG-stab(2)", "GMRES(5)", "IDR(4)", "MINRES", "direct", "scipy-direct", "scipy-GMres"]
+)
 def test_units_play_no_role_in_single_precision(method: str, scale: float, mode: str) -> None:
     """The squares of these right-hand sides overflow or vanish in float32."""
     matrix = SYSTEMS["definite"].matrix.astype(np.float32)

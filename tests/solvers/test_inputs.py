@@ -10,7 +10,7 @@ import scipy.sparse.linalg as spl
 
 import krylix
 from krylix import linear_solve
-from krylix.solvers import CG, METHODS, BiCGStab, ScipyMethod, find_method
+from krylix.solvers import CG, GMRES, IDR, METHODS, BiCGStab, ScipyMethod, find_method
 from modes import EAGER, MODES, array, product, solve, to_numpy
 from problems import SYSTEMS, make_operator
 
@@ -148,7 +148,9 @@ def test_inputs_are_not_modified_or_handed_out(method: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["numpy", "torch"])
-@pytest.mark.parametrize("method", ["CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)"])
+@pytest.mark.parametrize(
+    "method", ["CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", "GMRES(5)", "FGMRES(5)", "IDR(3)", "MINRES"]
+)
 def test_functions_that_hand_out_their_own_memory(method: str, mode: str) -> None:
     """The identity returns its argument, others the same buffer every time."""
     b = np.linspace(1, 2, 12)
@@ -206,6 +208,13 @@ def test_containers_of_arrays(method: str, jit: bool) -> None:
 
 def test_method_names_and_objects() -> None:
     assert find_method("bicg-STAB(7)") == BiCGStab(7) and find_method("cg") == CG() and find_method(CG()) == CG()
+    for name, method in {
+        "gmres(7)": GMRES(7),
+        "FGMRES(7)": GMRES(7, True),
+        "fgmres": GMRES(30, True),
+        "idr(2)": IDR(2),
+    }.items():
+        assert find_method(name) == method == find_method(method.name)
     assert all(find_method(name.upper()) is method for name, method in METHODS.items())
     with pytest.raises(ValueError, match="integer l"):
         BiCGStab(1.5)

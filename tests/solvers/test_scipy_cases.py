@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from krylix.solvers import METHODS, BiCGStab, ScipyMethod, SolveResult
+from krylix.solvers import GMRES, IDR, METHODS, BiCGStab, MixedPrecision, ScipyMethod, SolveResult
 from scipy_cases import Adapter, Call, calls_of, failure_of, is_complex, is_hermitian, size
 
 suite = pytest.importorskip(
@@ -35,7 +35,7 @@ COMPLEX = ("TestGMRES.test_abi",)  # tests that bring their own matrix
 NOT_HERMITIAN = ("TestQMR.test_leftright_precond",)
 INNER_STEPS = {"scipy-lGMres": 30, "scipy-GCrotMK": 40}  # in the first outer iteration
 
-CG_LIKE = ("CG", "CG-adaptive", "scipy-CG")
+CG_LIKE = ("CG", "CG-adaptive", "block-CG", "mixed-CG", "scipy-CG")
 BICG_LIKE = ("scipy-biCG", "scipy-biCG-stab", "scipy-CGS", "scipy-QMR", "scipy-TFQMR")
 
 
@@ -182,6 +182,13 @@ EXCLUSIONS = (
         one_iteration,
     ),
     Exclusion(
+        "each correction ends with a residual in double precision, and a perfect M is not perfect in single precision",
+        ("test_precond_inverse",),
+        lambda c: isinstance(c.method, MixedPrecision),
+        r"^AssertionError: .*\| assert matvec_count\[0\] <= 3",
+        lambda c, result: bool(result.converged) and int(result.iterations) <= 2,
+    ),
+    Exclusion(
         "the true residuals at the start, after SciPy's return and at the end are 3 products on top of SciPy's own",
         ("test_precond_inverse",),
         lambda c: isinstance(c.method, ScipyMethod) and c.method.takes_preconditioner,
@@ -204,6 +211,13 @@ EXCLUSIONS = (
         lambda c, result: not result.converged and bool(np.all(result.x == 0)),
     ),
     Exclusion(
+        "the system has no solution; the test is for GMRES, which minimises the residual all the same",
+        ("TestGMRES.test_defective_matrix_breakdown",),
+        lambda c: isinstance(c.method, IDR),
+        r"^AssertionError: .*\| assert_allclose\(A @ \(A @ x\), A @ b\)",
+        lambda c, result: not result.converged and bool(np.all(np.isfinite(result.x))),
+    ),
+    Exclusion(
         "the system has no solution; the test wants exact zeros in A A x, these methods solve a shifted system",
         ("TestGMRES.test_defective_matrix_breakdown",),
         lambda c: c.name in ("direct", "scipy-direct"),
@@ -215,14 +229,23 @@ EXCLUSIONS = (
         "with a singular M the preconditioned system has no solution; the test is for GMRES, which minimises the "
         "residual all the same",
         ("TestGMRES.test_defective_precond_breakdown",),
-        lambda c: isinstance(c.method, BiCGStab) or c.name in ("scipy-CG", "scipy-CGS", "scipy-TFQMR", "scipy-GCrotMK"),
+        lambda c: (
+            isinstance(c.method, (BiCGStab, IDR)) or c.name in ("mixed-biCG-stab(2)", "scipy-CG", "scipy-CGS", "scipy-TFQMR", "scipy-GCrotMK")
+        ),
         r"^AssertionError: .*\| assert_allclose\(M @ \(A @ x\), M @ b\)",
         lambda c, result: not result.converged and bool(np.all(np.isfinite(result.x))),
     ),
     Exclusion(
+        "the test asks for an exact zero; the residual outside of the null space of M is one rounding error",
+        ("TestGMRES.test_defective_precond_breakdown",),
+        lambda c: isinstance(c.method, GMRES),
+        r"^AssertionError: .*\| assert_allclose\(M @ \(A @ x\), M @ b\)",
+        lambda c, result: not result.converged and bool(np.all(np.abs(result.residual[:2]) < 1e-15)),
+    ),
+    Exclusion(
         "the method takes no preconditioner and solves the system; the test asks for an exact zero",
         ("TestGMRES.test_defective_precond_breakdown",),
-        lambda c: not c.method.takes_preconditioner,
+        lambda c: not c.method.takes_preconditioner and c.name != "CGLS",  # whose zero is exact
         r"^AssertionError: .*\| assert_allclose\(M @ \(A @ x\), M @ b\)",
         converged,
     ),
@@ -235,7 +258,7 @@ EXCLUSIONS = (
     Exclusion(
         "the method takes no preconditioner, and without it the test's 15 iterations are too few",
         ("TestQMR.test_leftright_precond",),
-        lambda c: c.name in ("scipy-lsqr", "scipy-lsmr"),
+        lambda c: c.method.least_squares or c.name in ("scipy-lsqr", "scipy-lsmr"),
         r"^AssertionError: .*\| assert info == 0",
         lambda c, result: not result.converged,
     ),

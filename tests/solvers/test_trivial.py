@@ -5,7 +5,7 @@ import pytest
 
 import krylix
 from cells import CELLS, METHOD_NAMES, cast
-from krylix.solvers import METHODS
+from krylix.solvers import METHODS, MixedPrecision
 from modes import MODES, array, library, product, solve
 from problems import SYSTEMS, make_operator
 
@@ -44,8 +44,8 @@ def test_perfect_preconditioner(method: str, mode: str, dtype: str) -> None:
     inverse = np.linalg.inv(matrix)
     result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, preconditioner=array(mode, inverse))
     assert np.isfinite(result.x).all()
-    # TFQMR takes two of its steps for one product pair
-    most = 2 if method == "scipy-TFQMR" else 1
+    # TFQMR takes two of its steps for one product pair; what is perfect in single precision needs a second correction
+    most = 2 if method == "scipy-TFQMR" or isinstance(METHODS[method], MixedPrecision) else 1
     assert result.iterations[0] <= most and result.iterations[1] == 0 and result.iterations[2] <= most
     np.testing.assert_allclose(result.x, b @ inverse.T, rtol=1e-3, atol=1e-4)
 

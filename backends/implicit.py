@@ -1,0 +1,51 @@
+"""What a backend needs to know of a solve in order to differentiate it by the implicit function theorem."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from .shared import Array
+
+
+class LinearSystem(ABC):
+    """A solve of `A x = b`, with A and all else given by arrays.
+
+    Backends whose derivative rules are functions of explicit arguments (PyTorch, TensorFlow) are handed `arrays`; those
+    that find by themselves what a function closes over (JAX) are not.
+
+    Attributes:
+        arrays: what the system is made of, those of A that have derivatives first.
+        differentiable: how many of them have.
+    """
+
+    arrays: Sequence[Array]
+    differentiable: int
+
+    @abstractmethod
+    def product(self, x: Array) -> Array:
+        """`A x` for rows `(batch, n)`, linear in x; differentiable in x and the first `arrays`."""
+
+    @abstractmethod
+    def solve(self, b: Array) -> tuple[Array, tuple[Array, ...]]:
+        """x, and arrays without derivatives, whose first axis is that of `b`."""
+
+    @abstractmethod
+    def tangent(self) -> LinearSystem:
+        """The solve with the same matrix for the right-hand side of a derivative."""
+
+    @abstractmethod
+    def transpose(self) -> LinearSystem:
+        """The solve with the transposed matrix for the right-hand side of a derivative."""
+
+    @abstractmethod
+    def with_arrays(self, arrays: Sequence[Array]) -> LinearSystem:
+        """The same system made of other arrays."""
+
+    @abstractmethod
+    def started_at(self, x: Array) -> LinearSystem:
+        """The same system with `x` as the initial guess."""
+
+    @abstractmethod
+    def mapped(self, size: int, axes: Sequence[int | None]) -> LinearSystem:
+        """`size` such systems at once, the first in front; `axes` is 0 for arrays that have one more axis for it."""

@@ -1,0 +1,154 @@
+"""A solve as a function of arrays, which backends differentiate by the implicit function theorem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..backends import Array, LinearSystem
+from ..sparse import MappedOperator, Operator
+from .iterate import Outcome
+from .nullspace import projection
+from .problem import Problem
+
+Run = Callable[[Problem, "Operator | None", bool, bool], Outcome]
+
+
+class Parts(NamedTuple):
+    """What of a problem may depend on traced or recorded arrays."""
+
+    A: Operator
+    M: Operator | None
+    x0: Array | None
+    rtol: Array
+    atol: Array
+    relative: Array  # the tolerance of derivatives: atol has no meaning for them
+
+
+@dataclass(frozen=True)
+class ImplicitSolve(LinearSystem):
+    """One solve and its derivatives.
+
+    Attributes:
+        problem: the right-hand side, and what no array decides.
+        run: solves a problem with a preconditioner, for a derivative or not, for a reverse one or not.
+        make: arrays -> Parts.
+    """
+
+    problem: Problem
+    run: Run
+    make: Callable[[Sequence[Array]], Parts]
+    arrays: Sequence[Array]
+    differentiable: int
+    hermitian: bool
+    transposed: bool = False
+    derived: bool = False
+
+    @classmethod
+    def of(cls, problem: Problem, M: Operator | None, hermitian: bool, run: Run) -> ImplicitSolve:
+        """The system of `problem`; its arrays are found where the backend needs them as arguments."""
+        bk = problem.bk
+        relative = bk.maximum(problem.rtol, bk.safe_divide(problem.atol, bk.norm(problem.b)))
+        parts = Parts(problem.A, M, problem.x0, problem.rtol, problem.atol, relative)
+        if not bk.explicit_derivatives:
+            return cls(problem, run, lambda _: parts, (), 0, hermitian)
+        A, M = problem.A.as_container(), M if M is None or not problem.compiled else M.as_container()
+        entries, make_A = bk.take_apart(A)
+        others, make_others = bk.take_apart((M, *parts[2:]))
+        own = [i for i, a in enumerate(entries) if bk.dtype(a).kind in "fc"]
+        rest = [i for i in range(len(entries)) if i not in own]
+        order = [*own, *rest]
+        back = sorted(range(len(order)), key=order.__getitem__)
+
+        def make(arrays: Sequence[Array]) -> Parts:
+            values = [arrays[i] for i in back]
+            return Parts(make_A(values), *make_others(arrays[len(order) :]))
+
+        return cls(problem, run, make, (*(entries[i] for i in order), *map(bk.constant, others)), len(own), hermitian)
+
+    def product(self, x: Array) -> Array:
+        A = self.make(self.arrays).A
+        return (A.transpose() if self.transposed else A).apply(x)
+
+    def solve(self, b: Array) -> tuple[Array, tuple[Array, ...]]:
+        bk = self.problem.bk
+        A, M, x0, rtol, atol, relative = self.make(self.arrays)
+        if self.transposed:
+            A, M = A.transpose(), None if M is None else M.transpose()
+        if self.derived:
+            x0, rtol, atol = None, relative, 0 * relative
+        elif not bk.explicit_derivatives:
+            # JAX calls this for derivatives too; x0 and atol are for the given right-hand side only.
+            known = bk.constant(self.problem.b)
+            given = bk.row_sum(bk.where(b == known, bk.zeros_like(rtol), 1 + bk.zeros_like(rtol))) == 0
+            x0 = None if x0 is None else bk.where(given, x0, bk.zeros_like(x0))
+            rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
+        problem = replace(self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b))
+        if self.derived and problem.null_basis is not None:
+            problem = self._without_null_vectors(problem)
+        outcome = self.run(problem, M, self.derived, self.transposed)
+        history = () if isinstance(outcome.history, tuple) else (bk.transpose(outcome.history),)
+        return outcome.x, (*outcome[1:-1], *history)
+
+    def _without_null_vectors(self, problem: Problem) -> Problem:
+        """x has no part in the null space of A, so neither has its cotangent; likewise b where A is Hermitian."""
+        if problem.null_basis is None:
+            return problem
+        basis = problem.null_basis.conj() if self.transposed else problem.null_basis
+        b = problem.b
+        if self.transposed or self.hermitian:
+            b = projection(basis, problem.bk, b)(b)
+        return replace(problem, b=b, null_basis=None if self.transposed and not self.hermitian else basis)
+
+    def tangent(self) -> ImplicitSolve:
+        return replace(self, derived=True)
+
+    def transpose(self) -> ImplicitSolve:
+        return replace(self, transposed=not self.transposed, derived=True)
+
+    def with_arrays(self, arrays: Sequence[Array]) -> ImplicitSolve:
+        return replace(self, arrays=tuple(arrays))
+
+    def started_at(self, x: Array) -> ImplicitSolve:
+        return replace(self, make=lambda arrays: self.make(arrays)._replace(x0=x))
+
+    def mapped(self, size: int, axes: Sequence[int | None]) -> ImplicitSolve:
+        layout, make = self.problem.layout, self.make
+
+        def many(arrays: Sequence[Array]) -> Parts:
+            return _mapped(self.problem, make, arrays, axes, size)
+
+        wide = replace(layout, batch=(size, *layout.batch))
+        return replace(self, problem=replace(self.problem, layout=wide), make=many)
+
+
+def _mapped(
+    problem: Problem,
+    make: Callable[[Sequence[Array]], Parts],
+    arrays: Sequence[Array],
+    axes: Sequence[int | None],
+    size: int,
+) -> Parts:
+    """`size` times the parts of a problem."""
+    bk, systems = problem.bk, problem.layout.systems
+    one = make([a if axis is None else a[0] for a, axis in zip(arrays, axes, strict=True)])
+
+    def operators(name: str) -> Operator | None:
+        if getattr(one, name) is None:
+            return None
+        return MappedOperator(bk, lambda arrays: getattr(make(arrays), name), arrays, axes, size, systems)
+
+    def rows(name: str) -> Array:
+        value = getattr(one, name)
+        if value is None:
+            return None
+        shape = (systems, int(value.shape[1]))
+        index = bk.zeros((size,), problem.A.dtype, problem.like)
+        values = bk.vmap(lambda _, *arrays: bk.broadcast_to(getattr(make(arrays), name), shape), (0, *axes))
+        return bk.reshape(values(index, *arrays), (size * systems, shape[1]))
+
+    A = operators("A")
+    if A is None:
+        raise TypeError("A problem without a matrix.")
+    return Parts(A, operators("M"), *(rows(name) for name in Parts._fields[2:]))

@@ -1,0 +1,59 @@
+"""Blocks of rows: products with each other and with small matrices, and the eigenvectors of small Hermitian matrices."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract import CELLS, LONG, check, covers, real_of, rows, run, wide
+
+cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
+SHAPES = ((1, 5), (3, 5), (1, LONG), (4, LONG), (3, 40_000))
+
+
+@covers("gram")
+@cells
+def test_gram(mode: str, dtype: str) -> None:
+    for k, n in SHAPES:
+        a, b = rows(dtype, (k, n), 3), rows(dtype, (2, n), 4)
+        found, same = run(mode, lambda bk, a, b: (bk.gram(a, b), bk.gram(a, a)), a, b)
+        assert found.dtype == same.dtype == np.dtype(dtype)
+        size = np.abs(wide(a)) @ np.abs(wide(b)).T
+        check(found, wide(a).conj() @ wide(b).T, dtype, size)
+        check(same, wide(a).conj() @ wide(a).T, dtype, np.abs(wide(a)) @ np.abs(wide(a)).T)
+
+
+@covers("axpy_block", "xpay_block")
+@cells
+def test_block_updates(mode: str, dtype: str) -> None:
+    """y may be overwritten; x and the coefficients never are."""
+    for k, n in SHAPES:
+        c, x, y = rows(dtype, (k, k), 3), rows(dtype, (k, n), 4), rows(dtype, (k, n), 5)
+        kept = c.copy(), x.copy()
+
+        def updates(bk: Any, c: Any, x: Any, y: Any) -> Any:
+            more = bk.axpy_block(c, x, bk.axpy_block(c, x, bk.copy(y)))
+            twice = bk.xpay_block(x, c, bk.xpay_block(x, c, bk.copy(y)))
+            return more, twice, bk.xpay_block(None, c, bk.copy(y)), bk.dot(more, twice)
+
+        added, turned, product, dots = run(mode, updates, c, x, y)
+        wc, wx, wy = wide(c), wide(x), wide(y)
+        size = (1 + np.abs(wc)) @ ((1 + np.abs(wc)) @ (np.abs(wx) + np.abs(wy)))
+        check(added, wy + 2 * wc @ wx, dtype, size)
+        check(turned, wx + wc @ (wx + wc @ wy), dtype, size)
+        check(product, wc @ wy, dtype, size)
+        check(dots[:, 0], np.sum(added.conj() * turned, 1, dtype=wide(c).dtype), dtype, n * size.max() ** 2)
+        assert np.array_equal(c, kept[0]) and np.array_equal(x, kept[1]) and added.dtype == np.dtype(dtype)
+
+
+@covers("eigh")
+@cells
+def test_eigh(mode: str, dtype: str) -> None:
+    for k in (1, 2, 7):
+        m = rows(dtype, (k, k), 3)
+        for matrix in ((m + m.conj().T).astype(dtype), np.zeros_like(m), np.eye(k, dtype=dtype)):
+            values, vectors = run(mode, lambda bk, m: bk.eigh(m), matrix)
+            assert values.dtype == real_of(dtype) and vectors.dtype == np.dtype(dtype) and np.all(np.diff(values) >= 0)
+            limit = 40 * np.finfo(dtype).eps * max(np.linalg.norm(matrix), 1)
+            np.testing.assert_allclose((vectors * values) @ vectors.conj().T, matrix, atol=limit)
+            np.testing.assert_allclose(vectors.conj().T @ vectors, np.eye(k), atol=limit)
