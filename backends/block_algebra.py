@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from .dense_algebra import Array, DenseAlgebra
 
@@ -25,6 +26,13 @@ class BlockAlgebra(DenseAlgebra):
         """`x + c y` with c `(k, k)`, x (zero where None) and y `(k, n)`; may overwrite `y`."""
         image = self.product(self.transpose(y), c)
         return image if x is None else x + image
+
+    def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
+        """`function(*blocks)` -> (new values of the first blocks, sums over n); these blocks may be overwritten.
+
+        The function treats all n positions alike, so that a library may call it with a part of them at a time.
+        """
+        return function(*blocks)
 
     @abstractmethod
     def eigh(self, matrix: Array) -> tuple[Array, Array]:

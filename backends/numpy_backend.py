@@ -251,6 +251,18 @@ class NumpyBackend(Backend):
             columns[part] = image if x is None else np.add(image, x.T[part], out=image)
         return columns.T
 
+    def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
+        """Part by part, so that each is read once and then in the cache."""
+        columns = [_by_columns(block) for block in blocks]
+        new, sums = (), ()
+        for i, part in enumerate(_parts(columns[0])):
+            new, found = function(*(c[part].T for c in columns))
+            for own, value in zip(columns, new, strict=False):
+                if not np.may_share_memory(own, value):
+                    own[part] = value.T
+            sums = found if i == 0 else tuple(a + b for a, b in zip(sums, found, strict=True))
+        return tuple(c.T for c in columns[: len(new)]), sums
+
     def eigh(self, matrix: Array) -> tuple[Array, Array]:
         values, vectors = np.linalg.eigh(matrix)
         return values, vectors
@@ -271,7 +283,7 @@ def _parts(columns: Array) -> list[slice]:
     """Slices of the long axis that stay in the cache."""
     n, k = columns.shape
     size = max(1, 4 * _BLOCK // max(k, 1))
-    return [slice(start, start + size) for start in range(0, n, size)]
+    return [slice(start, start + size) for start in range(0, max(n, 1), size)]
 
 
 def _vdot(a: Array, b: Array) -> Any:

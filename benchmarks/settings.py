@@ -21,11 +21,12 @@ class Settings:
     few: int = 2  # iterations of the shorter and the longer solve
     many: int = 32
     grid_to_tolerance: int = 256
+    grid_of_blocks: int = 300
     calls: int = 100  # in a row, for the overhead of one
     bar: bool = True
 
 
-QUICK = Settings(repeats=1, grid=16, few=1, many=21, grid_to_tolerance=16, calls=2, bar=False)
+QUICK = Settings(repeats=1, grid=16, few=1, many=21, grid_to_tolerance=16, grid_of_blocks=16, calls=2, bar=False)
 
 
 def missing(package: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,19 +68,31 @@ class BlockCG(Method):
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> BlockCGState:
         rr = bk.square_norm(r)
         noise = (_NOISE * _eps(bk, rr)) ** 2 * rr
-        p = _orthonormal(bk, bk.copy(_preconditioned(bk, M, r)), rr > noise)
+        z = bk.copy(_preconditioned(bk, M, r))
+        p = _orthonormal(bk, z, bk.gram(z, z), rr > noise)
         return BlockCGState(bk.zeros_like(r), r, p, rr, noise, bk.like(False, rr, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BlockCGState) -> BlockCGState:
+        def energies(p: Array, q: Array, r: Array) -> Any:
+            return (), (bk.gram(p, q), bk.gram(p, r))
+
+        def descend(x: Array, r: Array, p: Array, q: Array) -> Any:
+            r = bk.axpy_block(-alpha, q, r)
+            return (bk.axpy_block(alpha, p, x), r), (bk.square_norm(r), bk.gram(q, r))
+
+        def conjugate(p: Array, z: Array) -> Any:
+            p = bk.xpay_block(z, -beta, p)
+            return (p,), (bk.gram(p, p),)
+
         q = A.apply(s.p)
-        inverse, is_zero = _inverse(bk, bk.gram(s.p, q))  # of <p_i, A p_j>
-        alpha = _times_transposed(bk, inverse, bk.gram(s.p, s.r))
-        x = bk.axpy_block(alpha, s.p, s.x)
-        r = bk.axpy_block(-alpha, q, s.r)
-        rr = bk.square_norm(r)
+        _, (pq, pr) = bk.by_parts(energies, s.p, q, s.r)
+        inverse, is_zero = _inverse(bk, pq)
+        alpha = _times_transposed(bk, inverse, pr)
+        (x, r), (rr, qz) = bk.by_parts(descend, s.x, s.r, s.p, q)
         z = _preconditioned(bk, M, r)
-        beta = _times_transposed(bk, inverse, bk.gram(q, z))
-        p = _orthonormal(bk, bk.xpay_block(z, -beta, s.p), rr > s.noise)
+        beta = _times_transposed(bk, inverse, qz if z is r else bk.gram(q, z))
+        (p,), (pp,) = bk.by_parts(conjugate, s.p, z)
+        p = _orthonormal(bk, p, pp, rr > s.noise)
         return BlockCGState(x, r, p, rr, s.noise, is_zero | bk.like(False, rr, bool))
 
 
@@ -131,13 +143,12 @@ def _preconditioned(bk: Backend, M: Operator | None, r: Array) -> Array:
     return bk.cond(bk.any(~finite), without, lambda z: z, z)
 
 
-def _orthonormal(bk: Backend, w: Array, live: Array) -> Array:
+def _orthonormal(bk: Backend, w: Array, g: Array, live: Array) -> Array:
     """An orthonormal basis of the rows of `w` where `live` `(k, 1)`, with rows of zeros where these are dependent.
 
-    The eigenvectors of the Gram matrix of the rows at length 1. Overwrites `w`.
+    By the eigenvectors of their Gram matrix `g`, all rows scaled to length 1. Overwrites `w`.
     """
     k, dtype = int(w.shape[0]), bk.dtype(w)
-    g = bk.gram(w, w)
     square = bk.reshape(bk.real(bk.diagonal(g)), (1, k))
     limits = np.finfo(bk.dtype(square))
     usable = bk.reshape(live, (1, k)) & (square > limits.tiny / limits.eps) & bk.isfinite(square)

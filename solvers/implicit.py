@@ -135,8 +135,9 @@ def _mapped(
     one = make([a if axis is None else a[0] for a, axis in zip(arrays, axes, strict=True)])
 
     def operators(name: str) -> Operator | None:
-        if getattr(one, name) is None:
-            return None
+        operator = getattr(one, name)
+        if operator is None or (operator.together is None and all(axis is None for axis in axes)):
+            return operator
         return MappedOperator(bk, lambda arrays: getattr(make(arrays), name), arrays, axes, size, systems)
 
     def rows(name: str) -> Array:

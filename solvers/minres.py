@@ -45,16 +45,17 @@ class MINRESState(NamedTuple):
 class MINRES(Method):
     """MINRES: the smallest residual over the Krylov space, from the three-term recurrence of Lanczos.
 
-    For symmetric (Hermitian) A, definite or not, also singular with a consistent right-hand side. M must be symmetric
-    (Hermitian) and positive definite, also where A is not; with another one a solve ends as broken down. MINRES then
-    minimises the residual in the norm of M. r is the residual itself: it is updated with the next Lanczos vector, so
-    that its 2-norm is known without a product.
+    For symmetric (Hermitian) A, definite or not, also singular with a consistent right-hand side; with another one it
+    breaks down at a least-squares solution. M must be symmetric (Hermitian) and positive definite, also where A is not,
+    and MINRES then minimises the residual in the norm of M; a solve that finds M not to be so ends as broken down. r is
+    the residual itself, updated with the next Lanczos vector, so that its 2-norm is known without a product.
 
     Cost: 8 vectors (x, r, 2 of Lanczos, M p, 2 directions and one product; 7 without M), and per step 1 product with A
     and 1 with M; one more M per round at the start.
 
-    Source: Paige and Saunders, SIAM J. Numer. Anal. 12 (1975), section 5; Choi, Paige and Saunders, SIAM J. Sci.
-    Comput. 33 (2011), Table 3.4 and Lemma 2.17 for the residual.
+    Source: Paige and Saunders, SIAM J. Numer. Anal. 12 (1975); Choi, Paige and Saunders, SIAM J. Sci. Comput. 33
+    (2011), for the recurrence of r and for preconditioning. Beyond these: the length of each direction is followed by
+    recurrence, and a direction that A M maps to rounding noise ends the round.
     """
 
     needs_hermitian = True

@@ -43,6 +43,8 @@ def run(
         return _run(problem, method, M, history, report)
 
     def solve(this: Problem, M: Operator | None, derived: bool, transposed: bool) -> Outcome:
+        if this.layout is not problem.layout:  # more systems than the method was asked about
+            method.check(this.A, M)
         outcome = _run(this, method, M, history and not derived, None if derived else report)
         if not derived and not problem.compiled:
             return outcome  # whose failure may lead to another method

@@ -29,16 +29,19 @@ class MappedOperator(Operator):
         systems: int,
     ) -> None:
         self.bk, self.make, self.arrays, self.axes, self.size = bk, make, tuple(arrays), tuple(axes), size
-        self.each, self.rows, self.systems = systems, size * systems, size * systems
-        one = make([a if axis is None else a[0] for a, axis in zip(self.arrays, self.axes, strict=True)])
-        self.shape, self.dtype = one.shape, one.dtype
+        self.each, self.rows = systems, size * systems
+        self.one = make([a if axis is None else a[0] for a, axis in zip(self.arrays, self.axes, strict=True)])
+        self.shape, self.dtype = self.one.shape, self.one.dtype
+        shared = self.one.systems is None and all(axis is None for axis in self.axes)
+        self.systems = None if shared else self.rows
 
     def apply(self, x: Array) -> Array:
-        bk, (n, m) = self.bk, self.shape
+        bk, (n, m), count = self.bk, self.shape, int(x.shape[0])
+        each = 1 if self.systems is None else self.each  # one operator for all takes any number of rows
         image = bk.vmap(lambda rows, *arrays: self.make(arrays).apply(rows), (0, *self.axes))(
-            bk.reshape(x, (self.size, self.each, m)), *self.arrays
+            bk.reshape(x, (count // each, each, m)), *self.arrays
         )
-        return bk.reshape(image, (self.rows, n))
+        return bk.reshape(image, (count, n))
 
     def transpose(self) -> Operator:
         return self._derived(lambda operator: operator.transpose())
@@ -50,10 +53,14 @@ class MappedOperator(Operator):
         return self._derived(lambda operator: operator.astype(dtype))
 
     def dense(self) -> Array:
+        if self.systems is None:
+            return self.one.dense()
         bk, (n, m) = self.bk, self.shape
         return bk.reshape(self._of_each(lambda operator: operator.dense(), (n, m)), (self.rows, n, m))
 
     def diagonals(self) -> Array:
+        if self.systems is None:
+            return self.one.diagonals()
         n = min(self.shape)
         return self.bk.reshape(self._of_each(lambda operator: operator.diagonals(), (n,)), (self.rows, n))
 

@@ -230,7 +230,8 @@ EXCLUSIONS = (
         "residual all the same",
         ("TestGMRES.test_defective_precond_breakdown",),
         lambda c: (
-            isinstance(c.method, (BiCGStab, IDR)) or c.name in ("mixed-biCG-stab(2)", "scipy-CG", "scipy-CGS", "scipy-TFQMR", "scipy-GCrotMK")
+            isinstance(c.method, (BiCGStab, IDR))
+            or c.name in ("mixed-biCG-stab(2)", "scipy-CG", "scipy-CGS", "scipy-TFQMR", "scipy-GCrotMK")
         ),
         r"^AssertionError: .*\| assert_allclose\(M @ \(A @ x\), M @ b\)",
         lambda c, result: not result.converged and bool(np.all(np.isfinite(result.x))),
