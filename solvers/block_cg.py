@@ -68,7 +68,7 @@ class BlockCG(Method):
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> BlockCGState:
         rr = bk.square_norm(r)
         noise = (_NOISE * _eps(bk, rr)) ** 2 * rr
-        z = bk.copy(_preconditioned(bk, M, r))
+        z = bk.copy(_preconditioned(bk, M, r, rr))
         p = _orthonormal(bk, z, bk.gram(z, z), rr > noise)
         return BlockCGState(bk.zeros_like(r), r, p, rr, noise, bk.like(False, rr, bool))
 
@@ -89,7 +89,7 @@ class BlockCG(Method):
         inverse, is_zero = _inverse(bk, pq)
         alpha = _times_transposed(bk, inverse, pr)
         (x, r), (rr, qz) = bk.by_parts(descend, s.x, s.r, s.p, q)
-        z = _preconditioned(bk, M, r)
+        z = _preconditioned(bk, M, r, rr)
         beta = _times_transposed(bk, inverse, qz if z is r else bk.gram(q, z))
         (p,), (pp,) = bk.by_parts(conjugate, s.p, z)
         p = _orthonormal(bk, p, pp, rr > s.noise)
@@ -129,13 +129,13 @@ def _times_transposed(bk: Backend, inverse: Array, g: Array) -> Array:
     return bk.product(inverse, bk.transpose(g))
 
 
-def _preconditioned(bk: Backend, M: Operator | None, r: Array) -> Array:
+def _preconditioned(bk: Backend, M: Operator | None, r: Array, rr: Array) -> Array:
     """M r in rows of about size 1, as only directions count; zero for a system that overflowed: it would spoil all."""
-    z = r
+    z, finite = r, bk.isfinite(rr)
     if M is not None:
         z = M.apply(r)
+        finite = finite & bk.isfinite(bk.max_abs(z))
         z = bk.times(1 / bk.binary_scale(z), z)
-    finite = bk.isfinite(bk.row_sum(z))
 
     def without(z: Array) -> Array:
         return bk.where(finite, z, bk.zeros_like(z))

@@ -133,13 +133,17 @@ def test_indefinite_and_broken_matrices_are_reported() -> None:
 
 def test_different_matrices_are_refused() -> None:
     matrix, b = SYSTEMS["definite"].matrix, np.ones((2, 12))
-    with pytest.raises(ValueError, match=r"the matrix to be the same .* got 2 systems with a batch of matrices. Use CG"):
+    with pytest.raises(
+        ValueError, match=r"the matrix to be the same .* got 2 systems with a batch of matrices. Use CG"
+    ):
         krylix.linear_solve(np.stack([matrix, 2 * matrix]), b, method="block-CG")
     weights = np.array([[1.0], [2.0]])
     with pytest.raises(ValueError, match="the matrix to be the same for all systems"):
         krylix.linear_solve(lambda x: weights * (x @ matrix), b, method="block-CG", batch_ndim=1)
     with pytest.raises(ValueError, match="the preconditioner to be the same for all systems"):
-        krylix.linear_solve(lambda x: x @ matrix, b, method="block-CG", batch_ndim=1, preconditioner=lambda r: weights * r)
+        krylix.linear_solve(
+            lambda x: x @ matrix, b, method="block-CG", batch_ndim=1, preconditioner=lambda r: weights * r
+        )
     assert krylix.linear_solve(lambda x: x @ matrix, b, method="block-CG", batch_ndim=1).converged.all()
 
 
