@@ -27,6 +27,7 @@ class Backend(BlockAlgebra):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str
+    is_eager: ClassVar[bool] = False  # is control flow always Python's own?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
     has_derivatives: ClassVar[bool] = True  # does the library transpose a linear function by itself?
     explicit_derivatives: ClassVar[bool] = False  # are its derivative rules functions of explicit arguments?

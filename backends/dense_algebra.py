@@ -35,8 +35,8 @@ class DenseAlgebra(ABC):
         """Pivoted LU of `(..., n, n)`; the first array holds U in its upper triangle. Singular matrices pass."""
 
     @abstractmethod
-    def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
-        """Solve with factors `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`."""
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
+        """Solve with factors of `(n, n)` or `(batch, n, n)`, or with the transpose, for each row of `(batch, n)`."""
 
     @abstractmethod
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:

@@ -184,16 +184,22 @@ class JaxBackend(Backend):
         lu, _, permutation = lax.linalg.lu(matrix)
         return lu, permutation
 
-    def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
         lu, permutation = factors
-        if lu.ndim == 2:
-            return self._triangles(lu, b[:, permutation].T).T
-        return self._triangles(lu, jnp.take_along_axis(b, permutation, axis=1)[..., None])[..., 0]
+        if lu.ndim == 3:
+            return jax.vmap(lambda f, p, rhs: self._lu_solve(f, p, rhs[:, None], transposed)[:, 0])(lu, permutation, b)
+        return self._lu_solve(lu, permutation, b.T, transposed).T
 
     @staticmethod
-    def _triangles(lu: Array, columns: Array) -> Array:
-        y = lax.linalg.triangular_solve(lu, columns, left_side=True, lower=True, unit_diagonal=True)
-        return lax.linalg.triangular_solve(lu, y, left_side=True, lower=False)
+    def _lu_solve(lu: Array, permutation: Array, columns: Array, transposed: bool) -> Array:
+        def triangle(columns: Array, lower: bool) -> Array:
+            return lax.linalg.triangular_solve(
+                lu, columns, left_side=True, lower=lower, unit_diagonal=lower, transpose_a=transposed
+            )
+
+        if not transposed:
+            return triangle(triangle(columns[permutation], True), False)
+        return triangle(triangle(columns, False), True)[jnp.argsort(permutation)]
 
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
         return lax.linalg.triangular_solve(matrix, b[..., None], left_side=True, lower=lower)[..., 0]

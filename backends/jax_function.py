@@ -18,6 +18,8 @@ from jax.extend import core
 class TracedFunction:
     """`f(x, *constants)`; equal to another one when both programs are the same, equation by equation."""
 
+    one_dtype = True  # the program was made for arguments of one dtype
+
     def __init__(self, closed: Any, structure: Any) -> None:
         self.jaxpr, self.structure = closed.jaxpr, structure
         self.kept: list[Any] = []  # objects that stand in the key by identity, so they must live as long

@@ -14,6 +14,7 @@ from .numpy_sparse import NumpySparse
 from .tree import tree_leaves
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
+_GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
 _LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
 # Elements of one BLAS call, which also stay in the cache between two passes. OpenBLAS spreads calls of 10 000 elements
 # and more over threads, and on a busy machine then waits for them: 8 ms instead of 4 us was measured.
@@ -42,6 +43,7 @@ class NumpyBackend(Backend):
 
     name = "numpy"
     has_derivatives = False
+    is_eager = True
     updates_in_place = True
     sparse = NumpySparse()
 
@@ -211,12 +213,12 @@ class NumpyBackend(Backend):
             np.array([pivots for _, pivots in parts]).reshape(*shape, matrix.shape[-1]),
         )
 
-    def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
         lu, pivots = factors
         (solve,) = lapack.get_lapack_funcs(("getrs",), (lu,))
         if lu.ndim == 2:
-            return solve(lu, pivots, b.T)[0].T
-        return np.array([solve(f, p, rhs)[0] for f, p, rhs in zip(lu, pivots, b, strict=True)])
+            return solve(lu, pivots, b.T, trans=int(transposed))[0].T
+        return np.array([solve(f, p, rhs, trans=int(transposed))[0] for f, p, rhs in zip(lu, pivots, b, strict=True)])
 
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
         (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, b))
@@ -233,28 +235,30 @@ class NumpyBackend(Backend):
         return np.array([cho_solve((f, True), rhs, check_finite=False) for f, rhs in zip(factor, b, strict=True)])
 
     def gram(self, a: Array, b: Array) -> Array:
-        found = np.zeros((len(a), len(b)), a.dtype)
-        for part in _parts(a.T):
-            found += (a[:, part].conj() if a.dtype.kind == "c" else a[:, part]) @ b.T[part]
-        return found
+        if a.dtype.kind == "c":
+            a = a.conj()
+        return sum(a[:, part] @ b.T[part] for part in _parts(a.T))
 
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
-        columns = _by_columns(y)
-        for part in _parts(columns):
-            columns[part] += x.T[part] @ c.T
+        columns, multiply = _by_columns(y), _GEMM[y.dtype.char]
+        for part in _parts(columns) if y.size else ():
+            multiply(1, c, x[:, part], 1, columns[part].T, overwrite_c=True)
         return columns.T
 
     def xpay_block(self, x: Array | None, c: Array, y: Array) -> Array:
-        columns = _by_columns(y)
-        for part in _parts(columns):
-            image = columns[part] @ c.T
-            columns[part] = image if x is None else np.add(image, x.T[part], out=image)
+        columns, multiply = _by_columns(y), _GEMM[y.dtype.char]
+        for part in _parts(columns) if y.size else ():
+            old = columns[part].copy()
+            if x is not None:
+                columns[part] = x.T[part]
+            multiply(1, c, old.T, 0 if x is None else 1, columns[part].T, overwrite_c=True)
         return columns.T
 
     def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
         """Part by part, so that each is read once and then in the cache."""
         columns = [_by_columns(block) for block in blocks]
-        new, sums = (), ()
+        new: tuple[Array, ...] = ()
+        sums: tuple[Array, ...] = ()
         for i, part in enumerate(_parts(columns[0])):
             new, found = function(*(c[part].T for c in columns))
             for own, value in zip(columns, new, strict=False):
@@ -282,8 +286,8 @@ def _by_columns(y: Array) -> Array:
 def _parts(columns: Array) -> list[slice]:
     """Slices of the long axis that stay in the cache."""
     n, k = columns.shape
-    size = max(1, 4 * _BLOCK // max(k, 1))
-    return [slice(start, start + size) for start in range(0, max(n, 1), size)]
+    size = 4 * _BLOCK // max(k, 1) + 1
+    return [slice(0, n)] if n <= size else [slice(start, start + size) for start in range(0, n, size)]
 
 
 def _vdot(a: Array, b: Array) -> Any:

@@ -189,16 +189,31 @@ class TensorflowBackend(Backend):
         permutation = np.array([_permutation(p) for _, p in parts], np.int32).reshape(shape[:-1])
         return tf.convert_to_tensor(lu), tf.convert_to_tensor(permutation)
 
-    def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
+        if transposed:  # TensorFlow has the conjugate transpose
+            return tf.math.conj(self._lu_solve(factors, tf.math.conj(b), True))
+        return self._lu_solve(factors, b, False)
+
+    @staticmethod
+    def _lu_solve(factors: tuple[Array, ...], b: Array, adjoint: bool) -> Array:
         triangle, other = factors
         columns = tf.transpose(b) if len(triangle.shape) == 2 else b[..., None]
         if other.dtype.is_integer:
-            columns = tf.gather(columns, other, axis=-2, batch_dims=len(triangle.shape) - 2)
+            axes = len(triangle.shape) - 2
             lower = tf.linalg.set_diag(triangle, tf.ones(triangle.shape[:-1], triangle.dtype))
-            columns = tf.linalg.triangular_solve(lower, columns, lower=True)
+            if adjoint:
+                y = tf.linalg.triangular_solve(triangle, columns, lower=False, adjoint=True)
+                y = tf.linalg.triangular_solve(lower, y, lower=True, adjoint=True)
+                x = tf.gather(y, tf.argsort(other, axis=-1), axis=-2, batch_dims=axes)
+            else:
+                y = tf.gather(columns, other, axis=-2, batch_dims=axes)
+                y = tf.linalg.triangular_solve(lower, y, lower=True)
+                x = tf.linalg.triangular_solve(triangle, y, lower=False)
+        elif adjoint:
+            x = tf.linalg.matmul(other, tf.linalg.triangular_solve(triangle, columns, lower=False, adjoint=True))
         else:
-            columns = tf.linalg.matmul(other, columns, adjoint_a=True)
-        x = tf.linalg.triangular_solve(triangle, columns, lower=False)
+            y = tf.linalg.matmul(other, columns, adjoint_a=True)
+            x = tf.linalg.triangular_solve(triangle, y, lower=False)
         return tf.transpose(x) if len(triangle.shape) == 2 else x[..., 0]
 
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:

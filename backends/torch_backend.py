@@ -24,6 +24,7 @@ class TorchBackend(Backend):
     """PyTorch tensors."""
 
     name = "torch"
+    is_eager = True
     updates_in_place = True
     explicit_derivatives = True
     sparse = TorchSparse()
@@ -209,8 +210,12 @@ class TorchBackend(Backend):
         lu, pivots, _ = torch.linalg.lu_factor_ex(matrix)
         return lu, pivots
 
-    def lu_solve(self, factors: tuple[Array, ...], b: Array) -> Array:
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
         lu, pivots = factors
+        if transposed:  # torch has the conjugate transpose
+            columns = b.conj_physical().T if lu.ndim == 2 else b.conj_physical().unsqueeze(-1)
+            x = torch.linalg.lu_solve(lu, pivots, columns, adjoint=True).conj_physical()
+            return x.T if lu.ndim == 2 else x.squeeze(-1)
         if lu.ndim == 2:
             return torch.linalg.lu_solve(lu, pivots, b.T).T
         return torch.linalg.lu_solve(lu, pivots, b.unsqueeze(-1)).squeeze(-1)

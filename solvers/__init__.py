@@ -18,6 +18,7 @@ from .method import Method
 from .minres import MINRES
 from .mixed_precision import MixedPrecision
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner
+from .prepare import PreparedSolver, prepare
 from .registry import METHODS, find_method
 from .result import SolveResult
 from .scipy_direct import ScipyDirect
@@ -43,6 +44,7 @@ __all__ = [
     "MixedPrecision",
     "NotConverged",
     "Preconditioner",
+    "PreparedSolver",
     "ScipyDirect",
     "ScipyMethod",
     "SolveResult",
@@ -50,4 +52,5 @@ __all__ = [
     "find_method",
     "linear_solve",
     "preconditioner",
+    "prepare",
 ]

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..backends import Array, Backend
 from ..sparse import DenseOperator, Operator
-from .method import Goal, Method, apply
+from .method import Goal, Method
 
-# A direction is left out where, of its length, less than the square root of this sticks out of the others: it would be
-# half noise. Nothing is lost, as the residuals keep that part, and it stands out as soon as the rest of them is smaller.
+# A direction is left out where, of its length, less than the square root of this sticks out of the others: it would
+# be half noise. Nothing is lost: the residuals keep that part, and it stands out as soon as their rest is smaller.
 _DEPENDENT = 100.0  # times eps
 _FLAT = 4.0  # times eps, of the largest <p, A p>: zero up to rounding, a null vector of A
 _NOISE = 4.0  # times eps, of the residual at the start: below, a residual points nowhere
@@ -37,19 +37,20 @@ class BlockCG(Method):
     semi-definite ones with consistent right-hand sides; M likewise. It takes fewer iterations than `CG` by as much as k
     right-hand sides span the eigenvectors that make CG slow; with one right-hand side it is CG. Right-hand sides may be
     zero, equal or dependent, and systems may converge at different times: the directions are orthonormalised in each
-    step, and those that have become dependent are left out.
+    step, and those that have become dependent are left out. (Right-hand sides that differ by 1e-6 to 1e-9 of their size
+    may take more iterations than CG.)
 
     All systems need the same A and M. Different matrices are refused. A function with batch axes must do the same to
     every system; that is checked where its values are known now, and otherwise shows as a solve that fails.
 
-    Cost for k systems of n unknowns: 5 blocks of k vectors (x, r, p, a product, M r); per iteration 1 product with A and
-    1 with M of all systems at once, 16 k^2 n operations on blocks and two eigenvalue problems of size k: for tens of
-    right-hand sides, not thousands.
+    Cost for k systems of n unknowns: 5 blocks of k vectors (x, r, p, a product, M r); per iteration 1 product with A
+    and 1 with M of all systems at once, 16 k^2 n operations on blocks and two eigenvalue problems of size k: for tens
+    of right-hand sides, not thousands.
 
     Raises ValueError for a batch of matrices.
 
-    Source: O'Leary, Linear Algebra Appl. 29 (1980); Dubrulle, ETNA 12 (2001), for the orthonormal directions; Ji and Li,
-    Numer. Math. 136 (2017), Algorithm 2 (BFBCG), for leaving out dependent ones.
+    Source: O'Leary, Linear Algebra Appl. 29 (1980); Dubrulle, ETNA 12 (2001), for orthonormal directions; Ji and Li,
+    Adv. Comput. Math. 43 (2017), the breakdown-free block method (BFBCG), for leaving out dependent ones.
     """
 
     needs_hermitian = True
@@ -163,7 +164,7 @@ def _orthonormal(bk: Backend, w: Array, g: Array, live: Array) -> Array:
 
 
 def _inverse(bk: Backend, g: Array) -> tuple[Array, Array]:
-    """The inverse of a Hermitian `(k, k)` matrix where it is not zero up to rounding; `(1, 1)`: is it zero altogether?"""
+    """The inverse of a Hermitian `(k, k)` matrix where it is not zero up to rounding; `(1, 1)`: is all of it zero?"""
     k, dtype = int(g.shape[0]), bk.dtype(g)
     largest = bk.max_abs(bk.reshape(g, (1, k * k)))
     usable = (largest > 0) & bk.isfinite(largest)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..backends import Array, Backend
 from ..sparse import DenseOperator, Operator, asymmetry
-from .factorisation import Factorisation
+from .factorisation import DenseFactors
 from .refinement import Refinement
 
 
@@ -25,18 +25,19 @@ class Direct(Refinement):
     def name(self) -> str:
         return "direct"
 
-    def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:
+    def factorise(self, bk: Backend, A: Operator) -> DenseFactors:
         return factorise(bk, A)
 
 
-def factorise(bk: Backend, A: Operator) -> Factorisation:
+def factorise(bk: Backend, A: Operator) -> DenseFactors:
     """Factors of `A`'s entries, shifted where they are singular to working precision."""
-    matrix = A.dense()
+    matrix = bk.constant(A.dense())
+    systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
     dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
     if _may_be_definite(bk, dense):
         factor = bk.cholesky(matrix)
         if factor is not None and not bool(bk.any(_singular(bk, bk.square(bk.diagonal(factor))))):
-            return Factorisation(A, lambda b: bk.cholesky_solve(factor, b))
+            return DenseFactors(bk, (factor,), True, A.shape, A.dtype, systems)
     factors = bk.lu_factor(matrix)
     singular = _singular(bk, bk.diagonal(factors[0]))
 
@@ -44,7 +45,7 @@ def factorise(bk: Backend, A: Operator) -> Factorisation:
         return bk.lu_factor(_shift(bk, matrix, singular))
 
     factors = bk.cond(bk.any(singular), shifted, lambda *same: same, *factors)
-    return Factorisation(A, lambda b: bk.lu_solve(factors, b))
+    return DenseFactors(bk, factors, False, A.shape, A.dtype, systems)
 
 
 def _may_be_definite(bk: Backend, A: DenseOperator) -> bool:

@@ -211,7 +211,7 @@ class Iteration:
         return this._replace(state=state, tally=tally)
 
     def _advanced(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
-        """The next state of the active systems. Of coupled ones all move on, and the finished keep what they reached."""
+        """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
         if not self.method.couples_systems:
             return self.bk.step_active(step, state, active)
         new: list[Any] = []

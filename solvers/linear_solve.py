@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from ..backends import Array, left_alone
-from ..sparse import Operator, UnsupportedOperation, asymmetry
+from .attempt import Options, solve_problem
 from .choose import choose
-from .failure import apply_policy, check_policy
-from .iterate import Outcome
+from .failure import check_policy
 from .method import Method
-from .preconditioners import Preconditioner, to_preconditioner
-from .problem import Problem, make_problem
-from .progress import make_report
-from .registry import find_method
-from .result import SolveResult, register_result
-from .run import run
-from .status import Status
-
-_NOT_SYMMETRIC = 1e-4  # relative asymmetry from which on methods for symmetric matrices refuse
-
-
-class _Options(NamedTuple):
-    on_failure: str
-    history: bool
-    progress: bool | Callable[[int, float, float], None]
+from .preconditioners import to_preconditioner
+from .problem import make_problem
+from .registry import find_method, is_auto
+from .requirements import refuse_preconditioner
+from .result import SolveResult
 
 
 def linear_solve(
@@ -94,125 +80,20 @@ def linear_solve(
     """
     solve = left_alone(_linear_solve)
     inputs = (A, b, x0, args, preconditioner, batch_ndim, rtol, atol, max_iter, nullspace, matrix_offset)
-    return solve(inputs, method, _Options(on_failure, history, progress))
+    return solve(inputs, method, Options(on_failure, history, progress))
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
 
 
-def _linear_solve(inputs: tuple[Any, ...], method: str | Method, options: _Options) -> SolveResult:
+def _linear_solve(inputs: tuple[Any, ...], method: str | Method, options: Options) -> SolveResult:
     check_policy(options.on_failure)
-    chosen = None if isinstance(method, str) and method.strip().lower() == "auto" else find_method(method)
+    chosen = None if is_auto(method) else find_method(method)
     problem = make_problem(*inputs, method=chosen)
-    preconditioner = inputs[4]
-    register_result(problem.bk)
-    if chosen is not None:
-        result = _solve_with(problem, chosen, preconditioner, options)
-    else:
-        result = _solve_automatically(problem, preconditioner, options)
-    if not (problem.compiled and problem.is_implicit):  # the solve of a compiled function saw to its failure by itself
-        result = apply_policy(problem.bk, result, options.on_failure)
-    if problem.is_tracked and not problem.is_implicit:
-        sources = (problem.b, *problem.bk.take_apart(problem.A.as_container())[0])
-        return replace(result, x=problem.bk.refuse_derivatives(result.x, sources))
-    return result
-
-
-def _solve_automatically(problem: Problem, preconditioner: Any, options: _Options) -> SolveResult:
-    choice = choose(problem, preconditioner is not None)
-    M = choice.preconditioner if preconditioner is None else preconditioner
-    result = _solve_with(problem, choice.method, M, options)
-    if choice.fallback is None or np.all(problem.bk.to_numpy(result.status) == Status.CONVERGED):
-        return result
-    second = _solve_with(problem, choice.fallback, None, options)
-    return replace(second, method=f"{second.method} (after {result.method} had failed)")
-
-
-def _solve_with(problem: Problem, method: Method, preconditioner: Any, options: _Options) -> SolveResult:
-    M = None
-    if preconditioner is not None:
-        if not method.takes_preconditioner:
-            raise ValueError(f"{method.name} takes no preconditioner; got {preconditioner!r}. Leave it out.")
-        M = to_preconditioner(preconditioner, problem.A, problem.bk, problem.layout, problem.like)
-    _check_requirements(problem, method, M)
-
-    def guarded(this: Problem, outcome: Outcome, name: str) -> Outcome:
-        result = replace(_result(this, method, M, outcome), method=name, x=outcome.x)
-        return outcome._replace(x=apply_policy(this.bk, result, options.on_failure).x)
-
-    outcome = run(problem, method, M, options.history, make_report(options.progress, method.name), guarded)
-    result = _result(problem, method, M, outcome)
-    if problem.given is None:
-        return result
-    rows = outcome.x[None] if problem.several and len(problem.limits) == 1 else outcome.x
-    return problem.given.restore(problem.bk, result, rows, problem.null_basis is not None)
-
-
-def _check_requirements(problem: Problem, method: Method, M: Operator | None) -> None:
-    if not method.takes_complex and problem.A.dtype.kind == "c":
-        raise TypeError(
-            f"{method.name} takes real systems only; this one is {problem.A.dtype}. Use biCG-stab(2) or scipy-GMres."
-        )
-    method.check(problem.A, M)
-    if method.needs_transpose:
-        _check_transpose(problem.A, method)
-        if M is not None:
-            _check_transpose(M, method)
-    if not method.needs_hermitian:
-        return
-    relative = asymmetry(problem.A)
-    if relative is not None and relative > _NOT_SYMMETRIC:
-        word, adjoint = (
-            ("symmetric", "transpose") if problem.A.dtype.kind != "c" else ("Hermitian", "conjugate transpose")
-        )
-        raise ValueError(
-            f"{method.name} needs a {word} matrix; this one differs from its {adjoint} by a relative {relative:.1e}. "
-            "Use biCG-stab(2), scipy-GMres or scipy-direct."
-        )
-    if isinstance(M, Preconditioner) and M.hermitian is False:
-        raise ValueError(f"{method.name} needs a symmetric preconditioner; {M!r} is not. Use biCG-stab(2).")
-
-
-def _check_transpose(operator: Operator, method: Method) -> None:
-    try:
-        operator.transpose()
-    except TypeError as error:
-        raise UnsupportedOperation(f"{method.name} needs products with the transpose. {error}") from error
-
-
-def _result(problem: Problem, method: Method, M: Operator | None, outcome: Outcome) -> SolveResult:
-    bk, layout = problem.bk, problem.layout
-    lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
-    if problem.several and not lead:
-        outcome = Outcome(*(() if isinstance(a, tuple) else a[None] for a in outcome))
-        lead = (1,)
-
-    def per_system(values: Array) -> Array:
-        return bk.reshape(values, (*lead, *layout.batch))
-
-    status = per_system(outcome.status)
-    steps = per_system(outcome.steps)
-    return SolveResult(
-        x=layout.unflatten(bk, outcome.x, lead),
-        residual=layout.unflatten(bk, outcome.residual, lead),
-        residual_norm=per_system(outcome.norm),
-        tolerance=per_system(outcome.bound),
-        iterations=steps,
-        function_evaluations=per_system(outcome.products),
-        converged=status == int(Status.CONVERGED),
-        diverged=status == int(Status.DIVERGED),
-        status=status,
-        history=None if isinstance(outcome.history, tuple) else _history(problem, outcome.history, steps, lead),
-        method=method.name,
-        preconditioner=M.kind if isinstance(M, Preconditioner) else None,
-        least_squares=problem.given is not None,
-    )
-
-
-def _history(problem: Problem, lines: Array, steps: Array, lead: tuple[int, ...]) -> Array:
-    """`(*lead, iterations + 1, *batch)`, cut after the last iteration where that is known."""
-    bk = problem.bk
-    if not problem.compiled and not bk.compiled(steps):
-        longest = int(np.max(bk.to_numpy(steps), initial=0)) + 1
-        lines = lines[..., :longest, :]
-    return bk.reshape(lines, (*lead, int(lines.shape[-2]), *problem.layout.batch))
+    M, fallback = inputs[4], None
+    if chosen is None:
+        choice = choose(problem, M is not None)
+        chosen, fallback, M = choice.method, choice.fallback, choice.preconditioner if M is None else M
+    refuse_preconditioner(chosen, M)
+    operator = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
+    return solve_problem(problem, chosen, operator, fallback, options)

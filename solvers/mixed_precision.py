@@ -14,6 +14,7 @@ from .iterate import Iteration
 from .method import Goal, Method
 from .refinement import Refinement
 
+_CG = CG()
 _SINGLE = {"f": np.dtype(np.float32), "c": np.dtype(np.complex64)}
 
 
@@ -45,8 +46,9 @@ class MixedPrecision(Method):
     A and M are applied to single-precision arrays, also where they are functions. A function that cannot take them, or
     that computes in double precision because of what it closes over, still gives the right answer, only not faster.
 
-    One iteration is one of `inner`; `history` has an entry after each correction. Cost: the vectors of `inner` in single
-    precision and 3 in double; per iteration what `inner` costs in single precision, per correction 1 product in double.
+    One iteration is one of `inner`; `history` has an entry after each correction. Cost: the vectors of `inner` in
+    single precision and 3 in double; per iteration what `inner` costs in single precision, per correction 1 product in
+    double.
 
     Raises ValueError for an inner method that is direct, minimises |b - A x|, couples systems or runs on the host.
 
@@ -54,7 +56,7 @@ class MixedPrecision(Method):
     (2018), Algorithm 1.1.
     """
 
-    inner: Method = CG()
+    inner: Method = _CG
     inner_rtol: float = 1e-5
 
     can_pause = False
@@ -109,9 +111,11 @@ class MixedPrecision(Method):
         d, taken, products = self._correction(bk, A, M, s)
         r = s.r - A.apply(d)
         rr = bk.square_norm(r)
-        better = rr < s.rr  # False where there is a NaN
+        finite = bk.isfinite(rr)  # asked for, as TensorFlow turns `~(a < b)` into `a >= b`, which NaN answers differently
+        better = finite & (rr < s.rr)
+        broken = ~finite | (rr > 0.25 * s.rr)
         x, r = bk.where(better, s.x + d, s.x), bk.where(better, r, s.r)
-        rr, broken = bk.where(better, rr, s.rr), ~(rr <= 0.25 * s.rr)
+        rr = bk.where(better, rr, s.rr)
         return MixedPrecisionState(x, r, rr, s.goal, s.attempt, s.left, taken, products + A.products, broken)
 
     def _correction(

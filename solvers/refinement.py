@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..backends import Array, Backend
 from ..sparse import Operator
+from .factorisation import Factorisation
 from .method import Goal, Method, apply
 
 
@@ -28,8 +29,11 @@ class Refinement(Method):
     takes_preconditioner = False
 
     @abstractmethod
-    def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:
+    def factorise(self, bk: Backend, A: Operator) -> Factorisation:
         """The factorisation, as an operator that solves."""
+
+    def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:
+        return M if isinstance(M, Factorisation) else self.factorise(bk, A)
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> RefinementState:
         rr = bk.square_norm(r)

@@ -59,6 +59,11 @@ _MIXED = "mixed-"
 _NUMBER = re.compile(r"(.+)\((\d+)\)")
 
 
+def is_auto(method: str | Method) -> bool:
+    """Is the choice of a method left to the library?"""
+    return isinstance(method, str) and method.strip().lower() == "auto"
+
+
 def find_method(method: str | Method) -> Method:
     """The method of this name (upper and lower case alike), or the given method object itself.
 

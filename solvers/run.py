@@ -10,6 +10,7 @@ import numpy as np
 from ..backends import Array, Backend, get_backend
 from ..sparse import Operator
 from .cg import CG
+from .direct import Direct
 from .implicit import ImplicitSolve
 from .iterate import Iteration, Outcome
 from .method import Method
@@ -51,6 +52,9 @@ def run(
         name = "the backward solve of " if transposed else "the solve for a derivative of " if derived else ""
         return guarded(this, outcome, name + method.name)
 
+    if isinstance(method, Direct) and problem.layout.size and not (problem.compiled and problem.bk.is_eager):
+        with problem.bk.quiet():  # one factorisation for the solve and its derivatives
+            M = method.setup(problem.bk, problem.A, M)
     system = ImplicitSolve.of(problem, M, method.needs_hermitian, solve)
     x, rest = problem.bk.implicit_solve(system, problem.b)
     lines = (problem.bk.transpose(rest[-1]),) if history else ((),)

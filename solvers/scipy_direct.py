@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..backends import Array, Backend
+from ..backends import Backend
 from ..sparse import OffsetOperator, Operator, SparseOperator
 from .direct import factorise
-from .factorisation import Factorisation
+from .factorisation import Factorisation, HostFactors
 from .refinement import Refinement
 
-_Solve = Callable[[Array], Array]
+_Solve = Callable[[np.ndarray, bool], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,28 @@ class ScipyDirect(Refinement):
     def name(self) -> str:
         return "scipy-direct"
 
-    def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:
+    def factorise(self, bk: Backend, A: Operator) -> Factorisation:
         offset = A.offset if isinstance(A, OffsetOperator) else 0
         inner = A.inner if isinstance(A, OffsetOperator) else A
         if not isinstance(inner, SparseOperator):
             return factorise(bk, A)
         matrix = sp.csc_array(inner.matrix, dtype=A.dtype)
         if not np.isfinite(matrix.data).all():
-            return Factorisation(A, lambda b: np.full_like(b, np.nan))
-        return Factorisation(A, _solver(matrix, offset))
+            return HostFactors(bk, A.shape, A.dtype, lambda b, transposed: np.full_like(b, np.nan))
+        return HostFactors(bk, A.shape, A.dtype, _solver(matrix, offset))
 
 
 def _solver(matrix: Any, offset: complex) -> _Solve:
     n = matrix.shape[0]
     if offset:
-        # A + c 1 1^T has no zeros left: solve for x and y = c 1^T x together.
+        # A + c 1 1^T has no zeros left: solve for x and y = c 1^T x together; transposed, y is 1^T x.
         row = sp.csc_array(np.full((1, n), offset, matrix.dtype))
         column = sp.csc_array(np.ones((n, 1), matrix.dtype))
         bordered = sp.block_array([[matrix, column], [row, sp.csc_array([[-1.0]])]], format="csc", dtype=matrix.dtype)
         solve = _factorise(bordered)
-        return lambda b: solve(np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1))[:, :n]
+        return lambda b, transposed: solve(np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1), transposed)[
+            :, :n
+        ]
     return _factorise(matrix)
 
 
@@ -67,7 +69,11 @@ def _factorise(matrix: Any) -> _Solve:
         lu = None
     if lu is None or _is_singular(matrix, lu):
         lu = splu(_shifted(matrix))
-    return lambda b: np.ascontiguousarray(lu.solve(np.ascontiguousarray(b.T)).T)
+
+    def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
+        return np.ascontiguousarray(lu.solve(np.ascontiguousarray(b.T), "T" if transposed else "N").T)
+
+    return solve
 
 
 def _is_singular(matrix: Any, lu: Any) -> bool:

@@ -76,7 +76,7 @@ def _of_function(operator: Operator, dtype: np.dtype) -> Operator | None:
         if not isinstance(function, FunctionOperator):
             return None
         return DerivedFunction(function, transposed=operator.transposed, conjugated=operator.conjugated)
-    if not isinstance(operator, FunctionOperator) or operator.is_container:  # a program has been traced for one dtype
+    if not isinstance(operator, FunctionOperator) or getattr(operator.function, "one_dtype", False):
         return None
     bk, f = operator.bk, operator
     constant = None if f.constant is None else bk.cast(f.constant, dtype)

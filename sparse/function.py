@@ -86,6 +86,7 @@ class FunctionOperator(_Products):
         self.bk, self.function, self.layout, self.dtype = bk, function, layout.with_dtype(dtype), dtype
         self.args, self.name, self.like, self.constant = tuple(args), name, like, constant
         self.tracked = False  # does it depend on something whose derivatives are being recorded?
+        self.is_linear = False  # is `function` known to be linear but for the constant?
         self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
         self.shape = (self.image.size, layout.size)
         self.systems = layout.systems if layout.batch else None
@@ -112,7 +113,7 @@ class FunctionOperator(_Products):
         if found is None:
             return self
         self.bk.register(FunctionOperator, _flatten, _restore)
-        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image)
+        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, self.is_linear)
         return _restore(static, (tuple(found[1]), self.constant))
 
     def transpose(self) -> Operator:
@@ -133,12 +134,13 @@ class FunctionOperator(_Products):
 
 def _flatten(operator: FunctionOperator) -> tuple[tuple[Any, ...], Any]:
     static = (operator.bk, operator.function, operator.layout, operator.dtype, operator.name, operator.image)
-    return (operator.args, operator.constant), static
+    return (operator.args, operator.constant), (*static, operator.is_linear)
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> FunctionOperator:
-    bk, function, layout, dtype, name, image = static
+    bk, function, layout, dtype, name, image, is_linear = static
     operator = FunctionOperator(bk, function, layout, dtype, arrays[0], name, None, arrays[1], image)
+    operator.is_linear = is_linear
     operator.is_container = True  # type: ignore[misc]
     return operator
 

@@ -24,6 +24,8 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     Raises:
         NonlinearError: the function is neither linear nor affine.
     """
+    if operator.is_linear:
+        return operator
     bk, shape = operator.bk, (operator.layout.systems, operator.shape[1])
 
     def at(x: np.ndarray) -> np.ndarray | None:
@@ -39,7 +41,7 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
 
     constant = at(np.zeros(shape))
     if constant is None:
-        return operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like)))
+        return _linear(operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like))))
     key = (operator.layout.shapes, operator.layout.batch, operator.dtype.char)
     seen = _memory_of(operator.function)
     if key not in seen:
@@ -50,10 +52,15 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
             _compare(operator, factor, constant, *images)
             seen.add(key)
     if not _is_affine(constant):
-        return operator
+        return _linear(operator)
     if operator.tracked:  # the constant part may have derivatives too
-        return operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like)))
-    return operator.with_constant(bk.as_array(constant, like=operator.like))
+        return _linear(operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like))))
+    return _linear(operator.with_constant(bk.as_array(constant, like=operator.like)))
+
+
+def _linear(operator: FunctionOperator) -> FunctionOperator:
+    operator.is_linear = True
+    return operator
 
 
 def _is_affine(constant: np.ndarray) -> bool:

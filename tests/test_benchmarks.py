@@ -24,7 +24,10 @@ def table(*arguments: str) -> list[list[str]]:
     return rows
 
 
-GROUPS = ["iteration", *(pytest.param(g, marks=pytest.mark.slow) for g in ("overhead", "imports", "tolerance"))]
+GROUPS = [
+    "iteration",
+    *(pytest.param(g, marks=pytest.mark.slow) for g in ("overhead", "imports", "tolerance", "blocks")),
+]
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -47,4 +50,4 @@ def test_unknown_name() -> None:
     command = [sys.executable, "-m", "benchmarks", "iterations"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 2
-    assert "no benchmark is called iterations; there are iteration, overhead, imports, tolerance" in run.stderr
+    assert "no benchmark is called iterations; there are iteration, overhead, imports, tolerance, blocks" in run.stderr

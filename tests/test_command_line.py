@@ -480,7 +480,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...]]] = {
     "solve A.npz --example bar": ("give one of them", ()),
     "solve --example foo": ("'foo'", EXAMPLES),
     "solve A.npz --method foo": ("'foo'", ("biCG-stab(2)",)),
-    "solve A.npz --method gmres": ("'gmres'", ()),
+    "solve A.npz --method gmresx": ("'gmresx'", ()),
     "solve A.npz --preconditioner foo": ("'foo'", tuple(PRECONDITIONERS)),
     "solve A.npz --backend foo": ("'foo'", BACKENDS),
     "solve A.npz --dtype half": ("'half'", ()),

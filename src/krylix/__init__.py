@@ -28,10 +28,12 @@ from .solvers import (
     Diverged,
     NotConverged,
     Preconditioner,
+    PreparedSolver,
     SolveResult,
     Status,
     linear_solve,
     preconditioner,
+    prepare,
 )
 from .sparse import NonlinearError, UnsupportedOperation, as_operator
 
@@ -42,6 +44,7 @@ __all__ = [
     "NonlinearError",
     "NotConverged",
     "Preconditioner",
+    "PreparedSolver",
     "SolveResult",
     "Status",
     "UnsupportedOperation",
@@ -54,6 +57,7 @@ __all__ = [
     "linear_solve",
     "precision",
     "preconditioner",
+    "prepare",
     "set_global_precision",
     "solvers",
     "sparse",

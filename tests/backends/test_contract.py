@@ -424,12 +424,16 @@ def test_lu(mode: str, dtype: str, shape: tuple[int, ...]) -> None:
     m[..., 0, 0] = 0 if shape[-1] > 1 else 2  # needs its pivots
     for systems in (3,) if len(shape) == 3 else (1, 4):
         b = rows(dtype, (systems, shape[-1]), 2)
-        diagonal, x = run(
-            mode, lambda bk, m, b: (bk.diagonal(bk.lu_factor(m)[0]), bk.lu_solve(bk.lu_factor(m), b)), m, b
-        )
-        exact = np.linalg.solve(wide(m), b[..., None])[..., 0]
-        assert x.dtype == np.dtype(dtype)
-        np.testing.assert_allclose(x, exact, rtol=2000 * np.finfo(dtype).eps, atol=2000 * np.finfo(dtype).eps)
+
+        def solutions(bk: Backend, m: Any, b: Any) -> tuple[Any, ...]:
+            factors = bk.lu_factor(m)
+            return bk.diagonal(factors[0]), bk.lu_solve(factors, b), bk.lu_solve(factors, b, transposed=True)
+
+        diagonal, *found = run(mode, solutions, m, b)
+        for x, matrix in zip(found, (wide(m), np.swapaxes(wide(m), -1, -2)), strict=True):
+            exact = np.linalg.solve(matrix, b[..., None])[..., 0]
+            assert x.dtype == np.dtype(dtype)
+            np.testing.assert_allclose(x, exact, rtol=2000 * np.finfo(dtype).eps, atol=2000 * np.finfo(dtype).eps)
         np.testing.assert_allclose(np.abs(np.prod(diagonal, -1)), np.abs(np.linalg.det(wide(m))), rtol=1e-4)
 
 
@@ -444,8 +448,9 @@ def test_singular_matrices_pass_lu(mode: str) -> None:
         np.ones((3, 3)),
     )
     np.testing.assert_allclose(x[0], np.linalg.solve(good, np.ones(3)))
-    assert not np.isfinite(x[1:]).all(axis=1).any()
-    assert np.count_nonzero(diagonal[1]) == 1 and not diagonal[2].any()
+    # zero pivots up to rounding, as TensorFlow's graphs have QR factors in place of LU
+    assert (np.isnan(x[1:]) | (np.abs(x[1:]) > 1e12)).any(axis=1).all()
+    assert np.count_nonzero(np.abs(diagonal[1]) > 1e-12) == 1 and not diagonal[2].any()
 
 
 @covers("solve_triangular")

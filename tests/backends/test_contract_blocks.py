@@ -1,4 +1,4 @@
-"""Blocks of rows: products with each other and with small matrices, and the eigenvectors of small Hermitian matrices."""
+"""Blocks of rows: products with each other and with small matrices; eigenvectors of small Hermitian matrices."""
 
 from typing import Any
 
@@ -57,3 +57,27 @@ def test_eigh(mode: str, dtype: str) -> None:
             limit = 40 * np.finfo(dtype).eps * max(np.linalg.norm(matrix), 1)
             np.testing.assert_allclose((vectors * values) @ vectors.conj().T, matrix, atol=limit)
             np.testing.assert_allclose(vectors.conj().T @ vectors, np.eye(k), atol=limit)
+
+
+@covers("by_parts")
+@cells
+def test_by_parts(mode: str, dtype: str) -> None:
+    """New values of the first blocks, whether the function writes to its own or not, and sums over all unknowns."""
+    for k, n in SHAPES:
+        x, y, c = rows(dtype, (k, n), 3), rows(dtype, (k, n), 4), rows(dtype, (k, k), 5)
+
+        def both(bk: Any, x: Any, y: Any, c: Any) -> Any:
+            def function(x: Any, y: Any, z: Any) -> Any:
+                return (bk.axpy_block(c, z, x), y + z), (bk.gram(y, z), bk.row_sum(z))
+
+            (a, b), (g, s) = bk.by_parts(function, bk.copy(x), bk.copy(y), y)
+            _, (other,) = bk.by_parts(lambda x: ((), (bk.gram(x, x),)), x)
+            return a, b, g, s, other
+
+        a, b, g, s, other = run(mode, both, x, y, c)
+        wx, wy, wc = wide(x), wide(y), wide(c)
+        check(a, wx + wc @ wy, dtype, np.abs(wx) + np.abs(wc) @ np.abs(wy))
+        check(b, 2 * wy, dtype)
+        check(g, wy.conj() @ wy.T, dtype, np.abs(wy) @ np.abs(wy).T)
+        check(s, wy.sum(1, keepdims=True), dtype, np.abs(wy).sum(1, keepdims=True))
+        check(other, wx.conj() @ wx.T, dtype, np.abs(wx) @ np.abs(wx).T)

@@ -1,0 +1,214 @@
+"""A prepared solver gives what `linear_solve` gives, sets up once, and serves the transposed system too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg as spl
+
+import krylix
+from cells import METHOD_NAMES
+from krylix import linear_solve, prepare
+from krylix.solvers import METHODS, PreparedSolver, direct, scipy_direct
+from modes import EAGER, MODES, Numbers, array, compiled, library, to_numpy
+from problems import SYSTEMS, make_operator
+
+B = np.random.default_rng(20).standard_normal((2, 12))
+
+
+def matrix_for(method: str) -> np.ndarray:
+    return SYSTEMS["definite" if METHODS[method].needs_hermitian else "nonsymmetric"].matrix
+
+
+@pytest.mark.parametrize("kind", ["dense", "scipy", "function"])
+@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_same_as_linear_solve(method: str, mode: str, kind: str) -> None:
+    A, b = make_operator(mode, kind, matrix_for(method)), array(mode, B[0])
+    with_jacobi = METHODS[method].takes_preconditioner and kind != "function"
+    solver = prepare(A, b, method=method)
+    assert isinstance(solver, PreparedSolver) and method in repr(solver)
+    assert (solver.preconditioner is not None) == (with_jacobi or method in ("direct", "scipy-direct"))
+    for rhs in B:
+        found = Numbers(solver.solve(array(mode, rhs)))
+        wanted = Numbers(
+            linear_solve(A, array(mode, rhs), method=method, preconditioner="jacobi" if with_jacobi else None)
+        )
+        assert found.iterations == wanted.iterations and found.converged
+        np.testing.assert_allclose(found.x, wanted.x, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["CG", "GMRES", "direct", "scipy-direct", "auto"])
+def test_in_compiled_functions(method: str, mode: str) -> None:
+    """Made outside, used inside; and made inside."""
+    matrix = SYSTEMS["definite"].matrix
+    A, exact = make_operator(mode, "scipy", matrix), np.linalg.solve(matrix, B.T).T
+    solver = prepare(A, array(mode, B[0]), method=method)
+    found = compiled(mode, lambda b: solver.solve(b).x)(array(mode, B[1]))
+    np.testing.assert_allclose(to_numpy(found), exact[1], rtol=1e-8)
+    dense = array(mode, matrix)
+    inside = compiled(mode, lambda m, b: prepare(2 * m, b, method=method).solve(b).x)(dense, array(mode, B[1]))
+    np.testing.assert_allclose(to_numpy(inside), exact[1] / 2, rtol=1e-8)
+
+
+@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("method", ["CG", "direct", "scipy-direct", "auto"])
+def test_update(method: str, mode: str) -> None:
+    matrix = SYSTEMS["definite"].matrix
+    solver = prepare(make_operator(mode, "scipy", matrix), array(mode, B[0]), method=method)
+    other = solver.update(make_operator(mode, "scipy", matrix + np.diag(np.arange(12.0))))
+    for s, m in ((solver, matrix), (other, matrix + np.diag(np.arange(12.0)))):
+        np.testing.assert_allclose(to_numpy(s.solve(array(mode, B[0])).x), np.linalg.solve(m, B[0]), rtol=1e-8)
+    assert other.method is solver.method
+
+
+@pytest.mark.parametrize("method", ["direct", "scipy-direct"])
+def test_factors_are_made_once(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    for module, name in ((direct, "factorise"), (scipy_direct, "_factorise")):
+        original = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, f=original, n=name: (calls.append(n), f(*a))[1])
+    A = make_operator("numpy", "scipy" if method == "scipy-direct" else "dense", matrix_for(method))
+    solver = prepare(A, B[0], method=method)
+    assert len(calls) == 1
+    for rhs in B:
+        result = solver.solve(rhs)
+        assert result.iterations == 1
+    solver.solve(B)
+    assert len(calls) == 1
+    solver.update(A)
+    assert len(calls) == 2
+
+
+def test_a_function_is_tested_once() -> None:
+    calls, matrix = [0], SYSTEMS["definite"].matrix
+
+    def A(x: np.ndarray) -> np.ndarray:
+        calls[0] += 1
+        return matrix @ x + 1.0
+
+    solver = prepare(A, B[0], method="CG")
+    for rhs in B:
+        calls[0] = 0
+        result = solver.solve(rhs)
+        assert calls[0] == result.function_evaluations
+        np.testing.assert_allclose(result.x, np.linalg.solve(matrix, rhs - 1.0), rtol=1e-8)
+
+
+@pytest.mark.parametrize("offset", [None, 0.25])
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+@pytest.mark.parametrize("method", ["direct", "scipy-direct"])
+def test_factors_serve_transposed_and_conjugated_systems(method: str, mode: str, dtype: str, offset: Any) -> None:
+    m = SYSTEMS["nonsymmetric" if dtype == "float64" else "complex"].matrix
+    kind = "scipy" if method == "scipy-direct" else "dense"
+    b = B.astype(dtype) * (1 if dtype == "float64" else 1 + 2j)
+    solver = prepare(make_operator(mode, kind, m), array(mode, b[0]), method=method, matrix_offset=offset)
+    factors = solver.preconditioner
+    rows = b if method == "scipy-direct" else array(mode, b)
+    full = m + (offset or 0)
+    for operator, wanted in (
+        (factors, full), (factors.T, full.T), (factors.H, full.conj().T), (factors.conj(), full.conj()),
+        (factors.T.T, full),
+    ):  # fmt: skip
+        np.testing.assert_allclose(to_numpy(operator.apply(rows)), np.linalg.solve(wanted, b.T).T, rtol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["CG", "direct", "scipy-direct"])
+def test_derivatives_and_vmap_in_jax(method: str) -> None:
+    """With one factorisation for the solve and its derivatives; as an argument of a compiled function too."""
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    matrix, b = jnp.asarray(SYSTEMS["definite"].matrix), jnp.asarray(B)
+    solver = prepare(matrix, b[0], method=method)
+    inverse = jnp.linalg.inv(matrix)
+    found = jax.jit(jax.grad(lambda b: jnp.sum(solver.solve(b).x ** 3)))(b[0])
+    np.testing.assert_allclose(found, jax.grad(lambda b: jnp.sum((inverse @ b) ** 3))(b[0]), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(jax.vmap(lambda b: solver.solve(b).x)(b), b @ inverse.T, rtol=1e-8, atol=1e-9)
+    if method != "scipy-direct":  # whose factors live on the host
+
+        def through_matrix(m: Any) -> Any:
+            return jnp.sum(prepare(m, b[0], method=method).solve(b[0]).x ** 3)
+
+        wanted = jax.grad(lambda m: jnp.sum((jnp.linalg.inv(m) @ b[0]) ** 3))(matrix)
+        np.testing.assert_allclose(jax.jit(jax.grad(through_matrix))(matrix), wanted, rtol=1e-8, atol=1e-9)
+        argument = jax.jit(lambda s, b: s.solve(b).x)
+        for s, scale in ((solver, 1), (solver.update(2 * matrix), 2)):
+            np.testing.assert_allclose(argument(s, b[1]), inverse @ b[1] / scale, rtol=1e-8)
+        assert argument._cache_size() == 1
+
+
+@pytest.mark.parametrize("method", ["CG", "direct", "scipy-direct"])
+def test_derivatives_in_torch(method: str) -> None:
+    torch = pytest.importorskip("torch")
+    matrix = torch.tensor(SYSTEMS["definite"].matrix).requires_grad_()
+    b = torch.tensor(B[0]).requires_grad_()
+    for solve in (lambda: prepare(matrix, b, method=method).solve(b).x, lambda: torch.linalg.inv(matrix) @ b):
+        grads = torch.autograd.grad((solve() ** 3).sum(), (matrix, b))
+        if "wanted" in locals():
+            for a, w in zip(wanted, grads, strict=True):  # noqa: F821
+                torch.testing.assert_close(a, w, rtol=1e-8, atol=1e-9)
+        wanted = grads  # noqa: F841
+    solver = prepare(matrix.detach(), b.detach(), method=method)
+    found = torch.func.vmap(lambda b: solver.solve(b).x)(torch.tensor(B))
+    np.testing.assert_allclose(found, np.linalg.solve(SYSTEMS["definite"].matrix, B.T).T, rtol=1e-8)
+
+
+@pytest.mark.needs("tensorflow")
+def test_derivatives_in_tensorflow() -> None:
+    import tensorflow as tf
+
+    matrix, b = tf.Variable(SYSTEMS["definite"].matrix), tf.constant(B[0])
+    for mode in ("tf", "tf-function"):
+        for method in ("CG", "direct"):
+
+            def gradient(method: str = method) -> Any:
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_sum(prepare(matrix, b, method=method).solve(b).x ** 3)
+                return tape.gradient(loss, matrix)
+
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.linalg.matvec(tf.linalg.inv(matrix), b) ** 3)
+            np.testing.assert_allclose(compiled(mode, gradient)(), tape.gradient(loss, matrix), rtol=1e-8, atol=1e-9)
+
+
+def test_least_squares_and_batches() -> None:
+    rng = np.random.default_rng(0)
+    tall, b = rng.standard_normal((9, 4)), rng.standard_normal(9)
+    result = prepare(tall, b, method="LSMR").solve(b)
+    np.testing.assert_allclose(result.x, np.linalg.lstsq(tall, b)[0], rtol=1e-8)
+    batch = rng.standard_normal((3, 5, 5)) + 4 * np.eye(5)
+    rhs = rng.standard_normal((3, 5))
+    np.testing.assert_allclose(
+        prepare(batch, rhs).solve(2 * rhs).x, np.linalg.solve(batch, 2 * rhs[..., None])[..., 0], rtol=1e-9
+    )
+    grid = prepare(lambda x: 3 * x + np.roll(x, 1, -1), np.ones((2, 3, 4)), batch_ndim=1, method="GMRES")
+    assert grid.solve(np.ones((2, 3, 4))).converged.shape == (2,)
+
+
+@pytest.mark.parametrize("mode", EAGER)
+def test_bad_input(mode: str) -> None:
+    A, b = make_operator(mode, "dense", SYSTEMS["definite"].matrix), array(mode, B[0])
+    solver = prepare(A, b)
+    with pytest.raises(ValueError, match="expected b of shape"):
+        solver.solve(array(mode, np.ones(5)))
+    with pytest.raises(ValueError, match="prepared for float64"):
+        solver.solve(array(mode, B[0] + 1j))
+    with pytest.raises(ValueError, match="No method is called"):
+        prepare(A, b, method="CGG")
+    with pytest.raises(ValueError, match="on_failure"):
+        prepare(A, b, on_failure="ignore")
+    with pytest.raises(ValueError, match="takes no preconditioner"):
+        prepare(A, b, method="direct", preconditioner="jacobi")
+    with pytest.raises(krylix.NotConverged):
+        prepare(A, b, method="CG", preconditioner=None, max_iter=2).solve(b)
+    assert library(mode) == solver.A.bk.name
+
+
+def test_operators_of_scipy() -> None:
+    matrix = SYSTEMS["definite"].matrix
+    solver = prepare(spl.aslinearoperator(matrix), B[0])
+    np.testing.assert_allclose(solver.solve(B[0]).x, np.linalg.solve(matrix, B[0]), rtol=1e-8)
