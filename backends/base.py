@@ -17,25 +17,19 @@ import numpy as np
 from . import defaults
 from .block_algebra import BlockAlgebra
 from .dense_algebra import Array as Array
-from .implicit import LinearSystem
 from .precision import real_dtype
 from .shared import EXPONENT_BITS, Spec, as_declared, scatter
-from .tree import Container, take_apart, tree_map
+from .transformations import Transformations
+from .tree import tree_map
 
 
-class Backend(BlockAlgebra):
+class Backend(BlockAlgebra, Transformations):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str
     is_eager: ClassVar[bool] = False  # is control flow always Python's own?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
-    has_derivatives: ClassVar[bool] = True  # does the library transpose a linear function by itself?
-    explicit_derivatives: ClassVar[bool] = False  # are its derivative rules functions of explicit arguments?
-    compiles_solves: ClassVar[bool] = False  # does an eager solve gain from `compile`?
     sparse: Any  # the product kernels of this library's sparse matrices, see numpy_sparse.py
-
-    def __init__(self) -> None:
-        self.containers: dict[type, Container] = {}
 
     def __repr__(self) -> str:
         return f"<krylix backend {self.name}>"
@@ -274,77 +268,6 @@ class Backend(BlockAlgebra):
     def report(self, function: Callable[..., None], *arrays: Array) -> None:
         """Call `function` with the values of `arrays`, in order, for its side effect."""
         function(*(self.to_numpy(a) for a in arrays))
-
-    # --- derivatives -----------------------------------------------------------------------------------------------
-
-    def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
-        """`system.solve(b)`, with exact derivatives of x where the library has them."""
-        return system.solve(b)
-
-    def tracks(self, x: Any) -> bool:
-        """Was `x` computed from something whose derivatives are being recorded?"""
-        return False
-
-    def constant(self, x: Array) -> Array:
-        """`x` without a link to what it was computed from."""
-        return x
-
-    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
-        """`x`, such that asking for its derivative by the `sources` is an error and not silently nothing."""
-        return x
-
-    def forbid_derivatives(self, x: Array, why: str) -> Array:
-        """`x`; asking for its derivative is an error that says `why`, where the library has derivatives at all."""
-        return x
-
-    # --- whole functions ----------------------------------------------------------------------------------------
-
-    def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
-        """`function` compiled once for each value of its `static` arguments, where the library gains from it."""
-        return function
-
-    def trace(
-        self, function: Callable[..., Any], x: Any, args: Sequence[Any]
-    ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        """`f(x, *arrays)` that computes `function(x, *args)`, and the arrays: of args, and closed over. None: not here.
-
-        In JAX f has value equality: it equals another one with the same program.
-        """
-        return None
-
-    def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
-        """`function` of each element of the arrays whose entry in `axes` is 0, stacked; the others are shared."""
-
-        def mapped(*arrays: Array) -> Array:
-            size = next(a.shape[0] for a, axis in zip(arrays, axes, strict=True) if axis == 0)
-            return self.stack([
-                function(*(a if axis is None else a[i] for a, axis in zip(arrays, axes, strict=True)))
-                for i in range(int(size))
-            ])  # fmt: skip
-
-        return mapped
-
-    def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
-        """`function` of each `columns[i]`, stacked along a new first axis."""
-        # copied, as a function may return the same memory every time
-        return self.stack([self.copy(function(columns[i])) for i in range(columns.shape[0])])
-
-    @abstractmethod
-    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
-        """The transpose (not conjugated) of a linear function of arrays shaped as `like`."""
-
-    def register(
-        self,
-        cls: type,
-        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
-        unflatten: Callable[[Any, Sequence[Array]], Any],
-    ) -> None:
-        """Make `cls` a container of arrays that `take_apart` and this library's transformations see through."""
-        self.containers[cls] = Container(flatten, unflatten)
-
-    def take_apart(self, tree: Any) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
-        """The arrays in a container, and the function that makes the same container of other arrays."""
-        return take_apart(tree, self.is_array, self.containers)
 
     def real_dtype(self, x: Array) -> np.dtype:
         """NumPy dtype of the real part of `x`."""
