@@ -50,8 +50,12 @@ class ImplicitSolve(LinearSystem):
         """The system of `problem`; its arrays are found where the backend needs them as arguments."""
         bk = problem.bk
         relative = bk.maximum(problem.rtol, bk.safe_divide(problem.atol, bk.norm(problem.b)))
-        parts = Parts(problem.A, M, problem.x0, problem.rtol, problem.atol, relative)
+        x0 = None if problem.x0 is None else bk.constant(problem.x0)
+        parts = Parts(problem.A, M, x0, *map(bk.constant, (problem.rtol, problem.atol, relative)))
         if not bk.explicit_derivatives:
+            if M is not None:
+                arrays, make_M = bk.take_apart(M.as_container())
+                parts = parts._replace(M=make_M([bk.constant(a) for a in arrays]))
             return cls(problem, run, lambda _: parts, (), 0, hermitian)
         A, M = problem.A.as_container(), M if M is None or not problem.compiled else M.as_container()
         entries, make_A = bk.take_apart(A)

@@ -46,7 +46,9 @@ def run(
     def solve(this: Problem, M: Operator | None, derived: bool, transposed: bool) -> Outcome:
         if this.layout is not problem.layout:  # more systems than the method was asked about
             method.check(this.A, M)
-        outcome = _run(this, method, M, history and not derived, None if derived else report)
+        # JAX wants the same outputs of all solves
+        recorded = history and not (derived and problem.bk.explicit_derivatives)
+        outcome = _run(this, method, M, recorded, None if derived else report)
         if not derived and not problem.compiled:
             return outcome  # whose failure may lead to another method
         name = "the backward solve of " if transposed else "the solve for a derivative of " if derived else ""

@@ -173,6 +173,18 @@ def test_a_start_and_an_absolute_tolerance_are_for_the_given_right_hand_side_onl
         np.testing.assert_allclose(cotangent / np.float32(scale), wanted, rtol=2e-2, atol=1e-2)
 
 
+def test_starts_preconditioners_and_histories_have_no_derivatives() -> None:
+    S, b, w = jnp.asarray(MATRIX), jnp.asarray(B), jnp.linspace(0.2, 0.5, N)
+
+    def loss(b: Any, w: Any) -> Any:
+        result = linear_solve(S, b, x0=w, preconditioner=lambda r: w * r, method="GMRES", rtol=1e-12, history=True)
+        return jnp.sum(result.x)
+
+    for_b, for_w = jax.jit(jax.grad(loss, (0, 1)))(b, w)
+    np.testing.assert_allclose(for_b, np.linalg.inv(MATRIX).T @ np.ones(N), rtol=1e-9)
+    assert not for_w.any() and not jax.grad(loss, 1)(b, w).any()
+
+
 @pytest.mark.parametrize("method", ["CG", "MINRES"])
 def test_singular_with_null_vectors(method: str) -> None:
     """x = A^+ b, complex Hermitian with a complex null vector."""
