@@ -26,7 +26,7 @@ def table(*arguments: str) -> list[list[str]]:
 
 GROUPS = [
     "iteration",
-    *(pytest.param(g, marks=pytest.mark.slow) for g in ("overhead", "imports", "tolerance", "blocks")),
+    *(pytest.param(g, marks=pytest.mark.slow) for g in ("overhead", "imports", "tolerance", "blocks", "time_steps")),
 ]
 
 
@@ -50,4 +50,4 @@ def test_unknown_name() -> None:
     command = [sys.executable, "-m", "benchmarks", "iterations"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 2
-    assert "no benchmark is called iterations; there are iteration, overhead, imports, tolerance, blocks" in run.stderr
+    assert "no benchmark is called iterations; there are iteration, overhead, imports, tolerance, blocks, time_steps" in run.stderr
