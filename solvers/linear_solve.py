@@ -39,7 +39,8 @@ def linear_solve(
 
     Converged means `|b - A x| <= max(rtol |b|, atol)` in the 2-norm, for the true residual of the returned x, whatever
     the method, the preconditioner and the start; for a rectangular A or with damping it means the same for the normal
-    equations `(A^H A + damp^2 I) x = A^H b`, whose residual norm the result then has. Every system of a batch has its own count, status and history.
+    equations `(A^H A + damp^2 I) x = A^H b`, whose residual norm the result then has. Every system of a
+    batch has its own count, status and history.
 
     Args:
         A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine
@@ -65,6 +66,10 @@ def linear_solve(
         on_failure: "raise", "warn" or "status" (leave it to the caller to look at the result).
         history: record residual norms.
         progress: True shows a line on stderr; a function is called with (iteration, residual norm, goal).
+
+    x has exact derivatives, to every order, with respect to b, the entries of a matrix, args and what a function closes
+    over; x0, the preconditioner and the tolerances have none. A backward solve has the same relative tolerance and
+    failure policy.
 
     Returns:
         SolveResult; `x` has the type, shape, dtype and device of `b` (complex if A is).

@@ -24,10 +24,8 @@ def table(*arguments: str) -> list[list[str]]:
     return rows
 
 
-GROUPS = [
-    "iteration",
-    *(pytest.param(g, marks=pytest.mark.slow) for g in ("overhead", "imports", "tolerance", "blocks", "time_steps")),
-]
+NAMES = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps")
+GROUPS = [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -50,4 +48,4 @@ def test_unknown_name() -> None:
     command = [sys.executable, "-m", "benchmarks", "iterations"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 2
-    assert "no benchmark is called iterations; there are iteration, overhead, imports, tolerance, blocks, time_steps" in run.stderr
+    assert f"no benchmark is called iterations; there are {', '.join(NAMES)}" in run.stderr

@@ -37,7 +37,9 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "vmap of vmap": lambda f: lambda t, S, b: jax.vmap(jax.vmap(f, (None, None, 0)), (None, 0, None))(
         t, batched(S), batched(b)
     ),
-    "vmap of jvp": lambda f: lambda t, S, b: jax.vmap(lambda v: jax.jvp(lambda b: f(t, S, b), (b,), (v,))[1])(batched(b)),
+    "vmap of jvp": lambda f: lambda t, S, b: jax.vmap(
+        lambda v: jax.jvp(lambda b: f(t, S, b), (b,), (v,))[1]
+    )(batched(b)),
     "grad of vmap": lambda f: lambda t, S, b: jax.grad(
         lambda t: jax.vmap(f, (None, None, 0))(t, S, batched(b)).sum()
     )(t),

@@ -190,7 +190,10 @@ def test_forward_mode_is_refused(method: str, kind: str) -> None:
     """TensorFlow would answer None."""
     p = point()
     for watched in p:
-        with tf.autodiff.ForwardAccumulator(watched, watched), pytest.raises(RuntimeError, match="Use tf.GradientTape"):
+        with (
+            tf.autodiff.ForwardAccumulator(watched, watched),
+            pytest.raises(RuntimeError, match=r"Use tf\.GradientTape"),
+        ):
             solver(method, kind)(*p)
 
 

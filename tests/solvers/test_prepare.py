@@ -146,12 +146,13 @@ def test_derivatives_in_torch(method: str) -> None:
     torch = pytest.importorskip("torch")
     matrix = torch.tensor(SYSTEMS["definite"].matrix).requires_grad_()
     b = torch.tensor(B[0]).requires_grad_()
-    for solve in (lambda: prepare(matrix, b, method=method).solve(b).x, lambda: torch.linalg.inv(matrix) @ b):
-        grads = torch.autograd.grad((solve() ** 3).sum(), (matrix, b))
-        if "wanted" in locals():
-            for a, w in zip(wanted, grads, strict=True):  # noqa: F821
-                torch.testing.assert_close(a, w, rtol=1e-8, atol=1e-9)
-        wanted = grads  # noqa: F841
+
+    def gradients(x: Any) -> Any:
+        return torch.autograd.grad((x**3).sum(), (matrix, b))
+
+    found = gradients(prepare(matrix, b, method=method).solve(b).x)
+    for a, w in zip(found, gradients(torch.linalg.inv(matrix) @ b), strict=True):
+        torch.testing.assert_close(a, w, rtol=1e-8, atol=1e-9)
     solver = prepare(matrix.detach(), b.detach(), method=method)
     found = torch.func.vmap(lambda b: solver.solve(b).x)(torch.tensor(B))
     np.testing.assert_allclose(found, np.linalg.solve(SYSTEMS["definite"].matrix, B.T).T, rtol=1e-8)
