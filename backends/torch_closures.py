@@ -75,11 +75,18 @@ def open_function(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> 
     """`function` with everything that it closes over as arguments; costs two evaluations, at `x`.
 
     Raises:
-        RuntimeError: it depends on a tensor that is not seen by torch functions.
+        RuntimeError: it depends on a tensor that is not seen by torch functions, or on a sparse one.
     """
     with torch.enable_grad(), _Recording([x, *tree_leaves(args)]) as seen:
         function(x, *args)
     opened = OpenFunction(function, args, list(seen.found.values()))
+    sparse = next((a for a in opened.arrays if a.layout != torch.strided and is_tracked(a)), None)
+    if sparse is not None:
+        raise RuntimeError(
+            f"The function A multiplies by a {sparse.layout} tensor whose derivatives are being recorded, which PyTorch "
+            "does not differentiate twice. Give the sparse tensor itself as A, or compute with its values() in A; or "
+            "detach it if no derivative is meant."
+        )
     with torch.enable_grad():
         image = opened(x, *(a.detach() for a in opened.arrays))
     if any(is_tracked(leaf) for leaf in tree_leaves(image)):

@@ -244,6 +244,17 @@ def test_a_hidden_tensor_is_an_error() -> None:
         assert linear_solve(lambda x: Hidden.apply(x, w), torch.ones(3), method="CG").converged
 
 
+def test_a_sparse_tensor_inside_a_function_is_an_error() -> None:
+    b, w, c = point()
+    m = matrix(0.4, w, c).to_sparse_csr().requires_grad_()
+    for solve in (
+        lambda b: linear_solve(lambda x: m @ x, b, method="GMRES"),
+        lambda b: linear_solve(lambda x, m: m @ x, b, method="GMRES", args=(m,)),
+    ):
+        with pytest.raises(RuntimeError, match="Give the sparse tensor itself"):
+            solve(b.clone().requires_grad_())
+
+
 @pytest.mark.parametrize("method", ["CG", "MINRES", "biCG-stab(2)"])
 def test_singular_with_null_vectors(method: str) -> None:
     """x = A^+ b; with methods that take A for unsymmetric the gradient may have a part that no consistent b sees."""
