@@ -24,7 +24,7 @@ def table(*arguments: str) -> list[list[str]]:
     return rows
 
 
-NAMES = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps")
+NAMES = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps", "gradients")
 GROUPS = [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
 
 

@@ -13,7 +13,8 @@ import pytest
 from frameworks import FRAMEWORKS, missing
 from library import FOLDERS, ROOT, label, library_files, module_name
 
-HEAVY = (*FRAMEWORKS, "pyamg", "matplotlib", "pandas", "tqdm")
+LINEAX = ("equinox", "lineax")
+HEAVY = (*FRAMEWORKS, *LINEAX, "pyamg", "matplotlib", "pandas", "tqdm")
 IMPORT_ALL = "import krylix, krylix.backends, krylix.sparse, krylix.solvers"
 
 
@@ -83,7 +84,7 @@ def test_every_module_imports(path: Path) -> None:
     try:
         module = importlib.import_module(module_name(path))
     except ModuleNotFoundError as error:
-        if error.name in FRAMEWORKS and missing(error.name):
+        if error.name in (*FRAMEWORKS, *LINEAX) and missing(error.name):
             pytest.skip(f"not installed: {error.name}")
         raise
     for name in getattr(module, "__all__", ()):

@@ -5,13 +5,43 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from krylix.solvers import METHODS
+from modes import MODES
 from problems import System
 
 METHOD_NAMES = tuple(METHODS)
 DTYPES = ("float32", "float64", "complex64", "complex128")
-CELLS = tuple((m, d) for m in METHOD_NAMES for d in DTYPES if METHODS[m].takes_complex or not d.startswith("complex"))
+# Where each cell compiles a program, every method in two dtypes; in the others, and here on demand, in all.
+_QUICK = {
+    "jax": ("complex128",),
+    "jax-jit": ("float32", "complex128"),
+    "torch-compile": ("float64", "complex64"),
+    "tf": ("float64", "complex64"),
+    "tf-function": ("float32", "complex128"),
+}
+
+
+def cells(*, real: bool = False) -> list[Any]:
+    """Every (method, dtype, mode) that exists, with the marker slow on those that run on demand."""
+    found = []
+    for method in METHOD_NAMES:
+        dtypes = DTYPES[:2] if real or not METHODS[method].takes_complex else DTYPES
+        for mode in MODES:
+            quick = [d for d in _QUICK.get(mode, DTYPES) if d in dtypes] or ["float64"]
+            for dtype in dtypes:
+                found.append(pytest.param(method, dtype, mode, marks=() if dtype in quick else pytest.mark.slow))
+    return found
+
+
+def two_dtypes() -> list[Any]:
+    """(dtype, mode) with one real and one complex dtype; where programs are compiled, the real one on demand."""
+    return [
+        pytest.param(dtype, mode, marks=pytest.mark.slow if mode in _QUICK and dtype == "float32" else ())
+        for mode in MODES
+        for dtype in ("float32", "complex128")
+    ]
 
 
 def cast(x: np.ndarray, dtype: str) -> np.ndarray:

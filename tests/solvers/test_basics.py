@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from cells import CELLS, cast, check_true_residual, suits
+from cells import cast, cells, check_true_residual, suits
 from modes import MODES, solve
 from problems import OPERATORS, SYSTEMS, has_operator, make_operator
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("method", "dtype"), CELLS)
+@pytest.mark.parametrize(("method", "dtype", "mode"), cells())
 def test_solution(method: str, mode: str, dtype: str) -> None:
     """All systems of this method and dtype; one compiled function each."""
     names = [name for name in SYSTEMS if suits(method, SYSTEMS[name], dtype)]

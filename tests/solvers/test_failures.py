@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import krylix
-from cells import CELLS, cast, check_true_residual
+from cells import cast, cells, check_true_residual
 from krylix import Diverged, NotConverged, Status, linear_solve
 from krylix.solvers import METHODS
 from modes import COMPILED, EAGER, MODES, array, compiled, solve, to_numpy
@@ -14,8 +14,7 @@ from problems import SYSTEMS, make_operator
 INCONSISTENT = ("constant null vector", "constant per region", "zero rows")
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("method", "dtype"), [c for c in CELLS if not c[1].startswith("complex")])
+@pytest.mark.parametrize(("method", "dtype", "mode"), cells(real=True))
 def test_inconsistent_is_never_converged(method: str, mode: str, dtype: str) -> None:
     for name in INCONSISTENT if mode in ("numpy", "torch") else INCONSISTENT[:1]:
         matrix = cast(SYSTEMS[name].matrix, dtype)

@@ -105,8 +105,8 @@ def live_inputs() -> dict[str, Any]:
         "csr_matrix": sp.csr_matrix(MATRIX), "csc_matrix": sp.csc_matrix(MATRIX), "csr_array": sp.csr_array(MATRIX),
         "bsr": sp.bsr_matrix(MATRIX, blocksize=(2, 2)), "dia": sp.dia_matrix(MATRIX), "lil": sp.lil_matrix(MATRIX),
         "dok": sp.dok_matrix(MATRIX), "coo": sp.coo_array(MATRIX), "int64 indices": wide,
-        "explicit zeros": stored_zeros,
-        "duplicates": doubled, "unsorted": backwards, "integers": sp.csr_array(MATRIX.astype(int)),
+        "explicit zeros": stored_zeros, "duplicates": doubled, "unsorted": backwards, "unsorted csc": backwards.T,
+        "integers": sp.csr_array(MATRIX.astype(int)),
         "float32": sp.csr_array(MATRIX.astype(np.float32)), "list": MATRIX.tolist(),
         "Fortran": np.asfortranarray(MATRIX), "strided": np.kron(MATRIX, np.ones((2, 2)))[::2, ::2],
     }  # fmt: skip
@@ -122,7 +122,7 @@ def test_what_callers_hand_over(method: str, mode: str, name: str) -> None:
     parts = [
         getattr(A, part).copy()
         for part in ("data", "indices", "indptr")
-        if name in ("unsorted", "duplicates") and hasattr(A, part)
+        if name in ("unsorted", "unsorted csc", "duplicates") and hasattr(A, part)
     ]
     x0 = np.ones(12)
     result = solve(mode, A, b, x0, method=method, rtol=1e-8)

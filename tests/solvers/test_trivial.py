@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import krylix
-from cells import CELLS, METHOD_NAMES, cast
+from cells import METHOD_NAMES, cast, cells
 from krylix.solvers import METHODS, MixedPrecision
 from modes import MODES, array, library, product, solve
 from problems import SYSTEMS, make_operator
@@ -16,8 +16,7 @@ def matrix_for(dtype: str) -> np.ndarray:
     return cast(SYSTEMS["complex Hermitian" if dtype.startswith("complex") else "definite"].matrix, dtype)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("method", "dtype"), CELLS)
+@pytest.mark.parametrize(("method", "dtype", "mode"), cells())
 def test_zero_and_exact_start(method: str, mode: str, dtype: str) -> None:
     matrix = matrix_for(dtype)
     exact = np.arange(1.0, len(matrix) + 1).astype(dtype)
