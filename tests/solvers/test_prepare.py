@@ -22,9 +22,17 @@ def matrix_for(method: str) -> np.ndarray:
     return SYSTEMS["definite" if METHODS[method].needs_hermitian else "nonsymmetric"].matrix
 
 
-@pytest.mark.parametrize("kind", ["dense", "scipy", "function"])
-@pytest.mark.parametrize("mode", EAGER)
-@pytest.mark.parametrize("method", METHOD_NAMES)
+# Every method where a solve takes no time to compile; elsewhere those that are prepared differently, the rest on demand.
+SAME = [
+    pytest.param(m, mode, kind, marks=() if quick else pytest.mark.slow)
+    for m in METHOD_NAMES
+    for mode in EAGER
+    for kind in ("dense", "scipy", "function")
+    for quick in [mode in ("numpy", "torch") or (m in ("CG", "LSMR", "direct", "scipy-direct") and kind != "scipy")]
+]
+
+
+@pytest.mark.parametrize(("method", "mode", "kind"), SAME)
 def test_same_as_linear_solve(method: str, mode: str, kind: str) -> None:
     A, b = make_operator(mode, kind, matrix_for(method)), array(mode, B[0])
     with_jacobi = METHODS[method].takes_preconditioner and kind != "function"

@@ -59,8 +59,9 @@ def test_checkpoints(method: str, mode: str) -> None:
         assert single.function_evaluations.tolist()[0] <= result.function_evaluations[i].tolist()[0]
         np.testing.assert_allclose(result.x[i], single.x, rtol=1e-9, atol=1e-11)
     assert result.converged[2].all()
-    plain = solve(mode, A, b, method=method, max_iter=limits, on_failure="status")
-    assert plain.history is None and np.array_equal(plain.x, result.x)
+    if mode in EAGER:
+        plain = solve(mode, A, b, method=method, max_iter=limits, on_failure="status")
+        assert plain.history is None and np.array_equal(plain.x, result.x)
     one = solve(mode, A, b, method=method, max_iter=(200,))
     assert one.x.shape == (1, 2, 40)
 
