@@ -22,7 +22,7 @@ def matrix_for(method: str) -> np.ndarray:
     return SYSTEMS["definite" if METHODS[method].needs_hermitian else "nonsymmetric"].matrix
 
 
-# Every method where a solve takes no time to compile; elsewhere those that are prepared differently, the rest on demand.
+# Every method where nothing has to be compiled; elsewhere those that are prepared differently, the rest on demand.
 SAME = [
     pytest.param(m, mode, kind, marks=() if quick else pytest.mark.slow)
     for m in METHOD_NAMES
