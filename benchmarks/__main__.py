@@ -14,7 +14,7 @@ sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
 from .settings import QUICK, Settings, machine, missing, use_threads  # noqa: E402
 from .table import markdown  # noqa: E402
 
-GROUPS = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps")
+GROUPS = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps", "gradients")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -89,17 +89,33 @@ def lineax_to(function: Function, preconditioner: Function | None, rtol: float) 
     import lineax as lx
 
     def solve(b: Any) -> Any:
-        def size(v: Any) -> Any:
-            return jnp.sqrt(jnp.sum(v * v))
-
-        method = lx.CG(rtol=0.0, atol=rtol * jnp.sqrt(jnp.sum(b * b)), norm=size)
         options = {}
         if preconditioner is not None:
             shape = jax.ShapeDtypeStruct(b.shape, b.dtype)
             options["preconditioner"] = lx.FunctionLinearOperator(preconditioner, shape, lx.positive_semidefinite_tag)
-        return _lineax(function, b, method, options)
+        return _lineax(function, b, _lineax_cg_to(b, rtol), options)
 
     return jax.jit(solve)
+
+
+def _lineax_cg_to(b: Any, rtol: float) -> Any:
+    import lineax as lx
+
+    def size(v: Any) -> Any:
+        return jnp.sqrt(jnp.sum(v * v))
+
+    return lx.CG(rtol=0.0, atol=rtol * size(b), norm=size)
+
+
+# To a tolerance, inside of a function that is differentiated: (function, right-hand side) -> x
+
+
+def jax_scipy_in(rtol: float) -> Callable[[Function, Any], Any]:
+    return lambda function, b: jsl.cg(function, b, tol=rtol)[0]
+
+
+def lineax_in(rtol: float) -> Callable[[Function, Any], Any]:
+    return lambda function, b: _lineax(function, b, _lineax_cg_to(jax.lax.stop_gradient(b), rtol), {})
 
 
 def phiml_to(rtol: float) -> Function:

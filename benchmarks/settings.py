@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("krylix", "numpy", "scipy", "pyamg", "jax", "torch", "lineax", "phiml")
+PACKAGES = ("krylix", "numpy", "scipy", "pyamg", "jax", "torch", "tensorflow", "lineax", "phiml")
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,22 @@ class Settings:
     many: int = 32
     grid_to_tolerance: int = 256
     grid_of_blocks: int = 300
+    grid_of_gradients: int = 512
     calls: int = 100  # in a row, for the overhead of one
     bar: bool = True
 
 
-QUICK = Settings(repeats=1, grid=16, few=1, many=21, grid_to_tolerance=16, grid_of_blocks=16, calls=2, bar=False)
+QUICK = Settings(
+    repeats=1,
+    grid=16,
+    few=1,
+    many=21,
+    grid_to_tolerance=16,
+    grid_of_blocks=16,
+    grid_of_gradients=16,
+    calls=2,
+    bar=False,
+)
 
 
 def missing(package: str) -> bool:
@@ -39,7 +50,8 @@ def missing(package: str) -> bool:
 
 def use_threads(count: int) -> None:
     """Before NumPy or a framework is imported: so many threads for each of them."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    for name in (*names, "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ[name] = str(count)
     if count == 1:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"

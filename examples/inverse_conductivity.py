@@ -1,6 +1,6 @@
 """What is inside? The conductivity of a plate, found from a few noisy temperatures, in JAX and in PyTorch.
 
-A plate with cold walls is heated at a spot, and 64 thermometers are read; then at the next spot, eight times. The
+A plate with cold walls is heated at a spot, and 100 thermometers are read; then at the next spot, six times. The
 temperatures u solve `-div(kappa grad u) = heat` for the unknown conductivity kappa(x, y). Starting from a uniform
 plate, Adam changes log(kappa) until the computed readings fit the measured ones; a penalty on its slope decides between
 the many fields that fit. The gradient goes through `linear_solve`: one more solve per step, with the transposed matrix,
@@ -18,7 +18,7 @@ import numpy as np
 
 from krylix import linear_solve
 
-N, STEPS, RATE = 40, 70, 0.1
+N, SPOTS, STEPS, RATE = 40, 6, 70, 0.1
 NOISE = 0.01  # of the readings, relative to their root mean square
 SLOPE = 0.02  # weight of the penalty
 SOLVE = {"method": "CG", "rtol": 1e-6, "batch_ndim": 1}
@@ -34,13 +34,13 @@ def plate():
 
 
 def heating():
-    """(8, N, N), a hot spot each."""
+    """(SPOTS, N, N), a hot spot each."""
     x, y = np.meshgrid(*2 * [(np.arange(N) + 0.5) / N], indexing="ij")
-    angle = 2 * np.pi * np.arange(8)[:, None, None] / 8
+    angle = 2 * np.pi * np.arange(SPOTS)[:, None, None] / SPOTS
     return np.exp(-((x - 0.5 - 0.3 * np.cos(angle)) ** 2 + (y - 0.5 - 0.3 * np.sin(angle)) ** 2) / 0.005) * 50
 
 
-THERMOMETERS = np.arange(2, N, 5)  # rows and columns
+THERMOMETERS = np.arange(2, N, 4)  # rows and columns
 
 
 # ---- JAX ----
@@ -146,7 +146,7 @@ def measure(kappa, heat):
         for wall in (0, -1):
             rows.append(c[wall]), columns.append(c[wall]), values.append(k[wall] * N**2)
     i, j, v = (np.concatenate([np.ravel(a) for a in parts]) for parts in (rows, columns, values))
-    u = spsolve(csc_array((v, (i, j))), heat.reshape(8, -1).T).T.reshape(heat.shape)
+    u = spsolve(csc_array((v, (i, j))), heat.reshape(SPOTS, -1).T).T.reshape(heat.shape)
     readings = u[:, THERMOMETERS][:, :, THERMOMETERS]
     noise = np.random.default_rng(0).normal(size=readings.shape)
     return readings + NOISE * np.sqrt(np.mean(readings**2)) * noise

@@ -18,8 +18,8 @@ import optax
 from krylix import linear_solve
 
 N, DT, NU = 24, 0.25, 0.4  # cells per side of a periodic square; lengths in cells
-RUNS, SNAPSHOTS, STEPS_BETWEEN = 6, 4, 3
-UPDATES, WIDTH = 300, 16
+RUNS, SNAPSHOTS, STEPS_BETWEEN = 6, 4, 2
+UPDATES, WIDTH = 400, 32
 
 
 def neighbours(u):
@@ -44,9 +44,11 @@ def network(weights, u):
 
 
 def first_weights(key):
-    sizes = (1, WIDTH, WIDTH, 1)
-    keys = jax.random.split(key, len(sizes) - 1)
-    return [(jax.random.normal(k, (n, m)) / n**0.5, jnp.zeros(m)) for k, n, m in zip(keys, sizes[:-1], sizes[1:])]
+    """Tanh functions of different places and steepness, and no source at first."""
+    keys = jax.random.split(key, 3)
+    first = 3 * jax.random.normal(keys[0], (1, WIDTH)), jax.random.normal(keys[1], (WIDTH,))
+    second = jax.random.normal(keys[2], (WIDTH, WIDTH)) / WIDTH**0.5, jnp.zeros(WIDTH)
+    return [first, second, (jnp.zeros((WIDTH, 1)), jnp.zeros(1))]
 
 
 def run(source, u, snapshots):
@@ -115,8 +117,8 @@ def main():
     learned = network(weights, values)
     wrong = jnp.linalg.norm(learned - true_source(values)) / jnp.linalg.norm(true_source(values))
     new = smooth_start(keys[2], 1)
-    true, found, without = (run(s, new, 3 * SNAPSHOTS)[-1, 0] for s in (true_source, lambda u: network(weights, u),
-                                                                       jnp.zeros_like))  # fmt: skip
+    sources = (true_source, lambda u: network(weights, u), jnp.zeros_like)
+    true, found, without = (run(source, new, 3 * SNAPSHOTS)[-1, 0] for source in sources)
     error, baseline = (float(jnp.linalg.norm(u - true) / jnp.linalg.norm(true)) for u in (found, without))
     print(f"the learned source is wrong by {wrong:.0%}")
     print(f"a new run, three times as long: wrong by {error:.1%}, without a source by {baseline:.0%}")

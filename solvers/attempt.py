@@ -19,6 +19,7 @@ from .progress import make_report
 from .requirements import check_requirements
 from .result import SolveResult, register_result
 from .run import run
+from .sensitivity import Sensitivity
 from .status import Status
 
 
@@ -61,14 +62,17 @@ def _attempt(problem: Problem, method: Method, M: Operator | None, options: Opti
         return outcome._replace(x=apply_policy(this.bk, result, options.on_failure).x)
 
     outcome = run(problem, method, M, options.history, make_report(options.progress, method.name), guarded)
-    result = _result(problem, method, M, outcome)
+    sensitivity = Sensitivity.of(problem, method, M, outcome, guarded) if problem.bk.name == "numpy" else None
+    result = _result(problem, method, M, outcome, sensitivity)
     if problem.given is None:
         return result
     rows = outcome.x[None] if problem.several and len(problem.limits) == 1 else outcome.x
     return problem.given.restore(problem.bk, result, rows, problem.null_basis is not None)
 
 
-def _result(problem: Problem, method: Method, M: Operator | None, outcome: Outcome) -> SolveResult:
+def _result(
+    problem: Problem, method: Method, M: Operator | None, outcome: Outcome, sensitivity: Sensitivity | None = None
+) -> SolveResult:
     bk, layout = problem.bk, problem.layout
     lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
     if problem.several and not lead:
@@ -94,6 +98,7 @@ def _result(problem: Problem, method: Method, M: Operator | None, outcome: Outco
         method=method.name,
         preconditioner=M.kind if isinstance(M, Preconditioner) else None,
         least_squares=problem.given is not None,
+        _sensitivity=sensitivity,
     )
 
 

@@ -116,7 +116,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
     max_iter: int | None = eqx.field(default=None, static=True)
 
     def __check_init__(self) -> None:
-        if not self._automatic and getattr(find_method(self.method), "damp", 0):
+        if not self._automatic and getattr(find_method(self.method), "damp", False):
             raise ValueError(f"{self.method!r} is damped; lineax takes derivatives of solutions without damping.")
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
             if isinstance(value, (int, float)) and not value >= 0:
@@ -194,10 +194,11 @@ class LineaxSolver(lx.AbstractLinearSolver):
             unknowns = sum(leaf.size for leaf in jax.tree.leaves(inside))
             if x0 is None and unknowns != b.size:  # a function does not tell how many there are
                 x0 = jnp.zeros(unknowns, b.dtype)
-        result = linear_solve(
-            A, b, x0=x0, method=ready.method, preconditioner=M, rtol=self.rtol, atol=self.atol, max_iter=self.max_iter,
-            on_failure="status",
-        )  # fmt: skip
+        with jax.numpy_rank_promotion("allow"):  # which lineax' users may forbid to their own code
+            result = linear_solve(
+                A, b, x0=x0, method=ready.method, preconditioner=M, rtol=self.rtol, atol=self.atol,
+                max_iter=self.max_iter, on_failure="status",
+            )  # fmt: skip
         solution = unravel(result.x, inside) if ready.flat else result.x
         stats = {
             "num_steps": result.iterations,

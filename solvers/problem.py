@@ -46,6 +46,7 @@ class Problem:
     null_basis: np.ndarray | None  # orthonormal, (k, n)
     compiled: bool
     given: Given | None = None  # least squares, of which A x = b are the normal equations
+    source: Any = None  # what the user called A
 
     @property
     def is_implicit(self) -> bool:
@@ -106,6 +107,7 @@ def make_problem(
         rtol=_tolerance(bk, rtol, _default_rtol(dtype), "rtol", layout, rows),
         atol=_tolerance(bk, atol, 0.0, "atol", layout, rows),
         limits=limits, several=several, null_basis=null_basis, compiled=compiled, given=given,
+        source=A,
     )  # fmt: skip
 
 

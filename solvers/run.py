@@ -42,6 +42,21 @@ def run(
     """
     if not problem.is_implicit:
         return _run(problem, method, M, history, report)
+    system = derivable(problem, method, M, history, report, guarded)
+    x, rest = problem.bk.implicit_solve(system, problem.b)
+    lines = (problem.bk.transpose(rest[-1]),) if history else ((),)
+    return Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
+
+
+def derivable(
+    problem: Problem,
+    method: Method,
+    M: Operator | None,
+    history: bool,
+    report: Callable[..., None] | None,
+    guarded: Callable[[Problem, Outcome, str], Outcome],
+) -> ImplicitSolve:
+    """The solve with what its derivatives need; arguments as of `run`."""
 
     def solve(this: Problem, M: Operator | None, derived: bool, transposed: bool) -> Outcome:
         if this.layout is not problem.layout:  # more systems than the method was asked about
@@ -57,10 +72,7 @@ def run(
     if isinstance(method, Direct) and problem.layout.size and not (problem.compiled and problem.bk.is_eager):
         with problem.bk.quiet():  # one factorisation for the solve and its derivatives
             M = method.setup(problem.bk, problem.A, M)
-    system = ImplicitSolve.of(problem, M, method.needs_hermitian, solve)
-    x, rest = problem.bk.implicit_solve(system, problem.b)
-    lines = (problem.bk.transpose(rest[-1]),) if history else ((),)
-    return Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
+    return ImplicitSolve.of(problem, M, method.needs_hermitian, solve)
 
 
 def _run(

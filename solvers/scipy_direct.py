@@ -41,6 +41,8 @@ class ScipyDirect(Refinement):
         if not isinstance(inner, SparseOperator):
             return factorise(bk, A)
         matrix = sp.csc_array(inner.matrix, dtype=A.dtype)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()  # splu sorts it in place, and it may hold the user's arrays
         if not np.isfinite(matrix.data).all():
             return HostFactors(bk, A.shape, A.dtype, lambda b, transposed: np.full_like(b, np.nan))
         return HostFactors(bk, A.shape, A.dtype, _solver(matrix, offset))
