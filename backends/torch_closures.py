@@ -83,8 +83,8 @@ def open_function(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> 
     sparse = next((a for a in opened.arrays if a.layout != torch.strided and is_tracked(a)), None)
     if sparse is not None:
         raise RuntimeError(
-            f"The function A multiplies by a {sparse.layout} tensor whose derivatives are being recorded, which PyTorch "
-            "does not differentiate twice. Give the sparse tensor itself as A, or compute with its values() in A; or "
+            f"The function A multiplies by a {sparse.layout} tensor whose derivatives are being recorded, which "
+            "PyTorch does not differentiate twice. Give the sparse tensor itself as A, or compute with its values() in A; or "
             "detach it if no derivative is meant."
         )
     with torch.enable_grad():
