@@ -84,8 +84,8 @@ def open_function(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> 
     if sparse is not None:
         raise RuntimeError(
             f"The function A multiplies by a {sparse.layout} tensor whose derivatives are being recorded, which "
-            "PyTorch does not differentiate twice. Give the sparse tensor itself as A, or compute with its values() in A; or "
-            "detach it if no derivative is meant."
+            "PyTorch does not differentiate twice. Give the sparse tensor itself as A, or compute with its values() in "
+            "A; or detach it if no derivative is meant."
         )
     with torch.enable_grad():
         image = opened(x, *(a.detach() for a in opened.arrays))
