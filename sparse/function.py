@@ -92,7 +92,7 @@ class FunctionOperator(_Products):
         self.systems = layout.systems if layout.batch else None
         self._entries: DenseOperator | None = None
 
-    def with_constant(self, constant: Array) -> FunctionOperator:
+    def with_constant(self, constant: Array | None) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
         other = FunctionOperator(
             self.bk, self.function, self.layout, self.dtype, self.args, self.name, self.like, constant, self.image

@@ -59,8 +59,10 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
 
 
 def _linear(operator: FunctionOperator) -> FunctionOperator:
-    operator.is_linear = True
-    return operator
+    """A copy that is not asked again; the user's own operator is, as its function may close over what changes."""
+    copy = operator.with_constant(operator.constant)
+    copy.is_linear = True
+    return copy
 
 
 def _is_affine(constant: np.ndarray) -> bool:

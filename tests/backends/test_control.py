@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -445,6 +446,32 @@ def test_refused_derivatives(mode: str) -> None:
         ones = tf.ones(2)
         with tf.autodiff.ForwardAccumulator(ones, ones):
             assert bk.tracks(2 * ones)
+
+
+@covers("forbid_derivatives")
+@modes
+def test_forbidden_derivatives(mode: str) -> None:
+    """x passes unchanged, and its derivative is an error with the given reason, in every mode."""
+    x = rows("float64", (2, 3))
+    np.testing.assert_array_equal(run(mode, lambda bk, x: bk.forbid_derivatives(x, "the reason"), x), x)
+    bk, native = backend(mode), array(mode, x)
+    with pytest.raises(TypeError, match="the reason") if mode != "numpy" else nullcontext():
+        if library(mode) == "jax":
+            import jax
+
+            compiled(mode, jax.grad(lambda x: bk.forbid_derivatives(x, "the reason").sum()))(native)
+        if mode == "torch":
+            bk.forbid_derivatives(native.requires_grad_(), "the reason").sum().backward()
+        if library(mode) == "tensorflow":
+            import tensorflow as tf
+
+            def gradient(x: Any) -> Any:
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    y = bk.forbid_derivatives(x, "the reason")
+                return tape.gradient(y, x)
+
+            compiled(mode, gradient)(native)
 
 
 # ---- whole functions
