@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from problems import System
 
 METHOD_NAMES = tuple(METHODS)
 DTYPES = ("float32", "float64", "complex64", "complex128")
-# Where each cell compiles a program, every method in two dtypes; in the others, and here on demand, in all.
+# Where each cell compiles a program, every method in one dtype, real in one way to compile and complex in the other;
+# in the others on demand.
 _QUICK = {
     "jax": ("complex128",),
-    "jax-jit": ("float32", "complex128"),
-    "torch-compile": ("float64", "complex64"),
-    "tf": ("float64", "complex64"),
-    "tf-function": ("float32", "complex128"),
+    "jax-jit": ("float32",),
+    "torch-compile": ("float64",),
+    "tf": ("float64",),
+    "tf-function": ("complex64",),
 }
 
 
@@ -33,6 +35,27 @@ def cells(*, real: bool = False) -> list[Any]:
             for dtype in dtypes:
                 found.append(pytest.param(method, dtype, mode, marks=() if dtype in quick else pytest.mark.slow))
     return found
+
+
+# For tests that are not about compiling, each method compiles in one library's graphs; these few do in every mode.
+_EVERYWHERE = ("CG", "biCG-stab(2)", "direct", "scipy-CG", "scipy-direct")
+
+
+def methods_and_modes(methods: Iterable[str], modes: Iterable[str] = MODES) -> list[Any]:
+    """(method, mode); where programs are compiled, some methods in all modes and the others in JAX's `jit` and eagerly
+    in TensorFlow, the rest on demand.
+    """
+    return [
+        pytest.param(
+            method,
+            mode,
+            marks=()
+            if method in _EVERYWHERE or mode not in ("jax", "torch-compile", "tf-function")
+            else pytest.mark.slow,
+        )
+        for method in methods
+        for mode in modes
+    ]
 
 
 def two_dtypes() -> list[Any]:

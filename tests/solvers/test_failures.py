@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import krylix
-from cells import cast, cells, check_true_residual
+from cells import cast, cells, check_true_residual, methods_and_modes
 from krylix import Diverged, NotConverged, Status, linear_solve
 from krylix.solvers import METHODS
 from modes import COMPILED, EAGER, MODES, array, compiled, solve, to_numpy
@@ -36,8 +36,7 @@ def test_singular_consistent_is_solved_at_any_size(method: str, name: str) -> No
         check_true_residual(result, matrix, b)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", [m for m in METHODS if "direct" not in m])
+@pytest.mark.parametrize(("method", "mode"), methods_and_modes(m for m in METHODS if "direct" not in m))
 def test_limit_of_iterations(method: str, mode: str) -> None:
     weights = np.logspace(0, 3, 12)
     matrix = weights[:, None] * SYSTEMS["definite"].matrix * weights
@@ -118,11 +117,11 @@ def test_drift_is_noticed(mode: str) -> None:
         check_true_residual(result, matrix.astype(float), b)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30])
 @pytest.mark.parametrize(
-    "method", ["CG", "biCG-stab(2)", "GMRES(5)", "IDR(4)", "MINRES", "direct", "scipy-direct", "scipy-GMres"]
+    ("method", "mode"),
+    methods_and_modes(["CG", "biCG-stab(2)", "GMRES(5)", "IDR(4)", "MINRES", "direct", "scipy-direct", "scipy-GMres"]),
 )
+@pytest.mark.parametrize("scale", [1e-30, 1e30, *(pytest.param(s, marks=pytest.mark.slow) for s in (1e-12, 1e12))])
 def test_units_play_no_role_in_single_precision(method: str, scale: float, mode: str) -> None:
     """The squares of these right-hand sides overflow or vanish in float32."""
     matrix = SYSTEMS["definite"].matrix.astype(np.float32)

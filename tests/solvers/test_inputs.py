@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 import krylix
+from cells import methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import CG, GMRES, IDR, METHODS, BiCGStab, ScipyMethod, find_method
 from modes import EAGER, MODES, array, product, solve, to_numpy
@@ -113,8 +114,14 @@ def live_inputs() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", live_inputs())
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", ["CG", "scipy-direct", "auto"])
+@pytest.mark.parametrize(
+    ("method", "mode"),
+    [
+        pytest.param(m, mode, marks=() if m == "auto" or mode in ("numpy", "torch") else pytest.mark.slow)
+        for m in ("CG", "scipy-direct", "auto")
+        for mode in MODES
+    ],
+)
 def test_what_callers_hand_over(method: str, mode: str, name: str) -> None:
     """Constants of NumPy and SciPy go with every library, and nothing is written to."""
     A, b = live_inputs()[name], np.linspace(-1, 1, 12)
@@ -132,8 +139,7 @@ def test_what_callers_hand_over(method: str, mode: str, name: str) -> None:
         np.testing.assert_array_equal(getattr(A, part), old)
 
 
-@pytest.mark.parametrize("mode", EAGER)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "mode"), methods_and_modes(METHODS, EAGER))
 def test_inputs_are_not_modified_or_handed_out(method: str, mode: str) -> None:
     A, b, x0 = array(mode, MATRIX.copy()), array(mode, np.linspace(-1, 1, 12)), array(mode, np.full(12, 0.5))
     for start in (x0, None):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from cells import DTYPES, METHOD_NAMES, cast
+from cells import DTYPES, METHOD_NAMES, cast, methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import METHODS, MixedPrecision, find_method
 from modes import EAGER, MODES, array, compiled, library, solve, to_numpy
@@ -23,8 +23,7 @@ def hard(n: int = 40) -> np.ndarray:
     return np.diag(np.linspace(1, 300, n)) + np.eye(n, k=1) + np.eye(n, k=-1)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize(("method", "mode"), methods_and_modes(METHOD_NAMES))
 def test_history_changes_nothing(method: str, mode: str) -> None:
     A, b = make_operator(mode, "dense", MATRIX), np.random.default_rng(14).standard_normal((3, 12))
     b[1] *= 1e4
@@ -43,8 +42,7 @@ def test_history_changes_nothing(method: str, mode: str) -> None:
             assert abs(last - recorded.residual_norm[k]) <= 1e-10 * history[0, k]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", [*KRYLOV, "direct", "scipy-CG", "scipy-direct"])
+@pytest.mark.parametrize(("method", "mode"), methods_and_modes([*KRYLOV, "direct", "scipy-CG", "scipy-direct"]))
 def test_checkpoints(method: str, mode: str) -> None:
     """Each checkpoint is what a solve with that limit returns, and the rest goes on as if not stopped."""
     A, b = make_operator(mode, "dense", hard()), np.random.default_rng(15).standard_normal((2, 40))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import krylix
-from cells import METHOD_NAMES, cast, cells, two_dtypes
+from cells import METHOD_NAMES, cast, cells, methods_and_modes, two_dtypes
 from krylix.solvers import METHODS, MixedPrecision
 from modes import MODES, array, library, product, solve
 from problems import SYSTEMS, make_operator
@@ -75,8 +75,7 @@ def test_first_step_of_bicgstab(mode: str) -> None:
     np.testing.assert_allclose(result.x, alpha * b + omega * half, rtol=1e-12)
 
 
-@pytest.mark.parametrize("mode", [m for m in MODES if m != "torch-compile"])
-@pytest.mark.parametrize("method", PRECONDITIONED)
+@pytest.mark.parametrize(("method", "mode"), methods_and_modes(PRECONDITIONED))
 def test_jacobi_helps_a_badly_scaled_matrix(method: str, mode: str) -> None:
     weights = np.logspace(0, 4, 12)
     matrix = np.diag(weights) @ SYSTEMS["definite"].matrix @ np.diag(weights)
