@@ -45,17 +45,12 @@ def methods_and_modes(methods: Iterable[str], modes: Iterable[str] = MODES) -> l
     """(method, mode); where programs are compiled, some methods in all modes and the others in JAX's `jit` and eagerly
     in TensorFlow, the rest on demand.
     """
-    return [
-        pytest.param(
-            method,
-            mode,
-            marks=()
-            if method in _EVERYWHERE or mode not in ("jax", "torch-compile", "tf-function")
-            else pytest.mark.slow,
-        )
-        for method in methods
-        for mode in modes
-    ]
+    modes, found = tuple(modes), []
+    for method in methods:
+        on_demand = () if method in _EVERYWHERE else ("jax", "torch-compile", "tf-function")
+        for mode in modes:
+            found.append(pytest.param(method, mode, marks=pytest.mark.slow if mode in on_demand else ()))
+    return found
 
 
 def two_dtypes() -> list[Any]:
