@@ -51,7 +51,7 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, _: Any, tangent: Any, *tangents: Any) -> tuple[Any, ...]:
         """A dx = db - dA x."""
-        # Without these two, forward mode inside forward mode would be wrong in silence (pytorch issue 197867).
+        # Without these two, PyTorch is silently wrong where forward mode is nested in forward mode.
         with forward_ad._set_fwd_grad_enabled(True):
             x, *arrays = (forward_ad.unpack_dual(t).primal for t in ctx.saved_tensors)
             system: LinearSystem = ctx.system
