@@ -25,20 +25,26 @@ _QUICK = {
 }
 
 
-def cells(*, real: bool = False) -> list[Any]:
-    """Every (method, dtype, mode) that exists, with the marker slow on those that run on demand."""
+# For tests that are not about compiling, each method compiles in one library's graphs; these few do in every mode.
+_EVERYWHERE = ("CG", "biCG-stab(2)", "direct", "scipy-CG", "scipy-direct")
+_ON_DEMAND = ("jax", "torch-compile", "tf-function")
+
+
+def cells(*, real: bool = False, thin: bool = False) -> list[Any]:
+    """Every (method, dtype, mode) that exists, with the marker slow on those that run on demand.
+
+    `thin`: as `methods_and_modes`, for what hardly depends on how a program was compiled.
+    """
     found = []
     for method in METHOD_NAMES:
         dtypes = DTYPES[:2] if real or not METHODS[method].takes_complex else DTYPES
+        on_demand = _ON_DEMAND if thin and method not in _EVERYWHERE else ()
         for mode in MODES:
             quick = [d for d in _QUICK.get(mode, DTYPES) if d in dtypes] or ["float64"]
             for dtype in dtypes:
-                found.append(pytest.param(method, dtype, mode, marks=() if dtype in quick else pytest.mark.slow))
+                slow = dtype not in quick or mode in on_demand
+                found.append(pytest.param(method, dtype, mode, marks=pytest.mark.slow if slow else ()))
     return found
-
-
-# For tests that are not about compiling, each method compiles in one library's graphs; these few do in every mode.
-_EVERYWHERE = ("CG", "biCG-stab(2)", "direct", "scipy-CG", "scipy-direct")
 
 
 def methods_and_modes(methods: Iterable[str], modes: Iterable[str] = MODES) -> list[Any]:
@@ -47,7 +53,7 @@ def methods_and_modes(methods: Iterable[str], modes: Iterable[str] = MODES) -> l
     """
     modes, found = tuple(modes), []
     for method in methods:
-        on_demand = () if method in _EVERYWHERE else ("jax", "torch-compile", "tf-function")
+        on_demand = () if method in _EVERYWHERE else _ON_DEMAND
         for mode in modes:
             found.append(pytest.param(method, mode, marks=pytest.mark.slow if mode in on_demand else ()))
     return found

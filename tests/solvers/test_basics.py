@@ -26,9 +26,16 @@ def test_solution(method: str, mode: str, dtype: str) -> None:
             assert np.linalg.norm(result.x - exact) <= limit * np.linalg.norm(exact), name
 
 
+# The product is the same for all; the rest on demand.
+METHODS_FOR_OPERATORS = [
+    *("biCG-stab(2)", "scipy-biCG", "auto"),
+    *(pytest.param(m, marks=pytest.mark.slow) for m in ("CG", "direct", "scipy-direct")),
+]
+
+
 @pytest.mark.parametrize(("dtype", "mode"), two_dtypes())
 @pytest.mark.parametrize("kind", OPERATORS)
-@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "scipy-direct", "scipy-biCG", "direct", "auto"])
+@pytest.mark.parametrize("method", METHODS_FOR_OPERATORS)
 def test_operators(method: str, mode: str, kind: str, dtype: str) -> None:
     if not has_operator(mode, kind):
         pytest.skip(f"{mode} has no {kind} matrices")

@@ -370,8 +370,15 @@ def test_optimistix(root_finder: str, method: str) -> None:
     np.testing.assert_allclose(jax.jacfwd(root)(0.3), wanted, rtol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["biCG-stab(2)", "auto"])
-@pytest.mark.parametrize("scheme", ["Kvaerno3", "ImplicitEuler"])
+@pytest.mark.parametrize(
+    ("scheme", "method"),
+    [
+        ("Kvaerno3", "auto"),
+        ("ImplicitEuler", "biCG-stab(2)"),
+        pytest.param("Kvaerno3", "biCG-stab(2)", marks=pytest.mark.slow),
+        pytest.param("ImplicitEuler", "auto", marks=pytest.mark.slow),
+    ],
+)
 def test_diffrax(scheme: str, method: str) -> None:
     """Reaction and diffusion on a ring; the derivative by the reaction's rate against differences."""
     import diffrax
