@@ -1,5 +1,6 @@
 """Set up before anything is imported: the path, threads and precision; and a skip where a framework is missing."""
 
+import gc
 import os
 import sys
 import sysconfig
@@ -45,3 +46,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         absent = sorted(name for name in wanted if name and missing(name))
         if absent:
             item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(absent)}"))
+
+
+_tests_run = 0
+
+
+def pytest_runtest_teardown() -> None:
+    """Compiled programs of thousands of tests would fill the memory maps of a process, so they go now and then."""
+    global _tests_run
+    _tests_run += 1
+    if _tests_run % 200 == 0 and "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
