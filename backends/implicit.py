@@ -26,6 +26,10 @@ class LinearSystem(ABC):
     def product(self, x: Array) -> Array:
         """`A x` for rows `(batch, n)`, linear in x; differentiable in x and the first `arrays`."""
 
+    def factors(self, x: Array) -> Sequence[Array]:
+        """Rows `x` multiplied by each operator that `solve` uses: a trial of whether all of them exist."""
+        return (self.product(x),)
+
     @abstractmethod
     def solve(self, b: Array) -> tuple[Array, tuple[Array, ...]]:
         """x, and arrays without derivatives, whose first axis is that of `b`."""

@@ -225,12 +225,13 @@ class JaxBackend(Backend):
 
         # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function
         # with a host call), this is no error before somebody asks for a reverse derivative, which JAX then refuses.
-        # Any other error comes up again.
         try:
             return lax.custom_linear_solve(
                 system.product, b, forward, lambda _, c: system.transpose().solve(c), has_aux=True
             )
-        except Exception:
+        except (TypeError, ValueError, NotImplementedError):
+            if _has_transpose(system, b):
+                raise
             return lax.custom_linear_solve(system.product, b, forward, has_aux=True)
 
     def forbid_derivatives(self, x: Array, why: str) -> Array:
@@ -266,6 +267,15 @@ class JaxBackend(Backend):
         if cls not in self.containers:
             super().register(cls, flatten, unflatten)
             jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+
+
+def _has_transpose(system: LinearSystem, b: Array) -> bool:
+    """Can the products of the transposed system be traced, those with its preconditioner too?"""
+    try:
+        jax.eval_shape(system.transpose().factors, b)
+    except (TypeError, ValueError, NotImplementedError):
+        return False
+    return True
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

@@ -75,6 +75,6 @@ def _function_is_symmetric(bk: Backend, A: FunctionOperator, problem: Problem) -
     Au, Av = image(u), image(v)
     if Au is None or Av is None:
         return False
-    left, right = np.vecdot(u, Av), np.vecdot(Au, v)
+    left, right = (np.sum(a.conj() * b, axis=1) for a, b in ((u, Av), (Au, v)))
     size = np.linalg.norm(u, axis=1) * np.linalg.norm(Av, axis=1)
     return bool(np.all(np.abs(left - right) <= 1e3 * np.finfo(A.dtype).eps * size))

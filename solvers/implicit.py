@@ -78,6 +78,12 @@ class ImplicitSolve(LinearSystem):
         A = self.make(self.arrays).A
         return (A.transpose() if self.transposed else A).apply(x)
 
+    def factors(self, x: Array) -> Sequence[Array]:
+        M = self.make(self.arrays).M
+        if M is not None and self.transposed:
+            M = M.transpose()
+        return (self.product(x), *(() if M is None else (M.apply(x),)))
+
     def solve(self, b: Array) -> tuple[Array, tuple[Array, ...]]:
         bk = self.problem.bk
         A, M, x0, rtol, atol, relative = self.make(self.arrays)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -53,7 +54,7 @@ class Problem:
         """May x have derivatives, which one solve has by the implicit function theorem?"""
         return len(self.limits) == 1 and (self.compiled or self.is_tracked)
 
-    @property
+    @cached_property
     def is_tracked(self) -> bool:
         """Are derivatives of what the problem was made of being recorded (in a library that records)?"""
         bk = self.bk
