@@ -4,14 +4,19 @@ if __name__ != "krylix.backends":  # reached through sys.path (repository root),
     raise ModuleNotFoundError(f"{__file__} is krylix.backends, not a top-level module", name=__name__)
 
 from .base import Array, Backend
+from .bilinear import Bilinear
 from .convert import convert
+from .entries import Entries
 from .implicit import LinearSystem
+from .malloc import tune_malloc
 from .precision import get_precision, precision, set_global_precision, working_dtype
 from .registry import NoBackendFound, choose_backend, default_backend, get_backend, left_alone, use
 
 __all__ = [
     "Array",
     "Backend",
+    "Bilinear",
+    "Entries",
     "LinearSystem",
     "NoBackendFound",
     "choose_backend",
@@ -22,6 +27,7 @@ __all__ = [
     "left_alone",
     "precision",
     "set_global_precision",
+    "tune_malloc",
     "use",
     "working_dtype",
 ]

@@ -19,11 +19,12 @@ from .block_algebra import BlockAlgebra
 from .dense_algebra import Array as Array
 from .precision import real_dtype
 from .shared import EXPONENT_BITS, Spec, as_declared, scatter
+from .sparse_kernels import SparseKernels
 from .transformations import Transformations
 from .tree import tree_map
 
 
-class Backend(BlockAlgebra, Transformations):
+class Backend(BlockAlgebra, SparseKernels, Transformations):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str

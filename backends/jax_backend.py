@@ -12,14 +12,17 @@ import numpy as np
 from jax import lax
 
 from .base import Array, Backend
+from .bilinear import Arrays, Bilinear
 from .implicit import LinearSystem
+from .jax_bilinear import bilinear
 from .jax_function import trace
+from .jax_indexing import JaxIndexing
 from .jax_sparse import JaxSparse
 from .precision import real_dtype
 from .shared import Spec, as_declared, native_order, scatter
 
 
-class JaxBackend(Backend):
+class JaxBackend(JaxIndexing, Backend):
     """JAX arrays and tracers."""
 
     name = "jax"
@@ -245,6 +248,11 @@ class JaxBackend(Backend):
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         return trace(lambda x: function(x, *args), x)
 
+    def bilinear(
+        self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        return bilinear(self, form, values, indices, x, transposed)
+
     def constant(self, x: Array) -> Array:
         return lax.stop_gradient(x)
 
@@ -270,9 +278,10 @@ class JaxBackend(Backend):
 
 
 def _has_transpose(system: LinearSystem, b: Array) -> bool:
-    """Can the products of the transposed system be traced, those with its preconditioner too?"""
+    """Can the products of the transposed system be traced, those with its preconditioner too, and those by JAX?"""
     try:
         jax.eval_shape(system.transpose().factors, b)
+        jax.eval_shape(jax.linear_transpose(system.product, b), b)
     except (TypeError, ValueError, NotImplementedError):
         return False
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +12,7 @@ import scipy.sparse as sp
 from jax.experimental import sparse as jsp
 
 from .base import Array
-
-
-class Entries(NamedTuple):
-    """A matrix as a list of entries; duplicates add up, entries outside of `shape` count for nothing."""
-
-    values: Any  # (nnz,)
-    rows: Any  # (nnz,) int32
-    cols: Any  # (nnz,) int32
-    shape: tuple[int, int]
+from .entries import Entries
 
 
 class JaxSparse:
@@ -29,6 +21,33 @@ class JaxSparse:
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
         return isinstance(x, (jsp.BCOO, jsp.BCSR))
+
+    def entries(self, x: Any) -> Entries:
+        """The entries of a BCOO or BCSR matrix (no batch and no dense axes), which may be traced.
+
+        JAX pads with indices beyond the end. These entries are left out, or where the indices are traced become zeros.
+
+        Raises:
+            ValueError: it has batch or dense axes, or is no matrix.
+        """
+        indices = (x.indices, x.indptr) if isinstance(x, jsp.BCSR) else (x.indices,)
+        if any(isinstance(i, jax.core.Tracer) for i in indices):
+            values, rows, cols, shape = self.read(x)
+            inside = (rows < shape[0]) & (cols < shape[1])
+            values, rows, cols = (jnp.where(inside, a, 0) for a in (values, rows, cols))
+            return Entries(values, rows, cols, shape)
+        with jax.ensure_compile_time_eval():  # the indices stay known inside jit, too
+            values, rows, cols, shape = self.read(x)
+            kept = np.flatnonzero((rows < shape[0]) & (cols < shape[1]))
+            if len(kept) == len(rows):
+                return Entries(values, rows, cols, shape)
+            rows, cols = rows[kept], cols[kept]
+        return Entries(values[kept], rows, cols, shape)
+
+    def native(self, values: Array, rows: Any, cols: Any, shape: tuple[int, int]) -> jsp.BCOO:
+        """A BCOO matrix of entries in the order of rows, then columns, without duplicates."""
+        indices = jnp.stack([jnp.asarray(rows), jnp.asarray(cols)], axis=1)
+        return jsp.BCOO((values, indices), shape=tuple(shape), indices_sorted=True, unique_indices=True)
 
     def read(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Entries:
         """A BCOO or BCSR matrix (no batch and no dense axes) as `Entries`."""

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import blas, cho_solve, lapack
 
 from .base import Array, Backend
+from .numpy_kernels import NumpyKernels
 from .numpy_sparse import NumpySparse
 from .tree import tree_leaves
 
@@ -38,7 +39,7 @@ def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
     return factor if np.isfinite(factor).all() else None
 
 
-class NumpyBackend(Backend):
+class NumpyBackend(NumpyKernels, Backend):
     """NumPy arrays."""
 
     name = "numpy"

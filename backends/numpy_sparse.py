@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .base import Array
+from .entries import Entries
+from .shared import row_starts
 
 _KEPT = ("csr", "csc", "dia", "bsr")  # formats with a fast product of their own
 
@@ -19,6 +21,18 @@ class NumpySparse:
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
         return sp.issparse(x)
+
+    def entries(self, x: Any) -> Entries:
+        """The entries of a SciPy sparse array or matrix of any format, explicit zeros and duplicates included."""
+        coo = x.tocoo()
+        return Entries(coo.data, coo.row, coo.col, tuple(x.shape))
+
+    def native(self, values: Array, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
+        """A `csr_array` of entries in the order of rows, then columns, without duplicates; shares their memory."""
+        starts = row_starts(rows, shape[0])
+        matrix = sp.csr_array((values, cols.astype(starts.dtype, copy=False), starts), shape)
+        matrix.has_canonical_format = True
+        return matrix
 
     def read(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Any:
         """`x` in a format with a fast product, in `dtype`; never modifies `x`."""

@@ -31,6 +31,12 @@ def native_order(x: Any) -> Any:
     return x.astype(x.dtype.newbyteorder("=")) if isinstance(x, np.ndarray) and not x.dtype.isnative else x
 
 
+def row_starts(rows: np.ndarray, n: int) -> np.ndarray:
+    """`(n + 1,)`: where each row begins among entries in the order of rows; int32 where it holds the numbers."""
+    starts = np.searchsorted(rows, np.arange(n + 1, dtype=rows.dtype))
+    return starts.astype(np.int32) if len(rows) < 2**31 else starts
+
+
 def as_declared(results: Sequence[Any], returns: Sequence[Spec]) -> tuple[np.ndarray, ...]:
     """What a function on the host returned, in the declared dtypes.
 

@@ -11,14 +11,17 @@ from tensorflow.python.eager import record  # not public, as the next; tests pin
 from tensorflow.python.ops import control_flow_util
 
 from .base import Array, Backend
+from .bilinear import Arrays, Bilinear
 from .implicit import LinearSystem
 from .numpy_backend import cholesky_or_none
 from .shared import NO_DERIVATIVES, Spec, as_declared
+from .tensorflow_bilinear import bilinear
 from .tensorflow_implicit import ClosedFunction, closed_arrays, has_tangent, implicit_solve
+from .tensorflow_indexing import TensorflowIndexing
 from .tensorflow_sparse import TensorflowSparse
 
 
-class TensorflowBackend(Backend):
+class TensorflowBackend(TensorflowIndexing, Backend):
     """TensorFlow tensors and variables."""
 
     name = "tensorflow"
@@ -279,6 +282,11 @@ class TensorflowBackend(Backend):
         if isinstance(x, tf.Variable):
             x = tf.convert_to_tensor(x)
         return has_tangent(x) or bool(record.should_record_backprop([x]))
+
+    def bilinear(
+        self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        return bilinear(self, form, values, indices, x, transposed)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import tensorflow as tf
 
 from .base import Array
+from .entries import Entries
 
 
 class TensorflowSparse:
@@ -18,6 +19,21 @@ class TensorflowSparse:
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
         return isinstance(x, tf.SparseTensor)
+
+    def entries(self, x: tf.SparseTensor) -> Entries:
+        """The entries of a SparseTensor, which may be symbolic.
+
+        Raises:
+            ValueError: it is no matrix, or its shape is not known.
+        """
+        matrix = self.read(x)
+        n, m = tuple(matrix.shape)
+        return Entries(matrix.values, matrix.indices[:, 0], matrix.indices[:, 1], (int(n), int(m)))
+
+    def native(self, values: tf.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> tf.SparseTensor:
+        """A SparseTensor of entries in the order of rows, then columns, without duplicates."""
+        indices = tf.stack([tf.cast(rows, tf.int64), tf.cast(cols, tf.int64)], axis=1)
+        return tf.SparseTensor(indices, values, tuple(shape))
 
     def read(self, x: tf.SparseTensor, dtype: np.dtype | None = None, like: Array | None = None) -> tf.SparseTensor:
         """`x` in row order; duplicates add up in every use."""

@@ -11,16 +11,19 @@ import torch
 from torch.utils._pytree import register_pytree_node
 
 from .base import Array, Backend
+from .bilinear import Arrays, Bilinear
 from .implicit import LinearSystem
 from .shared import NO_DERIVATIVES, native_order
+from .torch_bilinear import bilinear
 from .torch_closures import is_tracked, is_transformed, may_have_derivatives, open_function, transforming
 from .torch_dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .torch_implicit import implicit_solve
+from .torch_kernels import TorchKernels
 from .torch_sparse import TorchSparse
 from .tree import tree_leaves
 
 
-class TorchBackend(Backend):
+class TorchBackend(TorchKernels, Backend):
     """PyTorch tensors."""
 
     name = "torch"
@@ -157,6 +160,11 @@ class TorchBackend(Backend):
     def forbid_derivatives(self, x: Array, why: str) -> Array:
         result: Array = _Forbidden.apply(x, why)
         return result
+
+    def bilinear(
+        self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        return bilinear(self, form, values, indices, x, transposed)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)

@@ -12,8 +12,11 @@ import scipy.sparse as sp
 import torch
 
 from .base import Array
+from .entries import Entries
+from .shared import row_starts
 from .torch_closures import is_tracked, is_transformed, may_have_derivatives
 from .torch_dtypes import TORCH_DTYPE, numpy_dtype
+from .torch_indexing import as_index
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -46,6 +49,21 @@ class TorchSparse:
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
         return isinstance(x, torch.Tensor) and x.layout in _LAYOUTS
+
+    def entries(self, x: torch.Tensor) -> Entries:
+        """The entries of a sparse tensor of any layout, which may have derivatives.
+
+        Raises:
+            ValueError: it has dense axes, or is no matrix.
+        """
+        matrix = self.read(x)
+        return Entries(matrix.values, matrix.rows, matrix.cols, matrix.shape)
+
+    def native(self, values: torch.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> torch.Tensor:
+        """A CSR tensor of entries in the order of rows, then columns, without duplicates."""
+        starts = torch.as_tensor(row_starts(np.asarray(rows), shape[0]), device=values.device)
+        columns = as_index(cols, values).to(starts.dtype)
+        return torch.sparse_csr_tensor(starts, columns, values, tuple(shape), check_invariants=False)
 
     def read(self, x: torch.Tensor, dtype: np.dtype | None = None, like: Array | None = None) -> CsrTensor:
         """A sparse tensor of any layout (two axes, no dense ones) as CSR."""

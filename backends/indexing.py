@@ -1,0 +1,49 @@
+"""Moving entries of arrays: what sparse matrices and traced functions are made of, besides plain slicing.
+
+Arrays have any number of axes and any dtype; all these are linear, and differentiable where the library differentiates.
+Integer arrays are int32 or int64, of the library or of NumPy; the latter are copied to the device of the data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from .shared import Array
+
+Integers: TypeAlias = Any  # an array of int32 or int64, of NumPy or of the library
+
+
+class Indexing(ABC):
+    """The part of a backend that takes arrays apart and puts them together."""
+
+    @abstractmethod
+    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+        """`x` at the positions `index` along an axis, which the axes of `index` replace.
+
+        Every position must be at least 0 and below the length of the axis: this is not checked.
+        """
+
+    @abstractmethod
+    def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
+        """`(nnz, ...)` -> `(count, ...)`: the sums of the values with the same of the `ids` `(nnz,)`; 0 of none.
+
+        Every id must be at least 0 and below `count`; `sorted` promises that they do not fall. Neither is checked.
+        """
+
+    @abstractmethod
+    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+        """`x` with zeros around it: `(before, after)` of each axis, none negative."""
+
+    @abstractmethod
+    def permute(self, x: Array, axes: Sequence[int]) -> Array:
+        """`x` with its axes in another order: axis i of the result is axis `axes[i]` of `x`."""
+
+    @abstractmethod
+    def flip(self, x: Array, axes: Sequence[int]) -> Array:
+        """`x` with the order along some axes reversed."""
+
+    @abstractmethod
+    def sum(self, x: Array, axes: Sequence[int]) -> Array:
+        """`x` summed over some axes, in its own dtype; `x` itself where there are none."""

@@ -1,0 +1,258 @@
+"""The product kernels of sparse matrices in every mode and dtype, against dense matrices in double precision."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import krylix.backends.numpy_indexing
+import krylix.backends.numpy_kernels
+import krylix.backends.sparse_kernels
+import krylix.backends.torch_kernels
+from contract import CELLS, MODES, backend, check, covers, rows, run, wide
+from krylix.backends import Backend
+from krylix.backends.bilinear import Bilinear
+from modes import array, to_numpy
+
+cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
+modes = pytest.mark.parametrize("mode", MODES)
+BATCHES = (1, 3)
+
+
+def dense_diagonals(diagonals: np.ndarray, offsets: tuple[int, ...], m: int) -> np.ndarray:
+    n = diagonals.shape[1]
+    matrix = np.zeros((n, m), diagonals.dtype)
+    for diagonal, o in zip(diagonals, offsets, strict=True):
+        for i in range(max(0, -o), min(n, m - o)):
+            matrix[i, i + o] += diagonal[i]
+    return matrix
+
+
+class Two(Bilinear):
+    """Two diagonals of a `(3, 4)` matrix; there is one such form, so that it equals itself only."""
+
+    def product(self, bk: Any, values: Any, indices: Any, x: Any) -> Any:
+        return bk.dia_product(values[0], (-1, 1), x, 3)
+
+    def product_transposed(self, bk: Any, values: Any, indices: Any, y: Any) -> Any:
+        return bk.dia_product_transposed(values[0], (-1, 1), y, 4)
+
+    def sample(self, bk: Any, indices: Any, y: Any, x: Any) -> Any:
+        return (bk.dia_sample((-1, 1), y, x),)
+
+
+# numbers of rows and columns, offsets: square, tall, wide, some diagonals and all outside, none, empty
+DIAGONALS = [
+    (5, 5, (-4, -1, 0, 1, 4)),
+    (7, 4, (-6, -3, 0, 2)),
+    (4, 7, (-2, 0, 3, 6)),
+    (3, 3, (-3, 0, 3, 100, -100)),
+    (3, 4, (-9, 9)),
+    (3, 4, ()),
+    (1, 1, (0,)),
+    (0, 3, (0, 1)),
+    (3, 0, (0, -1)),
+]
+
+
+@covers("dia_product", "dia_product_transposed", "dia_sample")
+@cells
+def test_diagonals(mode: str, dtype: str) -> None:
+    """What has no place in the matrix is not read: it is NaN here."""
+    for n, m, offsets in DIAGONALS if dtype in ("float64", "complex128") else DIAGONALS[:3]:
+        diagonals = rows(dtype, (len(offsets), n))
+        for d, o in enumerate(offsets):
+            outside = (np.arange(n) + o < 0) | (np.arange(n) + o >= m)
+            diagonals[d, outside] = np.nan
+        for batch in BATCHES:
+            x, y = rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)
+
+            def all_three(bk: Backend, d: Any, x: Any, y: Any, n: int = n, m: int = m, o: Any = offsets) -> Any:
+                return bk.dia_product(d, o, x, n), bk.dia_product_transposed(d, o, y, m), bk.dia_sample(o, y, x)
+
+            product, transposed, sample = run(mode, all_three, diagonals, x, y)
+            matrix, size = dense_diagonals(wide(diagonals), offsets, m), 10 * (len(offsets) + 1)
+            assert product.dtype == transposed.dtype == sample.dtype == np.dtype(dtype)
+            check(product, wide(x) @ matrix.T, dtype, size)
+            check(transposed, wide(y) @ matrix, dtype, size)
+            exact = np.zeros((len(offsets), n), wide(x).dtype)
+            for d, o in enumerate(offsets):
+                for i in range(max(0, -o), min(n, m - o)):
+                    exact[d, i] = wide(y)[:, i] @ wide(x)[:, i + o]
+            check(sample, exact, dtype, size)
+
+
+@covers("ell_product", "ell_sample")
+@cells
+def test_rows_of_equal_length(mode: str, dtype: str) -> None:
+    for k, n, m in ((3, 5, 4), (1, 4, 6), (0, 3, 2), (2, 0, 3)):
+        values, cols = rows(dtype, (k, n)), np.random.default_rng(0).integers(0, m, (k, n)).astype(np.int32)
+        for batch in BATCHES:
+            x, y = rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)
+
+            def both(bk: Backend, v: Any, x: Any, y: Any, cols: Any = cols) -> Any:
+                return bk.ell_product(v, cols, x), bk.ell_sample(cols, y, x)
+
+            product, sample = run(mode, both, values, x, y)
+            assert product.dtype == sample.dtype == np.dtype(dtype)
+            check(product, np.einsum("di,bdi->bi", wide(values), wide(x)[:, cols]), dtype, 10 * (k + 1))
+            check(sample, np.einsum("bi,bdi->di", wide(y), wide(x)[:, cols]), dtype, 10 * batch)
+
+
+def some_entries(n: int, m: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """In no order, with duplicates and rows without any."""
+    rng = np.random.default_rng([n, m])
+    return rng.integers(0, n, count).astype(np.int32), rng.integers(0, m, count).astype(np.int32)
+
+
+@covers("entries_product", "entries_sample", "csr_product")
+@cells
+def test_entries(mode: str, dtype: str) -> None:
+    for n, m, count in ((5, 4, 9), (3, 6, 1), (4, 3, 0), (0, 3, 0)):
+        check_entries(mode, dtype, n, m, count)
+
+
+def check_entries(mode: str, dtype: str, n: int, m: int, count: int) -> None:
+    at, cols = some_entries(n, m, count)
+    order = np.argsort(at, kind="stable")
+    starts = np.searchsorted(at[order], np.arange(n + 1)).astype(np.int32)
+    values = rows(dtype, (count,))
+    matrix, size = np.zeros((n, m), wide(values).dtype), 10 * (count + 1)
+    np.add.at(matrix, (at, cols), wide(values))
+
+    def all_three(bk: Backend, v: Any, sorted_v: Any, x: Any, y: Any) -> Any:
+        by_row = bk.csr_product(sorted_v, starts, cols[order], at[order], x, n)
+        return bk.entries_product(v, at, cols, x, n), by_row, bk.entries_sample(at, cols, y, x)
+
+    for batch in BATCHES:
+        x, y = rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)
+        product, by_row, sample = run(mode, all_three, values, values[order], x, y)
+        assert product.dtype == by_row.dtype == sample.dtype == np.dtype(dtype)
+        check(product, wide(x) @ matrix.T, dtype, size)
+        check(by_row, wide(x) @ matrix.T, dtype, size)
+        check(sample, np.sum(wide(y)[:, at] * wide(x)[:, cols], 0), dtype, 10 * batch)
+
+
+@covers("bilinear")
+@modes
+def test_bilinear_calls_the_form(mode: str) -> None:
+    """Its derivatives: test_bilinear.py."""
+    x, y, diagonals = rows("float64", (2, 4)), rows("float64", (2, 3)), rows("float64", (2, 3))
+
+    def both(bk: Backend, d: Any, x: Any, y: Any) -> Any:
+        return bk.bilinear(Two(), (d,), (), x), bk.bilinear(Two(), (d,), (), y, transposed=True)
+
+    image, back = run(mode, both, diagonals, x, y)
+    matrix = dense_diagonals(diagonals, (-1, 1), 4)
+    np.testing.assert_allclose(image, x @ matrix.T)
+    np.testing.assert_allclose(back, y @ matrix)
+
+
+@modes
+def test_sample_of_rows_with_several_columns(mode: str) -> None:
+    """The index arrays broadcast."""
+    at, cols = np.array([2, 0, 1]), np.array([[0, 3, 1], [2, 2, 0]])
+    for batch in BATCHES:
+        x, y = rows("float64", (batch, 4), 1), rows("float64", (batch, 3), 2)
+        found = run(mode, lambda bk, x, y: (bk.entries_sample(at, cols, y, x),), x, y)[0]
+        np.testing.assert_allclose(found, np.sum(y[:, at][:, None] * x[:, cols], 0), rtol=1e-14)
+
+
+@modes
+def test_indices_of_the_library(mode: str) -> None:
+    at, cols = some_entries(5, 4, 9)
+    order = np.argsort(at, kind="stable")
+    starts = np.searchsorted(at[order], np.arange(6)).astype(np.int32)
+    values, x = rows("float64", (9,)), rows("float64", (2, 4), 1)
+
+    def products(bk: Backend, v: Any, sorted_v: Any, x: Any, at: Any, cols: Any, starts: Any, *ordered: Any) -> Any:
+        return bk.entries_product(v, at, cols, x, 5), bk.csr_product(sorted_v, starts, ordered[0], ordered[1], x, 5)
+
+    for found in run(mode, products, values, values[order], x, at, cols, starts, cols[order], at[order]):
+        exact = np.zeros((5, 4))
+        np.add.at(exact, (at, cols), values)
+        np.testing.assert_allclose(found, x @ exact.T, rtol=1e-13, atol=1e-13)
+
+
+@modes
+def test_not_a_number_stays_in_its_row(mode: str) -> None:
+    """Also where other rows have no entry in that column, or none at all."""
+    x, values = np.array([[1.0, np.nan, 2.0, np.inf]]), np.array([2.0, 3.0, 1.0])
+    at, cols = np.array([0, 1, 3], np.int32), np.array([0, 1, 2], np.int32)
+    diagonals = np.ones((2, 4))
+
+    def products(bk: Backend, v: Any, d: Any, x: Any) -> Any:
+        starts = np.array([0, 1, 2, 2, 3], np.int32)
+        return (
+            bk.entries_product(v, at, cols, x, 4),
+            bk.csr_product(v, starts, cols, at, x, 4),
+            bk.dia_product(d, (-2, 2), x, 4),
+        )
+
+    entries, by_row, diagonal = run(mode, products, values, diagonals, x)
+    for found in (entries, by_row):
+        np.testing.assert_array_equal(found[0], [2, np.nan, 0, 2])
+    np.testing.assert_array_equal(diagonal[0], [2, np.inf, 1, np.nan])
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch", "jax"])
+def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that stay in the cache, and SciPy's compiled loops: as for small ones."""
+    for module, name, value in (
+        (krylix.backends.numpy_kernels, "_PART", 7),
+        (krylix.backends.numpy_kernels, "_SMALL", 1),
+        (krylix.backends.numpy_indexing, "_SMALL", 1),
+        (krylix.backends.torch_kernels, "_PART", 7),
+        (krylix.backends.sparse_kernels, "_UNROLLED", 1),
+    ):
+        monkeypatch.setattr(module, name, value)
+    for dtype in ("float32", "complex128"):
+        test_diagonals(mode, dtype)
+        test_rows_of_equal_length(mode, dtype)
+        test_entries(mode, dtype)
+    bk, values = backend(mode), rows("float32", (9,))
+    ids = np.array([3, 0, 0, 5, 1, 3, 3, 0, 5], np.int32)
+    exact = np.zeros(7)
+    np.add.at(exact, ids, values)
+    np.testing.assert_allclose(to_numpy(bk.segment_sum(array(mode, values), ids, 7)), exact, rtol=1e-6)
+    for n in (1024, 2050):  # longer than the smallest part
+        d, x = rows("float64", (3, n)), rows("float64", (2, n), 1)
+        found = to_numpy(bk.dia_product(array(mode, d), (-1000, 0, 1), array(mode, x), n))
+        back = to_numpy(bk.dia_product_transposed(array(mode, d), (-1000, 0, 1), array(mode, x), n))
+        matrix = dense_diagonals(d, (-1000, 0, 1), n)
+        np.testing.assert_allclose(found, x @ matrix.T, atol=1e-13)
+        np.testing.assert_allclose(back, x @ matrix, atol=1e-13)
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("transform", ["grad", "jvp", "vmap"])
+def test_torch_kernels_have_derivatives_themselves(transform: str) -> None:
+    """Where they are used outside of `bilinear`, nothing is lost."""
+    import torch
+
+    bk = backend("torch")
+    d, x = (torch.as_tensor(rows("float64", s)) for s in ((3, 4), (2, 4)))
+    at, cols, starts = np.array([0, 1, 1, 3]), np.array([1, 0, 2, 3]), np.array([0, 1, 3, 3, 4])
+
+    def function(d: Any, x: Any) -> Any:
+        one = bk.dia_product(d, (-1, 0, 1), x, 4) + bk.dia_product_transposed(d, (-1, 0, 1), x, 4)
+        return one + bk.csr_product(d[0], starts, cols, at, x, 4) + bk.dia_sample((0, 1), x, x).sum(0)
+
+    def generic(d: Any, x: Any) -> Any:
+        kernels: Callable[..., Any] = krylix.backends.sparse_kernels.SparseKernels.dia_product
+        numbers = krylix.backends.sparse_kernels.SparseKernels
+        one = kernels(bk, d, (-1, 0, 1), x, 4) + numbers.dia_product_transposed(bk, d, (-1, 0, 1), x, 4)
+        sampled = numbers.dia_sample(bk, (0, 1), x, x).sum(0)
+        return one + numbers.entries_product(bk, d[0], at, cols, x, 4) + sampled
+
+    if transform == "grad":
+        assert torch.autograd.gradgradcheck(function, (d.requires_grad_(), x.requires_grad_()))
+        return
+    found, want = (
+        torch.func.jvp(f, (d, x), (d, 2 * x))[1] if transform == "jvp" else torch.func.vmap(f, (None, 0))(
+            d, torch.stack([x, 2 * x])
+        )
+        for f in (function, generic)
+    )  # fmt: skip
+    torch.testing.assert_close(found, want)
