@@ -14,7 +14,18 @@ sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
 from .settings import QUICK, Settings, machine, missing, use_threads  # noqa: E402
 from .table import markdown  # noqa: E402
 
-GROUPS = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps", "gradients")
+GROUPS = (
+    "iteration",
+    "overhead",
+    "imports",
+    "tolerance",
+    "blocks",
+    "time_steps",
+    "gradients",
+    "tracing",
+    "matvec",
+    "matvec_tuned",
+)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -23,6 +23,8 @@ class Settings:
     grid_to_tolerance: int = 256
     grid_of_blocks: int = 300
     grid_of_gradients: int = 512
+    grid_in_3d: int = 96
+    nodes: int = 100_000
     calls: int = 100  # in a row, for the overhead of one
     bar: bool = True
 
@@ -35,6 +37,8 @@ QUICK = Settings(
     grid_to_tolerance=16,
     grid_of_blocks=16,
     grid_of_gradients=16,
+    grid_in_3d=6,
+    nodes=200,
     calls=2,
     bar=False,
 )

@@ -31,14 +31,21 @@ class Row:
         return None if self.budget is None else self.measured.ratio <= self.budget
 
     def cells(self) -> tuple[str, ...]:
-        limit = "" if self.budget is None else f"<= {self.budget:g}"
+        limit = "" if self.budget is None else f"<= {self.budget:.3g}"
         if self.budget_seconds is not None:
             limit = f"<= {duration(self.budget_seconds)}"
         if self.measured is None:
             return (self.what, "", f"{self.peer}: {self.missing}", "", limit, "")
         verdict = {None: "", True: "yes", False: "NO"}[self.ok]
         m = self.measured
-        return (self.what, duration(m.krylix), f"{self.peer}: {duration(m.peer)}", f"{m.ratio:.2f}", limit, verdict)
+        return (
+            self.what,
+            duration(m.krylix),
+            f"{self.peer}: {duration(m.peer)}",
+            f"{m.ratio:.2f}" if m.ratio >= 0.1 else f"{m.ratio:.2g}",
+            limit,
+            verdict,
+        )
 
 
 def duration(seconds: float) -> str:
