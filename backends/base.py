@@ -30,7 +30,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     name: str
     is_eager: ClassVar[bool] = False  # is control flow always Python's own?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
-    sparse: Any  # the product kernels of this library's sparse matrices, see numpy_sparse.py
+    sparse: Any  # reads and makes sparse matrices of the library itself, see numpy_sparse.py
 
     def __repr__(self) -> str:
         return f"<krylix backend {self.name}>"
