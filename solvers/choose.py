@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backends import Backend
-from ..sparse import DenseOperator, FunctionOperator, OffsetOperator, Operator, SparseOperator, asymmetry
+from ..sparse import DenseOperator, FunctionOperator, Matrix, OffsetOperator, Operator, asymmetry
 from .method import Method
 from .problem import Problem
 from .registry import METHODS
@@ -39,7 +39,7 @@ def choose(problem: Problem, preconditioned: bool = False) -> Choice:
     inner = A.inner if isinstance(A, OffsetOperator) else A
     if isinstance(inner, DenseOperator) and n <= _SMALL and not preconditioned:
         return Choice(METHODS["direct"], None, None)
-    matrix = isinstance(inner, (DenseOperator, SparseOperator))
+    matrix = isinstance(inner, Matrix)
     fallback = METHODS["scipy-direct"] if matrix and not problem.compiled else None
     if _symmetric(problem.bk, inner, problem):
         if matrix and _one_sign(problem.bk, A):

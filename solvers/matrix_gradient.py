@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array
-from ..sparse import DenseOperator, Operator, SparseOperator, is_function
+from ..sparse import DenseOperator, Operator, SparseMatrix, is_function
 
 
 def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
@@ -24,8 +24,8 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
         A dense array shaped as a dense A; for a sparse A one of its format, with one value for each that A stores, in
         their order (CSR for formats whose values are no array); None for functions and LinearOperators.
     """
-    if isinstance(A, SparseOperator):
-        A = A.matrix if A.constant is None else A.constant
+    if isinstance(A, SparseMatrix):
+        return _of_format(A, y, x)
     if sp.issparse(A):
         return _sparse(A, y, x)
     if isinstance(A, DenseOperator):
@@ -35,6 +35,11 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
         return None
     matrix = np.asarray(A)
     return _dense(matrix.shape, matrix.dtype, y, x, batch)
+
+
+def _of_format(A: SparseMatrix, y: Array, x: Array) -> SparseMatrix:
+    values = A.structure.form.sample(A.bk, A.index_arrays(), -y, x.conj())
+    return A.with_values([_kind_of(A.dtype, v) for v in values])
 
 
 def _dense(shape: tuple[int, ...], dtype: np.dtype, y: Array, x: Array, batch: Sequence[int]) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..backends import Array, get_backend, left_alone
-from ..sparse import DenseOperator, FunctionOperator, OffsetOperator, Operator, SparseOperator
+from ..sparse import FunctionOperator, Matrix, OffsetOperator, Operator
 from .attempt import Options, solve_problem
 from .choose import choose
 from .failure import check_policy
@@ -175,7 +175,7 @@ def _prepared(problem: Problem) -> Operator:
 
 
 def _shows_diagonal(A: Operator) -> bool:
-    return isinstance(A.inner if isinstance(A, OffsetOperator) else A, (DenseOperator, SparseOperator))
+    return isinstance(A.inner if isinstance(A, OffsetOperator) else A, Matrix)
 
 
 def _factors(problem: Problem, method: Refinement) -> Operator | None:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Backend
-from ..sparse import OffsetOperator, Operator, SparseOperator
+from ..sparse import OffsetOperator, Operator, SparseMatrix
 from .direct import factorise
 from .factorisation import Factorisation, HostFactors
 from .refinement import Refinement
@@ -38,11 +38,9 @@ class ScipyDirect(Refinement):
     def factorise(self, bk: Backend, A: Operator) -> Factorisation:
         offset = A.offset if isinstance(A, OffsetOperator) else 0
         inner = A.inner if isinstance(A, OffsetOperator) else A
-        if not isinstance(inner, SparseOperator):
+        if not isinstance(inner, SparseMatrix):
             return factorise(bk, A)
-        matrix = sp.csc_array(inner.matrix, dtype=A.dtype)
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()  # splu sorts it in place, and it may hold the user's arrays
+        matrix = sp.csc_array(inner.to_scipy(), dtype=A.dtype)
         if not np.isfinite(matrix.data).all():
             return HostFactors(bk, A.shape, A.dtype, lambda b, transposed: np.full_like(b, np.nan))
         return HostFactors(bk, A.shape, A.dtype, _solver(matrix, offset))

@@ -11,10 +11,9 @@ import numpy as np
 
 from ..backends import Array
 from ..sparse import (
-    DenseOperator,
+    Matrix,
     OffsetOperator,
     Operator,
-    SparseOperator,
     UnsupportedOperation,
     is_function,
     operand_dtype,
@@ -90,7 +89,7 @@ class Sensitivity:
 
     def _is_matrix(self) -> bool:
         A = self.problem.A
-        return isinstance(A.inner if isinstance(A, OffsetOperator) else A, (DenseOperator, SparseOperator))
+        return isinstance(A.inner if isinstance(A, OffsetOperator) else A, Matrix)
 
     def _backward_by_symmetry(self, cotangent: Array) -> Array:
         """A y = cotangent, as a function of NumPy arrays has no transpose; proven with one random vector."""

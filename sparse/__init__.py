@@ -9,6 +9,7 @@ from .combine import OffsetOperator
 from .convert import as_operator, is_function, operand_dtype, to_operator
 from .dense import DenseOperator
 from .errors import NonlinearError, UnsupportedOperation
+from .formats import COO, CSC, CSR, DIA, ELL, HYB, Matrix, SparseMatrix
 from .function import FunctionOperator
 from .host import HostOperator
 from .layout import Layout
@@ -16,10 +17,17 @@ from .linearity import linear_part
 from .mapped import MappedOperator
 from .normal import NormalOperator
 from .operator import Operator
-from .sparse_matrix import SparseOperator
 from .symmetry import asymmetry
+from .tracing.jacobian_matrix import jacobian_matrix
+from .tracing.matrix_from_function import matrix_from_function
 
 __all__ = [
+    "COO",
+    "CSC",
+    "CSR",
+    "DIA",
+    "ELL",
+    "HYB",
     "BridgedOperator",
     "CastOperator",
     "DenseOperator",
@@ -27,17 +35,20 @@ __all__ = [
     "HostOperator",
     "Layout",
     "MappedOperator",
+    "Matrix",
     "NonlinearError",
     "NormalOperator",
     "OffsetOperator",
     "Operator",
-    "SparseOperator",
+    "SparseMatrix",
     "UnsupportedOperation",
     "as_operator",
     "asymmetry",
     "in_precision",
     "is_function",
+    "jacobian_matrix",
     "linear_part",
+    "matrix_from_function",
     "operand_dtype",
     "to_operator",
 ]

@@ -10,11 +10,11 @@ import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, working_dtype
 from .dense import DenseOperator
+from .formats import from_native, from_scipy
 from .function import FunctionOperator
 from .host import HostOperator
 from .layout import Layout
 from .operator import Operator
-from .sparse_matrix import SparseOperator
 
 
 def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence[Any] = ()) -> Operator:
@@ -92,9 +92,9 @@ def to_operator(
         return HostOperator(bk, A, dtype)
     if sp.issparse(A):
         _check_sparse(A, name)
-        return SparseOperator(bk, bk.sparse.from_scipy(A, dtype, like), A)
+        return from_scipy(bk, A, dtype, like)
     if bk.sparse.accepts(A):
-        return SparseOperator(bk, bk.sparse.read(A, dtype, like))
+        return from_native(bk, A, dtype, like)
     return _dense(bk, A, dtype, like, name)
 
 

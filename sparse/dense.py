@@ -6,12 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..backends import Array, Backend, get_backend
+from .errors import UnsupportedOperation
+from .formats import Matrix, SparseMatrix, from_entries
+from .formats.change import DENSE
 from .operator import Operator
 
 
-class DenseOperator(Operator):
+class DenseOperator(Matrix):
     """A matrix `(n, m)`, or one per system `(systems, n, m)`.
 
     `constant` is the same matrix as a NumPy array where it is known although the library compiles.
@@ -66,6 +70,98 @@ class DenseOperator(Operator):
         if self.constant is not None:
             return self.constant
         return None if self.bk.compiled(self.matrix) else self.bk.to_numpy(self.matrix)
+
+    # --- as a matrix ---
+
+    @property
+    def format(self) -> str:
+        return "dense"
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries: all of them."""
+        return (self.systems or 1) * self.shape[0] * self.shape[1]
+
+    @property
+    def values(self) -> Array:
+        """The matrix as an array of the library."""
+        return self.matrix
+
+    def to(self, format: str) -> Matrix:
+        if format == "dense":
+            return self
+        self._single("A sparse format")
+        known, (n, m) = self.known(), self.shape
+        rows, cols = (i.reshape(-1) for i in np.indices((n, m), np.int32))
+        values = known.reshape(-1) if known is not None else self.bk.reshape(self.matrix, (n * m,))
+        return from_entries(self.bk, rows, cols, values, (n, m), format=format, like=self.matrix)
+
+    def with_values(self, values: Any) -> DenseOperator:
+        if tuple(values.shape) != tuple(self.matrix.shape):
+            raise ValueError(f"Values of the shape {tuple(values.shape)} were given; expected {self.matrix.shape}.")
+        if isinstance(values, np.ndarray):
+            return DenseOperator(self.bk, self.bk.as_array(values, like=self.matrix), values)
+        return DenseOperator(self.bk, values)
+
+    def native(self, backend: Any = None) -> Any:
+        """The array itself, or that of another library."""
+        bk = self.bk if backend is None else get_backend(backend)
+        return self.matrix if bk is self.bk else bk.as_array(self.toarray())
+
+    def explain(self) -> str:
+        return f"{self!r}\nstored: all {self.nnz} entries, {self.nnz * self.dtype.itemsize / 1e6:.3g} MB"
+
+    def sum(self, axis: int | None = None) -> Array:
+        self._single("A sum of entries")
+        return self.bk.sum(self.matrix, (0, 1) if axis is None else (axis,))
+
+    def _plus(self, other: Any) -> DenseOperator:
+        self._single("A sum")
+        if self.shape != tuple(other.shape):
+            raise ValueError(f"Matrices of the shapes {self.shape} and {other.shape} were added; expected equal ones.")
+        return DenseOperator(self.bk, self.matrix + self._entries_of(other))
+
+    def _entries_of(self, other: Any) -> Array:
+        if sp.issparse(other):
+            return self.bk.as_array(other.toarray(), like=self.matrix)
+        if other.bk is self.bk:
+            return other.dense()
+        return self.bk.as_array(other.toarray(), like=self.matrix)
+
+    def _scaled(self, c: Any, divide: bool = False) -> DenseOperator:
+        return DenseOperator(self.bk, self.matrix / c if divide else self.matrix * c)
+
+    def _times(self, other: Any) -> DenseOperator:
+        self._single("A product of matrices")
+        if self.shape[1] != other.shape[0]:
+            raise ValueError(
+                f"Matrices of the shapes {self.shape} and {other.shape} were multiplied; expected equal inner numbers."
+            )
+        bk = self.bk
+        columns = bk.transpose(self._entries_of(other))
+        return DenseOperator(bk, bk.transpose(bk.product(self.matrix, columns)))
+
+    def _part(self, key: Any) -> Any:
+        self._single("A part")
+        places = np.arange(self.nnz, dtype=np.int32).reshape(self.shape)[key]
+        found = self.bk.take(self.bk.reshape(self.matrix, (self.nnz,)), np.asarray(places))
+        return DenseOperator(self.bk, found) if np.ndim(places) == 2 else found
+
+    def _single(self, what: str) -> None:
+        if self.systems is not None:
+            raise UnsupportedOperation(
+                f"{what} of {self.systems} dense matrices was asked for; expected one. Work on the array `values`."
+            )
+
+
+Dense = DenseOperator
+
+
+def _densified(A: SparseMatrix) -> DenseOperator:
+    return DenseOperator(A.bk, A.dense(), A.toarray() if A.constant is not None else None)
+
+
+DENSE["dense"] = _densified
 
 
 def _restore(bk: Backend, matrix: Any) -> DenseOperator:

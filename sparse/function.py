@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ import numpy as np
 from ..backends import Array, Backend
 from .bridge import products_for_host, rows_as_scipy
 from .dense import DenseOperator
+from .errors import UnsupportedOperation
+from .formats import SparseMatrix
+from .function_matrix import function_matrix
 from .layout import Layout
 from .operator import Operator
 
@@ -48,15 +52,39 @@ class _Products(Operator):
             return real + 1j * imaginary
         return bk.cast(self._many(bk.cast(rows, self.dtype)), dtype)
 
+    @abstractmethod
+    def matrix(self) -> SparseMatrix:
+        """Its sparse matrix, that of each system, found by tracing the function.
+
+        Raises:
+            UnsupportedOperation: the function cannot be traced, or its systems have different matrices.
+            NonlinearError: it is not linear.
+        """
+
+    def _matrix_or_none(self) -> SparseMatrix | None:
+        try:
+            return self.matrix()
+        except UnsupportedOperation:
+            return None  # its entries can still be found by products, one for each column
+
     def dense(self) -> Array:
-        return self._columns()
+        matrix = self._matrix_or_none()
+        if matrix is None:
+            return self._columns()
+        entries = matrix.dense()
+        return entries if self.systems is None else self.bk.broadcast_to(entries, (self.systems, *self.shape))
 
     def diagonals(self) -> Array:
-        diagonal = self.bk.diagonal(self.dense())
+        bk, matrix = self.bk, self._matrix_or_none()
+        if matrix is not None:
+            diagonal = matrix.diagonals()
+            return diagonal if self.systems is None else bk.broadcast_to(diagonal, (self.systems, diagonal.shape[1]))
+        diagonal = bk.diagonal(self.dense())
         return diagonal[None] if self.systems is None else diagonal
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        return products_for_host(self, self.compiled, self.like)
+        matrix = self._matrix_or_none()
+        return products_for_host(self, self.compiled, self.like) if matrix is None else matrix.for_host()
 
     def per_system(self, i: int) -> Any:
         return rows_as_scipy(self, i)
@@ -91,6 +119,7 @@ class FunctionOperator(_Products):
         self.shape = (self.image.size, layout.size)
         self.systems = layout.systems if layout.batch else None
         self._entries: DenseOperator | None = None
+        self._matrix: SparseMatrix | UnsupportedOperation | None = None
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
@@ -115,6 +144,16 @@ class FunctionOperator(_Products):
         self.bk.register(FunctionOperator, _flatten, _restore)
         static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, self.is_linear)
         return _restore(static, (tuple(found[1]), self.constant))
+
+    def matrix(self) -> SparseMatrix:
+        if self._matrix is None:
+            try:
+                self._matrix = function_matrix(self)
+            except UnsupportedOperation as error:
+                self._matrix = error
+        if isinstance(self._matrix, UnsupportedOperation):
+            raise self._matrix
+        return self._matrix
 
     def transpose(self) -> Operator:
         return DerivedFunction(self, transposed=True, conjugated=False)
@@ -161,6 +200,12 @@ class DerivedFunction(_Products):
         if not self.conjugated:
             return self._product(x)
         return self.bk.conj(self._product(self.bk.conj(x)))
+
+    def matrix(self) -> SparseMatrix:
+        matrix = self.function.matrix()
+        if self.transposed:
+            matrix = matrix.transpose()
+        return matrix.conj() if self.conjugated else matrix
 
     def transpose(self) -> Operator:
         return self._derived(not self.transposed, self.conjugated)

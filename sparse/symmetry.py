@@ -24,9 +24,9 @@ def _asymmetry(matrix: Any) -> float:
     if matrix.shape[-1] != matrix.shape[-2]:
         return float("inf")
     v = np.random.default_rng(1).standard_normal(matrix.shape[-1])
-    adjoint = matrix.conj().T if sp.issparse(matrix) else np.conj(np.swapaxes(matrix, -1, -2))
+    transposed = matrix.T if sp.issparse(matrix) else np.swapaxes(matrix, -1, -2)
     with np.errstate(all="ignore"):
-        forward, backward = matrix @ v, adjoint @ v
+        forward, backward = matrix @ v, np.conj(transposed @ v)  # v is real
         scale = np.linalg.norm(forward, axis=-1) + np.linalg.norm(backward, axis=-1)
         relative = np.linalg.norm(forward - backward, axis=-1) / np.where(scale > 0, scale, 1)
     return float(np.max(relative, initial=0))  # NaN where the matrix has one: neither symmetric nor not

@@ -35,7 +35,14 @@ from .solvers import (
     preconditioner,
     prepare,
 )
-from .sparse import NonlinearError, UnsupportedOperation, as_operator
+from .sparse import (
+    NonlinearError,
+    SparseMatrix,
+    UnsupportedOperation,
+    as_operator,
+    jacobian_matrix,
+    matrix_from_function,
+)
 
 __all__ = [
     "ConvergenceError",
@@ -46,6 +53,7 @@ __all__ = [
     "Preconditioner",
     "PreparedSolver",
     "SolveResult",
+    "SparseMatrix",
     "Status",
     "UnsupportedOperation",
     "as_operator",
@@ -54,7 +62,9 @@ __all__ = [
     "convert",
     "default_backend",
     "get_precision",
+    "jacobian_matrix",
     "linear_solve",
+    "matrix_from_function",
     "precision",
     "preconditioner",
     "prepare",

@@ -1,4 +1,4 @@
-"""The command `krylix`, also `python -m krylix`: exit code 0 converged, 1 not converged, 2 wrong input."""
+"""The command `krylix`, also `python -m krylix`: exit code 0 done or converged, 1 not converged, 2 wrong input."""
 
 from __future__ import annotations
 

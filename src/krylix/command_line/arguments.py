@@ -11,6 +11,7 @@ from .. import __version__
 from ..solvers import PRECONDITIONERS, find_method
 from .errors import UsageError
 from .files import MATRIX_NAMES, VECTOR_NAMES
+from .picture import PICTURE_NAMES
 
 EXAMPLES = (
     "airfoil",
@@ -25,8 +26,12 @@ EXAMPLES = (
 """Matrices of real problems that pyamg brings along."""
 BACKENDS = ("numpy", "jax", "torch", "tensorflow")
 
+FORMATS = ("csr", "csc", "coo", "dia", "ell", "hyb", "dense")
+"""How a matrix can be stored; a stencil needs a grid, which files do not know."""
+
 _SOLVE = "Solve A x = b. Exit code 0: the tolerance was reached; 1: it was not; 2: the input cannot be used."
 _NO_B = "Without b, b = A x for a known x (x_i = sin i), and the error against this x is reported."
+_INSPECT = "Say what can be seen of a matrix, square or not, without a solve. Exit code 2: it cannot be used."
 
 
 class _Parser(argparse.ArgumentParser):
@@ -37,15 +42,17 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """`command` ("solve" or "methods") and its options, with names of methods and preconditioners checked.
+    """`command` ("solve", "inspect" or "methods") and its options, with names of methods and so on checked.
 
     Raises:
         UsageError: unknown words, missing or contradicting ones.
         SystemExit: after --help and --version.
     """
     options = _parser().parse_args(argv)
+    if options.command in ("solve", "inspect"):
+        _check_matrix(options)
     if options.command == "solve":
-        _check(options)
+        _check_names(options)
     return options
 
 
@@ -56,15 +63,28 @@ def _parser() -> argparse.ArgumentParser:
     solve = commands.add_parser("solve", help="solve a system", description=_SOLVE, epilog=_NO_B, allow_abbrev=False)
     _add_input(solve.add_argument_group("the system"))
     _add_settings(solve.add_argument_group("how to solve it"))
+    inspect = commands.add_parser("inspect", help="look at a matrix", description=_INSPECT, allow_abbrev=False)
+    _add_matrix(inspect, "matrix")
+    _add_views(inspect)
     commands.add_parser("methods", help="list methods and preconditioners")
     return parser
 
 
-def _add_input(group: argparse._ArgumentGroup) -> None:
-    files = ", ".join(MATRIX_NAMES)
-    group.add_argument("matrix", nargs="?", type=Path, metavar="A", help=f"square matrix: {files}")
-    group.add_argument("rhs", nargs="?", type=Path, metavar="b", help="right-hand side (n,), or one per column (n, k)")
+def _add_matrix(group: argparse._ActionsContainer, what: str) -> None:
+    group.add_argument("matrix", nargs="?", type=Path, metavar="A", help=f"{what}: {', '.join(MATRIX_NAMES)}")
     group.add_argument("--example", metavar="NAME", help=f"instead of files, a real matrix: {', '.join(EXAMPLES)}")
+
+
+def _add_views(group: argparse._ActionsContainer) -> None:
+    words = f"store it like this: {', '.join(FORMATS)}; default: what krylix would choose"
+    group.add_argument("--format", type=str.lower, choices=FORMATS, metavar="NAME", help=words)
+    group.add_argument("--backend", choices=BACKENDS, default="numpy", help="library to choose the format for")
+    group.add_argument("--plot", type=Path, metavar="FILE", help=f"draw its entries: {', '.join(PICTURE_NAMES)}")
+
+
+def _add_input(group: argparse._ArgumentGroup) -> None:
+    _add_matrix(group, "square matrix")
+    group.add_argument("rhs", nargs="?", type=Path, metavar="b", help="right-hand side (n,), or one per column (n, k)")
     group.add_argument("--dtype", choices=("single", "double"), help="precision; default: that of the files")
 
 
@@ -81,11 +101,15 @@ def _add_settings(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--progress", action="store_true", help="show the residual on stderr while it runs")
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check_matrix(options: argparse.Namespace) -> None:
+    command = options.command
     if options.example is None and options.matrix is None:
-        raise UsageError("nothing to solve: give a matrix file or --example NAME. See krylix solve --help.")
+        raise UsageError(f"nothing to {command}: give a matrix file or --example NAME. See krylix {command} --help.")
     if options.example is not None:
         _check_example(options)
+
+
+def _check_names(options: argparse.Namespace) -> None:
     if options.method.strip().lower() != "auto":
         try:
             find_method(options.method)

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..solvers import METHODS, PRECONDITIONERS
-from . import facts, report
+from . import facts, matrix_facts, report
 from .arguments import parse
-from .files import check_output, write
+from .files import VECTOR_NAMES, check_output, write
+from .inspected import load as load_matrix
+from .picture import check_picture, draw
 from .solve import solve, start_library
+from .storage import describe as describe_storage
 from .system import load
 
 Say = Callable[[str], None]
@@ -24,7 +27,13 @@ def run(argv: Sequence[str], say: Say) -> int:
         SystemExit: after --help and --version.
     """
     options = parse(argv)
-    return _solve(options, say) if options.command == "solve" else _methods(say)
+    match options.command:
+        case "solve":
+            return _solve(options, say)
+        case "inspect":
+            return _inspect(options, say)
+        case _:
+            return _methods(say)
 
 
 def _methods(say: Say) -> int:
@@ -43,7 +52,7 @@ def _methods(say: Say) -> int:
 
 def _solve(options: argparse.Namespace, say: Say) -> int:
     if options.output is not None:
-        check_output(options.output)
+        check_output(options.output, VECTOR_NAMES)
     started = time.perf_counter()
     system = load(options)
     reading = time.perf_counter() - started
@@ -56,6 +65,19 @@ def _solve(options: argparse.Namespace, say: Say) -> int:
         write(options.output, outcome.x)
         _say_lines(say, [("output", f"x, shape {outcome.x.shape}, written to {options.output}")])
     return 0 if outcome.converged and outcome.confirmed else 1
+
+
+def _inspect(options: argparse.Namespace, say: Say) -> int:
+    if options.plot is not None:
+        check_picture(options.plot)
+    inspected = load_matrix(options)
+    _say_lines(say, matrix_facts.describe(inspected))
+    start_library(options.backend)
+    _say_lines(say, describe_storage(inspected.A, options.backend, options.format))
+    if options.plot is not None:
+        draw(options.plot, inspected.A, inspected.source)
+        _say_lines(say, [("plot", f"written to {options.plot}")])
+    return 0
 
 
 def _say_lines(say: Say, lines: list[facts.Line]) -> None:

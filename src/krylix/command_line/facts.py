@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from ..sparse.facts import is_hermitian, is_symmetric
 from .system import System
 
 Line = tuple[str, str]  # label, text
@@ -24,9 +25,9 @@ def describe(system: System) -> list[Line]:
     A = system.A
     return [
         ("matrix", system.source),
-        ("shape", _shape(A)),
-        ("symmetry", _symmetry(A)),
-        ("diagonal", _diagonal(A.diagonal())),
+        ("shape", size_text(A)),
+        ("symmetry", symmetry_text(A)),
+        ("diagonal", diagonal_text(A.diagonal())),
         *([("null space", "contains the constants: every row sums to zero")] if maps_constants_to_zero(A) else []),
         ("right-hand side", _rhs(system)),
     ]
@@ -34,25 +35,27 @@ def describe(system: System) -> list[Line]:
 
 def maps_constants_to_zero(A: Any) -> bool:
     """Is A 1 = 0, up to rounding? Then the solution is known up to a constant only."""
-    size = float(np.max(np.abs(A) @ np.ones(A.shape[0]), initial=0))
-    image = float(np.max(np.abs(A @ np.ones(A.shape[0])), initial=0))
+    ones = np.ones(A.shape[1])
+    size = float(np.max(np.abs(A) @ ones, initial=0))
+    image = float(np.max(np.abs(A @ ones), initial=0))
     return size > 0 and image <= 100 * np.finfo(A.dtype).eps * size
 
 
-def _shape(A: Any) -> str:
-    n = A.shape[0]
+def size_text(A: Any) -> str:
+    """Shape, number of non-zeros and dtype."""
+    n, m = A.shape
     kind = "sparse" if sp.issparse(A) else "dense"
     count = int(np.count_nonzero(A.data if sp.issparse(A) else A))
-    return f"{n} x {n}, {kind}, {count} non-zeros ({count / n:.1f} per row), {A.dtype}"
+    return f"{n} x {m}, {kind}, {count} non-zeros ({count / max(n, 1):.1f} per row), {A.dtype}"
 
 
-def _symmetry(A: Any) -> str:
+def symmetry_text(A: Any) -> str:
+    """Is a square matrix symmetric, or Hermitian, and how far is it from that?"""
     found = symmetry(A)
-    rounding = 100 * np.finfo(A.dtype).eps
     word = "Hermitian" if A.dtype.kind == "c" else "symmetric"
-    if found.hermitian <= rounding:
+    if is_hermitian(A):
         return f"{word} (relative asymmetry {found.hermitian:.1e})"
-    also = ", but complex symmetric (A = A^T)" if found.symmetric <= rounding else ""
+    also = ", but complex symmetric (A = A^T)" if A.dtype.kind == "c" and is_symmetric(A) else ""
     return f"not {word}: relative asymmetry {found.hermitian:.1e}{also}"
 
 
@@ -70,7 +73,8 @@ def _norm(A: Any) -> float:
     return float(np.linalg.norm(A.data if sp.issparse(A) else A.reshape(-1)))
 
 
-def _diagonal(diagonal: np.ndarray) -> str:
+def diagonal_text(diagonal: np.ndarray) -> str:
+    """Signs and range of the diagonal."""
     real = diagonal.real
     part = "real part " if np.iscomplexobj(diagonal) and np.any(diagonal.imag) else ""
     signs = {"positive": real > 0, "negative": real < 0, "zero": real == 0}

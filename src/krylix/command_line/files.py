@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,18 @@ def read_matrix(path: Path) -> Any:
     if matrix.shape[0] == 0:
         raise UsageError(f"{path}: the matrix is empty (0 x 0); expected at least one row.")
     return _checked(path, matrix)
+
+
+def read_any_matrix(path: Path) -> tuple[Any, Any]:
+    """A matrix of any shape with finite entries as it is in the file, and made ready as by `read_matrix`.
+
+    Raises:
+        UsageError: no such file, no such format, malformed, not two axes, NaN or infinity.
+    """
+    matrix = _read(path)
+    if matrix.ndim != 2:
+        raise UsageError(f"{path}: got an array of shape {matrix.shape}; expected a matrix, of two axes.")
+    return matrix, _checked(path, matrix)
 
 
 def read_rhs(path: Path, n: int) -> np.ndarray:
@@ -66,10 +78,14 @@ def _read(path: Path) -> Any:
 
 
 def _for_name(path: Path, table: dict[str, Callable[..., Any]], verb: str) -> Callable[..., Any]:
-    for ending, function in table.items():
+    return table[_check_ending(path, tuple(table), verb)]
+
+
+def _check_ending(path: Path, endings: Sequence[str], verb: str) -> str:
+    for ending in endings:
         if path.name.lower().endswith(ending):
-            return function
-    raise UsageError(f"{path}: cannot {verb} this kind of file; expected a name that ends in {', '.join(table)}.")
+            return ending
+    raise UsageError(f"{path}: cannot {verb} this kind of file; expected a name that ends in {', '.join(endings)}.")
 
 
 def _read_matrix_market(path: Path) -> Any:
@@ -154,13 +170,13 @@ def _dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32 if single else np.float64)
 
 
-def check_output(path: Path) -> None:
-    """See before a long solve whether its result can be written.
+def check_output(path: Path, endings: Sequence[str]) -> None:
+    """See before the work whether its result can be written.
 
     Raises:
         UsageError: another ending than those that can be written, or no such folder.
     """
-    _for_name(path, _WRITERS, "write")
+    _check_ending(path, endings, "write")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: cannot be written: there is no folder {path.parent}.")
     if path.is_dir():

@@ -44,7 +44,7 @@ def load(options: argparse.Namespace) -> System:
         UsageError: a file that cannot be used, or numbers that --dtype cannot hold.
     """
     if options.example is not None:
-        A, source = _example(options.example), f"example {options.example} (pyamg)"
+        A, source = read_example(options.example), f"example {options.example} (pyamg)"
     else:
         A, source = read_matrix(options.matrix), str(options.matrix)
     b = None if options.rhs is None else read_rhs(options.rhs, A.shape[0])
@@ -57,7 +57,8 @@ def load(options: argparse.Namespace) -> System:
     return System(A, A @ known, source, "none given; b = A x for the known x_i = sin(i)", known)
 
 
-def _example(name: str) -> Any:
+def read_example(name: str) -> Any:
+    """One of the matrices that pyamg brings along."""
     from pyamg.gallery import load_example
 
     return sp.csr_array(load_example(name)["A"])

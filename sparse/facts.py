@@ -1,0 +1,181 @@
+"""What can be proven about a known sparse matrix in a few passes over its entries.
+
+Every function takes a SciPy sparse array or matrix and changes nothing. "Up to rounding" always means: some matrix
+whose entries differ from the given ones by rounding errors of the dtype has the property exactly. A matrix with a NaN
+or an infinity has none of the properties.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+_ROUNDING = 100  # in units of eps: entries of assembled matrices are sums of many contributions
+
+
+class Dominance(NamedTuple):
+    """How diagonally dominant each row is, `(n,)` each, in units of the largest |a_ij| of the row.
+
+    Attributes:
+        diagonal: |a_ii|.
+        others: the sum of the other |a_ij|.
+        rounding: the difference of these two that rounding errors can make.
+    """
+
+    diagonal: np.ndarray
+    others: np.ndarray
+    rounding: np.ndarray
+
+    @property
+    def weak(self) -> np.ndarray:
+        """`(n,)` bool: |a_ii| >= sum of the others, up to rounding."""
+        return self.diagonal - self.others >= -self.rounding
+
+    @property
+    def strict(self) -> np.ndarray:
+        """`(n,)` bool: |a_ii| > sum of the others, by more than rounding."""
+        return self.diagonal - self.others > self.rounding
+
+
+def is_hermitian(A: Any) -> bool:
+    """Is A = Aᴴ, entry by entry and up to rounding of the largest entries in its row and in its column?
+
+    Rectangular matrices are not. Cost: one transposition and one difference of sparse matrices.
+    """
+    return _equals(A, lambda A: A.conj().T)
+
+
+def is_symmetric(A: Any) -> bool:
+    """Is A = Aᵀ? As `is_hermitian`, without the complex conjugate."""
+    return _equals(A, lambda A: A.T)
+
+
+def has_symmetric_pattern(A: Any) -> bool:
+    """Is a_ij != 0 wherever a_ji != 0? Stored zeros do not count. Cost: one transposition."""
+    A = canonical(A)
+    if A.shape[0] != A.shape[1]:
+        return False
+    other = A.T.tocsr()
+    other.sort_indices()
+    return bool(np.array_equal(A.indptr, other.indptr) and np.array_equal(A.indices, other.indices))
+
+
+def is_diagonally_dominant(A: Any) -> bool:
+    """Is |a_ii| >= the sum of the other |a_ij| in every row, up to rounding? Rectangular matrices are not."""
+    return A.shape[0] == A.shape[1] and bool(dominance(A).weak.all())
+
+
+def is_positive_definite(A: Any) -> bool | None:
+    """True if that is proven, None if it is not known.
+
+    Proof: A is Hermitian with a positive diagonal, weakly diagonally dominant, and strictly so in at least one row of
+    each connected component, all up to rounding (Taussky, "A recurring theorem on determinants", 1949). Many definite
+    matrices, those of elasticity for example, are not diagonally dominant: for these the answer is None.
+    """
+    A = canonical(A)
+    if not is_hermitian(A) or not np.all(A.diagonal().real > 0):
+        return None
+    found = dominance(A)
+    if not found.weak.all():
+        return None
+    count, labels = components(A)
+    return True if len(np.unique(labels[found.strict])) == count else None
+
+
+def is_positive_semidefinite(A: Any) -> bool | None:
+    """True if that is proven, None if it is not known.
+
+    Proof: A is Hermitian with a diagonal >= 0, and diagonally dominant up to rounding.
+    """
+    A = canonical(A)
+    return True if is_hermitian(A) and np.all(A.diagonal().real >= 0) and is_diagonally_dominant(A) else None
+
+
+def dominance(A: Any) -> Dominance:
+    """How diagonally dominant each row of a square matrix is.
+
+    Raises:
+        ValueError: A is not square.
+    """
+    _check_square(A, "diagonal dominance")
+    A = canonical(A)
+    largest = _row_maxima(A)
+    scaled = _magnitudes(A, np.where(largest > 0, largest, 1))  # row by row: sums of large entries would overflow
+    with np.errstate(invalid="ignore"):
+        diagonal, total = scaled.diagonal(), scaled @ np.ones(A.shape[0])
+        rounding = 4 * (np.diff(A.indptr) + 1) * np.finfo(A.dtype).eps * total
+        return Dominance(diagonal, total - diagonal, rounding)
+
+
+def components(A: Any) -> tuple[int, np.ndarray]:
+    """How many connected components the graph of a square matrix has, and to which one each row belongs, `(n,)`.
+
+    Rows i and j are connected where a_ij != 0 or a_ji != 0: systems of different components are independent.
+
+    Raises:
+        ValueError: A is not square.
+    """
+    _check_square(A, "components")
+    A = canonical(A)
+    if A.shape[0] == 0:
+        return 0, np.zeros(0, np.int32)
+    graph = sp.csr_array((np.ones(A.nnz), A.indices, A.indptr), A.shape)
+    count, labels = connected_components(graph, directed=False)
+    return int(count), labels
+
+
+def occupied_diagonals(A: Any) -> np.ndarray:
+    """Rising offsets, column minus row, of the diagonals that have a non-zero. Cost: one pass over the entries."""
+    A = canonical(A)
+    n, m = A.shape
+    offsets = A.indices - np.repeat(np.arange(n, dtype=np.int64), np.diff(A.indptr))
+    if A.nnz < n + m:
+        return np.unique(offsets)
+    return np.flatnonzero(np.bincount(offsets + (n - 1), minlength=1)) - (n - 1)
+
+
+def canonical(A: Any) -> Any:
+    """A as a floating-point `csr_array` in row order, without duplicates and zeros; A itself if it is that already."""
+    found = sp.csr_array(A)
+    if found.dtype.kind not in "fc":
+        found = found.astype(np.float64)
+    if not found.has_canonical_format or np.count_nonzero(found.data) < found.nnz:
+        found = found.copy()
+        found.sum_duplicates()
+        found.eliminate_zeros()
+    return found
+
+
+def _equals(A: Any, adjoint: Any) -> bool:
+    A = canonical(A)
+    if A.shape[0] != A.shape[1]:
+        return False
+    largest = _row_maxima(A)
+    with np.errstate(all="ignore"):
+        difference = (A - adjoint(A)).tocoo()
+        limit = _ROUNDING * np.finfo(A.dtype).eps * np.minimum(*(largest[k] for k in difference.coords))
+        return bool(np.all(np.abs(difference.data) <= limit) and np.isfinite(largest).all())
+
+
+def _row_maxima(A: Any) -> np.ndarray:
+    """`(n,)` float64: the largest |a_ij| of each row, NaN where one is NaN, 0 where the row is empty."""
+    lengths = np.diff(A.indptr)
+    found = np.zeros(A.shape[0])
+    if A.nnz:
+        found[lengths > 0] = np.maximum.reduceat(np.abs(A.data), A.indptr[:-1][lengths > 0])
+    return found
+
+
+def _magnitudes(A: Any, rows: np.ndarray) -> Any:
+    """|a_ij| / rows_i in double precision."""
+    with np.errstate(all="ignore"):
+        data = np.abs(A.data).astype(np.float64) / np.repeat(rows, np.diff(A.indptr))
+    return sp.csr_array((data, A.indices, A.indptr), A.shape)
+
+
+def _check_square(A: Any, what: str) -> None:
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(f"{what} of a matrix of shape {A.shape}: expected a square one; look at A.T @ A instead.")

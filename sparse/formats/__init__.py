@@ -1,0 +1,53 @@
+"""Sparse matrices: a static structure and values of any array library."""
+
+from .assemble import block, block_diagonal, eye, hstack, kron, vstack
+from .boxes import from_boxes, stencil_of
+from .build import from_csr, from_diagonals, from_entries
+from .choose import Choice, choose_format
+from .coo import COO
+from .csc import CSC
+from .csr import CSR
+from .dia import DIA
+from .ell import ELL
+from .foreign import from_native, from_scipy
+from .hyb import HYB
+from .io import load, save
+from .matrix import Matrix
+from .sparse_matrix import SparseMatrix
+from .stencil import Stencil
+from .stored import FORMATS
+from .structure import Slots, Structure
+from .traced_coo import TracedCOO
+
+__all__ = [
+    "COO",
+    "CSC",
+    "CSR",
+    "DIA",
+    "ELL",
+    "FORMATS",
+    "HYB",
+    "Choice",
+    "Matrix",
+    "Slots",
+    "SparseMatrix",
+    "Stencil",
+    "Structure",
+    "TracedCOO",
+    "block",
+    "block_diagonal",
+    "choose_format",
+    "eye",
+    "from_boxes",
+    "from_csr",
+    "from_diagonals",
+    "from_entries",
+    "from_native",
+    "from_scipy",
+    "hstack",
+    "kron",
+    "load",
+    "save",
+    "stencil_of",
+    "vstack",
+]

@@ -1,0 +1,69 @@
+"""Which format suits a matrix: a static test of its structure, by a sample of its rows first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Backend
+
+MOST_DIAGONALS = 40
+_LEAST_FILLED = 0.3  # entries per place of the diagonals
+_WIDEST_ELL = 1.3  # stored values per entry
+_SAMPLE = 2000  # rows
+_COMPILED_ROWS = ("numpy", "torch")  # libraries whose own compiled product of rows is the fastest for scattered entries
+
+
+class Choice(NamedTuple):
+    """A format and the reason for it, with the numbers."""
+
+    format: str
+    reason: str
+
+
+def choose_format(bk: Backend, starts: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> Choice:
+    """The format for a matrix given by rows, for products on `bk`.
+
+    Few, well filled diagonals: DIA. Else CSR where the library has a compiled product of rows (NumPy by SciPy,
+    PyTorch), ELL where rows are about equally long, HYB for all other rows. Cost: a sample of 2000 rows, and one pass
+    over the entries if these lie on few diagonals.
+    """
+    nnz = len(cols)
+    if not nnz:
+        return Choice("csr", "it has no entries")
+    seen = _diagonals(starts, cols, _sample(shape[0]))
+    if len(seen) <= MOST_DIAGONALS:
+        diagonals = np.count_nonzero(_all_diagonals(starts, cols, shape))
+        if diagonals <= MOST_DIAGONALS and nnz >= _LEAST_FILLED * diagonals * shape[0]:
+            filled = nnz / (diagonals * shape[0])
+            return Choice("dia", f"{diagonals} diagonals, {filled:.0%} filled")
+        why = f"{diagonals} diagonals, {nnz / (diagonals * shape[0]):.0%} filled"
+    else:
+        why = f"more than {MOST_DIAGONALS} diagonals"
+    if bk.name in _COMPILED_ROWS:
+        return Choice("csr", f"{why}; {bk.name} has a compiled product of rows")
+    lengths = np.diff(starts)
+    padding = int(lengths.max()) * shape[0] / nnz
+    text = f"{why}; rows of at most {lengths.max()} entries: {padding:.2f} stored values per entry if all are that long"
+    return Choice("ell" if padding <= _WIDEST_ELL else "hyb", text)
+
+
+def _sample(n: int) -> np.ndarray:
+    if n <= _SAMPLE:
+        return np.arange(n)
+    # runs of neighbours and a fixed scatter: what repeats along the grid's axes shows in both
+    return np.unique((np.arange(_SAMPLE, dtype=np.int64) * 2654435761) % n)
+
+
+def _diagonals(starts: np.ndarray, cols: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    lengths = starts[rows + 1] - starts[rows]
+    ends = np.cumsum(lengths, dtype=np.int64)
+    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+    entries = np.repeat(starts[rows].astype(np.int64), lengths) + within
+    return np.unique(cols[entries].astype(np.int64) - np.repeat(rows, lengths))
+
+
+def _all_diagonals(starts: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    rows = np.repeat(np.arange(shape[0], dtype=np.int64), np.diff(starts))
+    return np.bincount(cols - rows + (shape[0] - 1))

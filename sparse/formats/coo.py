@@ -1,0 +1,95 @@
+"""COO: every entry with its row and its column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...backends import Array
+from ...backends.bilinear import Arrays, Bilinear
+from .given import as_values, check_lengths
+from .integers import as_indices, check_shape, check_size
+from .order import put_in_order
+from .sparse_matrix import SparseMatrix
+from .structure import Slots, Sources, Structure
+
+
+@dataclass(frozen=True)
+class CooForm(Bilinear):
+    """Products of entries in any order; indices: rows, columns."""
+
+    n: int
+    m: int
+
+    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
+        rows, cols = indices
+        return bk.entries_product(values[0], rows, cols, x, self.n)
+
+    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
+        rows, cols = indices
+        return bk.entries_product(values[0], cols, rows, y, self.m)
+
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+        rows, cols = indices
+        return (bk.entries_sample(rows, cols, y, x),)
+
+
+class CooStructure(Structure):
+    """`rows` and `cols` `(nnz,)`, in row order."""
+
+    format: ClassVar[str] = "coo"
+
+    def __init__(self, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> None:
+        super().__init__(shape)
+        check_size(len(cols), "entries")
+        self.rows, self.cols = rows.astype(np.int32, copy=False), cols.astype(np.int32, copy=False)
+
+    @property
+    def form(self) -> CooForm:
+        return CooForm(*self.shape)
+
+    @property
+    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((len(self.cols),),)
+
+    @property
+    def nnz(self) -> int:
+        return len(self.cols)
+
+    @property
+    def indices(self) -> tuple[np.ndarray, ...]:
+        return self.rows, self.cols
+
+    def _find_entries(self) -> Slots:
+        return Slots(self.rows, self.cols, np.arange(self.nnz, dtype=np.int32))
+
+    def _static(self) -> tuple[Any, ...]:
+        return self.rows, self.cols
+
+    @classmethod
+    def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CooStructure, Sources]:
+        return cls(rows, cols, shape), (np.arange(len(cols), dtype=np.int32),)
+
+
+class COO(SparseMatrix):
+    """Entries: `values`, `rows` and `columns` `(nnz,)`.
+
+    The backend is that of the values. Any order and duplicates, which add up, are put in order.
+
+    Raises:
+        ValueError: lengths, shape, rows or columns do not fit.
+        TypeError: rows or columns are no integers.
+    """
+
+    structure_class = CooStructure
+
+    def __init__(self, values: Any, rows: Any, columns: Any, shape: Any) -> None:
+        n, m = check_shape(shape)
+        bk, values = as_values(values, 1)
+        rows, cols = as_indices(rows, n, "The rows"), as_indices(columns, m, "The columns")
+        check_lengths(values, rows, "rows")
+        check_lengths(values, cols, "columns")
+        ordered, values = put_in_order(bk, rows, cols, values, (n, m))
+        self._set(bk, CooStructure(ordered.rows, ordered.cols, (n, m)), (values,))

@@ -1,0 +1,199 @@
+"""DIA: a few diagonals, stored in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array, get_backend
+from ...backends.bilinear import Arrays, Bilinear
+from ...backends.sparse_kernels import inside
+from .compress import compress, compress_values
+from .given import as_values
+from .integers import check_shape, check_size
+from .scipy_form import csr_array
+from .sparse_matrix import SparseMatrix
+from .structure import Slots, Sources, Structure
+
+_BITS = 31  # of a word that stays positive
+
+
+@dataclass(frozen=True)
+class DiaForm(Bilinear):
+    """Products of diagonals; indices: the entries of each row as bits of integers (`as_bits`), or nothing."""
+
+    n: int
+    m: int
+    offsets: tuple[int, ...]
+
+    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
+        return bk.dia_product(values[0], self.offsets, x, self.n)
+
+    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
+        return bk.dia_product_transposed(values[0], self.offsets, y, self.m)
+
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+        found = bk.dia_sample(self.offsets, y, x)
+        if not indices or not self.offsets:
+            return (found,)
+        present = [indices[0][d // _BITS] // 2 ** (d % _BITS) % 2 for d in range(len(self.offsets))]
+        return (bk.where(bk.stack(present) > 0, found, 0),)
+
+
+def as_bits(mask: np.ndarray) -> np.ndarray:
+    """A mask `(k, n)` as int32 `(words, n)`: row d of it is bit d % 31 of word d // 31."""
+    words = np.zeros((-(-len(mask) // _BITS), mask.shape[1]), np.int32)
+    for d, row in enumerate(mask):
+        words[d // _BITS] |= row * np.int32(1 << d % _BITS)
+    return words
+
+
+class Nonzero:
+    """The mask of the diagonals' known values that are not 0, found when it is needed."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __call__(self) -> np.ndarray:
+        return self.values != 0
+
+
+class DiaStructure(Structure):
+    """Rising `offsets`; the value of row i, column i + offsets[d] is number i of diagonal d, `(k, n)`.
+
+    `present` tells the entries among the places inside of the matrix: bool `(k, n)`, a function that finds it when it
+    is needed, or None for all of them.
+    """
+
+    format: ClassVar[str] = "dia"
+
+    def __init__(
+        self,
+        offsets: Sequence[int] | np.ndarray,
+        shape: tuple[int, int],
+        present: np.ndarray | Callable[[], np.ndarray] | None = None,
+    ) -> None:
+        super().__init__(shape)
+        self.offsets = tuple(int(o) for o in offsets)
+        check_size(len(self.offsets) * self.shape[0], "stored values")
+        self._present = present
+
+    @property
+    def form(self) -> DiaForm:
+        return DiaForm(*self.shape, self.offsets)
+
+    @property
+    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((len(self.offsets), self.shape[0]),)
+
+    @cached_property
+    def places(self) -> int:
+        """How many places the diagonals have inside of the matrix."""
+        return sum(hi - lo for _, _, lo, hi in inside(self.offsets, *self.shape))
+
+    @cached_property
+    def present(self) -> np.ndarray | None:
+        """`(k, n)` bool: where the entries are; None where every place inside of the matrix is one."""
+        found = self._present
+        if found is None:
+            return None
+        given = found() if callable(found) else found
+        mask = np.zeros(given.shape, bool)
+        for d, _, lo, hi in inside(self.offsets, *self.shape):
+            mask[d, lo:hi] = given[d, lo:hi]
+        return None if np.count_nonzero(mask) == self.places else mask
+
+    @cached_property
+    def nnz(self) -> int:
+        return self.places if self.present is None else int(np.count_nonzero(self.present))
+
+    @property
+    def masks(self) -> tuple[np.ndarray, ...]:
+        return () if self.present is None else (as_bits(self.present),)
+
+    def padding(self) -> tuple[np.ndarray | None, ...]:
+        return (self.present,)  # what lies outside of the matrix is never looked at
+
+    def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
+        if isinstance(self._present, Nonzero) and self._present.values is values[0]:
+            return csr_array(*compress_values(self.offsets, self.shape, values[0]), self.shape)
+        return super().to_scipy(values)
+
+    def _find_entries(self) -> Slots:
+        return Slots(*compress(self.offsets, self.shape, self.present))
+
+    def _static(self) -> tuple[Any, ...]:
+        return self.offsets, None if self.present is None else np.packbits(self.present)
+
+    @classmethod
+    def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[DiaStructure, Sources]:
+        n = shape[0]
+        which = np.subtract(cols, rows, dtype=np.int64) + (n - 1)
+        used = np.flatnonzero(np.bincount(which, minlength=1)) if len(rows) else np.zeros(0, np.int64)
+        check_size(len(used) * n, "stored values, as diagonals. Choose another format:")
+        source = np.full((len(used), n), -1, np.int32)
+        number = np.zeros(int(used[-1]) + 1 if len(used) else 0, np.int32)
+        number[used] = np.arange(len(used), dtype=np.int32)
+        source[number[which], rows] = np.arange(len(rows), dtype=np.int32)
+        return cls(used - (n - 1), shape, source >= 0), (source,)
+
+    def summary(self) -> str:
+        near = ", ".join(str(o) for o in self.offsets[:9]) + (", ..." if len(self.offsets) > 9 else "")
+        return f"{len(self.offsets)} diagonals ({near})"
+
+
+class DIA(SparseMatrix):
+    """Diagonals: row i, column i + offsets[d] holds `diagonals[d, i]`, `(k, n)` for n rows; the rest is ignored.
+
+    SciPy's `dia_array` counts along a diagonal by columns instead: there it is `data[d, i + offsets[d]]`. Offsets come
+    in any order, none twice. The backend is that of the values.
+
+    Raises:
+        ValueError: the number of diagonals, their length or the offsets do not fit.
+        TypeError: the offsets are no integers.
+    """
+
+    structure_class = DiaStructure
+
+    def __init__(self, diagonals: Any, offsets: Any, shape: Any) -> None:
+        n, m = check_shape(shape)
+        bk, values = as_values(diagonals, 2)
+        steps = check_offsets(offsets, (n, m))
+        if tuple(values.shape) != (len(steps), n):
+            raise ValueError(
+                f"Diagonals of the shape {tuple(values.shape)} were given; expected {(len(steps), n)}: "
+                f"one of {n} values, one per row, for each of {len(steps)} offsets."
+            )
+        order = np.argsort(steps)
+        if len(np.unique(steps)) < len(steps):
+            raise ValueError(f"The offsets {steps.tolist()} were given; expected each once. Add up the diagonals.")
+        if np.any(order[1:] < order[:-1]):
+            host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
+            values = host.take(values, order)
+        self._set(bk, DiaStructure(steps[order], (n, m)), (values,))
+
+
+def check_offsets(offsets: Any, shape: tuple[int, int]) -> np.ndarray:
+    """Offsets of diagonals as int64.
+
+    Raises:
+        TypeError: they are no integers.
+        ValueError: they are no list, or one lies outside of the matrix.
+    """
+    found = np.asarray(offsets)
+    if found.dtype.kind not in "iu" and found.size:
+        raise TypeError(f"The offsets have the dtype {found.dtype}; expected integers.")
+    if found.ndim != 1:
+        raise ValueError(f"The offsets have the shape {found.shape}; expected one axis.")
+    found = found.astype(np.int64)
+    if found.size and (found.min() <= -max(shape[0], 1) or found.max() >= max(shape[1], 1)):
+        raise ValueError(
+            f"The offsets {found.tolist()} were given for a matrix of {shape}; "
+            f"expected numbers from {1 - shape[0]} to {shape[1] - 1}."
+        )
+    return found

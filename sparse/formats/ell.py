@@ -1,0 +1,171 @@
+"""ELL: rows of equal length, stored number by number, so that each is a vector as long as the matrix has rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...backends import Array
+from ...backends.bilinear import Arrays, Bilinear
+from .given import as_values
+from .integers import check_shape, check_size, lengths_text, starts_of
+from .order import put_in_order
+from .sparse_matrix import SparseMatrix
+from .structure import Slots, Sources, Structure
+
+
+@dataclass(frozen=True)
+class EllForm(Bilinear):
+    """Products of rows of equal length; indices: columns `(k, n)`, and the row lengths if there is padding."""
+
+    n: int
+    m: int
+
+    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
+        return bk.ell_product(values[0], indices[0], x)
+
+    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
+        return scatter(bk, values[0], indices[0], y, self.m)
+
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+        found = bk.ell_sample(indices[0], y, x)
+        return (without_padding(bk, found, indices[1]) if len(indices) > 1 else found,)
+
+
+def without_padding(bk: Any, found: Array, lengths: Array) -> Array:
+    """`(k, n)` with 0 from place `lengths[i]` on in each row i."""
+    places = bk.as_array(np.arange(found.shape[0], dtype=np.int32)[:, None], like=lengths)
+    return bk.where(places < bk.cast(lengths, np.dtype(np.int32)), found, 0)
+
+
+def scatter(bk: Any, values: Array, cols: Array, y: Array, m: int) -> Array:
+    """The transposed product of values and columns `(k, n)` with `(batch, n)`: `(batch, m)`."""
+    count = int(values.shape[0]) * int(values.shape[1])
+    flat = bk.reshape(cols, (count,))
+    if y.shape[0] == 1:
+        return bk.segment_sum(bk.reshape(values * y, (count,)), flat, m)[None]
+    parts = values[:, :, None] * bk.permute(y, (1, 0))
+    return bk.permute(bk.segment_sum(bk.reshape(parts, (count, y.shape[0])), flat, m), (1, 0))
+
+
+class EllStructure(Structure):
+    """`cols` `(k, n)` and `lengths` `(n,)`: row i has entries in the places below lengths[i], padding above."""
+
+    format: ClassVar[str] = "ell"
+
+    def __init__(self, cols: np.ndarray, lengths: np.ndarray, shape: tuple[int, int]) -> None:
+        super().__init__(shape)
+        self.cols, self.lengths = cols, lengths
+
+    @property
+    def form(self) -> EllForm:
+        return EllForm(*self.shape)
+
+    @property
+    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return (self.cols.shape,)
+
+    @cached_property
+    def nnz(self) -> int:
+        return int(self.lengths.sum(dtype=np.int64))
+
+    @property
+    def indices(self) -> tuple[np.ndarray, ...]:
+        return (self.cols,)
+
+    @property
+    def masks(self) -> tuple[np.ndarray, ...]:
+        return () if self.nnz == self.cols.size else (self.lengths,)
+
+    def padding(self) -> tuple[np.ndarray | None, ...]:
+        return (filled(self.cols, self.lengths),) if self.masks else (None,)
+
+    def _find_entries(self) -> Slots:
+        return Slots(*packed_entries(self.cols, self.lengths))
+
+    def _static(self) -> tuple[Any, ...]:
+        return self.cols, self.lengths
+
+    @classmethod
+    def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[EllStructure, Sources]:
+        starts = starts_of(rows, shape[0])
+        lengths = np.diff(starts)
+        width = int(lengths.max()) if len(lengths) else 0
+        packed, source = pack(cols, starts[:-1], lengths, width, shape[1])
+        return cls(packed, lengths, shape), (source,)
+
+    def summary(self) -> str:
+        return lengths_text(self.lengths)
+
+
+def pack(
+    cols: np.ndarray, starts: np.ndarray, lengths: np.ndarray, width: int, m: int
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Columns and numbers of entries `(width, n)`: of the first `lengths[i]` from `starts[i]` on, for each i.
+
+    Padding has the number -1 and a column of its row, so that a product takes in nothing that its row does not hold;
+    a row without entries has the column of its number.
+    """
+    n = len(lengths)
+    check_size(width * n, "stored values, as rows of equal length. Choose another format:")
+    place = np.arange(width, dtype=np.int32)[:, None]
+    last = np.maximum(lengths - 1, 0)
+    entry = starts + np.minimum(place, last)
+    if not len(cols):
+        return np.zeros((width, n), np.int32), np.full((width, n), -1, np.int32)
+    nearby = np.minimum(np.arange(n, dtype=np.int32), np.int32(m - 1))
+    chosen = cols[np.minimum(entry, len(cols) - 1)]
+    return (
+        np.where(lengths > 0, chosen, nearby),
+        np.where(place < lengths, entry, np.int32(-1)).astype(np.int32, copy=False),
+    )
+
+
+def filled(cols: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """`(k, n)` bool: which places are no padding."""
+    return np.arange(cols.shape[0], dtype=np.int32)[:, None] < lengths
+
+
+def packed_entries(cols: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and slots of `(k, n)` places, row by row."""
+    n = cols.shape[1]
+    rows = np.repeat(np.arange(n, dtype=np.int32), lengths)
+    starts = np.cumsum(lengths, dtype=np.int32) - lengths
+    place = np.arange(len(rows), dtype=np.int32) - np.repeat(starts, lengths)
+    slots = (place * np.int32(n) + rows).astype(np.int32, copy=False)
+    return rows, cols.reshape(-1)[slots], slots
+
+
+class ELL(SparseMatrix):
+    """Rows of equal length: `values` and `columns` `(k, n)`; the column -1 says that there is no entry.
+
+    The backend is that of the values. Entries in any order and duplicates, which add up, are put in order.
+
+    Raises:
+        ValueError: shapes or columns do not fit.
+        TypeError: the columns are no integers.
+    """
+
+    structure_class = EllStructure
+
+    def __init__(self, values: Any, columns: Any, shape: Any) -> None:
+        n, m = check_shape(shape)
+        bk, values = as_values(values, 2)
+        cols = np.asarray(columns)
+        if tuple(values.shape) != cols.shape or cols.shape[1] != n:
+            got = f"{tuple(values.shape)} and {cols.shape}"
+            raise ValueError(f"Values and columns of the shapes {got} were given; expected (k, {n}) for {n} rows.")
+        if cols.dtype.kind not in "iu" and cols.size:
+            raise TypeError(f"The columns have the dtype {cols.dtype}; expected integers.")
+        if cols.size and (cols.min() < -1 or cols.max() >= m):
+            bad = cols.min() if cols.min() < -1 else cols.max()
+            raise ValueError(f"The columns contain {bad}; expected 0 to {m - 1}, or -1 for no entry.")
+        places = np.flatnonzero(cols.ravel() >= 0)
+        flat = values.reshape(-1) if isinstance(values, np.ndarray) else bk.reshape(values, (cols.size,))
+        rows = (places % max(n, 1)).astype(np.int32)
+        chosen = flat[places] if isinstance(values, np.ndarray) else bk.take(flat, places.astype(np.int32))
+        order, ordered = put_in_order(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))
+        self._set_from_rows(bk, order, ordered, (n, m))

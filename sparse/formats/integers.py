@@ -1,0 +1,99 @@
+"""Integer arrays that describe a structure: checked once, then int32."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+LIMIT = 2**31 - 1
+
+
+def check_shape(shape: Any) -> tuple[int, int]:
+    """A shape `(n, m)` of two numbers that fit in 32 bits.
+
+    Raises:
+        ValueError: it has not two axes, a negative one, or one of 2**31 and more.
+    """
+    try:
+        found = tuple(operator.index(n) for n in shape)
+    except TypeError as error:
+        raise ValueError(f"The shape {shape!r} was given; expected two whole numbers (rows, columns).") from error
+    if len(found) != 2 or min(found) < 0:
+        raise ValueError(f"The shape {shape!r} was given; expected two numbers (rows, columns), none negative.")
+    for n in found:
+        check_size(n, "rows or columns")
+    return found[0], found[1]
+
+
+def check_size(count: int, what: str) -> int:
+    """`count`, which a 32-bit index must be able to hold.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if count > LIMIT:
+        raise ValueError(
+            f"A sparse matrix with {count} {what} was asked for; krylix indexes with 32 bits, up to {LIMIT}. "
+            "Split the problem, or give a function instead of a matrix."
+        )
+    return int(count)
+
+
+def as_indices(x: Any, limit: int, what: str) -> np.ndarray:
+    """Whole numbers `(k,)` from 0 to `limit` - 1 as int32; the same memory where it fits.
+
+    Raises:
+        TypeError: they are no integers.
+        ValueError: they have several axes, or one is out of range.
+    """
+    found = np.asarray(x)
+    if found.dtype.kind not in "iu" and found.size:
+        raise TypeError(f"{what} have the dtype {found.dtype}; expected integers.")
+    if found.ndim != 1:
+        raise ValueError(f"{what} have the shape {found.shape}; expected one axis.")
+    if found.size and (found.min() < 0 or found.max() >= limit):
+        bad = found.min() if found.min() < 0 else found.max()
+        raise ValueError(f"{what} contain {bad}; expected numbers from 0 to {limit - 1}.")
+    return found.astype(np.int32, copy=False)
+
+
+def frozen(x: np.ndarray) -> np.ndarray:
+    """A view of `x` that cannot be written to."""
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
+def starts_of(rows: np.ndarray, n: int) -> np.ndarray:
+    """`(n + 1,)` int32: where each row starts in a list of entries in row order."""
+    starts = np.zeros(n + 1, np.int32)
+    np.cumsum(np.bincount(rows, minlength=n), out=starts[1:])
+    return starts
+
+
+def repeat_rows(starts: np.ndarray) -> np.ndarray:
+    """`(nnz,)` int32: the row of each entry, from where the rows start."""
+    return np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
+
+
+def is_canonical(rows: np.ndarray, cols: np.ndarray) -> bool:
+    """Are the entries in row order, with rising columns and none twice?"""
+    if len(rows) < 2:
+        return True
+    step = rows[1:] - rows[:-1]
+    return bool(np.all((step > 0) | ((step == 0) & (cols[1:] > cols[:-1]))))
+
+
+def lengths_text(lengths: np.ndarray) -> str:
+    """Row lengths in a few words."""
+    if not len(lengths):
+        return "no rows"
+    low, middle, high = int(lengths.min()), float(np.median(lengths)), int(lengths.max())
+    return f"{low} per row" if low == high else f"{low} to {high} per row, median {middle:g}"
+
+
+def as_tuple(x: Any) -> tuple[Any, ...]:
+    """A single array as a tuple of one, sequences as they are."""
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)

@@ -1,0 +1,203 @@
+"""What every matrix offers besides being an operator: entries, formats, arithmetic, parts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array
+from .. import facts
+from ..errors import UnsupportedOperation
+from ..operator import Operator
+from .plot import plot
+
+
+class Matrix(Operator):
+    """An operator whose entries are stored.
+
+    Sums, products and parts of a matrix are matrices. Where the values are known they are computed at once, by SciPy;
+    else they are arrays of the library, with derivatives, on a structure that is known all the same.
+    """
+
+    __array_ufunc__ = None  # NumPy leaves `array * A` to the matrix
+
+    @property
+    @abstractmethod
+    def format(self) -> str:
+        """The word that `to` understands."""
+
+    @property
+    @abstractmethod
+    def nnz(self) -> int:
+        """Number of stored entries, without padding."""
+
+    @abstractmethod
+    def to(self, format: str) -> Matrix:
+        """The same matrix in another format: "csr", "csc", "coo", "dia", "ell", "hyb" or "dense".
+
+        Raises:
+            ValueError: there is no such format.
+        """
+
+    @abstractmethod
+    def with_values(self, values: Any) -> Matrix:
+        """The same structure with other values, shaped as `values`.
+
+        Raises:
+            ValueError: they have another shape.
+        """
+
+    @abstractmethod
+    def native(self, backend: Any = None) -> Any:
+        """The library's own sparse matrix: SciPy `csr_array`, JAX `BCOO`, torch CSR, `tf.SparseTensor`.
+
+        Args:
+            backend: name of another library, for which the values must be known.
+
+        Raises:
+            UnsupportedOperation: the library has none for this matrix, or the values are not known.
+        """
+
+    @abstractmethod
+    def explain(self) -> str:
+        """Size, structure and memory of the matrix, and why it has its format."""
+
+    @abstractmethod
+    def sum(self, axis: int | None = None) -> Array:
+        """The sum of all entries, or of each column (axis 0, `(m,)`) or row (axis 1, `(n,)`)."""
+
+    @abstractmethod
+    def _plus(self, other: Any) -> Matrix: ...
+
+    @abstractmethod
+    def _scaled(self, c: Any, divide: bool = False) -> Matrix: ...
+
+    @abstractmethod
+    def _times(self, other: Any) -> Matrix: ...
+
+    @abstractmethod
+    def _part(self, key: Any) -> Any: ...
+
+    def to_scipy(self) -> sp.csr_array:
+        """The matrix in SciPy; the memory of CSR is shared, not copied.
+
+        Raises:
+            UnsupportedOperation: its values are not known yet (inside a compiled function).
+        """
+        found = self._found()
+        return found if sp.issparse(found) else sp.csr_array(found)
+
+    def toarray(self) -> np.ndarray:
+        """The matrix as a dense NumPy array.
+
+        Raises:
+            UnsupportedOperation: its values are not known yet (inside a compiled function).
+        """
+        found = self._found()
+        return found.toarray() if sp.issparse(found) else np.asarray(found)
+
+    def is_hermitian(self) -> bool:
+        """Is it proven from its values that A = Aᴴ, entry by entry and up to rounding? Cost: one transposition.
+
+        Raises:
+            UnsupportedOperation: its values are not known yet (inside a compiled function).
+        """
+        return facts.is_hermitian(self.to_scipy())
+
+    def is_positive_definite(self) -> bool | None:
+        """True where symmetry and diagonal dominance prove it, else None: not proven.
+
+        Raises:
+            UnsupportedOperation: its values are not known yet (inside a compiled function).
+        """
+        return facts.is_positive_definite(self.to_scipy())
+
+    def plot(self, kind: str = "spy", ax: Any = None, *, grid: Sequence[int] | None = None) -> Any:
+        """Draw the matrix with matplotlib, which `pip install "krylix[plot]"` brings; returns the Axes.
+
+        Args:
+            kind: "spy", the places of its entries, or "stencil", the coefficients of a typical inner point of a grid.
+            ax: where to draw; None: new Axes.
+            grid: shape of the grid that the columns lie on, last axis fastest; default: `in_shape`.
+
+        Raises:
+            ValueError: there is no such kind, or no grid for a stencil.
+            UnsupportedOperation: its values are not known yet (inside a compiled function).
+        """
+        return plot(self, kind, ax, grid=grid)
+
+    def _found(self) -> Any:
+        found = self.known()
+        if found is None:
+            raise UnsupportedOperation(
+                "The values of this matrix are not known before the compiled function runs. Ask for them outside of "
+                "it, or compute them from constants."
+            )
+        return found
+
+    def __add__(self, other: Any) -> Matrix:
+        if _is_zero(other):
+            return self
+        return self._plus(other) if is_matrix(other) else NotImplemented
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Matrix:
+        return self._scaled(-1)
+
+    def __sub__(self, other: Any) -> Matrix:
+        if _is_zero(other):
+            return self
+        return self._plus(-other) if is_matrix(other) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Matrix:
+        return (-self).__add__(other)
+
+    def __mul__(self, c: Any) -> Matrix:
+        return self._scaled(c)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, c: Any) -> Matrix:
+        return self._scaled(c, divide=True)
+
+    def __matmul__(self, v: Any) -> Any:
+        """With a vector `(m,)`, columns `(m, k)`, or another sparse matrix, which gives a matrix.
+
+        Raises:
+            ValueError: the shapes do not fit.
+        """
+        return self._times(v) if is_matrix(v) else super().__matmul__(v)
+
+    def __rmatmul__(self, v: Any) -> Any:
+        """A vector `(n,)` or rows `(k, n)` times the matrix."""
+        if sp.issparse(v):
+            return (self.T @ v.T).T
+        transposed = self.T @ (v if len(np.shape(v)) < 2 else self.bk.transpose(self.bk.as_array(v)))
+        return transposed if len(transposed.shape) < 2 else self.bk.transpose(transposed)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Rows `A[rows]` or a part `A[rows, columns]` by slices, index arrays, masks, as in SciPy.
+
+        One row or column, or several single entries, come as a dense array of the library; one entry as a number.
+
+        Raises:
+            IndexError: something is out of range.
+        """
+        return self._part(key)
+
+    def __iter__(self) -> Any:
+        raise TypeError("A matrix is not iterated over; use A[i], or A.toarray() for all its rows.")
+
+
+def is_matrix(x: Any) -> bool:
+    """Is `x` a matrix of krylix or of SciPy?"""
+    return isinstance(x, Matrix) or sp.issparse(x)
+
+
+def _is_zero(x: Any) -> bool:
+    return isinstance(x, (int, float)) and x == 0  # where `sum` of Python starts

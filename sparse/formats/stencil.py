@@ -1,0 +1,248 @@
+"""Stencil: shifted copies of an array on a grid, times coefficients; no array is stored where these are numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend, choose_backend
+from ...backends.bilinear import Arrays, Bilinear
+from ..errors import UnsupportedOperation
+from .integers import check_shape, check_size
+from .order import rows_first
+from .regather import Regather
+from .sparse_matrix import SparseMatrix
+from .structure import Slots, Sources, Structure
+
+Grid = tuple[int, ...]
+
+
+class Shifted(NamedTuple):
+    """The rows `lo + i` of the output's grid, i in a box of `shape`, have an entry each in column `start + i`."""
+
+    lo: Grid
+    shape: Grid
+    start: Grid  # on the grid of the input
+
+    @property
+    def rows(self) -> tuple[slice, ...]:
+        return tuple(slice(a, a + n) for a, n in zip(self.lo, self.shape))
+
+    @property
+    def cols(self) -> tuple[slice, ...]:
+        return tuple(slice(a, a + n) for a, n in zip(self.start, self.shape))
+
+
+@dataclass(frozen=True)
+class StencilForm(Bilinear):
+    """Products of boxes; there is one value for each: a number, or an array of its shape."""
+
+    out_grid: Grid
+    in_grid: Grid
+    boxes: tuple[Shifted, ...]
+    numbers: tuple[bool, ...]  # for each box: is its value a number?
+
+    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
+        return _product(bk, self, values, x)
+
+    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
+        return _product(bk, self.flipped(), values, y)
+
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+        batch = int(x.shape[0])
+        ys, xs = bk.reshape(y, (batch, *self.out_grid)), bk.reshape(x, (batch, *self.in_grid))
+        found = []
+        for box, number in zip(self.boxes, self.numbers):
+            both = ys[(slice(None), *box.rows)] * xs[(slice(None), *box.cols)]
+            found.append(bk.sum(both, tuple(range(len(box.shape) + 1)) if number else (0,)))
+        return tuple(found)
+
+    def flipped(self) -> StencilForm:
+        """Of the transpose."""
+        boxes = tuple(Shifted(box.start, box.shape, box.lo) for box in self.boxes)
+        return StencilForm(self.in_grid, self.out_grid, boxes, self.numbers)
+
+    @cached_property
+    def margins(self) -> tuple[tuple[int, int], ...] | None:
+        """How wide zeros around the input must be for `shared`; None if there are not two such boxes."""
+        shared = [box for box, is_shared in zip(self.boxes, self.shared) if is_shared]
+        if len(shared) < 2:
+            return None
+        shifts = [[s - a for s, a in zip(box.start, box.lo)] for box in shared]
+        return tuple(
+            (max(0, -min(shift)), max(0, n + max(shift) - m))
+            for shift, n, m in zip(zip(*shifts), self.out_grid, self.in_grid)
+        )
+
+    @cached_property
+    def shared(self) -> tuple[bool, ...]:
+        """Which boxes hold a number and all rows whose column is on the grid: zeros around the input stand for rest."""
+        return tuple(
+            number and all(
+                a == max(0, a - s) and a + k == min(n, m + a - s)
+                for a, k, s, n, m in zip(box.lo, box.shape, box.start, self.out_grid, self.in_grid)
+            )
+            for box, number in zip(self.boxes, self.numbers)
+        )  # fmt: skip
+
+
+def _product(bk: Any, form: StencilForm, values: Arrays, x: Array) -> Array:
+    """Boxes that are cut only by the border share one copy of the input with zeros around; others are put in place."""
+    batch, everything = int(x.shape[0]), slice(None)
+    grid, margins = bk.reshape(x, (batch, *form.in_grid)), form.margins
+    padded: Any = None if margins is None else bk.pad(grid, ((0, 0), *margins))
+    image = None
+    for box, value, is_shared in zip(form.boxes, values, form.shared, strict=True):
+        if margins is not None and is_shared:
+            starts = [s - a + before for s, a, (before, _) in zip(box.start, box.lo, margins)]
+            part = padded[(everything, *(slice(s, s + n) for s, n in zip(starts, form.out_grid)))] * value
+        else:
+            widths = [(a, n - a - k) for a, k, n in zip(box.lo, box.shape, form.out_grid)]
+            part = bk.pad(grid[(everything, *box.cols)] * value, ((0, 0), *widths))
+        image = part if image is None else image + part
+    n = math.prod(form.out_grid)
+    return bk.zeros((batch, n), bk.dtype(x), x) if image is None else bk.reshape(image, (batch, n))
+
+
+class StencilStructure(Structure):
+    """Boxes on the grids of output and input, no two of which share a place; see `Shifted`."""
+
+    format: ClassVar[str] = "stencil"
+
+    def __init__(
+        self, out_grid: Sequence[int], in_grid: Sequence[int], boxes: Sequence[Shifted], numbers: Sequence[bool]
+    ) -> None:
+        super().__init__((math.prod(out_grid), math.prod(in_grid)))
+        self.out_grid, self.in_grid = tuple(out_grid), tuple(in_grid)
+        self.boxes, self.numbers = tuple(boxes), tuple(bool(b) for b in numbers)
+
+    @cached_property
+    def form(self) -> StencilForm:
+        return StencilForm(self.out_grid, self.in_grid, self.boxes, self.numbers)
+
+    @property
+    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(() if number else box.shape for box, number in zip(self.boxes, self.numbers))
+
+    @cached_property
+    def nnz(self) -> int:
+        return sum(math.prod(box.shape) for box in self.boxes)
+
+    def padding(self) -> tuple[np.ndarray | None, ...]:
+        return (None,) * len(self.boxes)
+
+    def transposed(self) -> tuple[Structure, Regather]:
+        flipped = self.form.flipped()
+        structure = StencilStructure(flipped.out_grid, flipped.in_grid, flipped.boxes, flipped.numbers)
+        return structure, Regather.unchanged()
+
+    def _find_entries(self) -> Slots:
+        check_size(self.nnz, "entries")
+        parts, first = [], 0
+        for box, number, shape in zip(self.boxes, self.numbers, self.value_shapes):
+            rows, cols = flat(box.lo, box.shape, self.out_grid), flat(box.start, box.shape, self.in_grid)
+            count = 1 if number else math.prod(shape)
+            slots = np.full(len(rows), first, np.int32) if number else np.arange(first, first + count, dtype=np.int32)
+            parts.append((rows, cols, slots))
+            first += count
+        none = np.zeros(0, np.int32)
+        rows, cols, slots = (np.concatenate([none, *(part[k] for part in parts)]) for k in range(3))
+        order = rows_first(cols, self.shape[1])
+        order = order[rows_first(rows[order], self.shape[0])]
+        return Slots(rows[order], cols[order], slots[order])
+
+    def _static(self) -> tuple[Any, ...]:
+        return self.out_grid, self.in_grid, self.boxes, self.numbers
+
+    @classmethod
+    def from_entries(
+        cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]
+    ) -> tuple[StencilStructure, Sources]:  # fmt: skip
+        raise UnsupportedOperation(
+            "A stencil cannot be found in a list of entries. Make one with krylix.sparse.formats.Stencil, or trace the "
+            'function; "dia" stores any matrix of few diagonals.'
+        )
+
+    def summary(self) -> str:
+        arrays = self.numbers.count(False)
+        kinds = "numbers" if not arrays else f"{len(self.boxes) - arrays} numbers and {arrays} arrays"
+        grids = f"{self.in_grid}" if self.in_grid == self.out_grid else f"{self.in_grid} -> {self.out_grid}"
+        return f"{len(self.boxes)} boxes on the grid {grids}, {kinds}"
+
+
+def flat(lo: Sequence[int], shape: Sequence[int], grid: Sequence[int]) -> np.ndarray:
+    """Numbers of the points of a box on a grid, in its order, int32."""
+    found: np.ndarray = np.zeros((), np.int32)
+    for a, k, n in zip(lo, shape, grid):
+        found = found[..., None] * np.int32(n) + np.arange(a, a + k, dtype=np.int32)
+    return found.reshape(-1)
+
+
+class Stencil(SparseMatrix):
+    """`out[i] = sum over k of coefficients[k] * in[i + shifts[k]]` on an n-d grid; what lies outside counts as 0.
+
+    Args:
+        coefficients: for each shift a number (of any library, possibly traced), or an array of `out_shape`.
+        shifts: `(k, ndim)` integers, none twice.
+        in_shape: of the arrays that it takes.
+        out_shape: of those that it returns; None: the same.
+
+    Raises:
+        ValueError: numbers of shifts and coefficients, axes, or shapes do not fit; a shift is given twice.
+    """
+
+    structure_class = StencilStructure
+
+    def __init__(self, coefficients: Any, shifts: Any, in_shape: Any, out_shape: Any = None) -> None:
+        ins = tuple(int(n) for n in in_shape)
+        outs = ins if out_shape is None else tuple(int(n) for n in out_shape)
+        check_shape((math.prod(outs), math.prod(ins)))
+        steps = [tuple(int(s) for s in shift) for shift in np.asarray(shifts).reshape(len(shifts), -1)]
+        if len(steps) != len(coefficients) or len(outs) != len(ins) or any(len(s) != len(ins) for s in steps):
+            got = f"{len(coefficients)} coefficients, {len(steps)} shifts {steps} and the grids {ins}, {outs}"
+            raise ValueError(f"{got} were given; expected a coefficient for each shift, and a shift along each axis.")
+        if len(set(steps)) < len(steps):
+            raise ValueError(f"The shifts {steps} were given; expected each once. Add up the coefficients.")
+        bk = choose_backend([c for c in coefficients if not isinstance(c, (int, float, complex))])
+        boxes, values = [], []
+        for step, c in zip(steps, coefficients):
+            box = _natural(step, outs, ins)
+            if box is not None:
+                boxes.append(box)
+                values.append(_cut(c if hasattr(c, "shape") else np.asarray(c), box, outs))
+        if not boxes:  # the values carry dtype and device
+            boxes, values = [Shifted((0,) * len(outs), (0,) * len(outs), (0,) * len(ins))], [np.zeros(())]
+        values = _of_one_dtype(bk, values, all(isinstance(c, (int, float)) for c in coefficients))
+        structure = StencilStructure(outs, ins, boxes, [len(v.shape) == 0 for v in values])
+        self._set(bk, structure, values, None, ins, outs)
+
+
+def _of_one_dtype(bk: Backend, values: list[Any], plain: bool) -> list[Any]:
+    """NumPy arrays if all are, else arrays of the library; `plain`: Python's numbers, in the library's precision."""
+    if all(isinstance(v, (np.ndarray, np.generic)) for v in values):
+        dtype = bk.default_float if plain else np.result_type(np.float32, *(v.dtype for v in values))
+        return [np.asarray(v, dtype) for v in values]
+    arrays = [bk.as_array(v) for v in values]
+    dtype = np.result_type(np.float32, *(bk.dtype(v) for v in arrays))
+    return [bk.cast(v, dtype) for v in arrays]
+
+
+def _natural(shift: Grid, outs: Grid, ins: Grid) -> Shifted | None:
+    """All rows whose column is on the grid; None where there are none."""
+    lo = tuple(max(0, -s) for s in shift)
+    shape = tuple(min(n, m - s) - a for n, m, s, a in zip(outs, ins, shift, lo))
+    return Shifted(lo, shape, tuple(a + s for a, s in zip(lo, shift))) if min(shape, default=1) > 0 else None
+
+
+def _cut(c: Any, box: Shifted, grid: Grid) -> Any:
+    shape = tuple(int(n) for n in c.shape)
+    if not shape:
+        return c
+    if shape != grid:
+        raise ValueError(f"A coefficient of the shape {shape} was given; expected a number or an array of {grid}.")
+    return c[box.rows]

@@ -1,0 +1,180 @@
+"""The static part of a sparse matrix: where its entries are, and in which order its values lie."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array, Backend, get_backend
+from ...backends.bilinear import Bilinear
+from .integers import check_shape, starts_of
+from .order import rows_first
+from .regather import Regather, flatten
+from .scipy_form import csr_array
+
+S = TypeVar("S", bound="Structure")
+Sources = tuple[np.ndarray, ...]
+
+
+class Slots(NamedTuple):
+    """Entries in row order, rising columns within a row, none twice; int32 `(nnz,)` each."""
+
+    rows: np.ndarray
+    cols: np.ndarray
+    slots: np.ndarray  # where its value is in the concatenation of the raveled value arrays
+
+
+class Structure(ABC):
+    """Where the entries of a matrix are and how its values are laid out: NumPy int32, immutable, compared by content.
+
+    Places without an entry (padding) may occur among the values: they hold 0 and have no gradient.
+
+    Attributes:
+        format: the word that `to(format)` understands.
+        shape: `(n, m)`.
+    """
+
+    format: ClassVar[str]
+    shape: tuple[int, int]
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = check_shape(shape)
+
+    # --- what a format defines ---
+
+    @property
+    @abstractmethod
+    def form(self) -> Bilinear:
+        """Its product, without the arrays: small, as compilers keep it with what they compiled."""
+
+    @property
+    @abstractmethod
+    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the value arrays."""
+
+    @property
+    @abstractmethod
+    def nnz(self) -> int:
+        """Number of entries, without padding."""
+
+    @abstractmethod
+    def _find_entries(self) -> Slots: ...
+
+    @abstractmethod
+    def _static(self) -> tuple[Any, ...]:
+        """All that tells two structures of this format apart, besides the shape: arrays, numbers, tuples."""
+
+    @classmethod
+    @abstractmethod
+    def from_entries(cls: type[S], rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[S, Sources]:
+        """The structure of entries in row order without duplicates, and for each value array the entry in each slot.
+
+        -1 stands for padding.
+        """
+
+    @property
+    def indices(self) -> tuple[np.ndarray, ...]:
+        """The integer arrays that the products gather with."""
+        return ()
+
+    @property
+    def masks(self) -> tuple[np.ndarray, ...]:
+        """The integers that tell entries from padding, which only the gradient by the values needs; after `indices`."""
+        return ()
+
+    def summary(self) -> str:
+        """The structure in a few words, for `repr` and `explain`."""
+        return ""
+
+    # --- what follows ---
+
+    def entries(self) -> Slots:
+        """All entries in row order. Cost: one pass over the entries, once."""
+        return self._entries
+
+    @cached_property
+    def _entries(self) -> Slots:
+        return self._find_entries()
+
+    @property
+    def size(self) -> int:
+        """Number of stored values, with padding."""
+        return sum(math.prod(shape) for shape in self.value_shapes)
+
+    def convert(self, cls: type[S]) -> tuple[S, Regather]:
+        """The same entries in another format, and what lays the values out for it."""
+        rows, cols, slots = self.entries()
+        structure, sources = cls.from_entries(rows, cols, self.shape)
+        return structure, Regather.composed(slots, sources)
+
+    def transposed(self) -> tuple[Structure, Regather]:
+        """The structure of the transpose, and what lays the values out for it. Cost: one sort in linear time, once."""
+        return self._transposed
+
+    @cached_property
+    def _transposed(self) -> tuple[Structure, Regather]:
+        rows, cols, slots = self.entries()
+        order = rows_first(cols, self.shape[1])
+        structure, sources = type(self).from_entries(cols[order], rows[order], self.shape[::-1])
+        return structure, Regather.composed(slots[order], sources)
+
+    def diagonal(self, bk: Backend, values: Sequence[Array]) -> Array:
+        """`(min(n, m),)`, 0 where nothing is stored."""
+        return self._to_diagonal(bk, values)[0]
+
+    @cached_property
+    def _to_diagonal(self) -> Regather:
+        rows, cols, slots = self.entries()
+        on = rows == cols
+        places = np.full(min(self.shape), -1, np.int32)
+        places[rows[on]] = slots[on]
+        return Regather((places,))
+
+    def padding(self) -> tuple[np.ndarray | None, ...]:
+        """For each value array where it holds entries (bool), None where everywhere."""
+        if self.nnz == self.size:
+            return (None,) * len(self.value_shapes)
+        found = np.zeros(self.size, bool)
+        found[self.entries().slots] = True
+        ends = np.cumsum([math.prod(shape) for shape in self.value_shapes])[:-1]
+        return tuple(p.reshape(s) for p, s in zip(np.split(found, ends), self.value_shapes, strict=True))
+
+    def masked(self, bk: Backend, values: Sequence[Array]) -> tuple[Array, ...]:
+        """The values with 0 in all padding."""
+        masks = [p if p is None else bk.as_array(p, like=v) for p, v in zip(self.padding(), values, strict=True)]
+        return tuple(v if p is None else bk.where(p, v, 0) for v, p in zip(values, masks, strict=True))
+
+    def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
+        """With known values, in SciPy."""
+        rows, cols, slots = self.entries()
+        flat = flatten(get_backend("numpy"), values)
+        return csr_array(flat[slots], cols, starts_of(rows, self.shape[0]), self.shape)
+
+    def compiled(self, values: Sequence[np.ndarray]) -> Any:
+        """SciPy's matrix of this very format, sharing all arrays, whose product is compiled; None if it has none."""
+        return None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Equal for equal structures. Cost: one pass over the arrays, once."""
+        state = hashlib.blake2b(f"{type(self).__name__} {self.shape}".encode(), digest_size=16)
+        for part in self._static():
+            if isinstance(part, np.ndarray):
+                state.update(f"{part.dtype.str} {part.shape}".encode())
+                state.update(np.ascontiguousarray(part).data)
+            else:
+                state.update(repr(part).encode())
+        return state.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and self.digest == other.digest)

@@ -1,0 +1,138 @@
+"""A matrix whose entries' places are arrays of a compiled program, so that nothing is known but its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend, get_backend
+from ..errors import UnsupportedOperation
+from ..operator import Operator
+from .build import from_entries
+from .coo import CooForm
+from .integers import check_shape
+from .matrix import Matrix
+
+_UNKNOWN = (
+    "{} needs the places of the matrix's entries, but the matrix is an argument of the compiled function: they are not "
+    "known before it runs. Make the matrix with krylix outside of it and pass that, or close over it."
+)
+
+
+class TracedCOO(Matrix):
+    """Entries in any order: values, rows and columns `(nnz,)` of the library; duplicates add up.
+
+    It multiplies, transposes and gives its diagonal and dense form; all else needs a structure that is known.
+    """
+
+    is_container = True
+
+    def __init__(self, bk: Backend, values: Array, rows: Array, cols: Array, shape: Sequence[int]) -> None:
+        self.bk, self.shape = bk, check_shape(shape)
+        self.values, self.rows, self.cols = values, rows, cols
+        self.dtype = bk.dtype(values)
+        bk.register(TracedCOO, _flatten, _restore)
+
+    @property
+    def format(self) -> str:
+        return "coo"
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries.
+
+        Raises:
+            UnsupportedOperation: it is not known.
+        """
+        count = self.values.shape[0]
+        if count is None:
+            raise UnsupportedOperation(_UNKNOWN.format("Their number"))
+        return int(count)
+
+    def apply(self, x: Array) -> Array:
+        bk, values, dtype = self.bk, self.values, np.result_type(self.bk.dtype(x), self.dtype)
+        x, values = bk.cast(x, dtype), bk.cast(values, dtype)
+        return bk.bilinear(CooForm(*self.shape), (values,), (self.rows, self.cols), x)
+
+    def transpose(self) -> TracedCOO:
+        return TracedCOO(self.bk, self.values, self.cols, self.rows, self.shape[::-1])
+
+    def conj(self) -> TracedCOO:
+        return self.with_values(self.bk.conj(self.values)) if self.dtype.kind == "c" else self
+
+    def astype(self, dtype: np.dtype) -> TracedCOO:
+        return self.with_values(self.bk.cast(self.values, np.dtype(dtype)))
+
+    def with_values(self, values: Any) -> TracedCOO:
+        return TracedCOO(self.bk, values, self.rows, self.cols, self.shape)
+
+    def dense(self) -> Array:
+        n, m = self.shape
+        if n * m >= 2**31:
+            raise ValueError(f"A dense matrix of shape {self.shape} was asked for, {n * m} numbers; keep it sparse.")
+        return self.bk.reshape(self.bk.segment_sum(self.values, self.rows * m + self.cols, n * m), (n, m))
+
+    def diagonals(self) -> Array:
+        bk, on = self.bk, self.rows == self.cols
+        count = min(self.shape)
+        if not count:
+            return bk.zeros((1, 0), self.dtype, self.values)
+        return bk.segment_sum(bk.where(on, self.values, 0), bk.where(on, self.rows, 0), count)[None]
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        host, shape = get_backend("numpy"), self.shape
+        return (self.values, self.rows, self.cols), lambda parts: from_entries(
+            host, parts[1], parts[2], np.asarray(parts[0]), shape, prune=False, format="csr"
+        )
+
+    def per_system(self, i: int) -> Any:
+        return self.to_scipy()
+
+    def sum(self, axis: int | None = None) -> Array:
+        if axis is None:
+            return self.bk.sum(self.values, (0,))
+        ids, count = (self.cols, self.shape[1]) if axis in (0, -2) else (self.rows, self.shape[0])
+        return self.bk.segment_sum(self.values, ids, count)
+
+    def to(self, format: str) -> Matrix:
+        if format == "coo":
+            return self
+        raise UnsupportedOperation(_UNKNOWN.format(f"The format {format!r}"))
+
+    def native(self, backend: Any = None) -> Any:
+        raise UnsupportedOperation(_UNKNOWN.format("The library's own form"))
+
+    def explain(self) -> str:
+        return f"{self!r}\nvalues and places: arrays of {self.bk.name}, not known before the compiled function runs"
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"<{n}x{m} TracedCOO matrix of {self.values.shape[0]} entries, {self.dtype}, {self.bk.name}>"
+
+    def _plus(self, other: Any) -> Matrix:
+        raise UnsupportedOperation(_UNKNOWN.format("A sum"))
+
+    def _scaled(self, c: Any, divide: bool = False) -> Matrix:
+        return self.with_values(self.values / c if divide else self.values * c)
+
+    def _times(self, other: Any) -> Matrix:
+        raise UnsupportedOperation(_UNKNOWN.format("A product of matrices"))
+
+    def _part(self, key: Any) -> Any:
+        raise UnsupportedOperation(_UNKNOWN.format("A part"))
+
+
+def _flatten(matrix: TracedCOO) -> tuple[tuple[Array, ...], Any]:
+    return (matrix.values, matrix.rows, matrix.cols), (matrix.bk, matrix.shape, matrix.dtype)
+
+
+def _restore(static: Any, arrays: Sequence[Any]) -> TracedCOO:
+    """Rebuild without a look at the arrays: transformations put placeholders in their place."""
+    matrix = object.__new__(TracedCOO)
+    matrix.bk, matrix.shape, dtype = static
+    matrix.values, matrix.rows, matrix.cols = arrays
+    first = arrays[0]
+    matrix.dtype = matrix.bk.dtype(first) if hasattr(first, "dtype") and hasattr(first, "shape") else dtype
+    return matrix

@@ -1,0 +1,47 @@
+"""The sparse Jacobian of a non-linear function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import UnsupportedOperation
+from .matrix_from_function import front_end_of, matrix_from_function
+
+
+def jacobian_matrix(
+    f: Callable[..., Any], x: Any, *args: Any, format: str | None = None, prune: bool = True, **kwargs: Any
+) -> Any:
+    """The Jacobian of `f(x, *args, **kwargs)` by x, as a sparse matrix.
+
+    JAX differentiates `f` at x, and the derivative, which is linear, is traced as by `matrix_from_function`. Inside
+    `jax.jit` the values are traced arrays; the structure is static.
+
+    Args:
+        f: a differentiable function of one JAX array of any shape, or of a container of them.
+        x: where to differentiate: float or complex; a complex `f` must be holomorphic.
+        *args: further arguments of `f`.
+        format: as in `matrix_from_function`.
+        prune: leave out entries that are zero at this x by their value. False gives the same structure for every x,
+            up to branches that depend on it.
+        **kwargs: keyword arguments of `f`.
+
+    Returns:
+        The matrix `(n, m)`: rows count the elements of `f(x)`, columns those of x, in row order.
+
+    Raises:
+        UnsupportedOperation: an operation cannot be traced, or the matrix would have too many entries.
+        TypeError: x or `f(x)` is not an array of floating or complex numbers.
+
+    Cost: as `matrix_from_function` of a function about twice as long.
+    """
+    front_end = front_end_of(x, args, kwargs)
+    try:
+        derivative, like = front_end.forward_derivative(f, x, args, kwargs)
+        return matrix_from_function(derivative, like, format=format, prune=prune)[0]
+    except (TypeError, UnsupportedOperation) as error:
+        if not front_end.has_only_reverse_rule(error):
+            raise
+    derivative, like = front_end.reverse_derivative(f, x, args, kwargs)
+    transposed = matrix_from_function(derivative, like, prune=prune)[0].T
+    return transposed if format is None else transposed.to(format)

@@ -1,0 +1,85 @@
+"""The sparse matrix of a linear or affine function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ...backends import Array
+from ..errors import UnsupportedOperation
+from .to_matrix import to_matrix
+
+
+def matrix_from_function(
+    f: Callable[..., Any],
+    like: Any,
+    *args: Any,
+    format: str | None = None,
+    prune: bool = True,
+    verify: bool = True,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """The matrix and bias for which `f(x, *args, **kwargs) == matrix @ x + bias`.
+
+    The function is traced, not sampled: JAX lists its operations and each becomes an operation on sparse linear maps.
+    Inside `jax.jit`, `grad` or `vmap` coefficients that depend on arguments are traced arrays with derivatives; all
+    others are NumPy arrays, so that `matrix.constant` is known while the program is compiled.
+
+    Args:
+        f: a linear or affine function of its first argument: of one JAX array of any shape, or of a container of them.
+        like: an array, a `jax.ShapeDtypeStruct` or a container of these: the shape and dtype of x, float or complex.
+        *args: further arguments of `f`; derivatives reach them through the matrix.
+        format: `"dia"`, `"csr"`, ...; None chooses, and `matrix.explain()` says why.
+        prune: leave out known zeros. False keeps every position that the operations touch, whatever the coefficients
+            are, so that the structure is the same for all of them.
+        verify: multiply the matrix by a random vector and compare with the function, where all values are known.
+        **kwargs: keyword arguments of `f`.
+
+    Returns:
+        The matrix `(n, m)`: columns count the elements of x, rows those of `f(x)`, both in row order, containers leaf
+        after leaf. And the bias, in the shape (and container) of `f(x)`: NumPy where it is known, else an array of JAX.
+
+    Raises:
+        NonlinearError: `f` is neither linear nor affine; the message names the operation and the line.
+        UnsupportedOperation: an operation cannot be traced, or the matrix would have too many entries.
+        TypeError: x or `f(x)` is not an array of floating or complex numbers.
+
+    Cost: one trace of `f` by JAX (a millisecond) and a pass over the entries; nothing is compiled.
+    """
+    front_end = front_end_of(like, args, kwargs)
+    traced = front_end.trace_function(f, like, args, kwargs, not prune)
+    matrix, biases = to_matrix(
+        traced.outputs,
+        traced.columns,
+        traced.bk,
+        traced.dtype,
+        traced.in_shape,
+        traced.out_shape,
+        format=format,
+        prune=prune,
+        like=_anchor(traced.bk, like),
+    )
+    if verify:
+        front_end.verify(traced, matrix, biases)
+    return matrix, traced.output_of([traced.own(bias) for bias in biases])
+
+
+def front_end_of(like: Any, *others: Any) -> Any:
+    """The module that traces functions of such arrays; `others` are further arguments, which may tell the library."""
+    jax = sys.modules.get("jax")  # an array of JAX exists only if JAX was imported
+    if jax is not None:
+        kinds = (jax.Array, jax.ShapeDtypeStruct)
+        if any(isinstance(leaf, kinds) for leaf in jax.tree.leaves((like, others))):
+            from . import jax_front_end
+
+            return jax_front_end
+    raise UnsupportedOperation(
+        f"like is a {type(like).__module__}.{type(like).__qualname__}; expected an array of JAX, a "
+        "jax.ShapeDtypeStruct or a container of these. Functions of JAX can be traced: give "
+        "jax.ShapeDtypeStruct(shape, dtype)."
+    )
+
+
+def _anchor(bk: Any, like: Any) -> Array | None:
+    return like if bk.is_array(like) else None

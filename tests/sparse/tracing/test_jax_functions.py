@@ -1,0 +1,258 @@
+"""Linear JAX functions as matrices: against the functions themselves, eager and inside jit."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix.sparse.tracing.matrix_from_function import matrix_from_function
+
+jax = pytest.importorskip("jax")
+jnp, lax = jax.numpy, jax.lax
+
+
+N = 7
+rng = np.random.default_rng(0)
+C = rng.random((N, N))
+PREDICATE = rng.random((N, N)) > 0.4
+DIFFERENCE = np.diff(np.eye(N), axis=0)
+EDGES = rng.integers(0, N * N, (60, 2))
+WEIGHTS = rng.random(60)
+KERNEL = rng.random((3, 1, 3, 3))
+
+
+def laplace(mode: str) -> Callable[[Any], Any]:
+    def f(u: Any) -> Any:
+        p = jnp.pad(u, 1, mode=mode)
+        return p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4 * u
+
+    return f
+
+
+def varying(u: Any) -> Any:
+    fx = 0.5 * (C[1:] + C[:-1]) * (u[1:] - u[:-1])
+    fy = 0.5 * (C[:, 1:] + C[:, :-1]) * (u[:, 1:] - u[:, :-1])
+    return jnp.diff(jnp.pad(fx, ((1, 1), (0, 0))), axis=0) + jnp.diff(jnp.pad(fy, ((0, 0), (1, 1))), axis=1)
+
+
+def obstacle(u: Any) -> Any:
+    m = jnp.asarray(PREDICATE)
+    gx = jnp.where(m[1:] & m[:-1], u[1:] - u[:-1], 0.0)
+    gy = jnp.where(m[:, 1:] & m[:, :-1], u[:, 1:] - u[:, :-1], 0.0)
+    r = jnp.zeros_like(u).at[:-1].add(gx).at[1:].add(-gx).at[:, :-1].add(gy).at[:, 1:].add(-gy)
+    return jnp.where(m, r, u)
+
+
+def graph(u: Any) -> Any:
+    u = u.ravel()
+    flow = WEIGHTS * (u[EDGES[:, 0]] - u[EDGES[:, 1]])
+    return jax.ops.segment_sum(flow, EDGES[:, 0], N * N) - jax.ops.segment_sum(flow, EDGES[:, 1], N * N)
+
+
+@jax.custom_jvp
+def with_jvp(u: Any) -> Any:
+    return 2 * u
+
+
+with_jvp.defjvp(lambda primals, tangents: (with_jvp(*primals), 2 * tangents[0]))
+
+
+@jax.custom_vjp
+def with_vjp(u: Any) -> Any:
+    return 3 * u
+
+
+with_vjp.defvjp(lambda u: (3 * u, None), lambda _, g: (3 * g,))
+
+
+@jax.checkpoint
+def remembered(u: Any) -> Any:
+    return jnp.einsum("ij,jk->ik", DIFFERENCE, u) @ C
+
+
+def upsample(u: Any) -> Any:
+    coarse = u[:6, :6].reshape(3, 2, 3, 2).mean((1, 3))
+    return jnp.repeat(jnp.repeat(coarse, 2, 0), 2, 1)
+
+
+def image(u: Any, kernel: Any = KERNEL, **settings: Any) -> Any:
+    settings = {"window_strides": (1, 1), "padding": "SAME", **settings}
+    return lax.conv_general_dilated(u[None, None], jnp.asarray(kernel), **settings)
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    **{f"laplace-{mode}": laplace(mode) for mode in ("constant", "edge", "wrap", "reflect", "symmetric")},
+    "twice": lambda u: laplace("constant")(laplace("edge")(u)) + 1.5,
+    "varying": varying,
+    "obstacle": obstacle,
+    "fourth-order": lambda u: sum(w * jnp.roll(u, s, a) for a in (0, 1) for s, w in zip((-1, 0, 1), (0.3, -1.2, 0.9))),
+    "graph": graph,
+    "convolve2d": lambda u: jax.scipy.signal.convolve2d(
+        u, jnp.array([[0, 1, 0], [1, -4, 1], [0, 1, 0.0]]), mode="same"
+    ),
+    "convolve-strides": lambda u: image(u, window_strides=(2, 2)),
+    "convolve-dilated": lambda u: image(u, lhs_dilation=(2, 1), rhs_dilation=(1, 2), padding=[(2, 1), (0, 3)]),
+    "convolve-groups": lambda u: lax.conv_general_dilated(
+        jnp.stack([u, 2 * u, u.T, u])[None], rng_kernel(6, 2), (1, 2), "SAME", feature_group_count=2
+    ),
+    "convolve-batch-groups": lambda u: lax.conv_general_dilated(
+        jnp.stack([u, 2 * u])[:, None], rng_kernel(2, 1), (1, 1), "VALID", batch_group_count=2
+    ),
+    "convolve-kernel": lambda u: image(jnp.asarray(C), u[None, None, :3, :2]),
+    "convolve-nhwc": lambda u: lax.conv_general_dilated(
+        u[None, :, :, None],
+        jnp.asarray(KERNEL.transpose(2, 3, 1, 0)),
+        (1, 1),
+        "SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    ),
+    "scan": lambda u: lax.scan(lambda c, x: (0.5 * c + x, 2 * c), jnp.zeros(N), u),
+    "scan-reverse": lambda u: lax.scan(lambda c, x: (0.5 * c + x, (c, x[0])), jnp.ones(N), u, reverse=True),
+    "map": lambda u: lax.map(lambda r: jnp.cumsum(r), u),
+    "vmap": lambda u: jax.vmap(lambda r: jnp.convolve(r, jnp.array([1.0, 2, 3]), mode="same"))(u),
+    "vmap-index": lambda u: jax.vmap(lambda r, i: r[i])(u, jnp.arange(N) % 4),
+    "vmap-update": lambda u: jax.vmap(lambda r, i: r.at[i].set(0.0))(u, jnp.arange(N) % 4),
+    "fori": lambda u: lax.fori_loop(0, 3, lambda i, x: laplace("constant")(x) * 0.1 * i + x, u),
+    "while": lambda u: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2 + u), (0, u))[1],
+    "cond": lambda u: lax.cond(C[0, 0] > 2, lambda x: x, lambda x: 3 * x[::-1], u),
+    "switch": lambda u: lax.switch(jnp.argmax(C[0]), [lambda x, k=k: k * x for k in range(N)], u),
+    "custom": lambda u: with_jvp(u) + with_vjp(u[::-1]),
+    "remat": remembered,
+    "jit": lambda u: jax.jit(laplace("edge"))(u) + jax.jit(lambda x: x.sum(0))(u),
+    "associative-scan": lambda u: (
+        lax.associative_scan(jnp.add, u) + lax.associative_scan(jnp.add, u, reverse=True, axis=1)
+    ),
+    "cumsum-mean": lambda u: jnp.cumsum(u, 1) - u.mean(),
+    "chain": lambda u: (u.T[::-1] * C).reshape(-1)[3:40:2],
+    "take": lambda u: jnp.take(u, np.array([3, 1, 1]), axis=1).sum(0),
+    "take-fill": lambda u: u.at[np.array([1, 9])].get(mode="fill", fill_value=4.0),
+    "take-clip": lambda u: u.at[np.array([1, 9, -9])].get(mode="clip"),
+    "points": lambda u: u[jnp.array([1, 2, 9]), jnp.array([0, 1, 1])],
+    "slices": lambda u: u[::-2, 1::3] + u[np.array([6, 4, 2, 0])][:, ::3][:, 1:],
+    "triangles": lambda u: jnp.tril(u) + 3 * jnp.triu(u, 1) + jnp.diag(jnp.diag(u)),
+    "gradient": lambda u: jnp.gradient(u, axis=0) + jnp.stack(jnp.gradient(u)).sum(0),
+    "diff": lambda u: jnp.diff(u, 2, axis=1),
+    "dynamic-slice": lambda u: lax.dynamic_slice(u, (2, 9), (3, 3)),
+    "dynamic-update": lambda u: lax.dynamic_update_slice(u, u[:3, :2] * 2, (1, 3)),
+    "update-constant": lambda u: lax.dynamic_update_slice(jnp.asarray(C), u[:3, :2], (5, 9)),
+    "boundary": lambda u: (2 * u).at[0].set(0.0).at[-1].set(u[1]).at[:, 0].set(1.0),
+    "set-many": lambda u: u.at[np.array([1, 3, 3]), np.array([0, 2, 2])].set(u[0, :3]),
+    "set-drop": lambda u: u.at[np.array([1, 9])].set(u[:2]).at[np.array([0, 12])].add(2.0),
+    "add-many": lambda u: u.at[np.array([1, 3, 3])].add(u[:3]).at[2].subtract(u[0]),
+    "add-to-constant": lambda u: jnp.asarray(C).at[np.array([0, 0, 1])].add(u[:3]),
+    "multiply": lambda u: u.at[np.array([1, 1, 4])].multiply(3.0).at[0].divide(2.0).at[:, 2].mul(C[0]),
+    "put-strided": lambda u: jnp.zeros((13, 13)).at[::2, ::2].set(u),
+    "outer": lambda u: jnp.outer(C[0], u[0]) + jnp.kron(u, np.ones((1, 1))),
+    "repeat-tile": lambda u: jnp.repeat(u, 2, axis=0) + jnp.tile(u, (2, 1)),
+    "tile-many": lambda u: jnp.tile(u[:2], (5, 3)),
+    "where": lambda u: jnp.where(PREDICATE, u, laplace("wrap")(u)),
+    "choose": lambda u: lax.select_n(np.asarray(PREDICATE, np.int32) + 1, u, 2 * u, jnp.asarray(C)),
+    "einsum": lambda u: jnp.einsum("ij,ij->i", C, u) + jnp.einsum("ik,jk->ij", u, C).sum(1),
+    "einsum-batch": lambda u: jnp.einsum("bi,bij->bj", u, C[:, None] * np.ones((N, N, 1))),
+    "matmul": lambda u: DIFFERENCE @ u @ C,
+    "pool": lambda u: lax.reduce_window(u, 0.0, lax.add, (2, 2), (2, 1), "SAME"),
+    "pool-dilated": lambda u: lax.reduce_window(u, 0.0, lax.add, (2, 2), (1, 1), [(1, 0), (0, 2)], (2, 1), (1, 3)),
+    "upsample": upsample,
+    "resize": lambda u: jax.image.resize(u, (10, 14), "linear"),
+    "fft": lambda u: jnp.fft.fft(u, axis=0),
+    "fft2": lambda u: jnp.fft.ifft2(jnp.fft.fft2(u) * C).real,
+    "rfft": lambda u: jnp.fft.irfft(jnp.fft.rfft(u) * np.arange(4.0), N) + jnp.fft.rfft(u).imag.sum(),
+    "complex": lambda u: lax.complex(u, 2 * u[::-1]) * (1 + 2j),
+    "parts": lambda u: (u * (1 + 2j)).imag + jnp.conj(u * 2j).imag + jnp.real(u),
+    "join": lambda u: jnp.concatenate([u.ravel(), u[0], C[0]]).reshape(9, 7)[1:],
+    "stack": lambda u: jnp.stack([u, u[::-1], jnp.asarray(C)], 1),
+    "split": lambda u: jnp.concatenate(jnp.split(u, [2, 5], 1)[::-1], 1),
+    "unstack": lambda u: sum(k * r for k, r in enumerate(jnp.unstack(u, axis=1))),
+    "pad-interior": lambda u: lax.pad(u, 2.0, [(1, -1, 1), (-2, 3, 2)]),
+    "pad-by-input": lambda u: lax.pad(u[1:3, 2:], u[0, 0], [(1, -1, 1), (-2, 3, 2)]),
+    "pad-constant-by-input": lambda u: lax.pad(jnp.asarray(C), u[0, 0], [(1, 2, 0), (0, 0, 1)]),
+    "pad-ramp": lambda u: jnp.pad(u, 2, mode="linear_ramp") + jnp.pad(u, 2, mode="mean"),
+    "scalars": lambda u: u[1, 2] * C + u.sum() * 2 - u[0, 0],
+    "to-scalar": lambda u: u.sum() - 3 * u[0, 0],
+    "divide": lambda u: u / (1 + C) / 3 + C,
+    "dtypes": lambda u: (u.astype(jnp.complex128) * 2).real.astype(jnp.float64),
+    "stop": lambda u: lax.stop_gradient(u) * 0 + lax.optimization_barrier(u) + 2 * u,
+    "no-longer-dependent": lambda u: jnp.where(u * 0 > 1, 1.0, u) + jnp.exp(0 * u),
+    "constant": lambda u: jnp.asarray(C),
+    "empty": lambda u: jnp.concatenate([u[:0], u[:, :0].reshape(0, N)]),
+    "printing": lambda u: (jax.debug.print("{}", u), 2 * u)[1],
+    "interpolate": lambda u: jnp.interp(C[0], np.linspace(0, 1, 4), C[1, :4]) * u,
+    "trace": lambda u: jnp.trace(u) + jnp.tensordot(u, C, 2),
+    "apply-along": lambda u: jnp.apply_along_axis(lambda r: jnp.convolve(r, np.array([1.0, -1])), 0, u),
+    "swap": lambda u: jnp.moveaxis(jnp.rot90(u), 0, 1) + jnp.flip(u) + jnp.swapaxes(u, 0, 1),
+    "blocks": lambda u: jnp.block([[u, 2 * u], [C, u.T]]),
+    "named-axis": lambda u: jax.vmap(lambda r: r - lax.pmean(r, "i"), axis_name="i")(u),
+    "masks": lambda u: jnp.concatenate(
+        [u[C > 0.5], u[jnp.nonzero(C > 0.9, size=3)], u[np.ix_([0, 2], [1, 3])].ravel()]
+    ),
+    "select": lambda u: jnp.select([C > 0.7, C > 0.3], [u, 2 * u], u.T),
+    "dct": lambda u: jax.scipy.fft.dct(u, norm="ortho"),
+    "derivatives": lambda u: (
+        jax.linearize(lambda x: x**3, jnp.asarray(C))[1](u) + jax.vjp(lambda x: jnp.sin(x) @ C, jnp.asarray(C))[1](u)[0]
+    ),
+    "hessian": lambda u: jax.jvp(jax.grad(lambda x: (x**4).sum() + jnp.prod(x[0, :3])), (jnp.asarray(C),), (u,))[1],
+    "transposed": lambda u: jax.linear_transpose(lambda x: C @ x + jnp.roll(x, 1), u)(u)[0],
+    "random": lambda u: jnp.where(jax.random.bernoulli(jax.random.key(0), 0.5, u.shape), 2 * u, 0),
+    "patches": lambda u: lax.conv_general_dilated_patches(u[None, None], (2, 2), (1, 1), "VALID"),
+    "conv-transpose": lambda u: lax.conv_transpose(u[None, :, :, None], C[:3, :3, None, None], (2, 2), "SAME"),
+    "rows-rolled": lambda u: jax.vmap(jnp.roll, (0, 0))(u, jnp.arange(N)),
+    "interpolated": lambda u: jax.scipy.ndimage.map_coordinates(u, [C * 4, C.T * 3], order=1, mode="nearest"),
+    "platform": lambda u: lax.platform_dependent(u, cpu=lambda x: 2 * x, default=lambda x: 2.0 * x),
+    "average": lambda u: jnp.average(u, axis=0, weights=C[0]),
+}
+
+
+def rng_kernel(outputs: int, inputs: int) -> Any:
+    return jnp.asarray(np.random.default_rng(5).random((outputs, inputs, 3, 3)))
+
+
+def dense(f: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any = float) -> tuple[np.ndarray, Any]:
+    """Matrix and constant of an affine function by JAX: its values at zero and at all unit vectors."""
+    size = int(np.prod(shape))
+    points = np.concatenate([np.zeros((1, size)), np.eye(size)]).reshape(-1, *shape)
+    images = jax.jit(jax.vmap(f))(jnp.asarray(points, dtype))
+    columns = [np.asarray(leaf[1:] - leaf[:1]).reshape(size, -1).T for leaf in jax.tree.leaves(images)]
+    return np.concatenate(columns), jax.tree.map(lambda leaf: leaf[0], images)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_matrix(name: str, capfd: pytest.CaptureFixture) -> None:
+    f, x = FUNCTIONS[name], jnp.zeros((N, N))
+    expected, constant = dense(f, x.shape)
+    compiled = []
+
+    def traced() -> Any:
+        compiled.append(matrix_from_function(f, jax.ShapeDtypeStruct((N, N), x.dtype)))
+        return 0
+
+    jax.jit(traced)()
+    for matrix, bias in (matrix_from_function(f, x), *compiled):
+        scale = max(1.0, np.abs(expected).max(initial=0))
+        found = matrix.toarray()
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, atol=1e-12 * scale)
+        for part, value in zip(jax.tree.leaves(bias), jax.tree.leaves(constant)):
+            assert part.shape == value.shape and part.dtype == value.dtype
+            np.testing.assert_allclose(part, value, atol=1e-12 * scale)
+        assert matrix.constant is not None  # also inside jit
+        if not name.startswith(("fft", "rfft")):
+            assert matrix.nnz == np.count_nonzero(np.abs(found) > 0)
+
+
+@pytest.mark.parametrize("name", ["laplace-wrap", "varying", "graph", "boundary", "fori", "chain", "matmul"])
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+def test_dtypes(name: str, dtype: str) -> None:
+    f = FUNCTIONS[name]
+    cast = np.dtype(dtype).type
+
+    def g(u: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf * cast(2 if cast(0).dtype.kind == "f" else 2j), f(u))
+
+    x = jnp.asarray(rng.standard_normal((N, N)), dtype)
+    matrix, bias = matrix_from_function(g, x)
+    image, found = g(x), matrix.toarray() @ np.asarray(x).ravel()
+    expected = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(image)])
+    found = found + np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(bias)])
+    assert matrix.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-4 if "32" in dtype or dtype[-2:] == "64" else 1e-10, atol=1e-5)
