@@ -47,6 +47,10 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         """The dtype that this library gives to real numbers by default."""
         return np.dtype(np.float64)
 
+    def stored_dtype(self, dtype: np.dtype) -> np.dtype:
+        """The dtype of an array that the library makes of a NumPy array of `dtype`: JAX may know no double precision."""
+        return np.dtype(dtype)
+
     # --- arrays -------------------------------------------------------------------------------------------------
 
     @abstractmethod

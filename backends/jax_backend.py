@@ -31,7 +31,10 @@ class JaxBackend(JaxIndexing, Backend):
 
     @property
     def default_float(self) -> np.dtype:
-        return np.dtype(jnp.zeros(()).dtype)
+        return self.stored_dtype(np.dtype(np.float64))
+
+    def stored_dtype(self, dtype: np.dtype) -> np.dtype:
+        return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
 
     def is_array(self, x: Any) -> bool:
         return isinstance(x, jax.Array)

@@ -218,9 +218,7 @@ def _canonical(bk: Backend, values: Sequence[np.ndarray]) -> tuple[np.ndarray, .
     """Known values in the dtype that the library would give them, and all in one."""
     if not values:
         return ()
-    dtype = np.result_type(*values)
-    if bk.name != "numpy":
-        dtype = bk.dtype(bk.as_array(np.zeros(0, dtype)))
+    dtype = bk.stored_dtype(np.result_type(*values))
     return tuple(np.asarray(v, dtype) for v in values)
 
 

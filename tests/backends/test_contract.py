@@ -276,6 +276,14 @@ def test_arrays(mode: str, dtype: str) -> None:
     np.testing.assert_array_equal(bk.to_numpy(native), x)
 
 
+@covers("stored_dtype")
+@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int32"])
+def test_stored_dtype(mode: str, dtype: str) -> None:
+    bk = backend(mode)
+    assert bk.stored_dtype(np.dtype(dtype)) == bk.dtype(bk.as_array(np.zeros(2, dtype)))
+
+
 @covers("default_float")
 @pytest.mark.parametrize("mode", EAGER)
 def test_default_float(mode: str) -> None:
