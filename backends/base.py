@@ -48,7 +48,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         return np.dtype(np.float64)
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
-        """The dtype of an array that the library makes of a NumPy array of `dtype`: JAX may know no double precision."""
+        """The dtype that a NumPy array of `dtype` gets in the library: JAX may be set to single precision."""
         return np.dtype(dtype)
 
     # --- arrays -------------------------------------------------------------------------------------------------

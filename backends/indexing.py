@@ -36,6 +36,11 @@ class Indexing(ABC):
     def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         """`x` with zeros around it: `(before, after)` of each axis, none negative."""
 
+    def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
+        """`x` with `part`, which has as many axes, added to the box of its shape that begins at `lo`."""
+        widths = [(first, int(n) - first - int(k)) for first, n, k in zip(lo, x.shape, part.shape, strict=True)]
+        return x + self.pad(part, widths)
+
     @abstractmethod
     def permute(self, x: Array, axes: Sequence[int]) -> Array:
         """`x` with its axes in another order: axis i of the result is axis `axes[i]` of `x`."""

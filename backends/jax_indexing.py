@@ -25,6 +25,11 @@ class JaxIndexing(Indexing):
     def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         return lax.pad(x, jnp.zeros((), x.dtype), [(lo, hi, 0) for lo, hi in widths])
 
+    def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
+        # in place inside of a compiled program, where a sum with padding would be a pass over all of x
+        there = lax.slice(x, lo, [first + n for first, n in zip(lo, part.shape, strict=True)])
+        return lax.dynamic_update_slice(x, there + part, lo)
+
     def permute(self, x: Array, axes: Sequence[int]) -> Array:
         return jnp.transpose(x, axes)
 

@@ -30,7 +30,7 @@ class NumpyIndexing(Indexing):
         nnz = len(values)
         if values.ndim == 1:
             one_column = sp.coo_array((values, (ids, np.zeros(nnz, np.int32))), (count, 1))
-            return one_column @ np.ones(1, values.dtype)
+            return np.reshape(one_column @ np.ones(1, values.dtype), (count,))  # SciPy: a number if count is 1
         # one entry per column, which is what CSC stores
         sums = sp.csc_array((np.ones(nnz, values.dtype), ids, np.arange(nnz + 1)), (count, nnz))
         return (sums @ values.reshape(nnz, -1)).reshape(count, *values.shape[1:])

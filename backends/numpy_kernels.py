@@ -60,7 +60,9 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
 
 
 def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
-    return (matrix @ x[0])[None] if x.shape[0] == 1 else (matrix @ x.T).T
+    if x.shape[0] == 1:
+        return np.reshape(matrix @ x[0], (1, -1))  # SciPy's COO gives a number if it has one row and one column
+    return (matrix @ x.T).T
 
 
 def _by_parts(places: Sequence[tuple[np.ndarray, int, int, int, int]], x: np.ndarray, n: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -32,11 +33,17 @@ class NoBackendFound(TypeError):
 def _load(name: str) -> Backend:
     module, cls = _CLASSES[name]
     try:
-        return getattr(import_module(module, __package__), cls)()
+        backend: Backend = getattr(import_module(module, __package__), cls)()
+        copyreg.pickle(type(backend), _by_name)  # there is one of each, also after a copy
+        return backend
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == name:
             raise NoBackendFound(f"{name} is not installed: pip install 'krylix[{name}]'.") from error
         raise
+
+
+def _by_name(backend: Backend) -> tuple[Callable[..., Backend], tuple[str]]:
+    return get_backend, (backend.name,)
 
 
 def get_backend(name: str | Backend) -> Backend:

@@ -47,9 +47,11 @@ class TorchBackend(TorchKernels, Backend):
         if array.dtype not in TORCH_DTYPE:
             raise TypeError(f"PyTorch has no tensors of NumPy's dtype {array.dtype}; cast the array first.")
         # torch refuses negative strides and warns of read-only memory, so such arrays are copied first
-        return torch.as_tensor(
-            array if array.flags.c_contiguous and array.flags.writeable else array.copy(), device=device
-        )
+        array = array if array.flags.c_contiguous and array.flags.writeable else array.copy()
+        if not torch.is_inference_mode_enabled():
+            return torch.as_tensor(array, device=device)
+        with torch.inference_mode(False):  # matrices keep such tensors, and may have derivatives later
+            return torch.as_tensor(array, device=device)
 
     def to_numpy(self, x: Array) -> np.ndarray:
         if not isinstance(x, torch.Tensor):

@@ -10,6 +10,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
+from .registry import left_alone
 from .torch_closures import is_tracked, is_transformed, may_have_derivatives
 from .torch_indexing import as_index
 
@@ -54,6 +55,10 @@ class _Map:
 
 def bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: torch.Tensor, transposed: bool) -> Any:
     """`form.product` or its transpose, with derivatives where somebody may ask for them."""
+    return left_alone(_bilinear)(bk, form, values, indices, x, transposed)
+
+
+def _bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: torch.Tensor, transposed: bool) -> Any:
     which = _Map(bk, form, TRANSPOSED if transposed else PRODUCT, (len(indices), len(values), 1))
     indices = tuple(as_index(i, x) for i in indices)
     operands = (*indices, *values, x)

@@ -37,6 +37,35 @@ def rows(settings: Settings, remark: str = "") -> Iterator[Row]:
     for case in cases(settings):
         for format in case.formats:
             yield from of_format(case, format, settings, remark)
+    yield from of_stencils(settings, remark)
+
+
+def of_stencils(settings: Settings, remark: str) -> Iterator[Row]:
+    """Traced functions whose coefficients are numbers, beside the function itself too."""
+    import jax
+
+    from krylix import matrix_from_function
+
+    from . import stencils
+
+    square, cube = (settings.grid,) * 2, (settings.grid_in_3d,) * 3
+    for name, function, shape in (
+        (f"5 points {settings.grid}²", stencils.laplace("Dirichlet"), square),
+        (f"5 points periodic {settings.grid}²", stencils.laplace("periodic"), square),
+        (f"27 points {settings.grid_in_3d}³", stencils.cube, cube),
+    ):
+        A = matrix_from_function(function, jax.ShapeDtypeStruct(shape, np.float64))[0]
+        csr = A.to_scipy()
+        bcoo, u = bcoo_matrix(csr), np.random.default_rng(1).standard_normal(A.shape[1])
+        v, what = jax.device_put(u), f"A x, {name}, {A.format}{remark}"
+        product = timed(lambda A, v: A @ v, A, v)
+        peers: dict[str, tuple[Sampler, float | None]] = {
+            "BCOO": (timed(lambda A, v: A @ v, bcoo, v), 1 / 15),
+            "SciPy CSR": (per_call(lambda csr=csr, u=u: csr @ u, IN_A_ROW), 1 / 1.5),
+            "the function": (timed(lambda f, v: f(v), jax.tree_util.Partial(function), v.reshape(shape)), None),
+        }
+        for peer, (sampler, budget) in peers.items():
+            yield Row(what, peer, compare(product, sampler, settings.repeats), budget=budget)
 
 
 def cases(settings: Settings) -> Iterator[Case]:

@@ -9,7 +9,25 @@ from .combine import OffsetOperator
 from .convert import as_operator, is_function, operand_dtype, to_operator
 from .dense import DenseOperator
 from .errors import NonlinearError, UnsupportedOperation
-from .formats import COO, CSC, CSR, DIA, ELL, HYB, Matrix, SparseMatrix
+from .formats import (
+    COO,
+    CSC,
+    CSR,
+    DIA,
+    ELL,
+    HYB,
+    Matrix,
+    SparseMatrix,
+    Stencil,
+    block,
+    block_diagonal,
+    eye,
+    hstack,
+    kron,
+    load,
+    save,
+    vstack,
+)
 from .function import FunctionOperator
 from .host import HostOperator
 from .layout import Layout
@@ -41,14 +59,23 @@ __all__ = [
     "OffsetOperator",
     "Operator",
     "SparseMatrix",
+    "Stencil",
     "UnsupportedOperation",
     "as_operator",
     "asymmetry",
+    "block",
+    "block_diagonal",
+    "eye",
+    "hstack",
     "in_precision",
     "is_function",
     "jacobian_matrix",
+    "kron",
     "linear_part",
+    "load",
     "matrix_from_function",
     "operand_dtype",
+    "save",
     "to_operator",
+    "vstack",
 ]

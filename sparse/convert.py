@@ -116,7 +116,7 @@ def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
     try:
         values = np.asarray(A)
         if values.dtype.kind in "biufc":
-            return values.astype(dtype, copy=False)
+            return values.astype(dtype, copy=bk.name != "numpy")  # libraries copy some arrays, and share others
         problem: Exception | None = None
     except (TypeError, ValueError) as error:  # a ragged list, or an object of another library that refuses
         problem = error

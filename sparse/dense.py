@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from ..backends import Array, Backend, get_backend
 from .errors import UnsupportedOperation
 from .formats import Matrix, SparseMatrix, from_entries
+from .formats.arithmetic import as_factor, check_axis
 from .formats.change import DENSE
 from .operator import Operator
 
@@ -28,7 +29,14 @@ class DenseOperator(Matrix):
         self.shape = (int(matrix.shape[-2]), int(matrix.shape[-1]))
         self.dtype = bk.dtype(matrix)
         self.systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
-        bk.register(DenseOperator, lambda a: ((a.matrix,), a.bk), lambda bk, arrays: _restore(bk, *arrays))
+        self._register()
+
+    def _register(self) -> None:
+        self.bk.register(DenseOperator, lambda a: ((a.matrix,), a.bk), lambda bk, arrays: _restore(bk, *arrays))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._register()  # in the process that reads it
 
     def apply(self, x: Array) -> Array:
         return self.bk.product(self.matrix, x)
@@ -38,7 +46,8 @@ class DenseOperator(Matrix):
         return DenseOperator(self.bk, self.bk.cast(self.matrix, dtype), constant)
 
     def on_backend(self, bk: Backend, like: Array | None) -> DenseOperator:
-        return DenseOperator(bk, bk.as_array(self.matrix, like=like), self.matrix)
+        own = self.matrix.copy()  # a user may write to the other
+        return DenseOperator(bk, bk.as_array(own, like=like), own)
 
     def transpose(self) -> DenseOperator:
         constant = None if self.constant is None else np.swapaxes(self.constant, -1, -2)
@@ -84,8 +93,8 @@ class DenseOperator(Matrix):
 
     @property
     def values(self) -> Array:
-        """The matrix as an array of the library."""
-        return self.matrix
+        """The matrix as an array of the library; of PyTorch a copy where it is known."""
+        return self.matrix if self.constant is None or self.bk.name != "torch" else self.bk.copy(self.matrix)
 
     def to(self, format: str) -> Matrix:
         if format == "dense":
@@ -113,6 +122,7 @@ class DenseOperator(Matrix):
 
     def sum(self, axis: int | None = None) -> Array:
         self._single("A sum of entries")
+        check_axis(axis)
         return self.bk.sum(self.matrix, (0, 1) if axis is None else (axis,))
 
     def _plus(self, other: Any) -> DenseOperator:
@@ -129,7 +139,10 @@ class DenseOperator(Matrix):
         return self.bk.as_array(other.toarray(), like=self.matrix)
 
     def _scaled(self, c: Any, divide: bool = False) -> DenseOperator:
-        return DenseOperator(self.bk, self.matrix / c if divide else self.matrix * c)
+        factor, dtype = as_factor(self.bk, c, self.dtype)
+        matrix = self.bk.cast(self.matrix, dtype)
+        factor = self.bk.as_array(factor, like=matrix)
+        return DenseOperator(self.bk, matrix / factor if divide else matrix * factor)
 
     def _times(self, other: Any) -> DenseOperator:
         self._single("A product of matrices")

@@ -146,14 +146,18 @@ class FunctionOperator(_Products):
         return _restore(static, (tuple(found[1]), self.constant))
 
     def matrix(self) -> SparseMatrix:
-        if self._matrix is None:
-            try:
-                self._matrix = function_matrix(self)
-            except UnsupportedOperation as error:
-                self._matrix = error
         if isinstance(self._matrix, UnsupportedOperation):
             raise self._matrix
-        return self._matrix
+        if self._matrix is not None:
+            return self._matrix
+        try:
+            matrix = function_matrix(self)
+        except UnsupportedOperation as error:
+            self._matrix = error
+            raise
+        if matrix.constant is not None:  # traced values belong to the trace that is running, and may not outlive it
+            self._matrix = matrix
+        return matrix
 
     def transpose(self) -> Operator:
         return DerivedFunction(self, transposed=True, conjugated=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, get_backend
+from ...backends import Array, Backend, get_backend
 from .choose import choose_format
 from .integers import check_size, repeat_rows, starts_of
 from .order import in_order
@@ -70,25 +70,35 @@ def _entries(A: SparseMatrix, dtype: np.dtype) -> Array:
 
 def scaled(A: SparseMatrix, c: Any, divide: bool) -> SparseMatrix:
     """A times a number, or divided by it; the number may be traced."""
-    bk = A.bk
+    factor, dtype = as_factor(A.bk, c, A.dtype)
+    known = isinstance(factor, np.ndarray)
+    host = get_backend("numpy") if known and A.constant is not None else A.bk
+    values = A.known_or_arrays() if known else A.arrays()
+    if known:
+        factor = host.as_array(factor, like=values[0] if values else None)
+    cast = [host.cast(v, dtype) for v in values]
+    found = [v / factor if divide else v * factor for v in cast]
+    # the zeros of padding would be NaN times infinity, or divided by zero
+    keeps_zeros = known and bool(np.isfinite(c)) and not (divide and c == 0)
+    return A.same_structure(found if keeps_zeros else A.structure.masked(host, found))
+
+
+def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
+    """What a matrix of `dtype` is multiplied by, without axes, and the dtype of the product; NumPy where it is known.
+
+    Raises:
+        TypeError: it is no single number.
+    """
     if isinstance(c, (int, float, complex, np.generic)) or (isinstance(c, np.ndarray) and c.size == 1):
         number: Any = c.reshape(())[()] if isinstance(c, np.ndarray) else c
-        dtype = np.result_type(A.dtype, number)
-        values = A.known_or_arrays()
-        host = get_backend("numpy") if A.constant is not None else bk
-        factor = host.as_array(np.asarray(number, dtype), like=values[0] if values else None)
-    elif bk.is_array(c) and all(int(n) == 1 for n in c.shape):
-        dtype, host, values = np.result_type(A.dtype, bk.dtype(c)), bk, A.arrays()
-        factor = bk.cast(bk.reshape(c, ()), dtype)
-    else:
-        got = f"an array of shape {tuple(c.shape)}" if hasattr(c, "shape") else f"a {type(c).__name__}"
-        raise TypeError(
-            f"A sparse matrix was multiplied or divided elementwise by {got}; expected a number. Use A @ v."
-        )
-    if dtype.kind not in "fc":
-        dtype = A.dtype
-    cast = [host.cast(v, dtype) for v in values]
-    return A.same_structure([v / factor if divide else v * factor for v in cast])
+        found = np.result_type(dtype, number)
+        found = found if found.kind in "fc" else dtype
+        return np.asarray(number, found), found
+    if bk.is_array(c) and all(int(n) == 1 for n in c.shape):
+        found = np.result_type(dtype, bk.dtype(c))
+        return bk.cast(bk.reshape(c, ()), found), found
+    got = f"an array of shape {tuple(c.shape)}" if hasattr(c, "shape") else f"a {type(c).__name__}"
+    raise TypeError(f"A matrix was multiplied or divided elementwise by {got}; expected a number. Use A @ v.")
 
 
 def times(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
@@ -124,8 +134,7 @@ def _pairs(A: SparseMatrix, B: SparseMatrix) -> tuple[np.ndarray, np.ndarray]:
 
 def summed(A: SparseMatrix, axis: int | None) -> Array:
     """Sums of all entries, of columns (0) or of rows (1)."""
-    if axis not in (None, 0, 1, -1, -2):
-        raise ValueError(f"axis={axis!r} was given; expected 0 (sums of columns), 1 (sums of rows) or None.")
+    check_axis(axis)
     bk = get_backend("numpy") if A.constant is not None else A.bk
     rows, cols, _ = A.structure.entries()
     values = A.entry_values()
@@ -136,6 +145,16 @@ def summed(A: SparseMatrix, axis: int | None) -> Array:
     else:
         found = bk.segment_sum(values, rows, A.shape[0], sorted=True)
     return found if A.constant is None else A.bk.as_array(np.asarray(found), like=A.anchor())
+
+
+def check_axis(axis: int | None) -> None:
+    """That there are sums along it.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if axis not in (None, 0, 1, -1, -2):
+        raise ValueError(f"axis={axis!r} was given; expected 0 (sums of columns), 1 (sums of rows) or None.")
 
 
 def joint_values(matrices: list[SparseMatrix], dtype: np.dtype) -> Array:

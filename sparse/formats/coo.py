@@ -88,7 +88,7 @@ class COO(SparseMatrix):
     def __init__(self, values: Any, rows: Any, columns: Any, shape: Any) -> None:
         n, m = check_shape(shape)
         bk, values = as_values(values, 1)
-        rows, cols = as_indices(rows, n, "The rows"), as_indices(columns, m, "The columns")
+        rows, cols = as_indices(np.array(rows), n, "The rows"), as_indices(np.array(columns), m, "The columns")
         check_lengths(values, rows, "rows")
         check_lengths(values, cols, "columns")
         ordered, values = put_in_order(bk, rows, cols, values, (n, m))

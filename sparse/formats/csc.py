@@ -104,7 +104,7 @@ class CSC(SparseMatrix):
     def __init__(self, values: Any, rows: Any, starts: Any, shape: Any) -> None:
         n, m = check_shape(shape)
         bk, values = as_values(values, 1)
-        found = as_indices(rows, n, "The rows")
+        found = as_indices(np.array(rows), n, "The rows")
         cols = repeat_rows(check_starts(starts, m, len(found)))
         check_lengths(values, found, "rows")
         ordered, values = put_in_order(bk, cols, found, values, (m, n))

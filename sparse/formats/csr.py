@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .given import as_values, check_lengths, check_starts
 from .integers import as_indices, check_shape, repeat_rows, starts_of
 from .order import put_in_order
@@ -26,7 +28,7 @@ class CSR(SparseMatrix):
     def __init__(self, values: Any, columns: Any, starts: Any, shape: Any) -> None:
         n, m = check_shape(shape)
         bk, values = as_values(values, 1)
-        cols = as_indices(columns, m, "The columns")
+        cols = as_indices(np.array(columns), m, "The columns")
         rows = repeat_rows(check_starts(starts, n, len(cols)))
         check_lengths(values, cols, "columns")
         ordered, values = put_in_order(bk, rows, cols, values, (n, m))

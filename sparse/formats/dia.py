@@ -124,6 +124,9 @@ class DiaStructure(Structure):
             return csr_array(*compress_values(self.offsets, self.shape, values[0]), self.shape)
         return super().to_scipy(values)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_present": self.present}  # and no function that finds it
+
     def _find_entries(self) -> Slots:
         return Slots(*compress(self.offsets, self.shape, self.present))
 
@@ -149,6 +152,9 @@ class DiaStructure(Structure):
 
 class DIA(SparseMatrix):
     """Diagonals: row i, column i + offsets[d] holds `diagonals[d, i]`, `(k, n)` for n rows; the rest is ignored.
+
+    A diagonal is multiplied as a whole: where a vector is infinite or NaN, so is the image in rows that have no entry
+    there, but lie on a diagonal of others (as with SciPy's `dia_array`; CSR, CSC and COO multiply entries only).
 
     SciPy's `dia_array` counts along a diagonal by columns instead: there it is `data[d, i + offsets[d]]`. Offsets come
     in any order, none twice. The backend is that of the values.

@@ -142,7 +142,9 @@ def packed_entries(cols: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, n
 class ELL(SparseMatrix):
     """Rows of equal length: `values` and `columns` `(k, n)`; the column -1 says that there is no entry.
 
-    The backend is that of the values. Entries in any order and duplicates, which add up, are put in order.
+    The backend is that of the values. Entries in any order and duplicates, which add up, are put in order. Padding
+    holds 0 and a column of its row: where a vector is infinite there, the image is NaN, as it is in a row without
+    entries where the vector is infinite or NaN at its number.
 
     Raises:
         ValueError: shapes or columns do not fit.

@@ -20,7 +20,9 @@ from .traced_coo import TracedCOO
 def from_scipy(
     bk: Backend, A: Any, dtype: Any = None, like: Array | None = None, *, format: str | None = None, prune: bool = False
 ) -> SparseMatrix:
-    """A SciPy sparse array or matrix of any format; it is not modified, and shares memory where it is in order.
+    """A SciPy sparse array or matrix of any format; it is not modified.
+
+    On NumPy memory is shared where the matrix is in order: numbers that are then written to it count at once.
 
     Args:
         bk: the library that will multiply.
@@ -48,9 +50,18 @@ def from_scipy(
         matrix = Stored.build(bk, CsrStructure.of(csr), (csr.data,), like=like)
         matrix._scipy = csr
         return matrix
-    if prune and not np.all(csr.data):
-        csr = csr.copy()
+    if bk.name != "numpy" or (prune and not np.all(csr.data)):
+        csr = _own(csr, A)
     return from_csr(bk, csr, prune=prune, format=format, like=like)
+
+
+def _own(csr: sp.csr_array, given: Any) -> sp.csr_array:
+    """A copy, if it shares memory with what was given: libraries copy some arrays, and share others."""
+    if not np.shares_memory(csr.data, getattr(given, "data", ())):
+        return csr
+    csr = csr.copy()
+    csr.has_canonical_format = True
+    return csr
 
 
 def _owned(compressed: Any, given: Any) -> Any:

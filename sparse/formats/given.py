@@ -11,20 +11,22 @@ from .integers import as_indices
 
 
 def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
-    """The backend of the values, and the values as its array of floating numbers.
+    """The backend of the values, and the values as its array of floating numbers; of NumPy a copy.
 
     Raises:
         ValueError: they have another number of axes.
         TypeError: they are no numbers.
     """
     bk = choose_backend(values)
-    array = values if bk.is_array(values) else np.asarray(values)
+    array = values if bk.is_array(values) and not isinstance(values, np.ndarray) else np.array(values)
     shape = tuple(array.shape)
     if len(shape) != ndim:
         raise ValueError(f"Values of the shape {shape} were given; expected {ndim} {'axis' if ndim == 1 else 'axes'}.")
     dtype = array.dtype if isinstance(array, np.ndarray) else bk.dtype(array)
     if dtype.kind not in "biufc":
         raise TypeError(f"The values have the dtype {dtype}; expected numbers.")
+    if dtype.kind == "f" and dtype.itemsize < 4:
+        raise TypeError(f"The values have the dtype {dtype}; krylix multiplies in float32 and float64. Cast them.")
     if dtype.kind in "biu":
         array = array.astype(np.float64) if isinstance(array, np.ndarray) else bk.cast(array, bk.default_float)
     return bk, array

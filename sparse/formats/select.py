@@ -36,6 +36,8 @@ def part(A: SparseMatrix, key: Any) -> SparseMatrix | Array:
 
 def _plain(key: Any, shape: tuple[int, int]) -> Any:
     """The rows of `A[rows]` as a pair, and lists as arrays."""
+    if isinstance(key, np.ndarray) and key.dtype == bool and key.shape == shape:
+        return np.nonzero(key)
     pair = key if isinstance(key, tuple) else (key, slice(None))
     if len(pair) > 2:
         raise IndexError(f"{len(pair)} indices were given for a matrix; expected A[rows] or A[rows, columns].")

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ..operator import Operator
 from . import arithmetic, change, select
+from .given import working
 from .integers import as_tuple
 from .matrix import Matrix
 from .stored import FORMATS, Stored
@@ -47,8 +48,8 @@ class SparseMatrix(Stored):
         if self._transposed is None:
             made = self._flipped()
             made._transposed = self
-            # not kept: traced values, and tensors, which an optimiser may write to and whose graph is used up
-            if self.constant is None and (self.bk.name == "torch" or self.bk.compiled()):
+            # not kept: traced values, and tensors, which an optimiser may write to and whose graph or tape is used up
+            if self.constant is None and (self.bk.name != "jax" or self.bk.compiled()):
                 return made
             self._transposed = made
         return self._transposed
@@ -76,7 +77,8 @@ class SparseMatrix(Stored):
     def on_backend(self, bk: Backend, like: Array | None) -> SparseMatrix | None:
         if self.constant is None:
             return None
-        return Stored.build(bk, self.structure, self.constant, like=like, **self.shapes)
+        values = [v.copy() for v in self.constant]  # a user may write to the memory of those
+        return Stored.build(bk, self.structure, values, like=like, **self.shapes)
 
     def dense(self) -> Array:
         n, m = self.shape
@@ -109,8 +111,8 @@ class SparseMatrix(Stored):
             return None
         values = self.constant or tuple(self.bk.to_numpy(v) for v in self.arrays())
         found = self.structure.to_scipy(values)
-        if self.constant is not None:
-            self._scipy = found
+        if self.constant is not None and not (self.bk.name == "numpy" and self.format == "csc"):
+            self._scipy = found  # not a copy of CSC, which may share a user's memory
         return found
 
     # --- as a matrix ---
@@ -127,8 +129,10 @@ class SparseMatrix(Stored):
             ValueError: they have another shape.
         """
         bk, given = self.bk, as_tuple(values)
-        known = all(isinstance(v, np.ndarray) for v in given)
-        if not known:
+        known = all(isinstance(v, (np.ndarray, np.generic)) for v in given)
+        if known:
+            given = tuple(working(np.asarray(v)) for v in given)
+        else:
             given = tuple(v if bk.is_array(v) else bk.as_array(v, like=self.anchor()) for v in given)
         found = tuple(tuple(int(n) for n in v.shape) for v in given)
         if found != self.structure.value_shapes:

@@ -20,6 +20,7 @@ from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 
 Grid = tuple[int, ...]
+_THIN = 8  # times smaller than the grid: added in place, as the wrapped rows of a periodic stencil are
 
 
 class Shifted(NamedTuple):
@@ -96,17 +97,23 @@ def _product(bk: Any, form: StencilForm, values: Arrays, x: Array) -> Array:
     batch, everything = int(x.shape[0]), slice(None)
     grid, margins = bk.reshape(x, (batch, *form.in_grid)), form.margins
     padded: Any = None if margins is None else bk.pad(grid, ((0, 0), *margins))
-    image = None
+    image, thin = None, []
     for box, value, is_shared in zip(form.boxes, values, form.shared, strict=True):
         if margins is not None and is_shared:
             starts = [s - a + before for s, a, (before, _) in zip(box.start, box.lo, margins)]
             part = padded[(everything, *(slice(s, s + n) for s, n in zip(starts, form.out_grid)))] * value
+        elif _THIN * math.prod(box.shape) < math.prod(form.out_grid):
+            thin.append((box, value))
+            continue
         else:
             widths = [(a, n - a - k) for a, k, n in zip(box.lo, box.shape, form.out_grid)]
             part = bk.pad(grid[(everything, *box.cols)] * value, ((0, 0), *widths))
         image = part if image is None else image + part
-    n = math.prod(form.out_grid)
-    return bk.zeros((batch, n), bk.dtype(x), x) if image is None else bk.reshape(image, (batch, n))
+    if image is None:
+        image = bk.zeros((batch, *form.out_grid), bk.dtype(x), x)
+    for box, value in thin:
+        image = bk.add_box(image, (0, *box.lo), grid[(everything, *box.cols)] * value)
+    return bk.reshape(image, (batch, math.prod(form.out_grid)))
 
 
 class StencilStructure(Structure):
@@ -226,7 +233,7 @@ def _of_one_dtype(bk: Backend, values: list[Any], plain: bool) -> list[Any]:
     """NumPy arrays if all are, else arrays of the library; `plain`: Python's numbers, in the library's precision."""
     if all(isinstance(v, (np.ndarray, np.generic)) for v in values):
         dtype = bk.default_float if plain else np.result_type(np.float32, *(v.dtype for v in values))
-        return [np.asarray(v, dtype) for v in values]
+        return [np.array(v, dtype) for v in values]
     arrays = [bk.as_array(v) for v in values]
     dtype = np.result_type(np.float32, *(bk.dtype(v) for v in arrays))
     return [bk.cast(v, dtype) for v in arrays]

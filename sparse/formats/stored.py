@@ -77,7 +77,7 @@ class Stored(Matrix):
         found = tuple(tuple(int(n) for n in v.shape) for v in values)
         if found != structure.value_shapes:
             raise ValueError(f"Values of the shapes {found} were given; expected {structure.value_shapes}.")
-        known = all(isinstance(v, np.ndarray) for v in values)
+        known = all(isinstance(v, (np.ndarray, np.generic)) for v in values)
         self.bk, self.structure, self.shape = bk, structure, structure.shape
         self.constant = _canonical(bk, values) if known else None
         self._arrays = None if known and bk.name != "numpy" else self.constant or self._of_library(values, like)
@@ -107,6 +107,21 @@ class Stored(Matrix):
         anchor = next((v for v in values if bk.is_array(v)), like)
         return tuple(v if bk.is_array(v) else bk.as_array(v, like=anchor) for v in values)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made again when it is needed: SciPy's objects, and what libraries' programs were made of."""
+        made: dict[str, Any] = {
+            "_index_arrays": None,
+            "_mask_arrays": None,
+            "_transposed": None,
+            "_scipy": None,
+            "_compiled": [],
+        }
+        return {**self.__dict__, **made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.bk.register(type(self), _flatten, _restore)  # in the process that reads it
+
     # --- its parts ---
 
     @property
@@ -131,8 +146,13 @@ class Stored(Matrix):
 
     @property
     def values(self) -> Any:
-        """The value array of the library, or a tuple of them (HYB, Stencil)."""
+        """The value array of the library, or a tuple of them (HYB, Stencil).
+
+        Known values cannot be changed by it: NumPy's are read-only, and those of PyTorch copies.
+        """
         arrays = self.arrays()
+        if self.constant is not None:
+            arrays = tuple(self.bk.copy(a) if self.bk.name == "torch" else self.bk.read_only(a) for a in arrays)
         return arrays[0] if len(arrays) == 1 else arrays
 
     def arrays(self) -> tuple[Array, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..operator import Operator
+from .arithmetic import as_factor, check_axis
 from .build import from_entries
 from .coo import CooForm
 from .integers import check_shape
@@ -24,7 +25,9 @@ _UNKNOWN = (
 class TracedCOO(Matrix):
     """Entries in any order: values, rows and columns `(nnz,)` of the library; duplicates add up.
 
-    It multiplies, transposes and gives its diagonal and dense form; all else needs a structure that is known.
+    It multiplies, transposes and gives its diagonal and dense form; all else needs a structure that is known. Entries
+    that JAX pads a matrix with are zeros in the first place, so where number 0 of a vector is infinite or NaN, so is
+    that of the image.
     """
 
     is_container = True
@@ -91,6 +94,7 @@ class TracedCOO(Matrix):
         return self.to_scipy()
 
     def sum(self, axis: int | None = None) -> Array:
+        check_axis(axis)
         if axis is None:
             return self.bk.sum(self.values, (0,))
         ids, count = (self.cols, self.shape[1]) if axis in (0, -2) else (self.rows, self.shape[0])
@@ -115,7 +119,10 @@ class TracedCOO(Matrix):
         raise UnsupportedOperation(_UNKNOWN.format("A sum"))
 
     def _scaled(self, c: Any, divide: bool = False) -> Matrix:
-        return self.with_values(self.values / c if divide else self.values * c)
+        factor, dtype = as_factor(self.bk, c, self.dtype)
+        values = self.bk.cast(self.values, dtype)
+        factor = self.bk.as_array(factor, like=values)
+        return self.with_values(values / factor if divide else values * factor)
 
     def _times(self, other: Any) -> Matrix:
         raise UnsupportedOperation(_UNKNOWN.format("A product of matrices"))

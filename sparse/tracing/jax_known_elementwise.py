@@ -10,6 +10,7 @@ from scipy import special
 
 Args = Sequence[np.ndarray]
 Params = dict[str, Any]
+MAX_CASES = 32  # that np.choose can take
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,6 +83,8 @@ def _shift_right_logical(x: np.ndarray, by: np.ndarray) -> np.ndarray:
 
 def _select(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     which, *cases = args
+    if len(cases) >= MAX_CASES:
+        return None
     if which.dtype != bool:
         return np.choose(which, cases) if which.size and which.min() >= 0 and which.max() < len(cases) else None
     if not which.ndim:
@@ -131,7 +134,7 @@ def _convert(args: Args, params: Params, avals: Sequence[Any]) -> Any:
 
 def _bitcast(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     (x,), to = args, np.dtype(avals[0].dtype)
-    return np.ascontiguousarray(x).view(to) if to.itemsize == x.dtype.itemsize and to.kind != "b" else None
+    return np.array(x, order="C").view(to) if to.itemsize == x.dtype.itemsize and to.kind != "b" else None
 
 
 def _iota(args: Args, params: Params, avals: Sequence[Any]) -> Any:

@@ -13,6 +13,7 @@ from .jax_positions import (
     gather_window,
     positions,
     scatter_window,
+    sets_values,
     single_start,
 )
 
@@ -100,6 +101,8 @@ def _scatter(update: Callable[..., Any] | None) -> Callable[[Args, Params, Seque
     def rule(args: Args, params: Params, avals: Sequence[Any]) -> Any:
         x, indices, updates = args
         if x.dtype.char not in "fdFD?" and x.dtype.kind not in "iu":
+            return None
+        if update is None and not sets_values(params):
             return None
         window = scatter_window(x.shape, updates.shape, params)
         where = positions(window, indices, updates.shape).reshape(-1)

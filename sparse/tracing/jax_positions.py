@@ -107,6 +107,12 @@ def single_start(window: Window, indices: np.ndarray) -> list[int] | None:
     return starts
 
 
+def sets_values(params: Params) -> bool:
+    """Does `scatter` replace values by the updates? `x.at[...].apply(f)` applies a function to them instead."""
+    program = params.get("update_jaxpr")
+    return program is None or (not program.eqns and program.outvars[0] is program.invars[1])
+
+
 def fill_value(params: Params, dtype: np.dtype) -> Any:
     """What a gather gives for a window out of range."""
     if mode_name(params) == "ONE_HOT":

@@ -92,6 +92,13 @@ def _same(equation: Any, values: Values) -> Any:
     return list(values)
 
 
+def _reduce_precision(equation: Any, values: Values) -> Any:
+    (x,), limits = values, np.finfo(np.zeros((), values[0].dtype).real.dtype)
+    if equation.params["exponent_bits"] < limits.nexp or equation.params["mantissa_bits"] < limits.nmant:
+        raise nonlinear(equation, values, "it rounds")
+    return x
+
+
 def _nothing(equation: Any, values: Values) -> Any:
     return []
 
@@ -109,7 +116,7 @@ def _over_devices(equation: Any, values: Values) -> Any:
 
 
 _SAME = (
-    *("copy", "copy_p", "optimization_barrier", "sharding_constraint", "device_put", "reduce_precision", "name"),
+    *("copy", "copy_p", "optimization_barrier", "sharding_constraint", "device_put", "name"),
     *("stop_gradient", "mesh_cast", "reshard", "layout_constraint", "pvary", "tie"),
 )
 _NOTHING = ("debug_callback", "debug_print", "dce_sink")
@@ -132,6 +139,7 @@ ARITHMETIC: dict[str, Callable[[Any, Values], Any]] = {
     "cumsum": _cumulative_sum,
     "reduce_window_sum": _window_sum,
     "psum": _sum_over_axes,
+    "reduce_precision": _reduce_precision,
     **dict.fromkeys(_SAME, _same),
     **dict.fromkeys(_NOTHING, _nothing),
     **dict.fromkeys(_DEVICES, _over_devices),

@@ -9,13 +9,14 @@ import numpy as np
 
 from .arithmetic import add, negate, scale
 from .jax_known import bind, evaluate, is_known
-from .jax_messages import nonlinear, static_needed
+from .jax_messages import nonlinear, static_needed, unsupported
 from .jax_positions import (
     dynamic_start,
     fill_value,
     gather_window,
     positions,
     scatter_window,
+    sets_values,
     single_start,
 )
 from .linear import Linear, reshape
@@ -56,6 +57,12 @@ def _dynamic_update_slice(equation: Any, values: Values) -> Any:
 
 def _scatter(equation: Any, values: Values) -> Any:
     x, indices, updates = values
+    if not sets_values(equation.params):
+        raise unsupported(
+            equation,
+            values,
+            "x.at[i].apply(f) hides f in it. Write x.at[i].set(f(x[i])), which is the same for a linear f.",
+        )
     indices = _static(equation, values, "index", indices)
     window = scatter_window(x.shape, updates.shape, equation.params)
     starts = single_start(window, indices)

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend import core
 
 from ...backends import Backend, get_backend
 from .jax_interpreter import Interpreter
@@ -77,6 +78,7 @@ def trace_function(
     kwargs = kwargs or {}
     like = jax.tree.map(_specification, like)
     program, shapes = jax.make_jaxpr(lambda x: function(x, *args, **kwargs), return_shape=True)(like)
+    program = _without_unused(program)
     inputs, outputs = program.in_avals, program.out_avals
     _check_dtypes(inputs, "the input")
     _check_dtypes(outputs, "an output")
@@ -105,6 +107,19 @@ def evaluate_program(traced: Traced, leaves: Sequence[np.ndarray], watch: bool =
     """The outputs for a known input, and the largest number that came up if `watch`; nothing is compiled."""
     interpreter = Interpreter(traced.bk, watch=watch)
     return interpreter.run(traced.program, leaves), interpreter.largest
+
+
+def _without_unused(program: Any) -> Any:
+    """Without operations whose results nobody needs, as the value of a quadratic function of which only the gradient
+    is returned: these need not be linear.
+    """
+    try:
+        from jax.interpreters.partial_eval import dce_jaxpr  # an internal part; without it more is refused
+
+        jaxpr, _ = dce_jaxpr(program.jaxpr, [True] * len(program.jaxpr.outvars), instantiate=True)
+        return core.ClosedJaxpr(jaxpr, program.consts)
+    except (ImportError, TypeError):
+        return program
 
 
 def _specification(leaf: Any) -> Any:

@@ -18,17 +18,20 @@ from .diagonals import Block, plan_diagonals, present_in, write_diagonals
 from .limits import check_rows
 from .linear import Linear
 from .merging import join_entries, sum_numbers
-from .terms import Box, Entries, Term, has_axes
+from .terms import Box, Entries, Term, affine, has_axes
 
 
-def blocks_of(outputs: Sequence[Linear | Coefficient], prune: bool = True) -> list[Block]:
-    """The terms of each output, with plain numbers added up; those that are zero are left out if `prune`."""
+def blocks_of(outputs: Sequence[Linear | Coefficient], prune: bool = True, columns: int = 0) -> list[Block]:
+    """The terms of each output, with plain numbers added up; those that are zero are left out if `prune`.
+
+    Without, `columns`, the number of elements of the input, tells which entries there can be.
+    """
     blocks, first_row = [], 0
     for output in outputs:
         if isinstance(output, Linear):
             boxes = sum_numbers(term for term in output.terms if isinstance(term, Box))
             if not prune:
-                boxes = [_with_zeros(output.bk, box) for box in boxes]
+                boxes = [_with_zeros(output.bk, box, columns) for box in boxes]
             terms: list[Term] = [*boxes, *(term for term in output.terms if not isinstance(term, Box))]
             kept = [term for term in terms if not prune or term.factor != 0]
             blocks.append(Block(first_row, output.base, tuple(kept)))
@@ -39,12 +42,14 @@ def blocks_of(outputs: Sequence[Linear | Coefficient], prune: bool = True) -> li
     return blocks
 
 
-def _with_zeros(bk: Backend, box: Box) -> Box:
-    """Zeros in place of the mask, so that they are stored."""
+def _with_zeros(bk: Backend, box: Box, columns: int) -> Box:
+    """Zeros in place of the mask, so that they are stored, unless the mask hides what is no column of the matrix."""
     if box.mask is None:
         return box
     values = 1.0 if box.values is None else box.values
-    return box._replace(values=co.where(bk, box.mask, values, 0), mask=None)
+    own = affine(box.offset, box.strides, box.shape)
+    inside = (own >= 0) & (own < columns)
+    return box._replace(values=co.where(bk, box.mask, values, 0), mask=None if inside.all() else inside)
 
 
 def entries_of(bk: Backend, blocks: Sequence[Block], dtype: np.dtype) -> Entries:
@@ -140,7 +145,7 @@ def to_matrix(
     Cost: nothing for stencils of numbers where the backend compiles their products; for boxes on up to 40 diagonals
     one pass over these; else a sort in linear time of all entries.
     """
-    blocks = blocks_of(outputs, prune)
+    blocks = blocks_of(outputs, prune, columns)
     biases = biases_of(outputs)
     rows = sum(math.prod(co.shape_of(bias)) for bias in biases)
     shape, shapes = (rows, columns), {"in_shape": in_shape, "out_shape": out_shape}

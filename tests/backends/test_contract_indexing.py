@@ -99,6 +99,19 @@ def test_not_a_number_stays_in_its_segment(mode: str, dtype: str) -> None:
     assert found[0] == 3 and np.isnan(found[1]) and not np.isfinite(found[2]) and found[3] == 0
 
 
+@covers("add_box")
+@cells
+def test_add_box(mode: str, dtype: str) -> None:
+    x, part, line = data(dtype, (4, 3)), data(dtype, (2, 1)), data(dtype, (4, 3)) + 1
+    first = x.copy()
+    first[1:3, 2:] += part
+
+    def sums(bk: Backend, x: Any, part: Any, line: Any) -> tuple[Any, ...]:
+        return bk.add_box(x, (1, 2), part), bk.add_box(x, (0, 0), line), bk.add_box(x, (2, 1), part[:0])
+
+    compare(mode, sums, [first, x + line, x], x, part, line)
+
+
 @covers("pad", "permute", "flip", "sum")
 @cells
 def test_moves(mode: str, dtype: str) -> None:
