@@ -13,7 +13,7 @@ from .bridge import products_for_host, rows_as_scipy
 from .dense import DenseOperator
 from .errors import UnsupportedOperation
 from .formats import SparseMatrix
-from .function_matrix import function_matrix
+from .function_matrix import CoupledSystems, function_matrix
 from .layout import Layout
 from .operator import Operator
 
@@ -83,8 +83,14 @@ class _Products(Operator):
         return diagonal[None] if self.systems is None else diagonal
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        matrix = self._matrix_or_none()
-        return products_for_host(self, self.compiled, self.like) if matrix is None else matrix.for_host()
+        try:
+            return self.matrix().for_host()
+        except CoupledSystems:
+            if self.compiled:  # the host would get the entries of each system, and there are none
+                raise
+        except UnsupportedOperation:
+            pass
+        return products_for_host(self, self.compiled, self.like)
 
     def per_system(self, i: int) -> Any:
         return rows_as_scipy(self, i)

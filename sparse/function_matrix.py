@@ -15,6 +15,10 @@ from .tracing.matrix_from_function import matrix_from_function
 TRACED = ("jax",)  # libraries whose functions can be traced
 
 
+class CoupledSystems(UnsupportedOperation):
+    """A function of several systems mixes them, so that there is no matrix of one."""
+
+
 class Function(Protocol):
     """A linear function of rows `(systems, n)`."""
 
@@ -33,6 +37,7 @@ def function_matrix(A: Function) -> SparseMatrix:
 
     Raises:
         NonlinearError: the function is not linear.
+        CoupledSystems: it mixes its systems.
         UnsupportedOperation: it cannot be traced, or its systems have different matrices, or may have: with traced
             coefficients nobody knows.
     """
@@ -53,14 +58,20 @@ def _shared_block(matrix: Any, systems: int) -> Any:
     """The block that stands on the diagonal `systems` times.
 
     Raises:
-        UnsupportedOperation: there is none, its values are not known, or a system depends on another.
+        CoupledSystems: a system depends on another.
+        UnsupportedOperation: there is none, or its values are not known.
     """
     n, m = (size // max(systems, 1) for size in matrix.shape)
     rows, cols, _ = matrix.structure.entries()
-    if matrix.constant is None or systems == 0 or np.any(rows // n != cols // m):
+    if systems and np.any(rows // n != cols // m):
+        raise CoupledSystems(
+            f"The function takes {systems} systems at once, on its first axes, and mixes them, so it has no matrix of "
+            "one system. Give batch_ndim=0, for one large system, or a function that keeps them apart."
+        )
+    if matrix.constant is None or systems == 0:
         raise UnsupportedOperation(
             f"The function takes {systems} systems at once, on its first axes. Its matrix for one system is known only "
-            "if all coefficients are, and no system depends on another. Give the function of one system."
+            "if all coefficients are. Give the function of one system."
         )
     csr = matrix.to_scipy()
     first = csr[:n, :m]

@@ -23,7 +23,7 @@ def jacobian_matrix(
         *args: further arguments of `f`.
         format: as in `matrix_from_function`.
         prune: leave out entries that are zero at this x by their value. False gives the same structure for every x,
-            up to branches that depend on it.
+            up to branches that depend on it, and zeros of known factors in products of arrays and convolutions.
         **kwargs: keyword arguments of `f`.
 
     Returns:

@@ -10,7 +10,6 @@ from scipy import special
 
 Args = Sequence[np.ndarray]
 Params = dict[str, Any]
-MAX_CASES = 32  # that np.choose can take
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,12 +82,12 @@ def _shift_right_logical(x: np.ndarray, by: np.ndarray) -> np.ndarray:
 
 def _select(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     which, *cases = args
-    if len(cases) >= MAX_CASES:
+    if which.dtype != bool and not (which.size and which.min() >= 0 and which.max() < len(cases)):
         return None
-    if which.dtype != bool:
-        return np.choose(which, cases) if which.size and which.min() >= 0 and which.max() < len(cases) else None
     if not which.ndim:
         return cases[int(which)]
+    if which.dtype != bool:
+        return np.take_along_axis(np.stack(cases), which[None], axis=0)[0]  # np.choose takes few cases only
     return np.where(which, cases[-1], cases[0])
 
 

@@ -26,7 +26,7 @@ class Traced:
         inputs: shapes and dtypes of the input's arrays.
         structure: of the container that the function returns.
         in_shape, out_shape: of input and output; None for a container of arrays.
-        dtype: of the matrix.
+        dtype: of the matrix; single precision at least, as SciPy has no sparse matrices in half precision.
         precision: the coarsest rounding unit of the arrays that depend on the input.
     """
 
@@ -98,7 +98,7 @@ def trace_function(
         jax.tree.structure(shapes),
         _single_shape(like, inputs),
         _single_shape(shapes, outputs),
-        np.result_type(*(aval.dtype for aval in (*inputs, *outputs))),
+        np.result_type(np.float32, *(aval.dtype for aval in (*inputs, *outputs))),
         interpreter.precision,
     )
 

@@ -32,7 +32,8 @@ def matrix_from_function(
         *args: further arguments of `f`; derivatives reach them through the matrix.
         format: `"dia"`, `"csr"`, ...; None chooses, and `matrix.explain()` says why.
         prune: leave out known zeros. False keeps every position that the operations touch, whatever the coefficients
-            are, so that the structure is the same for all of them.
+            are, so that the structure is the same for all of them. Only the zeros of a known matrix or kernel in a
+            product or convolution are left out all the same.
         verify: multiply the matrix by a random vector and compare with the function, where all values are known.
         **kwargs: keyword arguments of `f`.
 

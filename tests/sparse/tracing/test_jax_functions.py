@@ -199,6 +199,12 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "rows-rolled": lambda u: jax.vmap(jnp.roll, (0, 0))(u, jnp.arange(N)),
     "interpolated": lambda u: jax.scipy.ndimage.map_coordinates(u, [C * 4, C.T * 3], order=1, mode="nearest"),
     "platform": lambda u: lax.platform_dependent(u, cpu=lambda x: 2 * x, default=lambda x: 2.0 * x),
+    "energy": jax.grad(
+        lambda u: 0.5 * jnp.sum(C[1:] * jnp.diff(u, axis=0) ** 2) + jnp.vdot(u, jax.jit(lambda v: C @ v)(u))
+    ),
+    "many branches": lambda u: jax.vmap(lambda i, row: lax.switch(i, [lambda x, k=k: k * x for k in range(70)], row))(
+        jnp.arange(N) * 11 - 1, u
+    ),
     "average": lambda u: jnp.average(u, axis=0, weights=C[0]),
 }
 

@@ -108,6 +108,19 @@ def test_prune() -> None:
     np.testing.assert_array_equal(kept.toarray(), np.eye(25))
 
 
+def test_zeros_are_kept_within_the_matrix() -> None:
+    """Boxes around others reach beyond the columns."""
+    left, right = rng.standard_normal((3, 4)), rng.standard_normal((2, 3))
+
+    def f(u: Any) -> Any:
+        return jnp.einsum("ij,jk,kl->li", left, u, right)
+
+    x = jnp.zeros((4, 2))
+    expected = matrix_from_function(f, x)[0].toarray()
+    for format in (None, "csr", "dia"):
+        np.testing.assert_allclose(matrix_from_function(f, x, prune=False, format=format)[0].toarray(), expected)
+
+
 def test_complex() -> None:
     x = jnp.asarray(rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)))
     c = rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4))
@@ -138,6 +151,11 @@ def test_nan_and_infinite_coefficients() -> None:
 def test_half_precision() -> None:
     matrix, _ = matrix_from_function(lambda u: (2 * u + 1).astype(jnp.float32), jnp.zeros(3, jnp.float16))
     np.testing.assert_array_equal(matrix.toarray(), 2 * np.eye(3))
+    matrix, bias = matrix_from_function(lambda u: 2 * u + 1, jnp.zeros(3, jnp.float16))
+    np.testing.assert_array_equal(matrix.toarray(), 2 * np.eye(3))
+    assert matrix.dtype == np.float32 and bias.dtype == np.float16
+    full = matrix_from_function(lambda u: lax.reduce_precision(u, 11, 52), jnp.zeros(3))[0]
+    np.testing.assert_array_equal(full.toarray(), np.eye(3))
 
 
 def test_rounding_is_no_error() -> None:
@@ -188,6 +206,8 @@ NONLINEAR: dict[str, tuple[Callable[[Any], Any], str]] = {
     "mul": (lambda u: u * u, "'mul'.*both factors"),
     "div": (lambda u: 1 / (u + 1), "'div'.*the divisor"),
     "sin": (lambda u: jnp.sin(u) + u, "'sin'"),
+    "copysign": (lambda u: jnp.copysign(u, -1.0), "'abs'"),
+    "rounds": (lambda u: lax.reduce_precision(u, 5, 2), "'reduce_precision'.*rounds"),
     "where": (lambda u: jnp.where(u > 0, u, 2 * u), "'gt'"),
     "max": (lambda u: jnp.max(u, 0), "'reduce_max'"),
     "abs": (lambda u: jnp.abs(u), "'abs'"),
@@ -225,6 +245,7 @@ UNSUPPORTED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "solve": (lambda u: jnp.linalg.solve(jnp.eye(5) + 1, u), "'custom_linear_solve'.*inverse"),
     "triangular": (lambda u: lax.linalg.triangular_solve(jnp.eye(5), u), "'triangular_solve'.*inverse"),
     "callback": (lambda u: jax.pure_callback(lambda v: v, U, u), "'pure_callback'.*look into"),
+    "apply": (lambda u: u.at[1:3].apply(lambda v: 3 * v), "'scatter'.*set"),
     "windows": (lambda u: lax.reduce_window(u, 0.0, lambda a, b: a + 2 * b, (2, 2), (1, 1), "VALID"), "reduce_window"),
 }
 

@@ -111,6 +111,8 @@ ELEMENTWISE = {
     "where": (lambda b, x, y: jnp.where(b, x, y), B, X, Y),
     "where-scalar": (lambda x, y: lax.select_n(x[0, 0] > 0, x, y), X, Y),
     "choose": (lambda i, x, y: lax.select_n(i % 3, x, y, x + y), I32, X, Y),
+    "choose-many": (lambda i, x: lax.select_n(i % 70, *[k * x for k in range(70)]), I32 + 50, X),
+    "sign-bit": (lambda x: jnp.signbit(x[0, 0]), X),
     "iota": (lambda: lax.broadcasted_iota(jnp.int32, (3, 4), 1)),
     "iota-float": (lambda: jnp.arange(5.0) * jnp.ones((3, 5))),
     "linspace": (lambda: jnp.linspace(0, 1, 7)),
@@ -173,6 +175,7 @@ STRUCTURE = {
         x, jnp.array([0, 3, 9, 1])
     ),
     "segment-sum": lambda x: jax.ops.segment_sum(x, np.array([2, 0, 2, 7]), 3),
+    "put-applied": lambda x: (x.at[1:3].apply(lambda y: 3 * y), x.at[np.array([0, 0])].apply(jnp.sin)),
     "bool-put": lambda x: (x > 0).at[1].set(True),
 }
 

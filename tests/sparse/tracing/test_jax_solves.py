@@ -1,0 +1,58 @@
+"""Solving with functions whose matrix is traced on the way: coefficients of other traces, systems that mix."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix import UnsupportedOperation, as_operator, linear_solve
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+N = 6
+rng = np.random.default_rng(3)
+B = jnp.asarray(rng.standard_normal((3, N)))
+
+
+def chain(u: Any, c: Any = 1.0) -> Any:
+    p = jnp.pad(u, 1)
+    return 3 * c * u - p[2:] - p[:-2]
+
+
+@pytest.mark.parametrize("method", ["direct", "scipy-direct", "CG"])
+def test_closed_over_coefficients(method: str) -> None:
+    """The matrix made inside of one trace is not used outside of it."""
+    c = jnp.asarray(1 + rng.random(N))
+
+    def loss(c: Any) -> Any:
+        x = linear_solve(
+            lambda u: chain(u, c), B[0], method=method, preconditioner="jacobi" if method == "CG" else None
+        )
+        return (x.x**2).sum()
+
+    def expected(c: Any) -> Any:
+        return (jnp.linalg.solve(jax.jacfwd(chain)(B[0], c), B[0]) ** 2).sum()
+
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(c), jax.grad(expected)(c), rtol=1e-3, atol=1e-4)
+    pair = jnp.stack([c, 2 * c])
+    np.testing.assert_allclose(jax.vmap(loss)(pair), jax.vmap(expected)(pair), rtol=1e-3)
+
+
+def test_known_matrices_are_traced_once() -> None:
+    operator = as_operator(chain, like=B[0])
+    assert operator.matrix() is operator.matrix()
+
+
+def test_systems_that_mix() -> None:
+    """The host would solve with entries of each system, which do not exist."""
+
+    def mixing(u: Any) -> Any:
+        return jax.vmap(chain)(u) + 0.1 * u[::-1]
+
+    def solve(b: Any) -> Any:
+        return linear_solve(mixing, b, batch_ndim=1, method="scipy-direct", rtol=1e-8).x
+
+    np.testing.assert_allclose(mixing(solve(B)), B, atol=1e-6)
+    with pytest.raises(UnsupportedOperation, match="mixes them"):
+        jax.jit(solve)(B)
