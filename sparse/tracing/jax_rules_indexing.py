@@ -61,7 +61,7 @@ def _scatter(equation: Any, values: Values) -> Any:
         raise unsupported(
             equation,
             values,
-            "x.at[i].apply(f) hides f in it. Write x.at[i].set(f(x[i])), which is the same for a linear f.",
+            "x.at[i].apply(f) hides f. Write x.at[i].set(f(x[i])), which is the same unless an index occurs twice.",
         )
     indices = _static(equation, values, "index", indices)
     window = scatter_window(x.shape, updates.shape, equation.params)
