@@ -105,7 +105,7 @@ class TestJax:
 
     @few_forms
     @pytest.mark.parametrize("axes", AXES)
-    @pytest.mark.parametrize("transposed", [False, True])
+    @pytest.mark.parametrize("transposed", [False, pytest.param(True, marks=pytest.mark.slow)])
     def test_vmap(self, name: str, axes: tuple[int | None, int | None], transposed: bool) -> None:
         """Of the vectors, the values and both; its derivatives, and derivatives inside."""
         import jax

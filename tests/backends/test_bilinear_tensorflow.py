@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bilinear_forms import FORMS, M, N, dtypes, forms, indices_of, native, selectors_of, values_of
+from bilinear_forms import FORMS, M, N, dtypes, few_forms, forms, indices_of, native, selectors_of, values_of
 from contract import backend, rows
 
 
@@ -60,7 +60,7 @@ class TestTensorflow:
 
         return all_orders
 
-    @forms
+    @few_forms
     @dtypes
     @pytest.mark.parametrize(
         ("transposed", "how"),

@@ -68,6 +68,17 @@ def two_dtypes() -> list[Any]:
     ]
 
 
+def methods_and_two_dtypes(methods: Iterable[str]) -> list[Any]:
+    """(method, dtype, mode): `two_dtypes`, and as for `methods_and_modes` some methods in all modes."""
+    found = []
+    for method in methods:
+        for cell in two_dtypes():
+            on_demand = method not in _EVERYWHERE and cell.values[1] in _ON_DEMAND
+            marks = pytest.mark.slow if on_demand else cell.marks
+            found.append(pytest.param(method, *cell.values, marks=marks))
+    return found
+
+
 def cast(x: np.ndarray, dtype: str) -> np.ndarray:
     """Into a dtype of the same kind."""
     return x.astype(dtype)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import krylix
-from cells import METHOD_NAMES, cast, cells, methods_and_modes, two_dtypes
+from cells import METHOD_NAMES, cast, cells, methods_and_modes, methods_and_two_dtypes
 from krylix.solvers import METHODS, MixedPrecision
 from modes import MODES, array, library, product, solve
 from problems import SYSTEMS, make_operator
@@ -31,8 +31,7 @@ def test_zero_and_exact_start(method: str, mode: str, dtype: str) -> None:
     assert np.abs(start.x).max() < 1e-3 and not start.diverged
 
 
-@pytest.mark.parametrize(("dtype", "mode"), two_dtypes())
-@pytest.mark.parametrize("method", PRECONDITIONED)
+@pytest.mark.parametrize(("method", "dtype", "mode"), methods_and_two_dtypes(PRECONDITIONED))
 def test_perfect_preconditioner(method: str, mode: str, dtype: str) -> None:
     if dtype.startswith("complex") and not METHODS[method].takes_complex:
         dtype = "float64"

@@ -57,7 +57,9 @@ def vectors(A: SparseMatrix) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=A.shape[1]), rng.normal(size=A.shape[0])
 
 
-@kinds
+@pytest.mark.parametrize(  # the other formats share the products of these
+    "kind", [pytest.param(k, marks=pytest.mark.slow if k in ("coo", "csc", "ell") else ()) for k in KINDS]
+)
 @pytest.mark.needs("jax")
 def test_jax(kind: str) -> None:
     import jax

@@ -17,6 +17,17 @@ formats = pytest.mark.parametrize("format", FORMATS)
 eager = pytest.mark.parametrize("mode", EAGER)
 
 
+def cells() -> list[Any]:
+    """(format, dtype, mode); where much is compiled, one dtype for each format in every run, the others on demand."""
+    dtypes, found = ("float64", "complex128", "float32"), []
+    for i, format in enumerate(FORMATS):
+        for dtype in dtypes:
+            for mode in EAGER:
+                quick = mode in ("numpy", "torch") or dtype == dtypes[i % 3]
+                found.append(pytest.param(format, dtype, mode, marks=() if quick else pytest.mark.slow))
+    return found
+
+
 def rows(shape: tuple[int, ...], dtype: str, seed: int = 1) -> np.ndarray:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=shape)
@@ -33,9 +44,7 @@ def expected(M: np.ndarray, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
     return (M @ v, M @ V, X @ M.T, M.T @ w, c.T @ w, c @ v, M @ v, np.diagonal(M), M, M.sum(), M.sum(0), M.sum(1))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
-@formats
-@eager
+@pytest.mark.parametrize(("format", "dtype", "mode"), cells())
 def test_everything(mode: str, format: str, dtype: str) -> None:
     compiles = mode in ("jax", "tf")  # every operation for every shape, which takes long
     if compiles and dtype != "float64" and format not in ("dia", "hyb"):
