@@ -30,15 +30,16 @@ _EVERYWHERE = ("CG", "biCG-stab(2)", "direct", "scipy-CG", "scipy-direct")
 _ON_DEMAND = ("jax", "torch-compile", "tf-function")
 
 
-def cells(*, real: bool = False, thin: bool = False) -> list[Any]:
+def cells(*, real: bool = False) -> list[Any]:
     """Every (method, dtype, mode) that exists, with the marker slow on those that run on demand.
 
-    `thin`: as `methods_and_modes`, for what hardly depends on how a program was compiled.
+    Those are most of what compiles: each method runs in JAX's `jit`, eagerly in TensorFlow, and in NumPy and PyTorch in
+    every dtype; the methods of `_EVERYWHERE` in all modes.
     """
     found = []
     for method in METHOD_NAMES:
         dtypes = DTYPES[:2] if real or not METHODS[method].takes_complex else DTYPES
-        on_demand = _ON_DEMAND if thin and method not in _EVERYWHERE else ()
+        on_demand = _ON_DEMAND if method not in _EVERYWHERE else ()
         for mode in MODES:
             quick = [d for d in _QUICK.get(mode, DTYPES) if d in dtypes] or ["float64"]
             for dtype in dtypes:

@@ -16,7 +16,7 @@ def matrix_for(dtype: str) -> np.ndarray:
     return cast(SYSTEMS["complex Hermitian" if dtype.startswith("complex") else "definite"].matrix, dtype)
 
 
-@pytest.mark.parametrize(("method", "dtype", "mode"), cells(thin=True))
+@pytest.mark.parametrize(("method", "dtype", "mode"), cells())
 def test_zero_and_exact_start(method: str, mode: str, dtype: str) -> None:
     matrix = matrix_for(dtype)
     exact = np.arange(1.0, len(matrix) + 1).astype(dtype)
