@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -219,6 +220,7 @@ def _operator(
         raise ValueError(
             f"A has the shape {operator.shape} and b {tuple(like.shape)}; expected b of shape (..., {m}), the vector "
             "on the last axis"
+            + (". Give b.reshape(-1)" if math.prod(like.shape) == m else "")
             + (". For one vector per column give b.T." if len(like.shape) == 2 and like.shape[0] == m else ".")
         )
     if isinstance(operator, DenseOperator) and operator.systems is not None:

@@ -7,7 +7,7 @@ from .bridge import BridgedOperator
 from .cast import CastOperator, in_precision
 from .combine import OffsetOperator
 from .convert import as_operator, is_function, operand_dtype, to_operator
-from .dense import DenseOperator
+from .dense import Dense, DenseOperator
 from .errors import NonlinearError, UnsupportedOperation
 from .formats import (
     COO,
@@ -48,6 +48,7 @@ __all__ = [
     "HYB",
     "BridgedOperator",
     "CastOperator",
+    "Dense",
     "DenseOperator",
     "FunctionOperator",
     "HostOperator",

@@ -150,7 +150,7 @@ def from_diagonals(
     shapes: dict[str, Any] = {"in_shape": in_shape, "out_shape": out_shape}
     matrix = SparseMatrix.build(bk, structure, (diagonals,), like=like, **shapes)
     if format is not None or len(steps) <= MOST_DIAGONALS:
-        choice = None if format else Choice("dia", f"given as {len(steps)} diagonals")
+        choice = None if format else Choice("dia", f"{len(steps)} diagonals, at most {MOST_DIAGONALS}")
         return _chosen(matrix, choice, format)
     csr: Any = matrix.to("csr")
     return _chosen(csr, choose_format(bk, csr.structure.starts, csr.structure.cols, (n, m)), None)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array
+from ...backends import Array, choose_backend
 from .. import facts
 from ..errors import UnsupportedOperation
 from ..operator import Operator
@@ -171,7 +171,22 @@ class Matrix(Operator):
         Raises:
             ValueError: the shapes do not fit.
         """
-        return self._times(v) if is_matrix(v) else super().__matmul__(v)
+        if is_matrix(v):
+            return self._times(v)
+        other = self.in_library_of(v)
+        return super().__matmul__(v) if other is self else other @ v
+
+    def __call__(self, x: Any) -> Any:
+        """Apply to an array of `in_shape`, with any batch axes in front; see `Operator`."""
+        other = self.in_library_of(x)
+        return super().__call__(x) if other is self else other(x)
+
+    def in_library_of(self, x: Any) -> Any:
+        """This matrix for the arrays of x's library, if its own values are of NumPy: constants to all others."""
+        if self.bk.name != "numpy" or isinstance(x, np.ndarray | np.generic) or not hasattr(x, "shape"):
+            return self
+        bk = choose_backend(x)
+        return (None if bk is self.bk else self.on_backend(bk, x)) or self
 
     def __rmatmul__(self, v: Any) -> Any:
         """A vector `(n,)` or rows `(k, n)` times the matrix."""

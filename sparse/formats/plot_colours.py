@@ -39,8 +39,9 @@ class EntryColours:
     def _strength(self, sizes: np.ndarray) -> np.ndarray:
         if self.high == self.low:
             return np.full(sizes.shape, 0.75)
-        logarithm = np.log(np.clip(sizes, self.low, self.high) / self.low) / np.log(self.high / self.low)
-        return _FAINTEST + (1 - _FAINTEST) * logarithm
+        sizes = np.clip(np.asarray(sizes, np.float64), self.low, self.high)
+        logarithm = np.log(sizes / self.low) / np.log(self.high / self.low)
+        return _FAINTEST + (1 - _FAINTEST) * np.minimum(logarithm, 1)  # never beyond the last colour by rounding
 
     def settings(self) -> dict[str, Any]:
         """Arguments for `imshow` of places; masked ones are white."""

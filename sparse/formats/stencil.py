@@ -171,7 +171,7 @@ class StencilStructure(Structure):
         cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]
     ) -> tuple[StencilStructure, Sources]:  # fmt: skip
         raise UnsupportedOperation(
-            "A stencil cannot be found in a list of entries. Make one with krylix.sparse.formats.Stencil, or trace the "
+            "A stencil cannot be found in a list of entries. Make one with krylix.sparse.Stencil, or trace the "
             'function; "dia" stores any matrix of few diagonals.'
         )
 

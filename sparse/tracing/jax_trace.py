@@ -80,6 +80,8 @@ def trace_function(
     program, shapes = jax.make_jaxpr(lambda x: function(x, *args, **kwargs), return_shape=True)(like)
     program = _without_unused(program)
     inputs, outputs = program.in_avals, program.out_avals
+    if not outputs:
+        raise TypeError(f"The traced function returned {shapes!r}; expected an array. Is a `return` missing?")
     _check_dtypes(inputs, "the input")
     _check_dtypes(outputs, "an output")
     bk = get_backend("jax")

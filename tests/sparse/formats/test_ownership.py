@@ -219,3 +219,18 @@ def test_compiling_a_product_with_pytorch(kind):
     image.sum().backward()
     np.testing.assert_allclose(image.detach(), 6 * (S @ x))
     np.testing.assert_allclose(v.grad, 6 * (S.T @ np.ones(4)))
+
+
+@pytest.mark.parametrize("bk", LIBRARIES)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_matrix_of_numpy_is_a_constant_to_every_library(bk, kind):
+    A = from_scipy(get_backend("numpy"), S, format=kind)
+    library = get_backend(bk)
+    v = library.as_array(np.arange(1.0, S.shape[1] + 1))
+    found = A @ v
+    assert library.is_array(found)
+    np.testing.assert_allclose(library.to_numpy(found), S @ np.arange(1.0, S.shape[1] + 1), rtol=1e-12)
+    doubled = A.with_values(library.as_array(2 * np.asarray(A.values)) if kind != "hyb" else A.values)
+    assert doubled.bk is library or kind == "hyb"
+    factor = 1 if kind == "hyb" else 2
+    np.testing.assert_allclose(doubled.toarray(), factor * S.toarray(), rtol=1e-12)
