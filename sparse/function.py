@@ -64,6 +64,8 @@ class _Products(Operator):
     def _matrix_or_none(self) -> SparseMatrix | None:
         try:
             return self.matrix()
+        except CoupledSystems:  # products with columns in all systems would give numbers that are no entries
+            raise
         except UnsupportedOperation:
             return None  # its entries can still be found by products, one for each column
 

@@ -45,14 +45,17 @@ def test_known_matrices_are_traced_once() -> None:
 
 
 def test_systems_that_mix() -> None:
-    """The host would solve with entries of each system, which do not exist."""
+    """Products are what they are, but there are no entries of one system."""
 
     def mixing(u: Any) -> Any:
         return jax.vmap(chain)(u) + 0.1 * u[::-1]
 
-    def solve(b: Any) -> Any:
-        return linear_solve(mixing, b, batch_ndim=1, method="scipy-direct", rtol=1e-8).x
+    def solve(b: Any, method: str = "scipy-direct", preconditioner: str | None = None) -> Any:
+        return linear_solve(mixing, b, batch_ndim=1, method=method, preconditioner=preconditioner, rtol=1e-8).x
 
-    np.testing.assert_allclose(mixing(solve(B)), B, atol=1e-6)
+    np.testing.assert_allclose(mixing(solve(B, "scipy-GMRES")), B, atol=1e-6)
+    for method, preconditioner in (("scipy-direct", None), ("direct", None), ("biCG-stab(2)", "jacobi")):
+        with pytest.raises(UnsupportedOperation, match="mixes them"):
+            solve(B, method, preconditioner)
     with pytest.raises(UnsupportedOperation, match="mixes them"):
         jax.jit(solve)(B)
