@@ -11,7 +11,7 @@ import numpy as np
 from ..backends import Array, Backend
 from .bridge import products_for_host, rows_as_scipy
 from .dense import DenseOperator
-from .errors import UnsupportedOperation
+from .errors import NonlinearError, UnsupportedOperation
 from .formats import SparseMatrix
 from .function_matrix import CoupledSystems, function_matrix
 from .layout import Layout
@@ -66,8 +66,10 @@ class _Products(Operator):
             return self.matrix()
         except CoupledSystems:  # products with columns in all systems would give numbers that are no entries
             raise
-        except UnsupportedOperation:
-            return None  # its entries can still be found by products, one for each column
+        except (UnsupportedOperation, NonlinearError):
+            # Its entries can still be found by products, one for each column. An operation that is not linear may be
+            # part of a linear function, such as an iterative solve; `linear_part` and the true residual test that.
+            return None
 
     def dense(self) -> Array:
         matrix = self._matrix_or_none()
@@ -90,7 +92,7 @@ class _Products(Operator):
         except CoupledSystems:
             if self.compiled:  # the host would get the entries of each system, and there are none
                 raise
-        except UnsupportedOperation:
+        except (UnsupportedOperation, NonlinearError):  # see `_matrix_or_none`
             pass
         return products_for_host(self, self.compiled, self.like)
 
@@ -127,7 +129,7 @@ class FunctionOperator(_Products):
         self.shape = (self.image.size, layout.size)
         self.systems = layout.systems if layout.batch else None
         self._entries: DenseOperator | None = None
-        self._matrix: SparseMatrix | UnsupportedOperation | None = None
+        self._matrix: SparseMatrix | UnsupportedOperation | NonlinearError | None = None
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
@@ -154,13 +156,13 @@ class FunctionOperator(_Products):
         return _restore(static, (tuple(found[1]), self.constant))
 
     def matrix(self) -> SparseMatrix:
-        if isinstance(self._matrix, UnsupportedOperation):
+        if isinstance(self._matrix, Exception):
             raise self._matrix
         if self._matrix is not None:
             return self._matrix
         try:
             matrix = function_matrix(self)
-        except UnsupportedOperation as error:
+        except (UnsupportedOperation, NonlinearError) as error:
             self._matrix = error
             raise
         if matrix.constant is not None:  # traced values belong to the trace that is running, and may not outlive it

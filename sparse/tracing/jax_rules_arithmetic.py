@@ -44,6 +44,13 @@ def _power(equation: Any, values: Values) -> Any:
     return values[0]
 
 
+def _real_power(equation: Any, values: Values) -> Any:
+    x, y = values
+    if isinstance(y, Linear) or not isinstance(y, np.ndarray | np.generic) or not np.all(y == 1):
+        raise nonlinear(equation, values)
+    return scale(x, np.ones(np.shape(y), x.dtype))
+
+
 def _convert(equation: Any, values: Values) -> Any:
     (x,), dtype = values, np.dtype(equation.outvars[0].aval.dtype)
     if dtype.kind in "biu":
@@ -130,6 +137,7 @@ ARITHMETIC: dict[str, Callable[[Any, Values], Any]] = {
     "div": _divide,
     "neg": lambda equation, values: negate(values[0]),
     "integer_pow": _power,
+    "pow": _real_power,
     "convert_element_type": _convert,
     "real": lambda equation, values: real_part(values[0]),
     "imag": lambda equation, values: imaginary_part(values[0]),

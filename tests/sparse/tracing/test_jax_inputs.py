@@ -316,3 +316,11 @@ def test_nothing_is_compiled(caplog: pytest.LogCaptureFixture) -> None:
     with jax.log_compiles(), caplog.at_level("WARNING"):
         matrix_from_function(lambda u: f(u) * 1.0, x)
     assert not [record for record in caplog.records if "ompil" in record.getMessage()]
+
+
+def test_the_first_power_is_linear_and_others_are_not() -> None:
+    matrix, _ = matrix_from_function(lambda u: 3 * u**1.0, jnp.ones(4))
+    np.testing.assert_array_equal(matrix.toarray(), 3 * np.eye(4))
+    for function in (lambda u: u**1.5, lambda u: 1.0**u, lambda u: u ** np.array([1.0, 1, 2, 1])):
+        with pytest.raises(NonlinearError, match="pow"):
+            matrix_from_function(function, jnp.ones(4))

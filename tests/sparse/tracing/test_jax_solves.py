@@ -44,6 +44,19 @@ def test_known_matrices_are_traced_once() -> None:
     assert operator.matrix() is operator.matrix()
 
 
+@pytest.mark.parametrize("method", ["direct", "scipy-direct"])
+def test_a_linear_function_of_other_operations(method: str) -> None:
+    """A Schur complement has a linear solve inside, whose own operations are not linear: products give the entries."""
+    A = jnp.diag(jnp.arange(2.0, 2.0 + N)) + 0.1
+
+    def schur(u: Any) -> Any:
+        return 3 * u - linear_solve(A, u, method="CG", rtol=1e-13).x
+
+    wanted = np.linalg.solve(3 * np.eye(N) - np.linalg.inv(A), B[0])
+    for solve in (linear_solve, jax.jit(linear_solve, static_argnums=0, static_argnames=("method", "rtol"))):
+        np.testing.assert_allclose(solve(schur, B[0], method=method, rtol=1e-10).x, wanted, rtol=1e-8)
+
+
 def test_systems_that_mix() -> None:
     """Products are what they are, but there are no entries of one system."""
 
