@@ -3,11 +3,11 @@
 if __name__ != "krylix.backends":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.backends, not a top-level module", name=__name__)
 
-from .base import Array, Backend
-from .bilinear import Bilinear
 from .convert import convert
-from .entries import Entries
-from .implicit import LinearSystem
+from .interface.backend import Array, Backend
+from .interface.bilinear import Bilinear
+from .interface.entries import Entries
+from .interface.implicit import LinearSystem
 from .malloc import tune_malloc
 from .precision import get_precision, precision, set_global_precision, working_dtype
 from .registry import NoBackendFound, choose_backend, default_backend, get_backend, left_alone, use

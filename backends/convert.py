@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Backend
+from .interface.backend import Array, Backend
 from .registry import NoBackendFound, backend_name, default_backend, get_backend
 
 

@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import Any
 
 from . import defaults
-from .base import Backend
+from .interface.backend import Backend
 
 _CLASSES = {
-    "numpy": (".numpy_backend", "NumpyBackend"),
-    "jax": (".jax_backend", "JaxBackend"),
-    "torch": (".torch_backend", "TorchBackend"),
-    "tensorflow": (".tensorflow_backend", "TensorflowBackend"),
+    "numpy": (".numpy.backend", "NumpyBackend"),
+    "jax": (".jax.backend", "JaxBackend"),
+    "torch": (".torch.backend", "TorchBackend"),
+    "tensorflow": (".tensorflow.backend", "TensorflowBackend"),
 }
 _ALIASES = {"np": "numpy", "pytorch": "torch", "tf": "tensorflow"}
 _FRAMEWORKS = ("jax", "torch", "tensorflow")

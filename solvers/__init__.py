@@ -3,27 +3,27 @@
 if __name__ != "krylix.solvers":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
-from .bicgstab import BiCGStab
-from .block_cg import BlockCG
-from .cg import CG
-from .cg_adaptive import CGAdaptive
-from .cgls import CGLS
-from .direct import Direct
-from .errors import ConvergenceError, Diverged, NotConverged
-from .gmres import GMRES
-from .idr import IDR
+from .iteration.method import Method
+from .iteration.status import Status
 from .linear_solve import linear_solve
-from .lsmr import LSMR
-from .method import Method
-from .minres import MINRES
-from .mixed_precision import MixedPrecision
+from .methods.bicgstab import BiCGStab
+from .methods.block_cg import BlockCG
+from .methods.cg import CG
+from .methods.cg_adaptive import CGAdaptive
+from .methods.cgls import CGLS
+from .methods.direct import Direct
+from .methods.gmres import GMRES
+from .methods.idr import IDR
+from .methods.lsmr import LSMR
+from .methods.minres import MINRES
+from .methods.mixed_precision import MixedPrecision
+from .methods.registry import METHODS, find_method
+from .methods.scipy_direct import ScipyDirect
+from .methods.scipy_methods import ScipyMethod
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner
 from .prepare import PreparedSolver, prepare
-from .registry import METHODS, find_method
-from .result import SolveResult
-from .scipy_direct import ScipyDirect
-from .scipy_methods import ScipyMethod
-from .status import Status
+from .results.errors import ConvergenceError, Diverged, NotConverged
+from .results.result import SolveResult
 
 __all__ = [
     "CG",

@@ -10,17 +10,17 @@ import numpy as np
 
 from ..backends import Array
 from ..sparse import Operator
-from .failure import apply_policy
-from .iterate import Outcome
-from .method import Method
+from .derivatives.sensitivity import Sensitivity
+from .iteration.driver import Outcome
+from .iteration.method import Method
+from .iteration.progress import make_report
+from .iteration.status import Status
 from .preconditioners import Preconditioner
-from .problem import Problem
-from .progress import make_report
-from .requirements import check_requirements
-from .result import SolveResult, register_result
+from .results.failure import apply_policy
+from .results.result import SolveResult, register_result
 from .run import run
-from .sensitivity import Sensitivity
-from .status import Status
+from .setup.problem import Problem
+from .setup.requirements import check_requirements
 
 
 class Options(NamedTuple):

@@ -7,14 +7,14 @@ from typing import Any
 
 from ..backends import Array, left_alone
 from .attempt import Options, solve_problem
-from .choose import choose
-from .failure import check_policy
-from .method import Method
+from .iteration.method import Method
+from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
-from .problem import make_problem
-from .registry import find_method, is_auto
-from .requirements import refuse_preconditioner
-from .result import SolveResult
+from .results.failure import check_policy
+from .results.result import SolveResult
+from .setup.choose import choose
+from .setup.problem import make_problem
+from .setup.requirements import refuse_preconditioner
 
 
 def linear_solve(

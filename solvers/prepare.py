@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from ..backends import Array, get_backend, left_alone
 from ..sparse import FunctionOperator, Matrix, OffsetOperator, Operator
 from .attempt import Options, solve_problem
-from .choose import choose
-from .failure import check_policy
-from .method import Method
+from .iteration.method import Method
+from .methods.refinement import Refinement
+from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
-from .problem import Problem, make_problem
-from .refinement import Refinement
-from .registry import find_method, is_auto
-from .requirements import check_requirements, refuse_preconditioner
-from .result import SolveResult
+from .results.failure import check_policy
+from .results.result import SolveResult
+from .setup.choose import choose
+from .setup.problem import Problem, make_problem
+from .setup.requirements import check_requirements, refuse_preconditioner
 
 
 class _Settings(NamedTuple):

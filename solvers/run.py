@@ -9,13 +9,13 @@ import numpy as np
 
 from ..backends import Array, Backend, get_backend
 from ..sparse import Operator
-from .cg import CG
-from .direct import Direct
-from .implicit import ImplicitSolve
-from .iterate import Iteration, Outcome
-from .method import Method
-from .nullspace import projection
-from .problem import Problem
+from .derivatives.implicit import ImplicitSolve
+from .iteration.driver import Iteration, Outcome
+from .iteration.method import Method
+from .methods.cg import CG
+from .methods.direct import Direct
+from .setup.nullspace import projection
+from .setup.problem import Problem
 
 
 class _Settings(NamedTuple):

@@ -3,11 +3,7 @@
 if __name__ != "krylix.sparse":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.sparse, not a top-level module", name=__name__)
 
-from .bridge import BridgedOperator
-from .cast import CastOperator, in_precision
-from .combine import OffsetOperator
 from .convert import as_operator, is_function, operand_dtype, to_operator
-from .dense import Dense, DenseOperator
 from .errors import NonlinearError, UnsupportedOperation
 from .formats import (
     COO,
@@ -28,13 +24,17 @@ from .formats import (
     save,
     vstack,
 )
-from .function import FunctionOperator
-from .host import HostOperator
+from .formats.dense import Dense, DenseOperator
 from .layout import Layout
 from .linearity import linear_part
-from .mapped import MappedOperator
-from .normal import NormalOperator
 from .operator import Operator
+from .operators.bridge import BridgedOperator
+from .operators.cast import CastOperator, in_precision
+from .operators.combine import OffsetOperator
+from .operators.function import FunctionOperator
+from .operators.host import HostOperator
+from .operators.mapped import MappedOperator
+from .operators.normal import NormalOperator
 from .symmetry import asymmetry
 from .tracing.jacobian_matrix import jacobian_matrix
 from .tracing.matrix_from_function import matrix_from_function

@@ -9,12 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, working_dtype
-from .dense import DenseOperator
 from .formats import from_native, from_scipy
-from .function import FunctionOperator
-from .host import HostOperator
+from .formats.dense import DenseOperator
 from .layout import Layout
 from .operator import Operator
+from .operators.function import FunctionOperator
+from .operators.host import HostOperator
 
 
 def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence[Any] = ()) -> Operator:

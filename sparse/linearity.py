@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backends import Array
 from .errors import NonlinearError
-from .function import FunctionOperator
+from .operators.function import FunctionOperator
 
 _tested: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 

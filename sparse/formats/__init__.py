@@ -1,17 +1,17 @@
 """Sparse matrices: a static structure and values of any array library."""
 
-from .assemble import block, block_diagonal, eye, hstack, kron, vstack
-from .boxes import from_boxes, stencil_of
-from .build import from_csr, from_diagonals, from_entries
 from .choose import Choice, choose_format
 from .coo import COO
 from .csc import CSC
 from .csr import CSR
 from .dia import DIA
 from .ell import ELL
-from .foreign import from_native, from_scipy
 from .hyb import HYB
-from .io import load, save
+from .making.assemble import block, block_diagonal, eye, hstack, kron, vstack
+from .making.boxes import from_boxes, stencil_of
+from .making.build import from_csr, from_diagonals, from_entries
+from .making.foreign import from_native, from_scipy
+from .making.io import load, save
 from .matrix import Matrix
 from .sparse_matrix import SparseMatrix
 from .stencil import Stencil

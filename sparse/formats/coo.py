@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...backends import Array
-from ...backends.bilinear import Arrays, Bilinear
-from .given import as_values, check_lengths
-from .integers import as_indices, check_shape, check_size
-from .order import put_in_order
+from ...backends.interface.bilinear import Arrays, Bilinear
+from .entries.integers import as_indices, check_shape, check_size
+from .entries.order import put_in_order
+from .making.given import as_values, check_lengths
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array
-from ...backends.bilinear import Arrays, Bilinear
-from .given import as_values, check_lengths, check_starts
-from .integers import as_indices, check_shape, check_size, lengths_text, repeat_rows, starts_of
-from .order import put_in_order, rows_first
+from ...backends.interface.bilinear import Arrays, Bilinear
+from .entries.integers import as_indices, check_shape, check_size, lengths_text, repeat_rows, starts_of
+from .entries.order import put_in_order, rows_first
+from .making.given import as_values, check_lengths, check_starts
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .given import as_values, check_lengths, check_starts
-from .integers import as_indices, check_shape, repeat_rows, starts_of
-from .order import put_in_order
+from .entries.integers import as_indices, check_shape, repeat_rows, starts_of
+from .entries.order import put_in_order
+from .making.given import as_values, check_lengths, check_starts
 from .rows import CsrStructure
 from .sparse_matrix import SparseMatrix
 

@@ -11,12 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, get_backend
-from ...backends.bilinear import Arrays, Bilinear
-from ...backends.sparse_kernels import inside
-from .compress import compress, compress_values
-from .given import as_values
-from .integers import check_shape, check_size
-from .scipy_form import csr_array
+from ...backends.interface.bilinear import Arrays, Bilinear
+from ...backends.interface.sparse_kernels import inside
+from .entries.compress import compress, compress_values
+from .entries.integers import check_shape, check_size
+from .entries.scipy_form import csr_array
+from .making.given import as_values
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...backends import Array
-from ...backends.bilinear import Arrays, Bilinear
-from .given import as_values
-from .integers import check_shape, check_size, lengths_text, starts_of
-from .order import put_in_order
+from ...backends.interface.bilinear import Arrays, Bilinear
+from .entries.integers import check_shape, check_size, lengths_text, starts_of
+from .entries.order import put_in_order
+from .making.given import as_values
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...backends import Array
-from ...backends.bilinear import Arrays, Bilinear
+from ...backends.interface.bilinear import Arrays, Bilinear
 from .ell import filled, pack, packed_entries, scatter, without_padding
-from .given import as_values, check_lengths, check_starts
-from .integers import as_indices, check_shape, check_size, lengths_text, repeat_rows, starts_of
-from .order import put_in_order, rows_first
+from .entries.integers import as_indices, check_shape, check_size, lengths_text, repeat_rows, starts_of
+from .entries.order import put_in_order, rows_first
+from .making.given import as_values, check_lengths, check_starts
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

@@ -13,7 +13,7 @@ from ...backends import Array, choose_backend
 from .. import facts
 from ..errors import UnsupportedOperation
 from ..operator import Operator
-from .plot import plot
+from ..plot.picture import plot
 
 
 class Matrix(Operator):

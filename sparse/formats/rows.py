@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array
-from ...backends.bilinear import Arrays, Bilinear
-from .integers import check_size, lengths_text, repeat_rows, starts_of
-from .scipy_form import csr_array
+from ...backends.interface.bilinear import Arrays, Bilinear
+from .entries.integers import check_size, lengths_text, repeat_rows, starts_of
+from .entries.scipy_form import csr_array
 from .structure import Slots, Sources, Structure
 
 

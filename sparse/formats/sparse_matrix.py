@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ..operator import Operator
-from . import arithmetic, change, select
-from .given import working
-from .integers import as_tuple
+from .entries.integers import as_tuple
+from .making.given import working
 from .matrix import Matrix
+from .operations import arithmetic, change, select
 from .stored import FORMATS, Stored
 
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend
-from ...backends.bilinear import Arrays, Bilinear
+from ...backends.interface.bilinear import Arrays, Bilinear
 from ..errors import UnsupportedOperation
-from .integers import check_shape, check_size
-from .order import rows_first
-from .regather import Regather
+from .entries.integers import check_shape, check_size
+from .entries.order import rows_first
+from .entries.regather import Regather
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

@@ -18,9 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
+from .entries.order import Order
+from .entries.regather import Regather, flatten
 from .matrix import Matrix
-from .order import Order
-from .regather import Regather, flatten
 from .structure import Structure
 
 if TYPE_CHECKING:

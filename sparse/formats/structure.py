@@ -13,11 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
-from ...backends.bilinear import Bilinear
-from .integers import check_shape, starts_of
-from .order import rows_first
-from .regather import Regather, flatten
-from .scipy_form import csr_array
+from ...backends.interface.bilinear import Bilinear
+from .entries.integers import check_shape, starts_of
+from .entries.order import rows_first
+from .entries.regather import Regather, flatten
+from .entries.scipy_form import csr_array
 
 S = TypeVar("S", bound="Structure")
 Sources = tuple[np.ndarray, ...]

@@ -10,11 +10,11 @@ import numpy as np
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..operator import Operator
-from .arithmetic import as_factor, check_axis
-from .build import from_entries
 from .coo import CooForm
-from .integers import check_shape
+from .entries.integers import check_shape
+from .making.build import from_entries
 from .matrix import Matrix
+from .operations.arithmetic import as_factor, check_axis
 
 _UNKNOWN = (
     "{} needs the places of the matrix's entries, but the matrix is an argument of the compiled function: they are not "

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...backends import Array
 from ..errors import UnsupportedOperation
-from .to_matrix import to_matrix
+from .engine.to_matrix import to_matrix
 
 
 def matrix_from_function(
@@ -72,7 +72,7 @@ def front_end_of(like: Any, *others: Any) -> Any:
     if jax is not None:
         kinds = (jax.Array, jax.ShapeDtypeStruct)
         if any(isinstance(leaf, kinds) for leaf in jax.tree.leaves((like, others))):
-            from . import jax_front_end
+            from .jax import front_end as jax_front_end
 
             return jax_front_end
     raise UnsupportedOperation(

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import krylix.backends.numpy_indexing
-import krylix.backends.numpy_kernels
-import krylix.backends.sparse_kernels
-import krylix.backends.torch_kernels
+import krylix.backends.interface.sparse_kernels
+import krylix.backends.numpy.indexing
+import krylix.backends.numpy.kernels
+import krylix.backends.torch.kernels
 from contract import CELLS, MODES, backend, check, covers, rows, run, wide
 from krylix.backends import Backend
-from krylix.backends.bilinear import Bilinear
+from krylix.backends.interface.bilinear import Bilinear
 from modes import array, to_numpy
 
 cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
@@ -200,11 +200,11 @@ def test_not_a_number_stays_in_its_row(mode: str) -> None:
 def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that stay in the cache, and SciPy's compiled loops: as for small ones."""
     for module, name, value in (
-        (krylix.backends.numpy_kernels, "_PART", 7),
-        (krylix.backends.numpy_kernels, "_SMALL", 1),
-        (krylix.backends.numpy_indexing, "_SMALL", 1),
-        (krylix.backends.torch_kernels, "_PART", 7),
-        (krylix.backends.sparse_kernels, "_UNROLLED", 1),
+        (krylix.backends.numpy.kernels, "_PART", 7),
+        (krylix.backends.numpy.kernels, "_SMALL", 1),
+        (krylix.backends.numpy.indexing, "_SMALL", 1),
+        (krylix.backends.torch.kernels, "_PART", 7),
+        (krylix.backends.interface.sparse_kernels, "_UNROLLED", 1),
     ):
         monkeypatch.setattr(module, name, value)
     for dtype in ("float32", "complex128"):
@@ -240,8 +240,8 @@ def test_torch_kernels_have_derivatives_themselves(transform: str) -> None:
         return one + bk.csr_product(d[0], starts, cols, at, x, 4) + bk.dia_sample((0, 1), x, x).sum(0)
 
     def generic(d: Any, x: Any) -> Any:
-        kernels: Callable[..., Any] = krylix.backends.sparse_kernels.SparseKernels.dia_product
-        numbers = krylix.backends.sparse_kernels.SparseKernels
+        kernels: Callable[..., Any] = krylix.backends.interface.sparse_kernels.SparseKernels.dia_product
+        numbers = krylix.backends.interface.sparse_kernels.SparseKernels
         one = kernels(bk, d, (-1, 0, 1), x, 4) + numbers.dia_product_transposed(bk, d, (-1, 0, 1), x, 4)
         sampled = numbers.dia_sample(bk, (0, 1), x, x).sum(0)
         return one + numbers.entries_product(bk, d[0], at, cols, x, 4) + sampled

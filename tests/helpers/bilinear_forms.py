@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from contract import rows
-from krylix.backends.bilinear import Bilinear
+from krylix.backends.interface.bilinear import Bilinear
 from modes import array, to_numpy
 
 ROWS = np.array([2, 0, 0, 3, 2, 2, 1], np.int32)  # in no order, with a duplicate and an empty row

@@ -9,8 +9,8 @@ import numpy as np
 
 import krylix
 from krylix.backends import Backend
-from krylix.backends.base import Backend as Base
-from krylix.backends.tree import tree_map
+from krylix.backends.interface.backend import Backend as Base
+from krylix.backends.interface.tree import tree_map
 from modes import array, compiled, library, to_numpy
 
 MODES = ("numpy", "jax", "jax-jit", "torch", "tf", "tf-function")

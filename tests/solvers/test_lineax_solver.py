@@ -14,7 +14,8 @@ import lineax as lx  # noqa: E402
 
 from krylix import Status, preconditioner  # noqa: E402
 from krylix.solvers import LSMR, METHODS  # noqa: E402
-from krylix.solvers.lineax_solver import LineaxSolver, _code  # noqa: E402
+from krylix.solvers.lineax.solver import _code  # noqa: E402
+from krylix.solvers.lineax_solver import LineaxSolver  # noqa: E402
 
 N = 6
 MATRIX = np.diag(np.full(N, 3.0)) + 0.7 * np.eye(N, k=1) - 0.3 * np.eye(N, k=-1)

@@ -11,7 +11,8 @@ import scipy.sparse.linalg as spl
 import krylix
 from cells import METHOD_NAMES
 from krylix import linear_solve, prepare
-from krylix.solvers import METHODS, PreparedSolver, direct, scipy_direct
+from krylix.solvers import METHODS, PreparedSolver
+from krylix.solvers.methods import direct, scipy_direct
 from modes import EAGER, MODES, Numbers, array, compiled, library, to_numpy
 from problems import SYSTEMS, make_operator
 

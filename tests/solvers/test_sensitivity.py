@@ -14,7 +14,8 @@ import scipy.sparse.linalg as spl
 
 from cells import METHOD_NAMES
 from krylix import Diverged, NotConverged, UnsupportedOperation, linear_solve, prepare
-from krylix.solvers import METHODS, direct, scipy_direct
+from krylix.solvers import METHODS
+from krylix.solvers.methods import direct, scipy_direct
 from modes import array
 from operands import SCIPY
 from problems import SYSTEMS

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import krylix
 from krylix.sparse.formats import COO, CSC, CSR, DIA, ELL, HYB, Stencil, choose_format, from_diagonals, from_entries
-from krylix.sparse.formats.integers import as_indices, check_shape, check_size
+from krylix.sparse.formats.entries.integers import as_indices, check_shape, check_size
 from matrices import random_matrix
 from modes import EAGER, array, library, to_numpy
 

@@ -15,10 +15,10 @@ from krylix import UnsupportedOperation
 from krylix.backends import convert, get_backend
 from krylix.sparse.facts import canonical
 from krylix.sparse.formats import from_entries
-from krylix.sparse.formats.plot import plot
-from krylix.sparse.formats.plot_colours import EntryColours, round_numbers
-from krylix.sparse.formats.plot_pattern import count_entries
-from krylix.sparse.formats.plot_stencil import find_neighbours
+from krylix.sparse.plot.colours import EntryColours, round_numbers
+from krylix.sparse.plot.pattern import count_entries
+from krylix.sparse.plot.picture import plot
+from krylix.sparse.plot.stencil import find_neighbours
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 

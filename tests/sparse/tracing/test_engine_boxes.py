@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.sparse import tracing as t
-from krylix.sparse.tracing.box import axis_groups, bounding_slices, reshape_box
-from krylix.sparse.tracing.strided import find_slices
-from krylix.sparse.tracing.terms import Box, affine, to_gathered
+from krylix.sparse.tracing.engine import engine as t
+from krylix.sparse.tracing.engine.box import axis_groups, bounding_slices, reshape_box
+from krylix.sparse.tracing.engine.strided import find_slices
+from krylix.sparse.tracing.engine.terms import Box, affine, to_gathered
 
 BK = get_backend("numpy")
 HUGE = (20_000, 30_000)

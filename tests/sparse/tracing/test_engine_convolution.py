@@ -6,9 +6,9 @@ import scipy.sparse as sp
 
 from krylix.backends import get_backend
 from krylix.sparse import UnsupportedOperation
-from krylix.sparse import tracing as t
-from krylix.sparse.tracing.terms import Box
-from krylix.sparse.tracing.to_matrix import blocks_of, entries_of
+from krylix.sparse.tracing.engine import engine as t
+from krylix.sparse.tracing.engine.terms import Box
+from krylix.sparse.tracing.engine.to_matrix import blocks_of, entries_of
 
 BK = get_backend("numpy")
 

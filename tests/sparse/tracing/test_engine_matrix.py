@@ -5,10 +5,10 @@ import pytest
 
 from krylix.backends import get_backend
 from krylix.sparse import NonlinearError, UnsupportedOperation
-from krylix.sparse import tracing as t
-from krylix.sparse.tracing.diagonals import plan_diagonals
-from krylix.sparse.tracing.limits import check_entries
-from krylix.sparse.tracing.to_matrix import blocks_of
+from krylix.sparse.tracing.engine import engine as t
+from krylix.sparse.tracing.engine.diagonals import plan_diagonals
+from krylix.sparse.tracing.engine.limits import check_entries
+from krylix.sparse.tracing.engine.to_matrix import blocks_of
 
 BK = get_backend("numpy")
 F8 = np.dtype(np.float64)

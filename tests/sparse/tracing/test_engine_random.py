@@ -9,12 +9,12 @@ import pytest
 import scipy.sparse as sp
 
 from krylix.backends import get_backend
-from krylix.sparse import tracing as t
-from krylix.sparse.tracing.diagonals import plan_diagonals, write_diagonals
-from krylix.sparse.tracing.linear import normal
-from krylix.sparse.tracing.merging import merge_entries, sum_numbers
-from krylix.sparse.tracing.terms import Box, to_entries, to_gathered
-from krylix.sparse.tracing.to_matrix import biases_of, blocks_of, entries_of
+from krylix.sparse.tracing.engine import engine as t
+from krylix.sparse.tracing.engine.diagonals import plan_diagonals, write_diagonals
+from krylix.sparse.tracing.engine.linear import normal
+from krylix.sparse.tracing.engine.merging import merge_entries, sum_numbers
+from krylix.sparse.tracing.engine.terms import Box, to_entries, to_gathered
+from krylix.sparse.tracing.engine.to_matrix import biases_of, blocks_of, entries_of
 
 SHAPES = [(7,), (4, 5), (3, 4, 2), (1, 6), (2, 1, 3), (1,), ()]
 

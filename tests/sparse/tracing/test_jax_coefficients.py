@@ -191,7 +191,7 @@ def test_compile_time_evaluation() -> None:
 
 def test_without_private_parts_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of JAX may keep no record of tracers: values stay traced then, and right."""
-    from krylix.sparse.tracing import jax_fold
+    from krylix.sparse.tracing.jax import fold as jax_fold
 
     def fail(x: Any) -> Any:
         raise AttributeError("parent")

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from krylix.sparse.errors import NonlinearError, UnsupportedOperation
-from krylix.sparse.tracing import limits
+from krylix.sparse.tracing.engine import limits
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
 jax_sparse = pytest.importorskip("jax.experimental.sparse")
-jax_interpreter = pytest.importorskip("krylix.sparse.tracing.jax_interpreter")
-jax_rules = pytest.importorskip("krylix.sparse.tracing.jax_rules")
+jax_interpreter = pytest.importorskip("krylix.sparse.tracing.jax.interpreter")
+jax_rules = pytest.importorskip("krylix.sparse.tracing.jax.rules.table")
 
 
 rng = np.random.default_rng(2)

@@ -10,8 +10,8 @@ from krylix.backends import get_backend
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
-jax_known = pytest.importorskip("krylix.sparse.tracing.jax_known")
-interpreter = pytest.importorskip("krylix.sparse.tracing.jax_interpreter")
+jax_known = pytest.importorskip("krylix.sparse.tracing.jax.known.table")
+interpreter = pytest.importorskip("krylix.sparse.tracing.jax.interpreter")
 
 
 rng = np.random.default_rng(3)

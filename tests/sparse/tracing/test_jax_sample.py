@@ -9,8 +9,8 @@ from krylix.backends import get_backend
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
-jax_sample = pytest.importorskip("krylix.sparse.tracing.jax_sample")
-jax_interpreter = pytest.importorskip("krylix.sparse.tracing.jax_interpreter")
+jax_sample = pytest.importorskip("krylix.sparse.tracing.jax.sample.evaluate")
+jax_interpreter = pytest.importorskip("krylix.sparse.tracing.jax.interpreter")
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((40, 30))

@@ -1,0 +1,1 @@
+"""What a backend is, part by part."""

@@ -1,0 +1,279 @@
+"""What solvers and matrices need from an array library: one small method per need.
+
+Conventions. Inside solvers a vector is `(batch, n)` and a scalar per system `(batch, 1)`. A method whose name says
+that it updates (`axpy`, `xpay`) may overwrite the array named `y`, which the caller must own; nothing else is ever
+written to. Dtypes are NumPy dtypes on every backend.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import defaults
+from ..precision import real_dtype
+from .block_algebra import BlockAlgebra
+from .dense_algebra import Array as Array
+from .shared import EXPONENT_BITS, Spec, as_declared, scatter
+from .sparse_kernels import SparseKernels
+from .transformations import Transformations
+from .tree import tree_map
+
+
+class Backend(BlockAlgebra, SparseKernels, Transformations):
+    """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
+
+    name: str
+    is_eager: ClassVar[bool] = False  # is control flow always Python's own?
+    updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
+    sparse: Any  # reads and makes sparse matrices of the library itself, see numpy_sparse.py
+
+    def __repr__(self) -> str:
+        return f"<krylix backend {self.name}>"
+
+    def __enter__(self) -> Backend:
+        defaults.push(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        defaults.pop()
+
+    @property
+    def default_float(self) -> np.dtype:
+        """The dtype that this library gives to real numbers by default."""
+        return np.dtype(np.float64)
+
+    def stored_dtype(self, dtype: np.dtype) -> np.dtype:
+        """The dtype that a NumPy array of `dtype` gets in the library: JAX may be set to single precision."""
+        return np.dtype(dtype)
+
+    # --- arrays -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def is_array(self, x: Any) -> bool:
+        """Is `x` a dense array of this library?"""
+
+    @abstractmethod
+    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+        """`x` (an array of this library, of NumPy, or nested lists) as an array of this library on `like`'s device."""
+
+    @abstractmethod
+    def to_numpy(self, x: Array) -> np.ndarray:
+        """The array on the host; may share memory with `x`, so treat it as read-only."""
+
+    @abstractmethod
+    def dtype(self, x: Array) -> np.dtype:
+        """NumPy dtype of `x`."""
+
+    @abstractmethod
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
+        """`x` in another dtype; `x` itself where it has that dtype already."""
+
+    @abstractmethod
+    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        """A new array of zeros on `like`'s device."""
+
+    @abstractmethod
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        """A new array filled with one number, on `like`'s device."""
+
+    def device(self, x: Array) -> Hashable:
+        """Where `x` lives, to compare with `==`; None where the library moves arrays by itself."""
+        return None
+
+    def compiled(self, *arrays: Any) -> bool:
+        """Are we inside a compiled function (some array has no value yet)?"""
+        return False
+
+    def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
+        """The value of `function()`, or None where it is not known before the compiled program runs."""
+        return None if self.compiled() else self.to_numpy(function())
+
+    def copy(self, x: Array) -> Array:
+        """A copy that the caller owns; `x` itself where arrays are immutable."""
+        return x
+
+    @abstractmethod
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array: ...
+
+    @abstractmethod
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array: ...
+
+    @abstractmethod
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        """Along a new first axis."""
+
+    @abstractmethod
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
+
+    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+        """A user's function, in the surroundings that it expects."""
+        return function(x, *args)
+
+    def read_only(self, x: Array) -> Array:
+        """`x` in a form that a user's function cannot write to, where the library has one."""
+        return x
+
+    def leaves(self, tree: Any) -> tuple[list[Any], Any]:
+        """The arrays in a container and what `unleaves` needs; one array is its own only leaf (structure None)."""
+        return [tree], None
+
+    def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
+        """The container again, with other arrays."""
+        return leaves[0]
+
+    # --- elementwise and reductions -----------------------------------------------------------------------------
+
+    where: Callable[[Array, Any, Any], Array]
+    maximum: Callable[[Array, Any], Array]
+    sqrt: Callable[[Array], Array]
+    abs: Callable[[Array], Array]
+    real: Callable[[Array], Array]
+    conj: Callable[[Array], Array]
+    isfinite: Callable[[Array], Array]
+
+    @abstractmethod
+    def any(self, condition: Array) -> Any:
+        """Is any element true? A Python bool in eager modes."""
+
+    @abstractmethod
+    def max_abs(self, v: Array) -> Array:
+        """`(batch, n)` -> real `(batch, 1)`: the largest absolute value of each row."""
+
+    @abstractmethod
+    def dot(self, a: Array, b: Array) -> Array:
+        """`(batch, n)` twice -> `(batch, 1)`: sum of conj(a) b over each row."""
+
+    @abstractmethod
+    def row_sum(self, v: Array) -> Array:
+        """`(batch, n)` -> `(batch, 1)`."""
+
+    def square(self, x: Array) -> Array:
+        """Elementwise square of the absolute value."""
+        return self.real(self.conj(x) * x)
+
+    def square_norm(self, v: Array) -> Array:
+        """`(batch, n)` -> real `(batch, 1)`: the squared 2-norm of each row. May overflow or underflow; see `norm`."""
+        return self.real(self.dot(v, v))
+
+    def norm(self, v: Array) -> Array:
+        """`(batch, n)` -> real `(batch, 1)`: the 2-norm of each row, for entries of any magnitude."""
+        scale = self.binary_scale(v)
+        return scale * self.sqrt(self.square_norm(self.times(1 / scale, v)))
+
+    def binary_scale(self, v: Array) -> Array:
+        """`(batch, n)` -> real `(batch, 1)`: the power of two just below each row's largest entry.
+
+        1 for a row that is zero or not finite. Dividing by it is exact, so a solve does not depend on units. It stays
+        where its inverse is a normal number too, as compilers flush others to zero.
+        """
+        largest = self.max_abs(v)
+        power, one = self._keep_exponent(largest), self.as_array(1, self.dtype(largest), like=largest)
+        low = float(np.finfo(self.dtype(largest)).tiny)
+        power = self.where(power < low, one * low, self.where(power > 1 / low, one * (1 / low), power))
+        return self.where((largest > 0) & self.isfinite(largest), power, one)
+
+    @abstractmethod
+    def _keep_exponent(self, x: Array) -> Array:
+        """`x >= 0` with the bits of its mantissa cleared."""
+
+    @staticmethod
+    def _exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:
+        return EXPONENT_BITS[dtype.itemsize]
+
+    def times(self, scalar: Array, v: Array) -> Array:
+        """Real `(batch, 1)` times real or complex `(batch, n)`."""
+        return self.cast(scalar, self.dtype(v)) * v
+
+    def zeros_like(self, x: Array) -> Array:
+        """A new array of zeros of `x`'s shape, dtype and device."""
+        return self.zeros(tuple(x.shape), self.dtype(x), x)
+
+    def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
+        """`(n,)` fixed numbers in [-0.5, 0.5) without a pattern, from a formula: no generator, no large constant."""
+        return self.as_array(scatter(np, np.arange(1, n + 1, dtype=np.float64)), dtype, like)
+
+    def safe_divide(self, a: Array, b: Array) -> Array:
+        """`a / b`, and 0 where `b` is 0."""
+        zero = b == 0
+        return self.where(zero, 0, a / self.where(zero, 1, b))
+
+    def like(self, value: float | int | bool, reference: Array, dtype: Any = None) -> Array:
+        """An array of `reference`'s shape, filled with `value`."""
+        target = np.dtype(dtype) if dtype is not None else self.dtype(reference)
+        return self.full(tuple(reference.shape), value, target, reference)
+
+    # --- updates ------------------------------------------------------------------------------------------------
+
+    def axpy(self, a: Array, x: Array, y: Array) -> Array:
+        """`y + a x`; may overwrite `y`."""
+        return y + a * x
+
+    def xpay(self, x: Array, a: Array, y: Array) -> Array:
+        """`x + a y`; may overwrite `y`."""
+        return x + a * y
+
+    def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
+        """`y + a x` and its squared norm; may overwrite `y`."""
+        y = self.axpy(a, x, y)
+        return y, self.square_norm(y)
+
+    def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
+        """`x + a p` and `z + b p`; may overwrite `x` and `p`."""
+        return self.axpy(a, p, x), self.xpay(z, b, p)
+
+    # --- control flow -------------------------------------------------------------------------------------------
+
+    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+        """Python's `while` where arrays have values, the library's loop where they do not."""
+        while condition(state):
+            state = body(state)
+        return state
+
+    def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+        """One of two branches; only the chosen one runs."""
+        return if_true(*operands) if predicate else if_false(*operands)
+
+    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        """`step(state)` for the systems where `active` `(batch, 1)`, the old state for the others."""
+        if active.shape[0] == 1:
+            return step(state)  # the loop runs only while a system is active
+        return self.select(active, step(state), state)
+
+    def select(self, active: Array, new: Any, old: Any) -> Any:
+        """`new` for the systems where `active` `(batch, 1)`, `old` for the others, in every array of a state."""
+        return tree_map(lambda a, b: self.where(active, a, b), new, old)
+
+    @abstractmethod
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        """`buffer[row[i], i] = values[i]` for each system where `active`; `(rows, batch)`, the others `(batch, 1)`."""
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Context in which overflow, division by zero and derivatives are of no concern: the loop checks by itself."""
+        return nullcontext()
+
+    # --- the host -----------------------------------------------------------------------------------------------
+
+    def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
+        """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes."""
+        results = as_declared(function(*(self.to_numpy(x) for x in arrays)), returns)
+        reference = arrays[0] if arrays else None
+        return tuple(self.as_array(r, like=reference) for r in results)
+
+    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
+        """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
+        if failed:
+            handler(*(self.to_numpy(a) for a in arrays))
+        return x
+
+    def report(self, function: Callable[..., None], *arrays: Array) -> None:
+        """Call `function` with the values of `arrays`, in order, for its side effect."""
+        function(*(self.to_numpy(a) for a in arrays))
+
+    def real_dtype(self, x: Array) -> np.dtype:
+        """NumPy dtype of the real part of `x`."""
+        return real_dtype(self.dtype(x))

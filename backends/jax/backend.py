@@ -1,0 +1,314 @@
+"""JAX: eager and inside `jax.jit`; arrays are immutable, so updates make new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..interface.backend import Array, Backend
+from ..interface.bilinear import Arrays, Bilinear
+from ..interface.implicit import LinearSystem
+from ..interface.shared import Spec, as_declared, native_order, scatter
+from ..precision import real_dtype
+from .bilinear import bilinear
+from .function import trace
+from .indexing import JaxIndexing
+from .sparse import JaxSparse
+
+
+class JaxBackend(JaxIndexing, Backend):
+    """JAX arrays and tracers."""
+
+    name = "jax"
+    compiles_solves = True
+    sparse = JaxSparse()
+
+    @property
+    def default_float(self) -> np.dtype:
+        return self.stored_dtype(np.dtype(np.float64))
+
+    def stored_dtype(self, dtype: np.dtype) -> np.dtype:
+        return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+    def is_array(self, x: Any) -> bool:
+        return isinstance(x, jax.Array)
+
+    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+        return jnp.asarray(native_order(x), dtype)
+
+    def to_numpy(self, x: Array) -> np.ndarray:
+        return np.asarray(x)
+
+    def dtype(self, x: Array) -> np.dtype:
+        return np.dtype(x.dtype)
+
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
+        return x.astype(dtype)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        return jnp.zeros(shape, dtype)
+
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        return jnp.full(shape, value, dtype)
+
+    def device(self, x: Array) -> Hashable:
+        return None  # jax itself refuses to mix committed devices, and knows about shardings
+
+    def compiled(self, *arrays: Any) -> bool:
+        return _tracing() or self._traced(arrays)
+
+    @staticmethod
+    def _traced(*arrays: Any) -> bool:
+        return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(arrays))
+
+    def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
+        with jax.ensure_compile_time_eval():
+            value = function()
+            return None if self._traced(value) else np.asarray(value)
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        return jnp.reshape(x, shape)
+
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+        return jnp.concatenate(arrays, axis)
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        return jnp.stack(arrays)
+
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
+        return jnp.broadcast_to(x, shape)
+
+    def leaves(self, tree: Any) -> tuple[list[Any], Any]:
+        if isinstance(tree, (jax.Array, np.ndarray)):
+            return [tree], None
+        leaves, structure = jax.tree.flatten(tree)
+        if isinstance(tree, (list, tuple)) and all(isinstance(leaf, (int, float, complex)) for leaf in leaves):
+            return [jnp.asarray(tree)], None  # nested lists of numbers are one array
+        return leaves, structure
+
+    def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
+        return leaves[0] if structure is None else jax.tree.unflatten(structure, leaves)
+
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        return jnp.where(condition, a, b)
+
+    maximum = staticmethod(jnp.maximum)
+    sqrt = staticmethod(jnp.sqrt)
+    abs = staticmethod(jnp.abs)
+    real = staticmethod(jnp.real)
+    conj = staticmethod(jnp.conj)
+    isfinite = staticmethod(jnp.isfinite)
+
+    def any(self, condition: Array) -> Any:
+        return jnp.any(condition)
+
+    def max_abs(self, v: Array) -> Array:
+        size = jnp.abs(v)
+        nan = jnp.any(jnp.isnan(size), axis=1, keepdims=True)  # which XLA's maximum drops on the CPU
+        return jnp.where(nan, jnp.nan, jnp.max(size, axis=1, keepdims=True, initial=0))
+
+    def dot(self, a: Array, b: Array) -> Array:
+        if a.shape[0] == 1:
+            return jnp.vdot(a[0], b[0], precision=lax.Precision.HIGHEST)[None, None]
+        return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
+
+    def row_sum(self, v: Array) -> Array:
+        return jnp.sum(v, axis=1, keepdims=True)
+
+    def _keep_exponent(self, x: Array) -> Array:
+        integer, mask = self._exponent_bits(np.dtype(x.dtype))
+        bits = lax.bitcast_convert_type(x, integer) & np.array(mask, integer)
+        return lax.bitcast_convert_type(bits, x.dtype)
+
+    def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
+        return scatter(jnp, jnp.arange(1, n + 1, dtype=real_dtype(dtype))).astype(dtype)
+
+    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+        return lax.while_loop(condition, body, state)
+
+    def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+        return lax.cond(predicate, if_true, if_false, *operands)
+
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        systems = jnp.arange(buffer.shape[1])
+        row = jnp.where(active[:, 0], row[:, 0], buffer.shape[0])  # beyond the end: dropped
+        return buffer.at[row, systems].set(values[:, 0].astype(buffer.dtype), mode="drop")
+
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        return stack.at[jnp.arange(stack.shape[0]), row[:, 0]].set(values, mode="drop")
+
+    def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
+        if not self.compiled(arrays):
+            return super().host_call(function, returns, *arrays)
+        shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in returns)
+
+        def on_host(*values: Any) -> tuple[np.ndarray, ...]:
+            return as_declared(function(*(np.asarray(v) for v in values)), returns)
+
+        return jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
+
+    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
+        if not self.compiled(failed, arrays):
+            return super().guard(bool(failed), handler, x, *arrays)
+
+        # The handler sees `failed` again: under vmap both branches of the cond run. `x` depends on the result of
+        # the call, or XLA would drop it.
+        def on_host(bad: Any, *values: Any) -> np.ndarray:
+            if np.any(bad):
+                handler(*(np.asarray(v) for v in values))
+            return np.zeros((), np.bool_)
+
+        def fail(bad: Array, *values: Array) -> Array:
+            flag = jax.ShapeDtypeStruct((), np.bool_)
+            return jax.pure_callback(on_host, flag, bad, *values, vmap_method="sequential")
+
+        operands = lax.stop_gradient((failed, *arrays))
+        flag = lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), *operands)
+        return jax.tree.map(lambda leaf: jnp.where(flag, jnp.zeros((), leaf.dtype), leaf), x)
+
+    def report(self, function: Callable[..., None], *arrays: Array) -> None:
+        jax.debug.callback(lambda *values: function(*(np.asarray(v) for v in values)), *arrays, ordered=False)
+
+    def product(self, matrix: Array, x: Array) -> Array:
+        if matrix.ndim == 2:
+            return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
+        return jnp.matmul(matrix, x[..., None], precision=lax.Precision.HIGHEST)[..., 0]
+
+    def transpose(self, matrix: Array) -> Array:
+        return jnp.swapaxes(matrix, -1, -2)
+
+    def diagonal(self, matrix: Array) -> Array:
+        return jnp.diagonal(matrix, axis1=-2, axis2=-1)
+
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        lu, _, permutation = lax.linalg.lu(matrix)
+        return lu, permutation
+
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
+        lu, permutation = factors
+        if lu.ndim == 3:
+            return jax.vmap(lambda f, p, rhs: self._lu_solve(f, p, rhs[:, None], transposed)[:, 0])(lu, permutation, b)
+        return self._lu_solve(lu, permutation, b.T, transposed).T
+
+    @staticmethod
+    def _lu_solve(lu: Array, permutation: Array, columns: Array, transposed: bool) -> Array:
+        def triangle(columns: Array, lower: bool) -> Array:
+            return lax.linalg.triangular_solve(
+                lu, columns, left_side=True, lower=lower, unit_diagonal=lower, transpose_a=transposed
+            )
+
+        if not transposed:
+            return triangle(triangle(columns[permutation], True), False)
+        return triangle(triangle(columns, False), True)[jnp.argsort(permutation)]
+
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        return lax.linalg.triangular_solve(matrix, b[..., None], left_side=True, lower=lower)[..., 0]
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        if self.compiled(matrix):
+            return None
+        factor = jnp.linalg.cholesky(matrix)
+        return factor if bool(jnp.all(jnp.isfinite(factor))) else None
+
+    def cholesky_solve(self, factor: Array, b: Array) -> Array:
+        if factor.ndim == 2:
+            return jax.scipy.linalg.cho_solve((factor, True), b.T).T
+        return jax.vmap(lambda f, rhs: jax.scipy.linalg.cho_solve((f, True), rhs))(factor, b)
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = jnp.linalg.eigh(matrix)
+        return values, vectors
+
+    def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
+        def forward(_: Any, rhs: Array) -> tuple[Array, Any]:
+            return system.solve(rhs)
+
+        # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function
+        # with a host call), this is no error before somebody asks for a reverse derivative, which JAX then refuses.
+        try:
+            return lax.custom_linear_solve(
+                system.product, b, forward, lambda _, c: system.transpose().solve(c), has_aux=True
+            )
+        except (TypeError, ValueError, NotImplementedError):
+            if _has_transpose(system, b):
+                raise
+            return lax.custom_linear_solve(system.product, b, forward, has_aux=True)
+
+    def forbid_derivatives(self, x: Array, why: str) -> Array:
+        return _forbidden(x, why)
+
+    def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+        return _jitted(function, static)
+
+    def trace(
+        self, function: Callable[..., Any], x: Any, args: Sequence[Any]
+    ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        return trace(lambda x: function(x, *args), x)
+
+    def bilinear(
+        self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        return bilinear(self, form, values, indices, x, transposed)
+
+    def constant(self, x: Array) -> Array:
+        return lax.stop_gradient(x)
+
+    def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
+        return jax.vmap(function, in_axes=tuple(axes))
+
+    def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
+        return jax.vmap(function)(columns)
+
+    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
+        transposed = jax.linear_transpose(function, like)
+        return lambda y: transposed(y)[0]
+
+    def register(
+        self,
+        cls: type,
+        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+        unflatten: Callable[[Any, Sequence[Array]], Any],
+    ) -> None:
+        if cls not in self.containers:
+            super().register(cls, flatten, unflatten)
+            jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+
+
+def _has_transpose(system: LinearSystem, b: Array) -> bool:
+    """Can the products of the transposed system be traced, those with its preconditioner too, and those by JAX?"""
+    try:
+        jax.eval_shape(system.transpose().factors, b)
+        jax.eval_shape(jax.linear_transpose(system.product, b), b)
+    except (TypeError, ValueError, NotImplementedError):
+        return False
+    return True
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _forbidden(x: Array, why: str) -> Array:
+    return x
+
+
+@_forbidden.defjvp
+def _raise(why: str, primals: Any, tangents: Any) -> Any:
+    raise TypeError(why)
+
+
+def _tracing() -> bool:
+    """Is a transformation (jit, grad, vmap) running, even where all arrays in hand have values?"""
+    try:
+        from jax._src.core import trace_state_clean  # not public; the fallback sees jit, which is the main case
+    except ImportError:
+        return isinstance(jnp.zeros(()), jax.core.Tracer)
+    return not trace_state_clean()
+
+
+@cache
+def _jitted(function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+    return jax.jit(function, static_argnames=static)

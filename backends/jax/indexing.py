@@ -1,0 +1,40 @@
+"""Moving entries of arrays in JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..interface.indexing import Indexing, Integers
+from ..interface.shared import Array
+
+
+class JaxIndexing(Indexing):
+    """By gather, scatter and the like, without tests of the indices."""
+
+    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+        where = (slice(None),) * (axis % jnp.ndim(x))
+        return x.at[(*where, jnp.asarray(index))].get(mode="promise_in_bounds")
+
+    def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
+        return jax.ops.segment_sum(values, jnp.asarray(ids), count, indices_are_sorted=sorted)
+
+    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+        return lax.pad(x, jnp.zeros((), x.dtype), [(lo, hi, 0) for lo, hi in widths])
+
+    def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
+        # in place inside of a compiled program, where a sum with padding would be a pass over all of x
+        there = lax.slice(x, lo, [first + n for first, n in zip(lo, part.shape, strict=True)])
+        return lax.dynamic_update_slice(x, there + part, lo)
+
+    def permute(self, x: Array, axes: Sequence[int]) -> Array:
+        return jnp.transpose(x, axes)
+
+    def flip(self, x: Array, axes: Sequence[int]) -> Array:
+        return jnp.flip(x, tuple(axes))
+
+    def sum(self, x: Array, axes: Sequence[int]) -> Array:
+        return jnp.sum(x, tuple(axes), x.dtype) if axes else x

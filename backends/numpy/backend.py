@@ -1,0 +1,297 @@
+"""NumPy: eager, on the host, vector updates in place (BLAS where it helps)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, cho_solve, lapack
+
+from ..interface.backend import Array, Backend
+from ..interface.tree import tree_leaves
+from .kernels import NumpyKernels
+from .sparse import NumpySparse
+
+_AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
+_GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
+_LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
+# Elements of one BLAS call, which also stay in the cache between two passes. OpenBLAS spreads calls of 10 000 elements
+# and more over threads, and on a busy machine then waits for them: 8 ms instead of 4 us was measured.
+_BLOCK = 8192
+
+
+def _einsum_vecdot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,ij->i", a.conj(), b)
+
+
+_vecdot = getattr(np, "vecdot", _einsum_vecdot)  # from NumPy 2.0 on
+
+
+def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
+    """Lower Cholesky factor of `(..., n, n)`, None where some matrix is not positive definite."""
+    try:
+        with np.errstate(all="ignore"):
+            factor = np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    return factor if np.isfinite(factor).all() else None
+
+
+class NumpyBackend(NumpyKernels, Backend):
+    """NumPy arrays."""
+
+    name = "numpy"
+    has_derivatives = False
+    is_eager = True
+    updates_in_place = True
+    sparse = NumpySparse()
+
+    def is_array(self, x: Any) -> bool:
+        return type(x) is np.ndarray or isinstance(x, np.generic)  # subclasses have products of their own: np.matrix
+
+    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+        return np.asarray(x, dtype)
+
+    def to_numpy(self, x: Array) -> np.ndarray:
+        return np.asarray(x)
+
+    def dtype(self, x: Array) -> np.dtype:
+        return x.dtype
+
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
+        return x.astype(dtype, copy=False)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        return np.zeros(shape, dtype)
+
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        return np.full(shape, value, dtype)
+
+    def copy(self, x: Array) -> Array:
+        return x.copy()
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        return x.reshape(shape)
+
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+        return np.concatenate(arrays, axis)
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        return np.stack(arrays)
+
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
+        return np.broadcast_to(x, shape)
+
+    def read_only(self, x: Array) -> Array:
+        view = x.view()
+        view.flags.writeable = False
+        return view
+
+    where = staticmethod(np.where)
+    maximum = staticmethod(np.maximum)
+    sqrt = staticmethod(np.sqrt)
+    abs = staticmethod(np.abs)
+    real = staticmethod(np.real)
+    conj = staticmethod(np.conj)
+    isfinite = staticmethod(np.isfinite)
+
+    def any(self, condition: Array) -> bool:
+        return bool(condition.any())
+
+    def max_abs(self, v: Array) -> Array:
+        return np.abs(v).max(axis=1, keepdims=True, initial=0)
+
+    def dot(self, a: Array, b: Array) -> Array:
+        if a.shape[0] > 1 and not a.flags.c_contiguous and not b.flags.c_contiguous:  # a block of columns
+            return np.einsum("ij,ij->j", np.conj(a.T) if a.dtype.kind == "c" else a.T, b.T)[:, None]
+        if a.shape[0] == 1 or a.shape[1] >= _LONG:
+            return np.array([[_vdot(a[i], b[i])] for i in range(a.shape[0])], a.dtype)
+        return _vecdot(a, b)[:, None]
+
+    def row_sum(self, v: Array) -> Array:
+        return v.sum(axis=1, keepdims=True)
+
+    def _keep_exponent(self, x: Array) -> Array:
+        integer, mask = self._exponent_bits(x.dtype)
+        return (x.view(integer) & mask).view(x.dtype)
+
+    def safe_divide(self, a: Array, b: Array) -> Array:
+        if b.size == 1:
+            return a / b if b.item() != 0 else np.zeros_like(a)
+        return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape), a.dtype), where=b != 0)
+
+    def axpy(self, a: Array, x: Array, y: Array) -> Array:
+        one_call = y.shape[0] == 1 or y.shape[1] >= _LONG
+        if one_call and y.size and y.flags.c_contiguous:  # BLAS would update a copy of a strided row
+            update = _AXPY[y.dtype.char]
+            for i in range(y.shape[0]):
+                for start in range(0, y.shape[1], _BLOCK):
+                    part = slice(start, start + _BLOCK)
+                    update(x[i, part], y[i, part], a=a[i, 0])
+            return y
+        y += a * x
+        return y
+
+    def xpay(self, x: Array, a: Array, y: Array) -> Array:
+        if y.shape[1] < _LONG:
+            y *= a
+            y += x
+            return y
+        for i in range(y.shape[0]):
+            for start in range(0, y.shape[1], _BLOCK):
+                part = y[i, start : start + _BLOCK]
+                part *= a[i, 0]
+                part += x[i, start : start + _BLOCK]
+        return y
+
+    def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
+        """Block by block, so that the norm finds its numbers in the cache."""
+        if y.shape[0] > 1 or y.shape[1] <= _BLOCK or not y.flags.c_contiguous:
+            return super().axpy_norm(a, x, y)
+        update, square = _AXPY[y.dtype.char], 0.0
+        for start in range(0, y.shape[1], _BLOCK):
+            part = y[0, start : start + _BLOCK]
+            update(x[0, start : start + _BLOCK], part, a=a[0, 0])
+            square += np.vdot(part, part).real
+        return y, np.array([[square]], y.real.dtype)
+
+    def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
+        """Block by block, so that p is read once."""
+        if p.shape[0] > 1 or p.shape[1] <= _BLOCK or not x.flags.c_contiguous:
+            return super().axpy_xpay(a, p, x, z, b)
+        update = _AXPY[p.dtype.char]
+        for start in range(0, p.shape[1], _BLOCK):
+            part = p[0, start : start + _BLOCK]
+            update(part, x[0, start : start + _BLOCK], a=a[0, 0])
+            part *= b[0, 0]
+            part += z[0, start : start + _BLOCK]
+        return x, p
+
+    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        if active.all():
+            return step(state)
+        # Steps overwrite the state, so the finished systems are set aside and put back.
+        finished = np.flatnonzero(~active[:, 0])
+        kept = [leaf[finished] for leaf in tree_leaves(state)]
+        new = step(state)
+        for leaf, old in zip(tree_leaves(new), kept, strict=True):
+            leaf[finished] = old
+        return new
+
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        systems = np.flatnonzero(active[:, 0])
+        buffer[row[systems, 0], systems] = values[systems, 0]
+        return buffer
+
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        for i in np.flatnonzero(row[:, 0] < stack.shape[1]):
+            stack[i, row[i, 0]] = values[i]
+        return stack
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        return np.errstate(all="ignore")
+
+    def product(self, matrix: Array, x: Array) -> Array:
+        if matrix.ndim == 2:
+            return x @ matrix.T
+        return np.matmul(matrix, x[..., None])[..., 0]
+
+    def transpose(self, matrix: Array) -> Array:
+        return np.swapaxes(matrix, -1, -2)
+
+    def diagonal(self, matrix: Array) -> Array:
+        return np.diagonal(matrix, axis1=-2, axis2=-1)
+
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        (factor,) = lapack.get_lapack_funcs(("getrf",), (matrix,))
+        single = matrix.reshape(-1, *matrix.shape[-2:])
+        parts = [factor(m)[:2] for m in single]  # a zero pivot is no error here: it shows on the diagonal of U
+        shape = matrix.shape[:-2]
+        return (
+            np.array([lu for lu, _ in parts]).reshape(matrix.shape),
+            np.array([pivots for _, pivots in parts]).reshape(*shape, matrix.shape[-1]),
+        )
+
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
+        lu, pivots = factors
+        (solve,) = lapack.get_lapack_funcs(("getrs",), (lu,))
+        if lu.ndim == 2:
+            return solve(lu, pivots, b.T, trans=int(transposed))[0].T
+        return np.array([solve(f, p, rhs, trans=int(transposed))[0] for f, p, rhs in zip(lu, pivots, b, strict=True)])
+
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, b))
+        # the transpose of a row-major matrix is what LAPACK reads without a copy
+        found = [solve(m.T, rhs, lower=not lower, trans=1)[0] for m, rhs in zip(matrix, b, strict=True)]
+        return np.array(found, b.dtype).reshape(b.shape)
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        return cholesky_or_none(matrix)
+
+    def cholesky_solve(self, factor: Array, b: Array) -> Array:
+        if factor.ndim == 2:
+            return cho_solve((factor, True), b.T, check_finite=False).T
+        return np.array([cho_solve((f, True), rhs, check_finite=False) for f, rhs in zip(factor, b, strict=True)])
+
+    def gram(self, a: Array, b: Array) -> Array:
+        if a.dtype.kind == "c":
+            a = a.conj()
+        return sum(a[:, part] @ b.T[part] for part in _parts(a.T))
+
+    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
+        columns, multiply = _by_columns(y), _GEMM[y.dtype.char]
+        for part in _parts(columns) if y.size else ():
+            multiply(1, c, x[:, part], 1, columns[part].T, overwrite_c=True)
+        return columns.T
+
+    def xpay_block(self, x: Array | None, c: Array, y: Array) -> Array:
+        columns, multiply = _by_columns(y), _GEMM[y.dtype.char]
+        for part in _parts(columns) if y.size else ():
+            old = columns[part].copy()
+            if x is not None:
+                columns[part] = x.T[part]
+            multiply(1, c, old.T, 0 if x is None else 1, columns[part].T, overwrite_c=True)
+        return columns.T
+
+    def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
+        """Part by part, so that each is read once and then in the cache."""
+        columns = [_by_columns(block) for block in blocks]
+        new: tuple[Array, ...] = ()
+        sums: tuple[Array, ...] = ()
+        for i, part in enumerate(_parts(columns[0])):
+            new, found = function(*(c[part].T for c in columns))
+            for own, value in zip(columns, new, strict=False):
+                if not np.may_share_memory(own, value):
+                    own[part] = value.T
+            sums = found if i == 0 else tuple(a + b for a, b in zip(sums, found, strict=True))
+        return tuple(c.T for c in columns[: len(new)]), sums
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(matrix)
+        return values, vectors
+
+    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
+        raise TypeError(
+            "The transpose of a Python function on NumPy arrays is not known. Give the matrix, or a "
+            "scipy.sparse.linalg.LinearOperator with rmatvec, or use JAX, PyTorch or TensorFlow arrays."
+        )
+
+
+def _by_columns(y: Array) -> Array:
+    """`(n, k)` with the k numbers of an unknown side by side, as sparse products want them; mostly y's own memory."""
+    return np.ascontiguousarray(y.T)
+
+
+def _parts(columns: Array) -> list[slice]:
+    """Slices of the long axis that stay in the cache."""
+    n, k = columns.shape
+    size = 4 * _BLOCK // max(k, 1) + 1
+    return [slice(0, n)] if n <= size else [slice(start, start + size) for start in range(0, n, size)]
+
+
+def _vdot(a: Array, b: Array) -> Any:
+    if len(a) <= _BLOCK:
+        return np.vdot(a, b)
+    return sum(np.vdot(a[start : start + _BLOCK], b[start : start + _BLOCK]) for start in range(0, len(a), _BLOCK))

@@ -1,0 +1,84 @@
+"""Products with sparse matrices in NumPy: SciPy's compiled loops, and for diagonals NumPy's own in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..interface.indexing import Integers
+from ..interface.shared import Array
+from ..interface.sparse_kernels import SparseKernels, inside
+from .indexing import NumpyIndexing
+
+# Numbers of the image that are worked on at a time. A pass over all diagonals for each part, which stays in the cache,
+# took 3.6 ms for five diagonals of 1024^2 numbers, and SciPy's dia_array, which passes over all for each, 4.6 ms.
+_PART = 16384
+_SMALL = 4096  # with less entries than this, making a matrix object of SciPy takes longer than multiplying
+
+
+class NumpyKernels(NumpyIndexing, SparseKernels):
+    """Vectors are multiplied where they lie; only the image is new."""
+
+    def dia_product(self, diagonals: Array, offsets: Sequence[int], x: Array, n: int) -> Array:
+        places = [(diagonals[d], lo, hi, 0, o) for d, o, lo, hi in inside(offsets, n, x.shape[1])]
+        return _by_parts(places, x, n)
+
+    def dia_product_transposed(self, diagonals: Array, offsets: Sequence[int], y: Array, m: int) -> Array:
+        places = [(diagonals[d], lo + o, hi + o, -o, -o) for d, o, lo, hi in inside(offsets, y.shape[1], m)]
+        return _by_parts(places, y, m)
+
+    def dia_sample(self, offsets: Sequence[int], y: Array, x: Array) -> Array:
+        n = y.shape[1]
+        found = np.zeros((len(offsets), n), x.dtype)
+        for d, o, lo, hi in inside(offsets, n, x.shape[1]):
+            for row in range(x.shape[0]):
+                found[d, lo:hi] += y[row, lo:hi] * x[row, lo + o : hi + o]
+        return found
+
+    def ell_product(self, values: Array, cols: Integers, x: Array) -> Array:
+        if values.size < _SMALL:
+            return super().ell_product(values, cols, x)
+        n = values.shape[1]
+        starts = np.arange(n + 1, dtype=np.int32 if n < 2**31 - 1 else np.int64)
+        parts = [self.csr_product(v, starts, c, None, x, n) for v, c in zip(values, cols, strict=True)]
+        image = parts[0]
+        for part in parts[1:]:
+            image += part
+        return image
+
+    def entries_product(self, values: Array, rows: Integers, cols: Integers, x: Array, n: int) -> Array:
+        if values.size < _SMALL:
+            return super().entries_product(values, rows, cols, x, n)
+        return _rows_times(sp.coo_array((values, (rows, cols)), (n, x.shape[1])), x)
+
+    def csr_product(
+        self, values: Array, starts: Integers, cols: Integers, rows: Integers, x: Array, n: int
+    ) -> Array:  # fmt: skip
+        return _rows_times(sp.csr_array((values, cols, starts), (n, x.shape[1])), x)
+
+
+def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
+    if x.shape[0] == 1:
+        return np.reshape(matrix @ x[0], (1, -1))  # SciPy's COO gives a number if it has one row and one column
+    return (matrix @ x.T).T
+
+
+def _by_parts(places: Sequence[tuple[np.ndarray, int, int, int, int]], x: np.ndarray, n: int) -> np.ndarray:
+    """image[i] = sum of diagonal[i + shift] x[i + offset] over the diagonals with first <= i < end.
+
+    Each place is (diagonal, first, end, shift, offset).
+    """
+    image = np.zeros((x.shape[0], n), x.dtype)
+    room = np.empty(min(_PART, n), x.dtype)
+    for start in range(0, n, _PART):
+        end = min(start + _PART, n)
+        for own, row in zip(image, x, strict=True):
+            for diagonal, first, last, shift, offset in places:
+                lo, hi = max(start, first), min(end, last)
+                if lo < hi:
+                    part, product = own[lo:hi], room[: hi - lo]
+                    np.multiply(diagonal[lo + shift : hi + shift], row[lo + offset : hi + offset], out=product)
+                    np.add(part, product, out=part)
+    return image

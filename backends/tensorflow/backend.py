@@ -1,0 +1,320 @@
+"""TensorFlow: eager and inside `tf.function`; tensors are immutable, so updates make new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import record  # not public, as the next; tests pin them
+from tensorflow.python.ops import control_flow_util
+
+from ..interface.backend import Array, Backend
+from ..interface.bilinear import Arrays, Bilinear
+from ..interface.implicit import LinearSystem
+from ..interface.shared import NO_DERIVATIVES, Spec, as_declared
+from ..numpy.backend import cholesky_or_none
+from .bilinear import bilinear
+from .implicit import ClosedFunction, closed_arrays, has_tangent, implicit_solve
+from .indexing import TensorflowIndexing
+from .sparse import TensorflowSparse
+
+
+class TensorflowBackend(TensorflowIndexing, Backend):
+    """TensorFlow tensors and variables."""
+
+    name = "tensorflow"
+    explicit_derivatives = True
+    sparse = TensorflowSparse()
+
+    @property
+    def default_float(self) -> np.dtype:
+        return np.dtype(np.float32)
+
+    def is_array(self, x: Any) -> bool:
+        return isinstance(x, (tf.Tensor, tf.Variable))
+
+    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+        if isinstance(x, (tf.Tensor, tf.Variable)):
+            tensor = tf.convert_to_tensor(x)
+            return tensor if dtype is None else tf.cast(tensor, dtype)
+        return tf.convert_to_tensor(np.asarray(x, dtype))
+
+    def to_numpy(self, x: Array) -> np.ndarray:
+        return x.numpy() if isinstance(x, (tf.Tensor, tf.Variable)) else np.asarray(x)
+
+    def dtype(self, x: Array) -> np.dtype:
+        return np.dtype(x.dtype.as_numpy_dtype)
+
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
+        return tf.cast(x, dtype)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        return tf.zeros(shape, dtype)
+
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        return tf.fill(tuple(shape), tf.constant(value, dtype))
+
+    def compiled(self, *arrays: Any) -> bool:
+        return not tf.executing_eagerly()
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        return tf.reshape(x, shape)
+
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+        return tf.concat(arrays, axis)
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        return tf.stack(arrays)
+
+    broadcast_to = staticmethod(tf.broadcast_to)
+    where = staticmethod(tf.where)
+    maximum = staticmethod(tf.maximum)
+    sqrt = staticmethod(tf.sqrt)
+    abs = staticmethod(tf.abs)
+    real = staticmethod(tf.math.real)
+    conj = staticmethod(tf.math.conj)
+
+    def isfinite(self, x: Array) -> Array:
+        if x.dtype.is_complex:
+            return tf.math.is_finite(tf.math.real(x)) & tf.math.is_finite(tf.math.imag(x))
+        return tf.math.is_finite(x)
+
+    def any(self, condition: Array) -> Any:
+        result = tf.reduce_any(condition)
+        return bool(result) if tf.executing_eagerly() else result
+
+    def max_abs(self, v: Array) -> Array:
+        size = tf.abs(v)
+        largest = tf.maximum(tf.reduce_max(size, axis=1, keepdims=True), 0)
+        nan = tf.reduce_any(tf.math.is_nan(size), axis=1, keepdims=True)  # which reduce_max drops
+        return tf.where(nan, tf.constant(np.nan, largest.dtype), largest)
+
+    def dot(self, a: Array, b: Array) -> Array:
+        return tf.reduce_sum(tf.math.conj(a) * b, axis=1, keepdims=True)
+
+    def row_sum(self, v: Array) -> Array:
+        return tf.reduce_sum(v, axis=1, keepdims=True)
+
+    def _keep_exponent(self, x: Array) -> Array:
+        integer, mask = self._exponent_bits(self.dtype(x))
+        bits = tf.bitwise.bitwise_and(tf.bitcast(x, integer), tf.constant(mask, integer))
+        return tf.bitcast(bits, x.dtype)
+
+    def safe_divide(self, a: Array, b: Array) -> Array:
+        return tf.math.divide_no_nan(a, b)
+
+    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+        if tf.executing_eagerly():
+            return super().while_loop(condition, body, state)
+        return tf.while_loop(condition, lambda s: (body(s),), (state,))[0]
+
+    def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+        if tf.executing_eagerly():
+            return super().cond(bool(predicate), if_true, if_false, *operands)
+        return tf.cond(predicate, lambda: if_true(*operands), lambda: if_false(*operands))
+
+    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        if active.shape[0] == 1 or (tf.executing_eagerly() and bool(tf.reduce_all(active))):
+            return step(state)
+        return tf.nest.map_structure(lambda new, old: tf.where(active, new, old), step(state), state)
+
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        systems = tf.range(buffer.shape[1])[:, None]
+        row = tf.where(active, tf.cast(row, tf.int32), 0)  # TensorFlow refuses an index beyond the end
+        index = tf.concat([row, systems], axis=1)
+        values = tf.where(active, tf.cast(values, buffer.dtype), tf.gather_nd(buffer, index)[:, None])
+        return tf.tensor_scatter_nd_update(buffer, index, values[:, 0])
+
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        rows = tf.range(stack.shape[1], dtype=row.dtype)[None]
+        return tf.where((rows == row)[:, :, None], values[:, None, :], stack)
+
+    def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
+        if tf.executing_eagerly():
+            return super().host_call(function, returns, *arrays)
+        if _for_xla():
+            raise TypeError(
+                "XLA (tf.function(jit_compile=True)) cannot call the host, which this method or matrix needs: a scipy "
+                "method, a LinearOperator or progress. Use a method of krylix itself, or leave jit_compile out."
+            )
+
+        def on_host(*values: np.ndarray) -> list[np.ndarray]:
+            return list(as_declared(function(*values), returns))
+
+        results = tf.numpy_function(on_host, arrays, [d for _, d in returns])
+        return tuple(tf.ensure_shape(r, shape) for r, (shape, _) in zip(results, returns, strict=True))
+
+    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
+        if tf.executing_eagerly():
+            return super().guard(bool(failed), handler, x, *arrays)
+        if _for_xla():  # no error can leave such a program, so failures become visible as NaN
+            return tf.nest.map_structure(lambda leaf: tf.where(failed, tf.cast(np.nan, leaf.dtype), leaf), x)
+
+        def on_host(*values: np.ndarray) -> np.ndarray:
+            handler(*values)
+            return np.zeros((), np.bool_)
+
+        flag = tf.cond(failed, lambda: tf.numpy_function(on_host, arrays, tf.bool), lambda: tf.constant(False))
+        with tf.control_dependencies([flag]):
+            return tf.nest.map_structure(tf.identity, x)
+
+    def report(self, function: Callable[..., None], *arrays: Array) -> None:
+        if tf.executing_eagerly():
+            super().report(function, *arrays)
+        else:
+            tf.py_function(lambda *values: function(*(v.numpy() for v in values)), arrays, [])
+
+    def product(self, matrix: Array, x: Array) -> Array:
+        if len(matrix.shape) == 2:
+            return tf.linalg.matmul(x, matrix, transpose_b=True)
+        return tf.linalg.matvec(matrix, x)
+
+    def transpose(self, matrix: Array) -> Array:
+        return tf.linalg.matrix_transpose(matrix)
+
+    def diagonal(self, matrix: Array) -> Array:
+        return tf.linalg.diag_part(matrix)
+
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        # TensorFlow's LU refuses exactly singular matrices. In a graph QR takes its place, which XLA and
+        # vectorized_map know too; eagerly LAPACK on the host is quicker.
+        if not tf.executing_eagerly():
+            q, r = tf.linalg.qr(matrix)
+            return r, q
+        from scipy.linalg import lapack
+
+        shape, values = tuple(matrix.shape), matrix.numpy()
+        (factor,) = lapack.get_lapack_funcs(("getrf",), (values,))
+        parts = [factor(m)[:2] for m in values.reshape(-1, *shape[-2:])]
+        lu = np.array([lu for lu, _ in parts]).reshape(shape)
+        permutation = np.array([_permutation(p) for _, p in parts], np.int32).reshape(shape[:-1])
+        return tf.convert_to_tensor(lu), tf.convert_to_tensor(permutation)
+
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
+        if transposed:  # TensorFlow has the conjugate transpose
+            return tf.math.conj(self._lu_solve(factors, tf.math.conj(b), True))
+        return self._lu_solve(factors, b, False)
+
+    @staticmethod
+    def _lu_solve(factors: tuple[Array, ...], b: Array, adjoint: bool) -> Array:
+        triangle, other = factors
+        columns = tf.transpose(b) if len(triangle.shape) == 2 else b[..., None]
+        if other.dtype.is_integer:
+            axes = len(triangle.shape) - 2
+            lower = tf.linalg.set_diag(triangle, tf.ones(triangle.shape[:-1], triangle.dtype))
+            if adjoint:
+                y = tf.linalg.triangular_solve(triangle, columns, lower=False, adjoint=True)
+                y = tf.linalg.triangular_solve(lower, y, lower=True, adjoint=True)
+                x = tf.gather(y, tf.argsort(other, axis=-1), axis=-2, batch_dims=axes)
+            else:
+                y = tf.gather(columns, other, axis=-2, batch_dims=axes)
+                y = tf.linalg.triangular_solve(lower, y, lower=True)
+                x = tf.linalg.triangular_solve(triangle, y, lower=False)
+        elif adjoint:
+            x = tf.linalg.matmul(other, tf.linalg.triangular_solve(triangle, columns, lower=False, adjoint=True))
+        else:
+            y = tf.linalg.matmul(other, columns, adjoint_a=True)
+            x = tf.linalg.triangular_solve(triangle, y, lower=False)
+        return tf.transpose(x) if len(triangle.shape) == 2 else x[..., 0]
+
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        return tf.linalg.triangular_solve(matrix, b[..., None], lower=lower)[..., 0]
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        if not tf.executing_eagerly():
+            return None
+        if matrix.dtype.is_complex:  # TensorFlow returns memory as it found it for an indefinite complex matrix
+            factor = cholesky_or_none(matrix.numpy())
+            return None if factor is None else tf.convert_to_tensor(factor)
+        try:
+            factor = tf.linalg.cholesky(matrix)
+        except tf.errors.InvalidArgumentError:
+            return None
+        return factor if bool(tf.reduce_all(self.isfinite(factor))) else None
+
+    def cholesky_solve(self, factor: Array, b: Array) -> Array:
+        if len(factor.shape) == 2:
+            return tf.transpose(tf.linalg.cholesky_solve(factor, tf.transpose(b)))
+        return tf.linalg.cholesky_solve(factor, b[..., None])[..., 0]
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = tf.linalg.eigh(matrix)
+        return self.real(values), vectors
+
+    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
+        zeros = tf.zeros_like(like)
+
+        def transposed(y: Array) -> Array:
+            with tf.GradientTape() as tape:
+                tape.watch(zeros)
+                image = function(zeros)
+            # TensorFlow's cotangent map is the conjugate transpose
+            return tf.math.conj(tape.gradient(image, zeros, tf.math.conj(y), tf.UnconnectedGradients.ZERO))
+
+        return transposed
+
+    def register(
+        self,
+        cls: type,
+        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+        unflatten: Callable[[Any, Sequence[Array]], Any],
+    ) -> None:
+        super().register(cls, flatten, unflatten)  # TensorFlow itself asks classes for `__tf_flatten__`
+
+    def forbid_derivatives(self, x: Array, why: str) -> Array:
+        @tf.custom_gradient
+        def passed_on(x: Array) -> tuple[Array, Callable[..., Any]]:
+            def gradient(*cotangents: Array) -> Any:
+                raise TypeError(why)
+
+            return tf.identity(x), gradient
+
+        return passed_on(x)
+
+    def constant(self, x: Array) -> Array:
+        return tf.stop_gradient(x)
+
+    def tracks(self, x: Any) -> bool:
+        if not tf.executing_eagerly():
+            return True
+        if isinstance(x, tf.Variable):
+            x = tf.convert_to_tensor(x)
+        return has_tangent(x) or bool(record.should_record_backprop([x]))
+
+    def bilinear(
+        self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        return bilinear(self, form, values, indices, x, transposed)
+
+    def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
+        return implicit_solve(system, b)
+
+    def trace(
+        self, function: Callable[..., Any], x: Any, args: Sequence[Any]
+    ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        return ClosedFunction(function, args), closed_arrays(function, x, args)
+
+    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
+        @tf.custom_gradient
+        def passed_on(x: Array, *sources: Array) -> tuple[Array, Callable[..., Any]]:
+            def gradient(*cotangents: Array) -> Any:
+                raise RuntimeError(NO_DERIVATIVES)
+
+            return tf.identity(x), gradient
+
+        return passed_on(x, *map(tf.convert_to_tensor, sources))
+
+
+def _for_xla() -> bool:
+    """Is this graph made for XLA?"""
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+
+
+def _permutation(pivots: np.ndarray) -> np.ndarray:
+    """LAPACK's row interchanges as one permutation."""
+    order = np.arange(len(pivots), dtype=np.int32)
+    for i, p in enumerate(pivots):
+        order[[i, p]] = order[[p, i]]
+    return order

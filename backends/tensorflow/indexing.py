@@ -1,0 +1,32 @@
+"""Moving entries of tensors in TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from ..interface.indexing import Indexing, Integers
+from ..interface.shared import Array
+
+
+class TensorflowIndexing(Indexing):
+    """By gather and segment sums."""
+
+    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+        return tf.gather(x, index, axis=axis)
+
+    def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
+        return tf.math.unsorted_segment_sum(values, ids, count)
+
+    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+        return tf.pad(x, [tuple(pair) for pair in widths]) if len(widths) else tf.convert_to_tensor(x)
+
+    def permute(self, x: Array, axes: Sequence[int]) -> Array:
+        return tf.transpose(x, tuple(axes))
+
+    def flip(self, x: Array, axes: Sequence[int]) -> Array:
+        return tf.reverse(x, list(axes)) if axes else x
+
+    def sum(self, x: Array, axes: Sequence[int]) -> Array:
+        return tf.reduce_sum(x, list(axes)) if axes else x

@@ -1,0 +1,309 @@
+"""PyTorch: eager, vector updates in place, on the device of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._pytree import register_pytree_node
+
+from ..interface.backend import Array, Backend
+from ..interface.bilinear import Arrays, Bilinear
+from ..interface.implicit import LinearSystem
+from ..interface.shared import NO_DERIVATIVES, native_order
+from ..interface.tree import tree_leaves
+from .bilinear import bilinear
+from .closures import is_tracked, is_transformed, may_have_derivatives, open_function, transforming
+from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
+from .implicit import implicit_solve
+from .kernels import TorchKernels
+from .sparse import TorchSparse
+
+
+class TorchBackend(TorchKernels, Backend):
+    """PyTorch tensors."""
+
+    name = "torch"
+    is_eager = True
+    updates_in_place = True
+    explicit_derivatives = True
+    sparse = TorchSparse()
+
+    @property
+    def default_float(self) -> np.dtype:
+        return numpy_dtype(torch.get_default_dtype())
+
+    def is_array(self, x: Any) -> bool:
+        return isinstance(x, torch.Tensor) and x.layout == torch.strided
+
+    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+        device = like.device if like is not None else x.device if isinstance(x, torch.Tensor) else None
+        if isinstance(x, torch.Tensor):
+            return x.to(device=device, dtype=TORCH_DTYPE[np.dtype(dtype)] if dtype is not None else None)
+        array = native_order(np.asarray(x, dtype))
+        if array.dtype not in TORCH_DTYPE:
+            raise TypeError(f"PyTorch has no tensors of NumPy's dtype {array.dtype}; cast the array first.")
+        # torch refuses negative strides and warns of read-only memory, so such arrays are copied first
+        array = array if array.flags.c_contiguous and array.flags.writeable else array.copy()
+        if not torch.is_inference_mode_enabled():
+            return torch.as_tensor(array, device=device)
+        with torch.inference_mode(False):  # matrices keep such tensors, and may have derivatives later
+            return torch.as_tensor(array, device=device)
+
+    def to_numpy(self, x: Array) -> np.ndarray:
+        if not isinstance(x, torch.Tensor):
+            return np.asarray(x)
+        numpy_dtype(x.dtype)  # raises where NumPy has no such dtype
+        return x.detach().resolve_conj().resolve_neg().cpu().numpy()
+
+    def dtype(self, x: Array) -> np.dtype:
+        return numpy_dtype(x.dtype)
+
+    def cast(self, x: Array, dtype: np.dtype) -> Array:
+        return x.to(TORCH_DTYPE[np.dtype(dtype)])
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+        return torch.zeros(
+            tuple(shape), dtype=TORCH_DTYPE[np.dtype(dtype)], device=like.device if like is not None else None
+        )
+
+    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+        device = like.device if like is not None else None
+        return torch.full(tuple(shape), value, dtype=TORCH_DTYPE[np.dtype(dtype)], device=device)
+
+    def device(self, x: Array) -> Hashable:
+        return x.device
+
+    def compiled(self, *arrays: Any) -> bool:
+        return transforming()  # then tensors have no values to look at
+
+    def copy(self, x: Array) -> Array:
+        return x.clone(memory_format=torch.contiguous_format)
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        return x.reshape(tuple(shape))
+
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+        return torch.cat(list(arrays), axis)
+
+    def stack(self, arrays: Sequence[Array]) -> Array:
+        return torch.stack(list(arrays))
+
+    broadcast_to = staticmethod(torch.broadcast_to)
+    where = staticmethod(torch.where)
+    sqrt = staticmethod(torch.sqrt)
+    abs = staticmethod(torch.abs)
+    conj = staticmethod(torch.conj_physical)
+    isfinite = staticmethod(torch.isfinite)
+
+    def real(self, x: Array) -> Array:
+        return x.real if x.is_complex() else x
+
+    def maximum(self, a: Array, b: Array) -> Array:
+        return torch.maximum(a, b)
+
+    def any(self, condition: Array) -> bool:
+        return bool(condition.any())
+
+    def max_abs(self, v: Array) -> Array:
+        return v.abs().amax(1, keepdim=True) if v.shape[1] else v.new_zeros((v.shape[0], 1)).abs()
+
+    def dot(self, a: Array, b: Array) -> Array:
+        if a.shape[0] == 1:
+            return torch.vdot(a[0], b[0]).reshape(1, 1)
+        return torch.linalg.vecdot(a, b).unsqueeze(1)
+
+    def row_sum(self, v: Array) -> Array:
+        return v.sum(1, keepdim=True)
+
+    def _keep_exponent(self, x: Array) -> Array:
+        integer, mask = self._exponent_bits(numpy_dtype(x.dtype))
+        return (x.contiguous().view(TORCH_DTYPE[integer]) & mask).view(x.dtype)
+
+    def axpy(self, a: Array, x: Array, y: Array) -> Array:
+        return y.addcmul_(x, _scalar(a))
+
+    def xpay(self, x: Array, a: Array, y: Array) -> Array:
+        return torch.addcmul(x, y, _scalar(a), out=y)
+
+    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        if active.shape[0] == 1 or bool(active.all()):
+            return step(state)
+        # Steps overwrite the state, so the finished systems are set aside and put back.
+        finished = (~active[:, 0]).nonzero()[:, 0]
+        kept = [leaf.index_select(0, finished) for leaf in tree_leaves(state)]
+        new = step(state)
+        for leaf, old in zip(tree_leaves(new), kept, strict=True):
+            leaf.index_copy_(0, finished, old)
+        return new
+
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        systems = active[:, 0].nonzero()[:, 0]
+        buffer[row[systems, 0], systems] = values[systems, 0]
+        return buffer
+
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        systems = (row[:, 0] < stack.shape[1]).nonzero()[:, 0]
+        stack[systems, row[systems, 0]] = values[systems]
+        return stack
+
+    def tracks(self, x: Any) -> bool:
+        return may_have_derivatives() and is_tracked(x)
+
+    def constant(self, x: Array) -> Array:
+        return x.detach()
+
+    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
+        return _NoDerivative.apply(x, x.new_zeros(1).requires_grad_())
+
+    def forbid_derivatives(self, x: Array, why: str) -> Array:
+        result: Array = _Forbidden.apply(x, why)
+        return result
+
+    def bilinear(
+        self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        return bilinear(self, form, values, indices, x, transposed)
+
+    def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
+        return implicit_solve(system, b)
+
+    def trace(
+        self, function: Callable[..., Any], x: Any, args: Sequence[Any]
+    ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        opened = open_function(function, x, args)
+        return opened, opened.arrays
+
+    def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
+        return torch.func.vmap(function, in_dims=tuple(axes))
+
+    def register(
+        self,
+        cls: type,
+        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+        unflatten: Callable[[Any, Sequence[Array]], Any],
+    ) -> None:
+        if cls not in self.containers:
+            super().register(cls, flatten, unflatten)
+            register_pytree_node(cls, lambda x: (list(flatten(x)[0]), flatten(x)[1]), lambda v, c: unflatten(c, v))
+
+    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+        version = _version(x)
+        with torch.enable_grad():  # the function may take derivatives inside, of an energy say
+            image = function(x, *args)
+        if _version(x) != version:
+            raise ValueError(
+                "The function writes to its argument, which belongs to the solver: an operation such as x += y or "
+                "x.mul_(2). Make a copy first: x = x.clone()."
+            )
+        keep = torch.is_grad_enabled() or is_transformed(image)
+        return image if keep or not isinstance(image, torch.Tensor) else image.detach()
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        return torch.no_grad()
+
+    def product(self, matrix: Array, x: Array) -> Array:
+        if matrix.ndim == 2:
+            return x @ matrix.T
+        return torch.matmul(matrix, x.unsqueeze(-1)).squeeze(-1)
+
+    def transpose(self, matrix: Array) -> Array:
+        return matrix.transpose(-1, -2)
+
+    def diagonal(self, matrix: Array) -> Array:
+        return torch.diagonal(matrix, dim1=-2, dim2=-1)
+
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        lu, pivots, _ = torch.linalg.lu_factor_ex(matrix)
+        return lu, pivots
+
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
+        lu, pivots = factors
+        if transposed:  # torch has the conjugate transpose
+            columns = b.conj_physical().T if lu.ndim == 2 else b.conj_physical().unsqueeze(-1)
+            x = torch.linalg.lu_solve(lu, pivots, columns, adjoint=True).conj_physical()
+            return x.T if lu.ndim == 2 else x.squeeze(-1)
+        if lu.ndim == 2:
+            return torch.linalg.lu_solve(lu, pivots, b.T).T
+        return torch.linalg.lu_solve(lu, pivots, b.unsqueeze(-1)).squeeze(-1)
+
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        return torch.linalg.solve_triangular(matrix, b.unsqueeze(-1), upper=not lower).squeeze(-1)
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        factor, info = torch.linalg.cholesky_ex(matrix)
+        return factor if not bool(info.any()) and bool(torch.isfinite(factor).all()) else None
+
+    def cholesky_solve(self, factor: Array, b: Array) -> Array:
+        if factor.ndim == 2:
+            return torch.cholesky_solve(b.T, factor).T
+        return torch.cholesky_solve(b.unsqueeze(-1), factor).squeeze(-1)
+
+    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
+        return y.addmm_(c, x)
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = torch.linalg.eigh(matrix)
+        return values, vectors
+
+    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
+        try:
+            with torch.enable_grad():
+                _, transposed = torch.func.vjp(function, torch.zeros_like(like))
+        except RuntimeError as error:
+            raise TypeError(
+                f"The transpose of a function is found by differentiating it, which PyTorch refused: {error} "
+                "Give the matrix, or a function without side effects."
+            ) from error
+        # torch's cotangent map is the conjugate transpose
+        return lambda y: transposed(y.conj().resolve_conj())[0].conj().resolve_conj()
+
+
+def _version(x: Any) -> int:
+    """How many times the memory of `x` was written to; inference mode does not count."""
+    return x._version if isinstance(x, torch.Tensor) and not x.is_inference() else 0
+
+
+def _scalar(a: Array) -> Array:
+    """One system's `(1, 1)` as a 0-d tensor: torch then updates vectors without broadcasting."""
+    return a.reshape(()) if a.shape[0] == 1 else a
+
+
+class _Forbidden(torch.autograd.Function):
+    """Passes x on; a derivative raises TypeError."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor, why: str) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.why = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        raise TypeError(ctx.why)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise TypeError(ctx.why)
+
+
+class _NoDerivative(torch.autograd.Function):
+    """Passes x on and raises when a derivative is asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        raise RuntimeError(NO_DERIVATIVES)
+
+
+__all__ = ["NUMPY_DTYPE", "TorchBackend"]

@@ -1,0 +1,91 @@
+"""Derivatives of a solve in PyTorch: one autograd function whose rules solve again, so they hold to every order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from ..interface.implicit import LinearSystem
+
+
+def implicit_solve(system: LinearSystem, b: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """`system.solve(b)` with derivatives with respect to `b` and the first of `system.arrays`."""
+    x, *rest = _Solve.apply(system, b, *system.arrays)
+    return x, tuple(rest)
+
+
+class _Solve(torch.autograd.Function):
+    """x(b, arrays) with A x = b; the other outputs have no derivatives."""
+
+    @staticmethod
+    def forward(system: LinearSystem, b: torch.Tensor, *arrays: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x, rest = system.with_arrays(arrays).solve(b)
+        return (x, *rest)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        ctx.system = inputs[0]
+        x, *rest = output
+        ctx.mark_non_differentiable(*rest)
+        ctx.save_for_backward(x, *inputs[2:])
+        ctx.save_for_forward(x, *inputs[2:])
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: torch.Tensor, *_: Any) -> tuple[Any, ...]:
+        """A^H y = cotangent; y for b, and - y^H dA x for the entries of A."""
+        x, *arrays = ctx.saved_tensors
+        system: LinearSystem = ctx.system
+        y = torch.conj_physical(_Solve.apply(system.transpose(), torch.conj_physical(cotangent), *arrays)[0])
+        wanted = ctx.needs_input_grad[2 : 2 + system.differentiable]
+        gradients: list[Any] = [None] * len(arrays)
+        if any(wanted):
+            matrix = arrays[: system.differentiable]
+            _, pullback = torch.func.vjp(_product(system, arrays, x), *matrix)
+            for i, gradient in enumerate(pullback(y)):
+                gradients[i] = -gradient if wanted[i] else None
+        return (None, y, *gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, tangent: Any, *tangents: Any) -> tuple[Any, ...]:
+        """A dx = db - dA x."""
+        # Without these two, PyTorch is silently wrong where forward mode is nested in forward mode.
+        with forward_ad._set_fwd_grad_enabled(True):
+            x, *arrays = (forward_ad.unpack_dual(t).primal for t in ctx.saved_tensors)
+            system: LinearSystem = ctx.system
+            b = torch.zeros_like(x) if tangent is None else tangent
+            given = tangents[: system.differentiable]
+            if any(t is not None for t in given):
+                matrix = arrays[: system.differentiable]
+                full = [torch.zeros_like(a) if t is None else t for a, t in zip(matrix, given, strict=True)]
+                b = b - _pushforward(_product(system, arrays, x), matrix, full)
+            found, *rest = _Solve.apply(system.tangent(), b, *arrays)
+        return (found, *(None for _ in rest))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Sequence[Any], system: LinearSystem, b: torch.Tensor, *arrays: torch.Tensor) -> Any:
+        """One solve of all, with the systems of the first element in front."""
+        size = info.batch_size
+        rows = b.expand(size, *b.shape) if in_dims[1] is None else b.movedim(in_dims[1], 0)
+        axes = in_dims[2:]
+        moved = [a if axis is None else a.movedim(axis, 0) for a, axis in zip(arrays, axes, strict=True)]
+        mapped = system.mapped(size, [None if axis is None else 0 for axis in axes])
+        outputs = _Solve.apply(mapped, rows.reshape(-1, rows.shape[-1]), *moved)
+        return tuple(o.reshape(size, -1, *o.shape[1:]) for o in outputs), (0,) * len(outputs)
+
+
+def _product(system: LinearSystem, arrays: Sequence[torch.Tensor], x: torch.Tensor) -> Callable[..., torch.Tensor]:
+    """The entries of A -> A x."""
+    return lambda *matrix: system.with_arrays([*matrix, *arrays[len(matrix) :]]).product(x)
+
+
+def _pushforward(
+    function: Callable[..., torch.Tensor], at: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """The directional derivative as the transpose of the transpose: PyTorch does not nest forward mode."""
+    y, pullback = torch.func.vjp(function, *at)
+    _, twice = torch.func.vjp(pullback, torch.zeros_like(y))
+    result: torch.Tensor = twice(tuple(tangents))[0]
+    return result

@@ -1,0 +1,45 @@
+"""Moving entries of tensors in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ..interface.indexing import Indexing, Integers
+from ..interface.shared import Array
+
+
+class TorchIndexing(Indexing):
+    """By index_select and index_add, whose derivatives are each other."""
+
+    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+        index, axis = as_index(index, x), axis % x.ndim
+        taken = x.index_select(axis, index.reshape(-1))
+        return taken if index.ndim == 1 else taken.reshape((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
+
+    def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
+        return values.new_zeros((count, *values.shape[1:])).index_add(0, as_index(ids, values), values)
+
+    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+        flat = [width for pair in reversed(widths) for width in pair]
+        return torch.nn.functional.pad(x, flat) if any(flat) else x  # a batched gradient lacks a rule for no padding
+
+    def permute(self, x: Array, axes: Sequence[int]) -> Array:
+        return x.permute(tuple(axes))
+
+    def flip(self, x: Array, axes: Sequence[int]) -> Array:
+        return x.flip(tuple(axes))
+
+    def sum(self, x: Array, axes: Sequence[int]) -> Array:
+        return x.sum(tuple(axes), dtype=x.dtype) if axes else x  # torch sums over all axes where none is given
+
+
+def as_index(index: Integers, like: torch.Tensor) -> torch.Tensor:
+    """Integers as a tensor that torch indexes with, on `like`'s device."""
+    if isinstance(index, torch.Tensor):
+        return index if index.dtype in (torch.int32, torch.int64) else index.long()
+    array = np.asarray(index)
+    array = np.require(array, array.dtype if array.dtype.char in "ilq" else np.int64, ["C", "W"])
+    return torch.as_tensor(array, device=like.device)

@@ -1,0 +1,76 @@
+"""PyTorch's own sparse matrices, sparse tensors of every layout: reading and making them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..interface.entries import Entries
+from ..interface.shared import row_starts
+from .dtypes import numpy_dtype
+from .indexing import as_index
+
+_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+class TorchSparse:
+    """Sparse tensors with two axes, none of them dense."""
+
+    def accepts(self, x: Any) -> bool:
+        """Is `x` a sparse matrix of this library?"""
+        return isinstance(x, torch.Tensor) and x.layout in _LAYOUTS
+
+    def dtype(self, x: torch.Tensor) -> np.dtype:
+        """NumPy dtype of the values."""
+        return numpy_dtype(x.dtype)
+
+    def entries(self, x: torch.Tensor) -> Entries:
+        """The entries of a sparse tensor of any layout, without duplicates; they may have derivatives.
+
+        Raises:
+            ValueError: it has dense axes, or is no matrix.
+        """
+        if x.ndim != 2 or x.dense_dim():
+            raise ValueError(
+                f"A sparse tensor of shape {tuple(x.shape)} with {x.dense_dim()} dense axes was given; expected a "
+                "plain sparse matrix. For a batch of matrices use a dense (batch, n, n) tensor or a function."
+            )
+        shape = (int(x.shape[0]), int(x.shape[1]))
+        if x.layout == torch.sparse_csr:
+            return Entries(x.values(), _expanded(x.crow_indices()), x.col_indices(), shape)
+        if x.layout == torch.sparse_csc:
+            return Entries(x.values(), x.row_indices(), _expanded(x.ccol_indices()), shape)
+        coo = _to_coo(x)
+        rows, cols = coo.indices()
+        return Entries(coo.values(), rows, cols, shape)
+
+    def native(self, values: torch.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> torch.Tensor:
+        """A CSR tensor of entries in the order of rows, then columns, without duplicates."""
+        starts = torch.as_tensor(row_starts(np.asarray(rows), shape[0]), device=values.device)
+        columns = as_index(cols, values).to(starts.dtype)
+        return torch.sparse_csr_tensor(starts, columns, values, tuple(shape), check_invariants=False)
+
+
+def _expanded(starts: torch.Tensor) -> torch.Tensor:
+    """The row of each entry from where the rows start."""
+    return torch.repeat_interleave(torch.arange(len(starts) - 1, device=starts.device), starts.diff())
+
+
+def _to_coo(x: torch.Tensor) -> torch.Tensor:
+    """Coalesced COO; the block layouts have no direct conversion."""
+    return (x if x.layout == torch.sparse_coo else _blocks_to_coo(x)).coalesce()
+
+
+def _blocks_to_coo(x: torch.Tensor) -> torch.Tensor:
+    by_row = x.layout == torch.sparse_bsr
+    compressed, plain = (x.crow_indices(), x.col_indices()) if by_row else (x.ccol_indices(), x.row_indices())
+    along = torch.repeat_interleave(torch.arange(len(compressed) - 1, device=x.device), compressed.diff())
+    block_rows, block_cols = (along, plain) if by_row else (plain, along)
+    _, height, width = x.values().shape
+    rows = block_rows[:, None, None] * height + torch.arange(height, device=x.device)[:, None]
+    cols = block_cols[:, None, None] * width + torch.arange(width, device=x.device)
+    rows, cols = torch.broadcast_tensors(rows, cols)
+    indices = torch.stack([rows.reshape(-1), cols.reshape(-1)])
+    return torch.sparse_coo_tensor(indices, x.values().reshape(-1), x.shape, check_invariants=True).coalesce()

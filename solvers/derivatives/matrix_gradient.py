@@ -1,0 +1,80 @@
+"""The gradient with respect to the entries of a NumPy or SciPy matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array
+from ...sparse import DenseOperator, Operator, SparseMatrix, is_function
+
+
+def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
+    """`- y x^H` summed over the systems that share entries; real where A is.
+
+    Args:
+        A: what the user called A.
+        y, x: rows `(systems, n)`, of the batch axes `batch`.
+
+    Returns:
+        A dense array shaped as a dense A; for a sparse A one of its format, with one value for each that A stores, in
+        their order (CSR for formats whose values are no array); None for functions and LinearOperators.
+    """
+    if isinstance(A, SparseMatrix):
+        return _of_format(A, y, x)
+    if sp.issparse(A):
+        return _sparse(A, y, x)
+    if isinstance(A, DenseOperator):
+        shape = (*batch, *A.shape) if A.systems is not None else A.shape
+        return _dense(shape, A.dtype, y, x, batch)
+    if is_function(A) or isinstance(A, Operator) or hasattr(A, "matvec"):
+        return None
+    matrix = np.asarray(A)
+    return _dense(matrix.shape, matrix.dtype, y, x, batch)
+
+
+def _of_format(A: SparseMatrix, y: Array, x: Array) -> SparseMatrix:
+    values = A.structure.form.sample(A.bk, A.index_arrays(), -y, x.conj())
+    return A.with_values([_kind_of(A.dtype, v) for v in values])
+
+
+def _dense(shape: tuple[int, ...], dtype: np.dtype, y: Array, x: Array, batch: Sequence[int]) -> Array:
+    n = shape[-1]
+    if math.prod(shape[:-2]) == 1:
+        return _kind_of(dtype, -(y.T @ x.conj())).reshape(shape)
+    full = _kind_of(dtype, -y[:, :, None] * x.conj()[:, None, :]).reshape(*batch, n, n)
+    lead = (1,) * (len(batch) + 2 - len(shape)) + shape[:-2]
+    shared = tuple(i for i, (mine, all_) in enumerate(zip(lead, batch, strict=True)) if mine != all_)
+    return full.sum(axis=shared, keepdims=True).reshape(shape)
+
+
+def _sparse(A: Any, y: Array, x: Array) -> Any:
+    if A.format in ("lil", "dok"):
+        A = A.tocsr()
+    rows, columns = _positions(A)
+    inside = (rows >= 0) & (rows < A.shape[0])  # a diagonal is stored longer than it is
+    rows, columns = np.where(inside, rows, 0), np.where(inside, columns, 0)
+    values = np.zeros(rows.shape, y.dtype)
+    for yi, xi in zip(y, x.conj(), strict=True):  # one system at a time: the entries may be many
+        values -= yi[rows] * xi[columns]
+    gradient = A.astype(_kind_of(A.dtype, values).dtype)  # a copy
+    gradient.data = np.where(inside, _kind_of(A.dtype, values), 0).reshape(A.data.shape)
+    return gradient
+
+
+def _positions(A: Any) -> tuple[Array, Array]:
+    """Row and column of each stored value, zeros included."""
+    if A.format != "dia":
+        entries = A.tocoo()
+        return entries.row, entries.col
+    columns = np.broadcast_to(np.arange(A.data.shape[1]), A.data.shape)
+    rows = np.where(columns < A.shape[1], columns - A.offsets[:, None], -1)
+    return rows.ravel(), columns.ravel()
+
+
+def _kind_of(dtype: np.dtype, values: Array) -> Array:
+    return values if dtype.kind == "c" else values.real

@@ -1,0 +1,149 @@
+"""Derivatives of a solve on NumPy arrays, which have none of their own: `SolveResult.vjp` and `SolveResult.jvp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array
+from ...sparse import (
+    Matrix,
+    OffsetOperator,
+    Operator,
+    UnsupportedOperation,
+    is_function,
+    operand_dtype,
+    to_operator,
+)
+from ..iteration.driver import Outcome
+from ..iteration.method import Method
+from ..methods.refinement import Refinement
+from ..results.result import Gradient
+from ..run import derivable
+from ..setup.problem import Problem
+from .implicit import ImplicitSolve
+from .matrix_gradient import matrix_gradient
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """What the derivatives of a solve need of it; x and residual are rows `(systems, n)`."""
+
+    problem: Problem
+    method: Method
+    M: Operator | None
+    x: Array
+    residual: Array
+    guarded: Callable[[Problem, Outcome, str], Outcome]
+
+    @classmethod
+    def of(cls, problem: Problem, method: Method, M: Operator | None, outcome: Outcome, guarded: Any) -> Sensitivity:
+        """Without the initial guess, which derivatives have no use for."""
+        problem = problem if problem.x0 is None else replace(problem, x0=None)
+        return cls(problem, method, M, outcome.x, outcome.residual, guarded)
+
+    def vjp(self, cotangent: Any) -> Gradient:
+        """See `SolveResult.vjp`."""
+        self._check()
+        problem, bk = self.problem, self.problem.bk
+        rows = problem.layout.flatten(bk, bk.as_array(cotangent), problem.A.dtype, "cotangent")
+        y = self._backward(rows)
+        like_b = y if problem.like.dtype.kind == "c" else y.real
+        gradient = np.ascontiguousarray(like_b).reshape(problem.like.shape)
+        return Gradient(gradient, matrix_gradient(problem.source, y, self.x, problem.layout.batch))
+
+    def jvp(self, b: Any, A: Any) -> Array:
+        """See `SolveResult.jvp`."""
+        if b is None and A is None:
+            raise ValueError("jvp got no direction. Give the change of b, the change of A, or both.")
+        self._check()
+        problem, bk = self.problem, self.problem.bk
+        layout, dtype = problem.layout, problem.A.dtype
+        rhs = bk.zeros_like(self.x) if b is None else layout.flatten(bk, bk.as_array(b), dtype, "the change of b")
+        if A is not None:
+            rhs = rhs - self._change_of_product(A)
+        return layout.unflatten(bk, self._system.tangent().solve(rhs)[0])
+
+    @cached_property
+    def _system(self) -> ImplicitSolve:
+        problem, M = self.problem, self.M
+        if isinstance(self.method, Refinement):  # one factorisation for all derivatives
+            M = self.method.setup(problem.bk, problem.A, M)
+        return derivable(problem, self.method, M, False, None, self.guarded)
+
+    def _backward(self, cotangent: Array) -> Array:
+        """y with A^H y = cotangent."""
+        if self.method.needs_hermitian and not self._is_matrix():
+            return self._backward_by_symmetry(cotangent)
+        try:
+            return np.conj(self._system.transpose().solve(np.conj(cotangent))[0])
+        except UnsupportedOperation as error:
+            raise UnsupportedOperation(
+                f"vjp needs products with the transpose of A (and of the preconditioner). {error} For vjp: give a "
+                "matrix, or a LinearOperator with rmatvec; for a function that is symmetric (Hermitian), CG or MINRES."
+            ) from error
+
+    def _is_matrix(self) -> bool:
+        A = self.problem.A
+        return isinstance(A.inner if isinstance(A, OffsetOperator) else A, Matrix)
+
+    def _backward_by_symmetry(self, cotangent: Array) -> Array:
+        """A y = cotangent, as a function of NumPy arrays has no transpose; proven with one random vector."""
+        run = self._system.run
+        system = replace(self._system, run=lambda p, M, derived, _: run(p, M, derived, True))
+        y, (_, _, bound, *_) = system.tangent().solve(cotangent)
+        u = np.random.default_rng(6).standard_normal(y.shape).astype(y.dtype)
+        image, right = np.copy(self.problem.A.apply(u)), self.problem.A.apply(y)  # which may be one buffer
+        # <A u, y> is <u, A^H y>, and <u, A y> only where A^H y = A y
+        norm, dot = self.problem.bk.norm, self.problem.bk.dot
+        error = np.abs(dot(image, y) - dot(u, right))
+        allowed = 10 * bound + 1e3 * np.finfo(y.dtype).eps * (norm(image) * norm(y) + norm(u) * norm(right))
+        if np.any(error > allowed):
+            raise ValueError(
+                f"{self.method.name} solved A x = b, but A is not symmetric (Hermitian), so this does not solve the "
+                "transposed system. Give a matrix, and use biCG-stab(2) or scipy-direct."
+            )
+        return y
+
+    def _change_of_product(self, A: Any) -> Array:
+        """The change of A, times x, as rows."""
+        problem, (systems, n) = self.problem, self.x.shape
+        found = operand_dtype(A, problem.bk)
+        if found is not None and found.kind == "c" and problem.A.dtype.kind != "c":
+            raise TypeError(f"The change of A is complex ({found}) in a real system; give b as a complex array.")
+        shape = None if is_function(A) else tuple(A.shape if hasattr(A, "shape") else np.shape(A))
+        if shape is not None and shape[-2:] != (n, n):
+            raise ValueError(f"The change of A has the shape {shape}; expected (..., {n}, {n}), that of A.")
+        if not isinstance(A, (np.ndarray, list, tuple)):
+            return to_operator(problem.bk, A, problem.layout, problem.A.dtype, (), problem.like, "dA").apply(self.x)
+        batch = problem.layout.batch
+        image = np.matmul(np.asarray(A, problem.A.dtype), self.x.reshape(*batch, n, 1))
+        if image.shape != (*batch, n, 1):
+            raise ValueError(f"The change of A has the shape {shape}; expected the batch axes {batch} of b, or none.")
+        return image.reshape(systems, n)
+
+    def _check(self) -> None:
+        """Raises where there are no derivatives, or what was solved is not there any more."""
+        problem = self.problem
+        if problem.several:
+            raise ValueError(
+                "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. "
+                "Give one limit."
+            )
+        if problem.given is not None:
+            raise TypeError(
+                "vjp and jvp are for square systems; this is a least-squares solution. Solve the normal equations, "
+                "linear_solve(A.conj().T @ A, A.conj().T @ b), or use the derivatives of JAX, PyTorch or TensorFlow."
+            )
+        with problem.bk.quiet():
+            scale = problem.bk.norm(problem.b) + problem.bk.norm(self.residual)
+            change = problem.bk.norm(problem.b - problem.A.apply(self.x) - self.residual)
+        if np.any(change > np.sqrt(np.finfo(problem.A.dtype).eps) * scale):
+            raise RuntimeError(
+                "A, b or x was changed after the solve, and its derivatives need what they were. Hand copies to "
+                "linear_solve, or take the derivatives before the arrays are used again."
+            )

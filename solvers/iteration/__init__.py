@@ -1,0 +1,1 @@
+"""The one loop, and what it is made of: methods, status, progress."""

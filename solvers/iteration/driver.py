@@ -1,0 +1,253 @@
+"""The one loop: step, freeze finished systems, check, record; then the true residual, and a restart if it disagrees.
+
+A solve goes in rounds. A round solves `A d = r` from `d = 0`, where r is the true residual at its start, scaled by a
+power of two so that units play no role. When no system is running any more, x + d and its true residual are computed:
+a system whose true residual is within the tolerance has converged, whatever its recurrence said; one whose recurrence
+had drifted, or broken down, starts another round as long as rounds make progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Operator
+from .method import Goal, Method
+from .status import Status
+
+_PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
+_PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
+# plain integers: arrays of some libraries do not mix with enums
+_RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
+
+
+class Outcome(NamedTuple):
+    """What a solve found; every array may have a first axis for checkpoints."""
+
+    x: Array  # (batch, n)
+    residual: Array  # (batch, n), b - A x
+    norm: Array  # (batch, 1)
+    bound: Array  # (batch, 1), residual norm that counts as converged
+    status: Array  # (batch, 1)
+    steps: Array  # (batch, 1)
+    products: Array  # (batch, 1)
+    history: Any  # (most steps + 1, batch), NaN where nothing was recorded, or ()
+
+
+class _Tally(NamedTuple):
+    """What is known per system, `(batch, 1)`, and the history."""
+
+    status: Array
+    steps: Array
+    products: Array
+    history: Any
+
+
+class _Between(NamedTuple):
+    """Between two rounds: x and its true residual."""
+
+    x: Array
+    r: Array
+    norm: Array
+    attempt: Array  # rounds that ended in a breakdown or without progress
+    tally: _Tally
+
+
+class _Round(NamedTuple):
+    """Inside a round, which started at `start`."""
+
+    start: _Between
+    scale: Array
+    goal: Goal
+    state: Any
+    tally: _Tally
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One solve: what does not change during it."""
+
+    bk: Backend
+    method: Method
+    A: Operator
+    M: Operator | None
+    b: Array
+    project: Callable[[Array], Array]
+    report: Callable[..., None] | None = None
+
+    def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Sequence[int], history: bool) -> list[Outcome]:
+        """The outcome at each of the increasing `limits` of iterations."""
+        bk = self.bk
+        if len(limits) > 1 and not self.method.can_pause:
+            return [self.run(x0, rtol, atol, (limit,), history)[0] for limit in limits]
+        with bk.quiet():
+            bound = bk.maximum(rtol * bk.norm(self.b), atol)
+            first = self._first(x0, bound, limits[-1] if history else None)
+            if len(limits) == 1:
+                return [self._outcome(self._rounds(first, bound, limits[0]), bound)]
+            return self._checkpoints(first, bound, limits)
+
+    def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
+        """For methods that solve with another one inside: x after one round from zero, iterations, products.
+
+        The recurrence alone says when it is done. `attempt` and `limit` are per system.
+        """
+        bk = self.bk
+        first = self._first(None, bound, None)._replace(attempt=attempt)
+        this = self._iterate(self._start(first, bound), limit)
+        x = bk.times(this.scale, self.method.solution(bk, self.M, this.state))
+        return x, this.tally.steps, this.tally.products
+
+    def _first(self, x0: Array | None, bound: Array, recorded: int | None) -> _Between:
+        bk, b = self.bk, self.b
+        x = bk.zeros_like(b) if x0 is None else bk.where(bk.norm(b) == 0, bk.zeros_like(b), x0)
+        r = bk.copy(b) if x0 is None else b - self.A.apply(x)
+        norm = bk.norm(r)
+        none = bk.zeros(tuple(norm.shape), np.dtype(np.int32), norm)
+        status = bk.where(norm <= bound, none + _CONVERGED, none + _RUNNING)
+        status = bk.where(bk.isfinite(norm) & (bound >= 0), status, none + _DIVERGED)
+        lines: Any = ()
+        if recorded is not None:
+            empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
+            lines = bk.put(empty, none, norm, status >= 0)
+        return _Between(x, r, norm, none, _Tally(status, none, none if x0 is None else none + self.A.products, lines))
+
+    def _rounds(self, first: _Between, bound: Array, limit: int) -> _Between:
+        def one_round(between: _Between) -> _Between:
+            return self._finish(self._iterate(self._start(between, bound), limit), bound, limit)
+
+        return self.bk.while_loop(self._is_running, one_round, first)
+
+    def _checkpoints(self, first: _Between, bound: Array, limits: Sequence[int]) -> list[Outcome]:
+        """The same rounds, paused at each limit: the state of the method goes on where it was."""
+        bk, outcomes = self.bk, []
+        current = self._start(first, bound)
+        for limit in limits:
+            status = current.tally.status
+            paused = (status == _MAX_ITER) & (current.tally.steps < limit)
+            tally = current.tally._replace(status=bk.where(paused, 0 * status, status))
+            current = self._iterate(current._replace(tally=tally, start=current.start._replace(tally=tally)), limit)
+            between = self._rounds(self._finish(current, bound, limit), bound, limit)
+            outcomes.append(self._outcome(between, bound))
+            current = self._paused(current, between, bound)
+        return outcomes
+
+    def _paused(self, current: _Round, between: _Between, bound: Array) -> _Round:
+        """The round as it stood for a system still in it; a new one for the others."""
+        bk, tally = self.bk, between.tally
+        still = (tally.status == _MAX_ITER) & (tally.steps == current.tally.steps)
+        new = self._start(between, bound)
+        x, r, norm, attempt = (bk.where(still, a, b) for a, b in zip(current.start[:4], between[:4], strict=True))
+        start = _Between(x, r, norm, attempt, tally)
+        scale = bk.where(still, current.scale, new.scale)
+        goal = bk.select(still, current.goal, new.goal)
+        return _Round(start, scale, goal, bk.select(still, current.state, new.state), tally)
+
+    def _is_running(self, between: _Between) -> Any:
+        return self.bk.any(between.tally.status == _RUNNING)
+
+    def _start(self, between: _Between, bound: Array) -> _Round:
+        bk = self.bk
+        # Systems that are not running, perhaps because of a NaN, stand by with a zero residual.
+        r = bk.where(between.tally.status == _RUNNING, between.r, bk.zeros_like(between.r))
+        scale = bk.binary_scale(r)
+        goal = Goal(bound / scale, between.attempt)
+        state = self.method.init(bk, self.A, self.M, bk.times(1 / scale, r), goal)
+        tally = between.tally
+        made = bk.where(
+            tally.status == _RUNNING, 0 * tally.products + self.method.products_to_start(self.A), 0 * tally.products
+        )
+        return _Round(between, scale, goal, state, tally._replace(products=tally.products + made))
+
+    def _iterate(self, this: _Round, limit: int | Array) -> _Round:
+        bk, method, goal = self.bk, self.method, this.goal
+        enough = goal.norm * goal.norm
+        largest = (this.start.norm / this.scale) / np.finfo(bk.dtype(goal.norm)).eps
+
+        def step(state: Any) -> Any:
+            return method.step(bk, self.A, self.M, state)
+
+        # Where the loop is Python's, a step after which every system goes on costs no more than this look at it.
+        counts_only = bk.updates_in_place and self.report is None and isinstance(this.tally.history, tuple)
+
+        def stops(state: Any, active: Array, steps: Array) -> Array:
+            bounded = (state.rr <= largest * largest) & (state.rr > enough)
+            return ~active | state.broken | ~bounded | (steps >= limit)
+
+        def advance(loop: tuple[Any, _Tally]) -> tuple[Any, _Tally]:
+            state, tally = loop
+            active = tally.status == _RUNNING
+            none = bk.zeros_like(tally.steps)
+            left = bk.where(active, limit - tally.steps, none)
+            state = self._advanced(step, method.limited(bk, state, left), active)
+            if counts_only and not bk.any(stops(state, active, tally.steps + method.steps_taken(state))):
+                products = tally.products + method.products_made(state)
+                return state, tally._replace(steps=tally.steps + method.steps_taken(state), products=products)
+            steps = tally.steps + bk.where(active, method.steps_taken(state) + none, none)
+            products = tally.products + bk.where(active, method.products_made(state) + none, none)
+            norm = bk.sqrt(state.rr)
+            status = bk.where(state.broken, none + _BREAKDOWN, none)
+            status = bk.where(steps >= limit, none + _MAX_ITER, status)
+            status = bk.where(bk.isfinite(norm) & (norm <= largest), status, none + _DIVERGED)
+            status = bk.where(state.rr <= enough, none + _CANDIDATE, status)
+            history = tally.history
+            if not isinstance(history, tuple):
+                history = bk.put(history, steps, norm * this.scale, active)
+            if self.report is not None:
+                bk.report(self.report, steps, norm * this.scale, goal.norm * this.scale, active)
+            return state, _Tally(bk.where(active, status, tally.status), steps, products, history)
+
+        late = (this.tally.status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
+        status = bk.where(late, 0 * this.tally.status + _MAX_ITER, this.tally.status)
+
+        def go_on(loop: tuple[Any, _Tally]) -> Any:
+            return bk.any(loop[1].status == _RUNNING)
+
+        state, tally = bk.while_loop(go_on, advance, (this.state, this.tally._replace(status=status)))
+        return this._replace(state=state, tally=tally)
+
+    def _advanced(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
+        if not self.method.couples_systems:
+            return self.bk.step_active(step, state, active)
+        new: list[Any] = []
+
+        def step_all(_: Any) -> tuple[Array, Array]:
+            new.append(step(state))
+            return new[0].x, new[0].rr
+
+        x, rr = self.bk.step_active(step_all, (state.x, state.rr), active)
+        return new[0]._replace(x=x, rr=rr)
+
+    def _finish(self, this: _Round, bound: Array, limit: int) -> _Between:
+        """x and its true residual, and what becomes of each system."""
+        bk, start, tally = self.bk, this.start, this.tally
+        ran = start.tally.status == _RUNNING
+        d = self.method.solution(bk, self.M, this.state)
+        x = bk.where(ran, self.project(start.x + bk.times(this.scale, d)), start.x)
+        r = self.b - self.A.apply(x)
+        norm = bk.norm(r)
+        none = bk.zeros_like(tally.status)
+        progress = norm <= _PROGRESS * start.norm
+        broken, candidate = tally.status == _BREAKDOWN, tally.status == _CANDIDATE
+        attempt = start.attempt + bk.where(broken | ~progress, none + 1, none)
+        again = (candidate & progress) | (broken & (progress | (attempt <= _PATIENCE)))
+        stopped = bk.where(tally.steps >= limit, none + _MAX_ITER, none + _STAGNATED)
+        status = bk.where(candidate, stopped, tally.status)
+        status = bk.where(again & (tally.steps < limit), none + _RUNNING, status)
+        status = bk.where(norm <= bound, none + _CONVERGED, status)
+        status = bk.where(ran, status, start.tally.status)
+        # A breakdown or an overflow may leave x worse than it was, or without a value.
+        worse = ran & (broken | (tally.status == _DIVERGED)) & ~(norm <= start.norm)
+        x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
+        products = tally.products + bk.where(ran, none + self.A.products, none)
+        return _Between(x, r, norm, attempt, _Tally(status, tally.steps, products, tally.history))
+
+    def _outcome(self, between: _Between, bound: Array) -> Outcome:
+        x, r, norm, _, tally = between
+        history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
+        return Outcome(x, r, norm, bound + 0 * norm, tally.status, tally.steps, tally.products, history)

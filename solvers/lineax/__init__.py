@@ -1,0 +1,1 @@
+"""krylix as a linear solver of lineax."""

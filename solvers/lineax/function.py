@@ -1,0 +1,113 @@
+"""Linear functions of lineax' operators, and containers of arrays as flat vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+from ...backends.jax.function import trace
+from ...sparse import Operator
+
+
+class LinearFunction(eqx.Module):
+    """A linear function on containers. Its leaves are arrays, and it equals another one of the same program.
+
+    Operators of lineax hold programs that equal only themselves; loops that make a new state in each turn refuse these.
+    """
+
+    constants: Any
+    program: Any = eqx.field(static=True)
+    takes: Any = eqx.field(static=True)  # structures, hashable: see `frozen`
+    gives: Any = eqx.field(static=True)
+    symmetric: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, function: Callable[[Any], Any], takes: Any, symmetric: bool = False) -> LinearFunction:
+        """`function`, which takes arrays of the structure `takes`."""
+        gives = jax.eval_shape(function, takes)
+        found: tuple[Any, Any] | None = trace(function, takes)
+        if found is None:
+            closed = jax.make_jaxpr(function)(takes)
+            found = _Incomparable(closed.jaxpr, jax.tree.structure(gives)), closed.consts
+        return cls(list(found[1]), found[0], frozen(takes), frozen(gives), symmetric)
+
+    def __call__(self, x: Any) -> Any:
+        return self.program(x, *self.constants)
+
+    @property
+    def T(self) -> LinearFunction:
+        if self.symmetric:
+            return self
+        transposed = jax.linear_transpose(self, thawed(self.takes))
+        return LinearFunction.of(lambda y: transposed(y)[0], thawed(self.gives))
+
+    def conj(self) -> LinearFunction:
+        def conjugated(x: Any) -> Any:
+            return jax.tree.map(jnp.conj, self(jax.tree.map(jnp.conj, x)))
+
+        return LinearFunction.of(conjugated, thawed(self.takes), self.symmetric)
+
+
+class _Incomparable:
+    """`f(x, *constants)` of a program that cannot be compared: equal to itself only."""
+
+    def __init__(self, jaxpr: Any, structure: Any) -> None:
+        self.jaxpr, self.structure = jaxpr, structure
+
+    def __call__(self, x: Any, *constants: Any) -> Any:
+        run = core.jaxpr_as_fun(core.ClosedJaxpr(self.jaxpr, list(constants)))
+        return jax.tree.unflatten(self.structure, run(*jax.tree.leaves(x)))
+
+
+class HostOperator:
+    """An operator of NumPy arrays, which JAX is to leave alone: a constant of its programs."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    @property
+    def T(self) -> HostOperator:
+        return HostOperator(self.operator.T)
+
+    def conj(self) -> HostOperator:
+        return HostOperator(self.operator.conj())
+
+
+def frozen(structure: Any) -> Any:
+    """Shapes and dtypes of a container as something hashable."""
+    leaves, tree = jax.tree.flatten(structure)
+    return tuple((leaf.shape, jnp.dtype(leaf.dtype)) for leaf in leaves), tree
+
+
+def thawed(structure: Any) -> Any:
+    """The container of shapes and dtypes again."""
+    leaves, tree = structure
+    return jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+
+
+def ravel(tree: Any) -> jax.Array:
+    """All arrays of a container in one vector, in the order of lineax' matrices."""
+    return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(tree)])
+
+
+def unravel(vector: jax.Array, structure: Any) -> Any:
+    """The container of this structure that `ravel` makes the vector of."""
+    leaves, tree = jax.tree.flatten(structure)
+    parts, start = [], 0
+    for leaf in leaves:
+        stop = start + math.prod(leaf.shape)
+        parts.append(vector[start:stop].reshape(leaf.shape))
+        start = stop
+    return jax.tree.unflatten(tree, parts)
+
+
+def on_vectors(function: LinearFunction) -> Callable[[jax.Array], jax.Array]:
+    """The same function from vector to vector."""
+    takes = thawed(function.takes)
+    return lambda v: ravel(function(unravel(v, takes)))

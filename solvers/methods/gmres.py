@@ -1,0 +1,186 @@
+"""Generalised minimal residuals, restarted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Operator
+from ..iteration.method import Goal, Method, apply
+from .basis import combination, components, flatten, identity, positions, span, unfold
+
+_NOISE = 10  # times the rounding unit: what is smaller, relative to the vector that it was computed from, is noise
+
+
+class GMRESState(NamedTuple):
+    """Vectors are (batch, n), scalars (batch, 1), stacks of m rows flat: (batch, m n) and (batch, m m)."""
+
+    x: Array  # at the start of the cycle
+    r: Array  # there
+    v: Array  # row j of V
+    V: Array  # orthonormal; what lies beyond row j is left over from the last cycle
+    Z: Any  # M V if M may vary, else ()
+    j: Array  # steps in this cycle
+    Q: Array  # product of the rotations, Q H = R: its rows 0 ... j - 1, zero beyond
+    q: Array  # (batch, m), row j of Q
+    R: Array  # upper triangle, the identity beyond column j - 1
+    g: Array  # (batch, m), Q beta e_1, zero beyond j - 1
+    beta: Array  # |r|
+    largest: Array  # |A M v| of the largest v so far
+    rr: Array  # <r, r> of the newest x
+    broken: Array
+
+
+class _Column(NamedTuple):
+    """A M v = size (V h + after v_next)."""
+
+    h: Array  # (batch, m)
+    v: Array
+    before: Array  # |A M v| / size
+    after: Array
+    size: Array
+
+
+@dataclass(frozen=True)
+class GMRES(Method):
+    """GMRES(m): the smallest residual over the Krylov space of A M, started anew every m = `restart` steps.
+
+    For any square A; M preconditions from the right, so that the residual is the true one. Singular systems with a
+    solution are solved, except for some whose null space meets the range. `flexible=True` also stores M v for every v,
+    and M may be another one in every step (FGMRES): an inner iteration, say.
+
+    Arnoldi's basis is made orthogonal by classical Gram-Schmidt, twice. The second pass makes it orthogonal to working
+    precision (Giraud, Langou, Rozloznik and van den Eshof 2005), which one pass of the modified process does not, and
+    each pass is two products with the whole basis instead of 2 j vector operations one after the other. Instead of the
+    rotations of the Hessenberg matrix their product Q is stored.
+
+    Cost: m + 5 vectors (2 m + 5 if flexible); per step 1 product with A and 1 with M, and one more M per cycle if not
+    flexible; 8 j n operations in step j of a cycle.
+
+    Source: Saad and Schultz, SIAM J. Sci. Stat. Comput. 7 (1986); Saad, Iterative Methods for Sparse Linear Systems,
+    2nd ed., Algorithms 9.5 and 9.6.
+
+    Raises:
+        ValueError: `restart` is no integer >= 1.
+    """
+
+    restart: int = 30
+    flexible: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.restart, bool) or not isinstance(self.restart, int) or self.restart < 1:
+            raise ValueError(f"GMRES(m) needs an integer m >= 1, the steps between restarts; got {self.restart!r}.")
+
+    @property
+    def name(self) -> str:
+        if self.flexible:
+            return f"FGMRES({self.restart})"
+        return "GMRES" if self.restart == 30 else f"GMRES({self.restart})"
+
+    def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> GMRESState:
+        batch, n = (int(k) for k in r.shape)
+        m = min(self.restart, n)
+        s = _begin(bk, bk.zeros_like(r), r, 0 * goal.attempt, m)
+        V = bk.put_row(bk.zeros((batch, m, n), bk.dtype(r), r), s.j, s.v)
+        return s._replace(V=flatten(bk, V), Z=bk.zeros((batch, m * n), bk.dtype(r), r) if self.flexible else ())
+
+    def step(self, bk: Backend, A: Operator, M: Operator | None, s: GMRESState) -> GMRESState:
+        m = int(s.g.shape[1])
+        z = apply(M, s.v)
+        Z = flatten(bk, bk.put_row(unfold(bk, s.Z, m), s.j, z)) if self.flexible else ()
+        V = unfold(bk, s.V, m)
+        new, tail = _rotate(bk, s, _orthogonalise(bk, V, s.j, A.apply(z)))
+        new = new._replace(V=(), Z=())  # which a branch would copy
+        full = new.j == m
+        new = bk.cond(bk.any(full), lambda: self._restarted(bk, M, new, V, Z, full, tail), lambda: new)
+        return new._replace(V=flatten(bk, bk.put_row(V, new.j, new.v)), Z=Z)
+
+    def solution(self, bk: Backend, M: Operator | None, state: GMRESState) -> Array:
+        m = int(state.g.shape[1])
+        return self._best(bk, M, state, unfold(bk, state.V, m), state.Z)
+
+    def _best(self, bk: Backend, M: Operator | None, s: GMRESState, V: Array, Z: Any) -> Array:
+        """x of the cycle's start and the combination of its directions that leaves the smallest residual."""
+        m, used = int(s.g.shape[1]), span(bk, s.j, int(s.g.shape[1]))[1]
+        y = bk.solve_triangular(unfold(bk, s.R, m), s.g, lower=False)[:, :used]
+        if self.flexible:
+            return s.x + combination(bk, unfold(bk, Z, m)[:, :used], y)
+        return s.x + apply(M, combination(bk, V[:, :used], y))
+
+    def _restarted(
+        self, bk: Backend, M: Operator | None, s: GMRESState, V: Array, Z: Any, full: Array, tail: Array
+    ) -> GMRESState:
+        """A new cycle from the newest x for the systems whose cycle is full; its residual costs no product."""
+        # r = (V, v)(conj q, tail) times the last entry of Q beta e_1
+        last = bk.cast(s.beta, bk.dtype(s.r)) * s.q[:, :1]
+        r = last * (combination(bk, V, bk.conj(s.q)) + tail * s.v)
+        new = _begin(bk, self._best(bk, M, s, V, Z), r, 0 * s.j, int(s.g.shape[1]))
+        new = new._replace(V=(), Z=(), largest=s.largest, broken=s.broken)
+        return bk.select(full, new, s)
+
+
+def _begin(bk: Backend, x: Array, r: Array, j: Array, m: int) -> GMRESState:
+    """The start of a cycle, without its stacks V and Z."""
+    beta, zero = bk.norm(r), bk.zeros((int(r.shape[0]), m), bk.dtype(r), r)
+    v = bk.times(bk.safe_divide(bk.like(1, beta), beta), r)
+    Q, q = bk.zeros((int(r.shape[0]), m * m), bk.dtype(r), r), bk.where(positions(bk, m, j) == j, zero + 1, zero)
+    return GMRESState(
+        x, r, v, (), (), j, Q, q, identity(bk, m, r), zero, beta, bk.zeros_like(beta), beta * beta, beta < 0
+    )
+
+
+def _orthogonalise(bk: Backend, V: Array, j: Array, w: Array) -> _Column:
+    """w in terms of v_0 ... v_j and a new vector."""
+    batch, m = int(V.shape[0]), int(V.shape[1])
+    size = bk.binary_scale(w)
+    w = bk.times(1 / size, w)  # new memory, also where a function returns its own
+    before = bk.sqrt(bk.square_norm(w))
+    used = min(span(bk, j, m)[1] + 1, m)
+    V = V[:, :used]
+    h = bk.zeros((batch, used), bk.dtype(w), w)
+    for _ in range(2):
+        part = bk.where(positions(bk, used, j) <= j, components(bk, V, w), 0 * h)
+        w = w - combination(bk, V, part)
+        h = h + part
+    after = bk.sqrt(bk.square_norm(w))
+    after = bk.where(after <= _noise(bk, after) * before, 0 * after, after)
+    h = bk.concat([h, bk.zeros((batch, m - used), bk.dtype(w), w)], 1)
+    return _Column(h, bk.times(bk.safe_divide(bk.like(1, after), after), w), before, after, size)
+
+
+def _rotate(bk: Backend, s: GMRESState, new: _Column) -> tuple[GMRESState, Array]:
+    """The state with one more column of H = Q* R, and the entry of q that belongs to its vector v_j.
+
+    The last rotation turns (a, after), the end of Q h, into (rho, 0). Where rho is noise, the column depends on the
+    others: A M is singular, and the residual as small as it gets. The system is broken, its state stays as it is.
+    """
+    m, kind = int(s.g.shape[1]), bk.dtype(s.g)
+    here, below = positions(bk, m, s.j) == s.j, positions(bk, m, s.j) == s.j + 1
+    Q, R, zero = unfold(bk, s.Q, m), unfold(bk, s.R, m), 0 * s.g
+    a = bk.row_sum(s.q * new.h)
+    rho = bk.sqrt(bk.square(a) + new.after * new.after)
+    largest = bk.maximum(s.largest, new.before * new.size)
+    column = bk.product(Q, new.h)
+    # A M maps the new direction less what it shares with the others, of length |(1, shared)|, to length rho
+    shared = bk.square_norm(bk.solve_triangular(R, bk.times(new.size, column), lower=False))
+    dead = rho * new.size <= _noise(bk, rho) * largest * bk.sqrt(1 + shared)
+    c, sine = bk.safe_divide(a, bk.cast(rho, kind)), bk.cast(bk.safe_divide(new.after, rho), kind)
+    row = bk.conj(c) * s.q + bk.where(below, sine, zero)
+    q = bk.where(below, c, zero) - sine * s.q
+    column = column + bk.where(here, bk.cast(rho, kind), zero)
+    g = bk.where(here, bk.times(s.beta, row[:, :1]), s.g)
+    R = bk.where(here[:, None, :], bk.times(new.size, column)[:, :, None], R)
+    Q = bk.where(here[:, :, None], row[:, None, :], Q)
+    norm = s.beta * bk.abs(q[:, :1])
+    moved = s._replace(
+        v=new.v, V=(), Z=(), j=s.j + 1, Q=flatten(bk, Q), q=q, R=flatten(bk, R), g=g, largest=largest, rr=norm * norm
+    )
+    moved = bk.select(dead, s._replace(V=(), Z=()), moved)
+    return moved._replace(broken=s.broken | dead), bk.conj(c)
+
+
+def _noise(bk: Backend, scalar: Array) -> float:
+    return _NOISE * float(np.finfo(bk.dtype(scalar)).eps)

@@ -1,0 +1,142 @@
+"""Minimal residuals for symmetric systems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Operator
+from ..iteration.method import Goal, Method, apply
+
+_NOISE = 10  # times the rounding unit: what is smaller, relative to the terms that it is the sum of, is noise
+
+
+class MINRESState(NamedTuple):
+    """Vectors are (batch, n), scalars (batch, 1) and real."""
+
+    x: Array
+    r: Array
+    p: Array  # Lanczos vector, <p, M p> = 1
+    p_old: Array
+    v: Array  # M p
+    w: Array  # direction of the last step, times gamma
+    w_old: Array
+    beta: Array  # below the diagonal in the last column of the tridiagonal matrix, beside it in the next
+    epsilon: Array  # beta after the rotations before the last: two above the diagonal of the next column
+    delta: Array  # and one above
+    c: Array  # the last rotation
+    s: Array
+    gamma: Array  # diagonal of the last column after the rotations
+    gamma_old: Array
+    ww: Array  # squared norm of w in the inverse of M, as orthogonality of the Lanczos vectors has it
+    ww_old: Array
+    cross: Array  # <w, w_old> there
+    phi: Array  # norm of the residual in M, with a sign
+    least: Array  # of phi: a residual that M sees no more, and is not small, is in the null space of M
+    largest: Array  # norm of the largest column so far
+    rr: Array  # <r, r>
+    broken: Array
+
+
+@dataclass(frozen=True)
+class MINRES(Method):
+    """MINRES: the smallest residual over the Krylov space, from the three-term recurrence of Lanczos.
+
+    For symmetric (Hermitian) A, definite or not, also singular with a consistent right-hand side; with another one it
+    breaks down at a least-squares solution. M must be symmetric (Hermitian) and positive definite, also where A is not,
+    and MINRES then minimises the residual in the norm of M; a solve that finds M not to be so ends as broken down. r is
+    the residual itself, updated with the next Lanczos vector, so that its 2-norm is known without a product.
+
+    Cost: 8 vectors (x, r, 2 of Lanczos, M p, 2 directions and one product; 7 without M), and per step 1 product with A
+    and 1 with M; one more M per round at the start.
+
+    Source: Paige and Saunders, SIAM J. Numer. Anal. 12 (1975); Choi, Paige and Saunders, SIAM J. Sci. Comput. 33
+    (2011), for the recurrence of r and for preconditioning. Beyond these: the length of each direction is followed by
+    recurrence, and a direction that A M maps to rounding noise ends the round.
+    """
+
+    needs_hermitian = True
+
+    @property
+    def name(self) -> str:
+        return "MINRES"
+
+    def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> MINRESState:
+        z, rr = apply(M, r), bk.square_norm(r)
+        square = bk.real(bk.dot(r, z))
+        norm = bk.sqrt(bk.maximum(square, 0 * square))
+        inverse, zero, one = bk.safe_divide(bk.like(1, norm), norm), bk.zeros_like(norm), bk.like(1, norm)
+        p = bk.times(inverse, r)
+        v = p if M is None else bk.times(inverse, z)
+        empty = [bk.zeros_like(r) for _ in range(4)]
+        return MINRESState(
+            empty[0], r, p, empty[1], v, empty[2], empty[3],
+            beta=zero, epsilon=zero, delta=zero, c=one, s=zero, gamma=one, gamma_old=one,
+            ww=zero, ww_old=zero, cross=zero, phi=norm, largest=zero,
+            least=norm * float(np.finfo(bk.dtype(norm)).eps), rr=rr, broken=(square <= 0) & (rr > 0),
+        )  # fmt: skip
+
+    def step(self, bk: Backend, A: Operator, M: Operator | None, s: MINRESState) -> MINRESState:
+        # Lanczos: A v = size (beta_old p_old + alpha p + u), everything divided by a power of two
+        product = A.apply(s.v)
+        size = bk.binary_scale(product)
+        u = bk.times(1 / size, product)  # new memory, also where a function returns its own
+        alpha, beta_old = bk.real(bk.dot(s.v, u)), s.beta / size
+        u = bk.axpy(bk.cast(-alpha, bk.dtype(u)), s.p, u)
+        u = bk.axpy(bk.cast(-beta_old, bk.dtype(u)), s.p_old, u)
+        z = apply(M, u)
+        square, rest = bk.real(bk.dot(u, z)), alpha * alpha + beta_old * beta_old
+        noise = _NOISE * float(np.finfo(bk.dtype(rest)).eps)
+        square = bk.where(bk.abs(square) <= noise * noise * rest, 0 * square, square)
+        beta = bk.sqrt(bk.maximum(square, 0 * square))
+        # QR of the tridiagonal matrix: the last rotation on its new column, and the next one
+        delta, low = s.c * s.delta / size + s.s * alpha, s.c * alpha - s.s * s.delta / size
+        gamma = bk.sqrt(low * low + square)
+        largest = bk.maximum(s.largest, size * bk.sqrt(rest + beta * beta))
+        # w = v - d w_1 - e w_2; A maps it to length gamma: noise where A is singular and nothing is left to gain
+        d, e = delta * (size / s.gamma), s.epsilon / s.gamma_old
+        ww = 1 + d * d * s.ww + e * e * s.ww_old + 2 * d * e * s.cross
+        dead = (square < 0) | (gamma * size <= noise * largest * bk.sqrt(bk.maximum(ww, 0 * ww)))
+        c, sine = bk.where(dead, 0 * low, bk.safe_divide(low, gamma)), bk.safe_divide(beta, gamma)
+        return _moved(bk, M, s, _Column(size, u, z, beta, d, e, ww, gamma, c, sine, largest, dead))
+
+
+class _Column(NamedTuple):
+    """The new column of the tridiagonal matrix, divided by `size`, after the rotations."""
+
+    size: Array
+    u: Array
+    z: Array  # M u
+    beta: Array
+    d: Array  # its part above the diagonal, in terms of the last directions
+    e: Array
+    ww: Array
+    gamma: Array
+    c: Array
+    s: Array
+    largest: Array
+    dead: Array  # M is not definite, or A is singular and the residual as small as it can be: no step
+
+
+def _moved(bk: Backend, M: Operator | None, s: MINRESState, t: _Column) -> MINRESState:
+    kind = bk.dtype(s.r)
+    gamma = t.gamma * t.size
+    w = bk.axpy(bk.cast(-t.d, kind), s.w, bk.xpay(s.v, bk.cast(-t.e, kind), s.w_old))
+    x = bk.axpy(bk.cast(bk.safe_divide(t.c * s.phi, gamma), kind), w, s.x)
+    shrink = bk.where(t.dead, bk.like(1, t.s), t.s * t.s)
+    r = bk.times(shrink, s.r)
+    r, rr = bk.axpy_norm(bk.cast(-bk.safe_divide(t.c * s.phi, t.gamma), kind), t.u, r)
+    inverse = bk.safe_divide(bk.like(1, t.beta), t.beta)
+    p = bk.times(inverse, t.u)
+    v = p if M is None else bk.times(inverse, t.z)
+    beta, phi = t.beta * t.size, -t.s * s.phi
+    return MINRESState(
+        x, r, p, s.p, v, w, s.w,
+        beta=beta, epsilon=s.s * beta, delta=s.c * beta, c=t.c, s=t.s,
+        gamma=bk.where(gamma > 0, gamma, bk.like(1, gamma)), gamma_old=s.gamma,
+        ww=t.ww, ww_old=s.ww, cross=-t.d * s.ww - t.e * s.cross, phi=phi, least=s.least, largest=t.largest, rr=rr,
+        broken=s.broken | t.dead | (bk.abs(phi) <= s.least),
+    )  # fmt: skip

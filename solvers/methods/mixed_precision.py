@@ -1,0 +1,137 @@
+"""Iterative refinement: corrections in single precision, residuals in double."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Operator, in_precision
+from ..iteration.driver import Iteration
+from ..iteration.method import Goal, Method
+from .cg import CG
+from .refinement import Refinement
+
+_CG = CG()
+_SINGLE = {"f": np.dtype(np.float32), "c": np.dtype(np.complex64)}
+
+
+class MixedPrecisionState(NamedTuple):
+    """Vectors are (batch, n), scalars (batch, 1); in the precision of the system."""
+
+    x: Array
+    r: Array
+    rr: Array  # <r, r>
+    goal: Array  # residual norm at which a system is done
+    attempt: Array
+    left: Array  # iterations that a system may still take
+    taken: Array  # iterations and products of the last step
+    products: Array
+    broken: Array
+
+
+@dataclass(frozen=True)
+class MixedPrecision(Method):
+    """x <- x + d with A d = r solved by `inner` in single precision, and r <- r - A d in double, to a double tolerance.
+
+    Single precision moves half the bytes, so an iteration takes about half the time where memory is the limit. Each
+    correction starts `inner` anew, which costs some iterations; it reduces the residual to `inner_rtol` of what it was,
+    the last one to the tolerance. For systems that the inner method solves and whose condition number is below about
+    1e7: beyond, corrections are noise, and the status says so. Entries of A and M must lie in the range of single
+    precision (1e-38 to 3e38); where they do not, the solve ends as broken down. A system in single precision is solved
+    by `inner` in that precision.
+
+    A and M are applied to single-precision arrays, also where they are functions. A function that cannot take them, or
+    that computes in double precision because of what it closes over, still gives the right answer, only not faster.
+
+    One iteration is one of `inner`; `history` has an entry after each correction. Cost: the vectors of `inner` in
+    single precision and 3 in double; per iteration what `inner` costs in single precision, per correction 1 product in
+    double.
+
+    Raises ValueError for an inner method that is direct, minimises |b - A x|, couples systems or runs on the host.
+
+    Source: Buttari et al., ACM Trans. Math. Softw. 34 (2008), Algorithm 3; Carson and Higham, SIAM J. Sci. Comput. 40
+    (2018), Algorithm 1.1.
+    """
+
+    inner: Method = _CG
+    inner_rtol: float = 1e-5
+
+    can_pause = False
+
+    def __post_init__(self) -> None:
+        m = self.inner
+        unfit = not isinstance(m, Method) or isinstance(m, MixedPrecision | Refinement)
+        if unfit or m.on_host or m.couples_systems or m.least_squares:
+            raise ValueError(
+                f"MixedPrecision needs an inner method of the library that iterates on each system by itself, such as "
+                f"CG() or BiCGStab(2); got {getattr(m, 'name', m)!r}. Use that method directly."
+            )
+        if not 0 < self.inner_rtol < 1:
+            raise ValueError(f"inner_rtol must lie between 0 and 1; got {self.inner_rtol!r}.")
+
+    @property
+    def name(self) -> str:
+        return f"mixed-{self.inner.name}"
+
+    @property
+    def needs_hermitian(self) -> bool:  # type: ignore[override]
+        return self.inner.needs_hermitian
+
+    @property
+    def needs_transpose(self) -> bool:  # type: ignore[override]
+        return self.inner.needs_transpose
+
+    @property
+    def takes_preconditioner(self) -> bool:  # type: ignore[override]
+        return self.inner.takes_preconditioner
+
+    @property
+    def takes_complex(self) -> bool:  # type: ignore[override]
+        return self.inner.takes_complex
+
+    def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> MixedPrecisionState:
+        rr = bk.square_norm(r)
+        none = bk.zeros(tuple(rr.shape), np.dtype(np.int32), rr)
+        x, broken = bk.zeros_like(r), bk.like(False, rr, bool)
+        return MixedPrecisionState(x, r, rr, goal.norm + 0 * rr, goal.attempt, none, none, none, broken)
+
+    def limited(self, bk: Backend, state: MixedPrecisionState, left: Array) -> MixedPrecisionState:
+        return state._replace(left=left)
+
+    def steps_taken(self, state: MixedPrecisionState) -> Array:
+        return state.taken
+
+    def products_made(self, state: MixedPrecisionState) -> Array:
+        return state.products
+
+    def step(self, bk: Backend, A: Operator, M: Operator | None, s: MixedPrecisionState) -> MixedPrecisionState:
+        d, taken, products = self._correction(bk, A, M, s)
+        r = s.r - A.apply(d)
+        rr = bk.square_norm(r)
+        finite = bk.isfinite(rr)  # asked for: TensorFlow turns `~(a < b)` into `a >= b`, which NaN answers differently
+        better = finite & (rr < s.rr)
+        broken = ~finite | (rr > 0.25 * s.rr)
+        x, r = bk.where(better, s.x + d, s.x), bk.where(better, r, s.r)
+        rr = bk.where(better, rr, s.rr)
+        return MixedPrecisionState(x, r, rr, s.goal, s.attempt, s.left, taken, products + A.products, broken)
+
+    def _correction(
+        self, bk: Backend, A: Operator, M: Operator | None, s: MixedPrecisionState
+    ) -> tuple[Array, Array, Array]:
+        """One round of the inner method on the residuals of the systems that go on; iterations and products."""
+        wide = bk.dtype(s.r)
+        single = _SINGLE[wide.kind]
+        norm = bk.sqrt(s.rr)
+        part = s.goal / bk.where(norm > 0, norm, bk.like(1, norm))
+        if wide != single:  # half of the tolerance is left to the rounding of the last correction
+            part = bk.maximum(0.5 * part, bk.like(self.inner_rtol, part))
+        scale = bk.binary_scale(s.r)
+        r = bk.cast(bk.where(s.left > 0, bk.times(1 / scale, s.r), bk.zeros_like(s.r)), single)
+        narrow = in_precision(A, single)
+        inverse = self.inner.setup(bk, narrow, None if M is None else in_precision(M, single))
+        inner = Iteration(bk, self.inner, narrow, inverse, r, lambda v: v)
+        d, taken, products = inner.one_round(bk.cast(part, bk.real_dtype(r)) * bk.norm(r), s.attempt, s.left)
+        return bk.times(scale, bk.cast(d, wide)), bk.where(taken > 0, taken, 0 * taken + 1), products

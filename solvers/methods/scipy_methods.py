@@ -1,0 +1,232 @@
+"""SciPy's iterative methods behind the same interface, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse.linalg as spl
+
+from ...backends import Array, Backend
+from ...sparse import Operator
+from ..iteration.method import Goal, Method
+
+
+class _Task(NamedTuple):
+    """One system for SciPy: solve A x = b to the residual norm `goal` in at most `limit` iterations."""
+
+    A: Any
+    b: np.ndarray
+    M: Any
+    goal: float
+    limit: int
+    tick: Callable[..., None]  # to be called once per iteration
+
+
+def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
+    return function(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=task.tick)[0]
+
+
+def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
+    """Calls back at the start of each outer iteration, also of the one that finds it has converged."""
+    calls, latest, info = [0], [np.zeros_like(task.b)], 1
+
+    def count(x: np.ndarray) -> None:
+        calls[0], latest[0] = calls[0] + 1, x.copy()
+
+    with suppress(RuntimeError):  # LGMRES, where M r = 0
+        latest[0], info = function(
+            task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=count
+        )
+    task.tick(times=calls[0] - (info == 0))
+    return latest[0]
+
+
+def _tfqmr(task: _Task) -> np.ndarray:
+    if task.M is None:
+        return _standard(spl.tfqmr, task)
+    product = task.A @ task.M
+    return task.M @ _standard(spl.tfqmr, task._replace(A=product, M=None))
+
+
+def _gmres(task: _Task) -> np.ndarray:
+    restart = min(20, task.limit, task.A.shape[0])
+    x, norm = np.zeros_like(task.b), float("inf")
+    for _ in range(max(1, task.limit // restart)):  # what is left over is asked for again
+        new, info = spl.gmres(task.A, task.b, x0=x, rtol=0.0, atol=task.goal, restart=restart, maxiter=1, M=task.M,
+                              callback=task.tick, callback_type="pr_norm")  # fmt: skip
+        new_norm = float(np.linalg.norm(task.b - task.A.matvec(new)))
+        if not new_norm < norm:
+            break
+        x, norm = new, new_norm
+        if info == 0:
+            break
+    return x
+
+
+def _qmr(task: _Task) -> np.ndarray:
+    identity = spl.LinearOperator(task.A.shape, matvec=lambda v: v, rmatvec=lambda v: v, dtype=task.A.dtype)
+    return spl.qmr(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M1=task.M or identity, M2=identity,
+                   callback=task.tick)[0]  # fmt: skip
+
+
+class _Reached(Exception):
+    """Ends a SciPy method from its callback."""
+
+
+def _minres(task: _Task) -> np.ndarray:
+    # MINRES stops on a test of its own, relative to |A| |x|, so the residual is looked at after each step.
+    latest = [np.zeros_like(task.b)]
+
+    def look(x: np.ndarray) -> None:
+        task.tick()
+        latest[0] = x.copy()
+        if np.linalg.norm(task.b - task.A.matvec(x)) <= task.goal:
+            raise _Reached
+
+    try:
+        return spl.minres(task.A, task.b, rtol=1e-300, maxiter=task.limit, M=task.M, callback=look)[0]
+    except _Reached:
+        return latest[0]
+
+
+def _least_squares(function: Callable[..., Any], limit_name: str, task: _Task) -> np.ndarray:
+    goal = task.goal / max(np.linalg.norm(task.b), np.finfo(task.b.real.dtype).tiny)
+    result = function(task.A, task.b, atol=0.0, btol=goal, conlim=0.0, **{limit_name: task.limit})
+    task.tick(times=result[2])
+    return result[0]
+
+
+class _Entry(NamedTuple):
+    run: Callable[[_Task], np.ndarray]
+    needs_hermitian: bool = False
+    needs_transpose: bool = False
+    takes_preconditioner: bool = True
+    takes_complex: bool = True
+
+
+_TABLE = {
+    "scipy-CG": _Entry(partial(_standard, spl.cg), needs_hermitian=True),
+    "scipy-GMres": _Entry(_gmres),
+    "scipy-lGMres": _Entry(partial(_outer, spl.lgmres)),
+    "scipy-biCG": _Entry(partial(_standard, spl.bicg), needs_transpose=True),
+    "scipy-biCG-stab": _Entry(partial(_standard, spl.bicgstab)),
+    "scipy-CGS": _Entry(partial(_standard, spl.cgs)),
+    "scipy-QMR": _Entry(_qmr, needs_transpose=True),
+    "scipy-TFQMR": _Entry(_tfqmr),
+    "scipy-GCrotMK": _Entry(partial(_outer, spl.gcrotmk)),
+    "scipy-MINRES": _Entry(_minres, needs_hermitian=True, takes_complex=False),
+    "scipy-lsqr": _Entry(
+        partial(_least_squares, spl.lsqr, "iter_lim"), needs_transpose=True, takes_preconditioner=False
+    ),
+    "scipy-lsmr": _Entry(
+        partial(_least_squares, spl.lsmr, "maxiter"), needs_transpose=True, takes_preconditioner=False
+    ),
+}
+SCIPY_NAMES = tuple(_TABLE)
+
+
+class ScipyState(NamedTuple):
+    """Vectors are (batch, n), scalars (batch, 1)."""
+
+    x: Array
+    r: Array
+    rr: Array
+    broken: Array
+    goal: Array
+    left: Array
+    taken: Array
+    products: Array
+
+
+@dataclass(frozen=True)
+class ScipyMethod(Method):
+    """One of SciPy's iterative methods, by its name here (`ScipyMethod("scipy-GMres")`).
+
+    Runs on the host, one system after the other; arrays of other libraries are copied there and back, in compiled
+    functions by a callback. The tolerance is ours: the true residual decides, and the method is called again on the
+    residual where it stopped too early. `iterations` counts SciPy's callbacks: an inner step for GMRES, an outer one
+    for LGMRES and GCROT(m,k). MINRES costs a second product per step, to look at its residual.
+    """
+
+    key: str
+
+    on_host = True
+    can_pause = False
+
+    def __post_init__(self) -> None:
+        if self.key not in _TABLE:
+            raise ValueError(f"ScipyMethod wraps {', '.join(_TABLE)}; got {self.key!r}.")
+
+    @property
+    def name(self) -> str:
+        return self.key
+
+    @property
+    def needs_hermitian(self) -> bool:  # type: ignore[override]
+        return _TABLE[self.key].needs_hermitian
+
+    @property
+    def needs_transpose(self) -> bool:  # type: ignore[override]
+        return _TABLE[self.key].needs_transpose
+
+    @property
+    def takes_preconditioner(self) -> bool:  # type: ignore[override]
+        return _TABLE[self.key].takes_preconditioner
+
+    @property
+    def takes_complex(self) -> bool:  # type: ignore[override]
+        return _TABLE[self.key].takes_complex
+
+    def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> ScipyState:
+        rr = bk.square_norm(r)
+        none = np.zeros(rr.shape, np.int32)
+        return ScipyState(np.zeros_like(r), r, rr, rr < 0, goal.norm + 0 * rr, none, none, none)
+
+    def limited(self, bk: Backend, state: ScipyState, left: Array) -> ScipyState:
+        return state._replace(left=np.array(left))
+
+    def steps_taken(self, state: ScipyState) -> Array:
+        return state.taken
+
+    def products_made(self, state: ScipyState) -> Array:
+        return state.products
+
+    def step(self, bk: Backend, A: Operator, M: Operator | None, s: ScipyState) -> ScipyState:
+        x, taken, products = s.x.copy(), np.zeros_like(s.taken), np.zeros_like(s.products)
+        for i in np.flatnonzero((s.rr > s.goal * s.goal)[:, 0] & (s.left > 0)[:, 0]):
+            found, taken[i, 0], products[i, 0] = self._solve(
+                A, M, s.r[i], float(s.goal[i, 0]), int(s.left[i, 0]), int(i)
+            )
+            x[i] += found.astype(x.dtype)
+        r = s.r - A.apply(x - s.x)
+        rr = bk.square_norm(r)
+        # SciPy gave up, or has nothing more to give: the true residual decides what that means.
+        return ScipyState(
+            x, r, rr, rr > s.goal * s.goal, s.goal, s.left, np.clip(taken, 1, np.maximum(s.left, 1)), products + 1
+        )
+
+    def _solve(
+        self, A: Operator, M: Operator | None, b: np.ndarray, goal: float, limit: int, i: int
+    ) -> tuple[np.ndarray, int, int]:
+        steps, products = [0], [0]
+
+        def count(*_: Any, times: int = 1) -> None:
+            steps[0] += times
+
+        inner = spl.aslinearoperator(A.per_system(i))
+
+        def counted(product: Callable[..., Any], v: np.ndarray) -> np.ndarray:
+            products[0] += 1
+            return product(v)
+
+        matrix = spl.LinearOperator(
+            A.shape, matvec=partial(counted, inner.matvec), rmatvec=partial(counted, inner.rmatvec), dtype=A.dtype
+        )
+        preconditioner = None if M is None else spl.aslinearoperator(M.per_system(i))
+        found = _TABLE[self.key].run(_Task(matrix, b, preconditioner, goal, limit, count))
+        return np.asarray(found), steps[0], products[0]

@@ -1,0 +1,1 @@
+"""What a solve returns, in numbers, in words, and as errors."""

@@ -1,0 +1,50 @@
+"""What happens when a solve fails: raise, warn, or leave it to the status."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ...backends import Backend
+from ..iteration.status import Status
+from .describe import describe
+from .errors import Diverged, NotConverged
+from .result import SolveResult
+
+POLICIES = ("raise", "warn", "status")
+
+
+def check_policy(on_failure: str) -> None:
+    """Raises ValueError for an unknown policy."""
+    if on_failure not in POLICIES:
+        raise ValueError(f"on_failure must be one of {', '.join(map(repr, POLICIES))}; got {on_failure!r}.")
+
+
+def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResult:
+    """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
+
+    Raises:
+        NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
+            library, whose text contains this message.
+    """
+    if on_failure == "status":
+        return result
+    failed = bk.any(result.status != int(Status.CONVERGED))
+    eager = result if not bk.compiled(result.status) else None
+    handler = _handler(result.method, on_failure, eager, result.least_squares)
+    x = bk.guard(failed, handler, result.x, result.status, result.iterations, result.residual_norm, result.tolerance)
+    return replace(result, x=x)
+
+
+def _handler(method: str, on_failure: str, result: SolveResult | None, least_squares: bool) -> Callable[..., None]:
+    def handle(status: np.ndarray, steps: np.ndarray, norm: np.ndarray, bound: np.ndarray) -> None:
+        message = describe(method, status, steps, norm, bound, least_squares=least_squares)
+        if on_failure == "warn":
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            return
+        raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, result)
+
+    return handle

@@ -1,0 +1,167 @@
+"""What a solve returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend, choose_backend
+from .describe import describe
+
+_DERIVATIVES = {"jax": "jax.vjp and jax.jvp", "torch": "torch.autograd or torch.func", "tensorflow": "tf.GradientTape"}
+
+
+class Gradient(NamedTuple):
+    """What `SolveResult.vjp` returns: the gradient with respect to `b`, in its shape, and to the entries of `A`."""
+
+    b: Array
+    A: Any
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SolveResult:
+    """The outcome of `linear_solve`, one entry per system of the batch (a scalar without batch axes).
+
+    With several checkpoints (`max_iter` a sequence), every array has them as a new first axis. Usable as the return
+    value of compiled functions and as a container of arrays.
+
+    Attributes:
+        x: the solution, in the type, shape, dtype and device of `b`.
+        residual: `b - A x` of this x, computed at the end.
+        residual_norm: its 2-norm (not in least squares, see below).
+        tolerance: the residual norm that counts as converged, `max(rtol |b|, atol)`.
+        iterations: iterations of the method.
+        function_evaluations: products with A, those for the true residual included.
+        converged: is `residual_norm <= tolerance`?
+        diverged: did the iteration leave the finite numbers?
+        status: numbers of `Status`.
+        history: residual norms, `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked for.
+        method: name of the method that gave this result.
+        preconditioner: kind of the preconditioner that it used, or None.
+        least_squares: is x the solution of a rectangular or damped problem? Then `residual_norm`, `tolerance` and
+            `history` are of the normal residual `A^H (b - A x) - damp^2 x`, and relative to `A^H b`.
+    """
+
+    x: Any
+    residual: Any
+    residual_norm: Array
+    tolerance: Array
+    iterations: Array
+    function_evaluations: Array
+    converged: Array
+    diverged: Array
+    status: Array
+    history: Array | None
+    method: str
+    preconditioner: str | None = None
+    least_squares: bool = False
+    _sensitivity: Any = field(default=None, repr=False)  # of an eager NumPy solve; no part of the container
+
+    @property
+    def message(self) -> str:
+        """What happened, in words (needs values: not inside a compiled function)."""
+        bk = choose_backend(self.status)
+        if bk.compiled(self.status) or not hasattr(self.status, "shape"):
+            return "The message is known when the compiled function has run."
+        values = [
+            np.asarray(bk.to_numpy(a)) for a in (self.status, self.iterations, self.residual_norm, self.tolerance)
+        ]
+        return describe(self.method, *values, least_squares=self.least_squares)
+
+    def __repr__(self) -> str:
+        return f"<SolveResult: {self.message}>"
+
+    def vjp(self, cotangent: Any) -> Gradient:
+        """The gradient of a real function of x, given its derivative by x: for solves on NumPy arrays.
+
+        Solves `A^H y = cotangent` with the method of this solve, its tolerance relative to the cotangent (atol counts
+        as the relative tolerance that it was), and the transposed preconditioner. Complex numbers as in PyTorch: a
+        gradient, and the cotangent, is dL/dRe + i dL/dIm.
+
+        Args:
+            cotangent: dL/dx, in the shape of x.
+
+        Returns:
+            Gradient: `b`, y in the shape of b; `A`, for a dense matrix `- y x^H`, summed over systems that share
+            entries; for a SciPy matrix one of its format whose `data` is the gradient by A's `data` (CSR for LIL and
+            DOK); None for a function or a LinearOperator, whose change dA gives `-Re(y^H dA x)`.
+
+        Raises:
+            NotConverged, Diverged: the backward solve failed, and `on_failure` is "raise".
+            UnsupportedOperation: the transpose of A is not known.
+            RuntimeError: A, b or x was changed in place after the solve.
+            ValueError, TypeError: several limits, least squares, arrays of another library, a wrong shape; a function
+                that is not symmetric, solved by a method for symmetric ones.
+
+        Cost: a solve, and 1 product to see that nothing was changed (1 more for a function and a method for symmetric
+        ones, to see that it is). Without a transpose of its own (rmatvec), a function is evaluated once per unknown.
+        A and b are kept alive by the result, after the first call also the factors of a direct method.
+        """
+        gradient: Gradient = self._differentiable().vjp(cotangent)
+        return gradient
+
+    def jvp(self, b: Any = None, A: Any = None) -> Any:
+        """The change dx of x with changes of b and A, `A dx = db - dA x`: for solves on NumPy arrays.
+
+        Args:
+            b: db, in the shape of b; None for none.
+            A: dA, a dense or sparse matrix, or a function x -> dA x of arrays as A takes them; None for none.
+
+        Returns:
+            dx, in the shape of x.
+
+        Raises:
+            As `vjp`; ValueError where both are None.
+
+        Cost: a solve, 1 product, and 1 with dA.
+        """
+        return self._differentiable().jvp(b, A)
+
+    def _differentiable(self) -> Any:
+        if self._sensitivity is not None:
+            return self._sensitivity
+        name = choose_backend(self.status).name
+        if name in _DERIVATIVES:
+            raise TypeError(
+                f"vjp and jvp are for solves on NumPy arrays; this was one on {name}, which differentiates "
+                f"linear_solve itself: use {_DERIVATIVES[name]}."
+            )
+        raise TypeError("This result was copied or read from a file, so A is not known. Call vjp of the original.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sensitivity": None}  # which holds functions of the user: not to be pickled
+
+    # TensorFlow asks the class itself how to take it apart.
+
+    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return _static(self), _arrays(self)
+
+    @classmethod
+    def __tf_unflatten__(cls, static: tuple[Any, ...], arrays: tuple[Any, ...]) -> SolveResult:
+        return _restore(static, arrays)
+
+
+_OTHERS = ("method", "preconditioner", "least_squares", "_sensitivity")
+_ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
+
+
+def _arrays(result: SolveResult) -> tuple[Any, ...]:
+    values = tuple(getattr(result, name) for name in _ARRAYS)
+    return values[:-1] if result.history is None else values
+
+
+def _static(result: SolveResult) -> tuple[str, str | None, bool, bool]:
+    return result.method, result.preconditioner, result.least_squares, result.history is None
+
+
+def _restore(static: Any, arrays: Any) -> SolveResult:
+    method, preconditioner, least_squares, without_history = static
+    values = dict(zip(_ARRAYS, (*arrays, None) if without_history else arrays, strict=True))
+    return SolveResult(**values, method=method, preconditioner=preconditioner, least_squares=least_squares)
+
+
+def register_result(bk: Backend) -> None:
+    """Make `SolveResult` a container of arrays for this backend's transformations."""
+    bk.register(SolveResult, lambda r: (_arrays(r), _static(r)), _restore)

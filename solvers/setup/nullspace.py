@@ -1,0 +1,74 @@
+"""Known null vectors of A: the returned solution has no part in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Layout, Operator
+
+
+def find_basis(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: Array) -> np.ndarray | None:
+    """Orthonormal basis `(k, n)` of the given null space; None for None and "auto".
+
+    Args:
+        nullspace: None, "auto", "constant", or basis vectors `(k, *shape of one right-hand side)`, independent.
+
+    Raises:
+        ValueError: another string, a wrong shape, dependent vectors, or vectors that A does not map to zero.
+    """
+    if nullspace is None or (isinstance(nullspace, str) and nullspace == "auto"):
+        return None
+    basis = _orthonormal(nullspace, bk, layout, A.dtype)
+    with bk.quiet():
+        _check(bk, A, basis, layout, like)
+    return basis
+
+
+def projection(basis: np.ndarray | None, bk: Backend, like: Array) -> Callable[[Array], Array]:
+    """The function that takes the null space's part off `(batch, n)`."""
+    if basis is None:
+        return lambda v: v
+    rows = bk.as_array(basis, like=like)
+    return lambda v: v - bk.product(bk.transpose(rows), bk.product(bk.conj(rows), v))
+
+
+def _orthonormal(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np.ndarray:
+    if isinstance(nullspace, str):
+        if nullspace != "constant":
+            raise ValueError(f"nullspace must be 'auto', None, 'constant' or an array of vectors; got {nullspace!r}.")
+        vectors = np.ones((1, layout.size), dtype)
+    else:
+        vectors = np.asarray(bk.to_numpy(nullspace) if bk.is_array(nullspace) else nullspace)
+        if vectors.shape[1:] != layout.shape and vectors.shape[1:] != (layout.size,):
+            raise ValueError(f"nullspace has the shape {vectors.shape}; expected (k, *{layout.shape}), k vectors.")
+        vectors = vectors.reshape(len(vectors), -1).astype(dtype)
+    q, r = np.linalg.qr(vectors.T)
+    size = np.abs(np.diagonal(r))
+    if len(size) and size.min() <= 1e3 * np.finfo(dtype).eps * size.max():
+        raise ValueError("The vectors of nullspace are linearly dependent; give each direction once.")
+    return np.ascontiguousarray(q.T)
+
+
+def _check(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Array) -> None:
+    """A maps each vector to zero, as far as this can be known now."""
+    n = layout.size
+    probe = np.random.default_rng(3).standard_normal(n).astype(A.dtype)
+
+    def norms(v: np.ndarray) -> np.ndarray | None:
+        tiled = np.broadcast_to(v / np.linalg.norm(v), (layout.systems, n)).astype(A.dtype)
+        return bk.known_now(lambda: bk.norm(A.apply(bk.as_array(np.ascontiguousarray(tiled), like=like))))
+
+    usual = norms(probe)
+    if usual is None:
+        return
+    for i, vector in enumerate(basis):
+        mapped = norms(vector)
+        if mapped is not None and np.any(mapped > np.sqrt(np.finfo(A.dtype).eps) * usual):
+            raise ValueError(
+                f"A does not map vector {i} of nullspace to zero (|A v| = {mapped.max():.1e}, a random v gives "
+                f"{usual.max():.1e}). Give vectors of the null space of A, or nullspace=None."
+            )

@@ -1,0 +1,55 @@
+"""What a method needs of a matrix and a preconditioner, checked before anything is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...sparse import Operator, UnsupportedOperation, asymmetry
+from ..iteration.method import Method
+from ..preconditioners import Preconditioner
+from .problem import Problem
+
+_NOT_SYMMETRIC = 1e-4  # relative asymmetry from which on methods for symmetric matrices refuse
+
+
+def refuse_preconditioner(method: Method, M: Any) -> None:
+    """Raises ValueError for a preconditioner where the method takes none."""
+    if M is not None and not method.takes_preconditioner:
+        raise ValueError(f"{method.name} takes no preconditioner; got {M!r}. Leave it out.")
+
+
+def check_requirements(problem: Problem, method: Method, M: Operator | None) -> None:
+    """Refuse what the method cannot solve, as far as that is known now.
+
+    Raises:
+        TypeError, ValueError, UnsupportedOperation: got / expected / do this instead.
+    """
+    if not method.takes_complex and problem.A.dtype.kind == "c":
+        raise TypeError(
+            f"{method.name} takes real systems only; this one is {problem.A.dtype}. Use biCG-stab(2) or scipy-GMres."
+        )
+    method.check(problem.A, M)
+    if method.needs_transpose:
+        _check_transpose(problem.A, method)
+        if M is not None:
+            _check_transpose(M, method)
+    if not method.needs_hermitian:
+        return
+    relative = asymmetry(problem.A)
+    if relative is not None and relative > _NOT_SYMMETRIC:
+        word, adjoint = (
+            ("symmetric", "transpose") if problem.A.dtype.kind != "c" else ("Hermitian", "conjugate transpose")
+        )
+        raise ValueError(
+            f"{method.name} needs a {word} matrix; this one differs from its {adjoint} by a relative {relative:.1e}. "
+            "Use biCG-stab(2), scipy-GMres or scipy-direct."
+        )
+    if isinstance(M, Preconditioner) and M.hermitian is False:
+        raise ValueError(f"{method.name} needs a symmetric preconditioner; {M!r} is not. Use biCG-stab(2).")
+
+
+def _check_transpose(operator: Operator, method: Method) -> None:
+    try:
+        operator.transpose()
+    except TypeError as error:
+        raise UnsupportedOperation(f"{method.name} needs products with the transpose. {error}") from error

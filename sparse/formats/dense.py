@@ -1,0 +1,188 @@
+"""Dense matrices: one for all systems, or one per system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array, Backend, get_backend
+from ..errors import UnsupportedOperation
+from ..operator import Operator
+from . import Matrix, SparseMatrix, from_entries
+from .operations.arithmetic import as_factor, check_axis
+from .operations.change import DENSE
+
+
+class DenseOperator(Matrix):
+    """A matrix `(n, m)`, or one per system `(systems, n, m)`.
+
+    `constant` is the same matrix as a NumPy array where it is known although the library compiles.
+    """
+
+    is_container = True
+
+    def __init__(self, bk: Backend, matrix: Array, constant: np.ndarray | None = None) -> None:
+        self.bk, self.matrix, self.constant = bk, matrix, constant
+        self.shape = (int(matrix.shape[-2]), int(matrix.shape[-1]))
+        self.dtype = bk.dtype(matrix)
+        self.systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
+        self._register()
+
+    def _register(self) -> None:
+        self.bk.register(DenseOperator, lambda a: ((a.matrix,), a.bk), lambda bk, arrays: _restore(bk, *arrays))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._register()  # in the process that reads it
+
+    def apply(self, x: Array) -> Array:
+        return self.bk.product(self.matrix, x)
+
+    def astype(self, dtype: np.dtype) -> DenseOperator:
+        constant = None if self.constant is None else self.constant.astype(dtype)
+        return DenseOperator(self.bk, self.bk.cast(self.matrix, dtype), constant)
+
+    def on_backend(self, bk: Backend, like: Array | None) -> DenseOperator:
+        own = self.matrix.copy()  # a user may write to the other
+        return DenseOperator(bk, bk.as_array(own, like=like), own)
+
+    def transpose(self) -> DenseOperator:
+        constant = None if self.constant is None else np.swapaxes(self.constant, -1, -2)
+        return DenseOperator(self.bk, self.bk.transpose(self.matrix), constant)
+
+    def conj(self) -> DenseOperator:
+        return DenseOperator(
+            self.bk, self.bk.conj(self.matrix), None if self.constant is None else self.constant.conj()
+        )
+
+    def dense(self) -> Array:
+        return self.matrix
+
+    def diagonals(self) -> Array:
+        diagonal = self.bk.diagonal(self.matrix)
+        return diagonal[None] if self.systems is None else diagonal
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        host = get_backend("numpy")
+        known = self.known()
+        if known is not None:
+            return (), lambda _: DenseOperator(host, known)
+        return (self.matrix,), lambda arrays: DenseOperator(host, arrays[0])
+
+    def per_system(self, i: int) -> Any:
+        return self.matrix if self.systems is None else self.matrix[i]
+
+    def known(self) -> np.ndarray | None:
+        if self.constant is not None:
+            return self.constant
+        return None if self.bk.compiled(self.matrix) else self.bk.to_numpy(self.matrix)
+
+    # --- as a matrix ---
+
+    @property
+    def format(self) -> str:
+        return "dense"
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries: all of them."""
+        return (self.systems or 1) * self.shape[0] * self.shape[1]
+
+    @property
+    def values(self) -> Array:
+        """The matrix as an array of the library; of PyTorch a copy where it is known."""
+        return self.matrix if self.constant is None or self.bk.name != "torch" else self.bk.copy(self.matrix)
+
+    def to(self, format: str) -> Matrix:
+        if format == "dense":
+            return self
+        self._single("A sparse format")
+        known, (n, m) = self.known(), self.shape
+        rows, cols = (i.reshape(-1) for i in np.indices((n, m), np.int32))
+        values = known.reshape(-1) if known is not None else self.bk.reshape(self.matrix, (n * m,))
+        return from_entries(self.bk, rows, cols, values, (n, m), format=format, like=self.matrix)
+
+    def with_values(self, values: Any) -> DenseOperator:
+        if tuple(values.shape) != tuple(self.matrix.shape):
+            raise ValueError(f"Values of the shape {tuple(values.shape)} were given; expected {self.matrix.shape}.")
+        if isinstance(values, np.ndarray):
+            return DenseOperator(self.bk, self.bk.as_array(values, like=self.matrix), values)
+        return DenseOperator(self.bk, values)
+
+    def native(self, backend: Any = None) -> Any:
+        """The array itself, or that of another library."""
+        bk = self.bk if backend is None else get_backend(backend)
+        return self.matrix if bk is self.bk else bk.as_array(self.toarray())
+
+    def explain(self) -> str:
+        return f"{self!r}\nstored: all {self.nnz} entries, {self.nnz * self.dtype.itemsize / 1e6:.3g} MB"
+
+    def sum(self, axis: int | None = None) -> Array:
+        self._single("A sum of entries")
+        check_axis(axis)
+        return self.bk.sum(self.matrix, (0, 1) if axis is None else (axis,))
+
+    def _plus(self, other: Any) -> DenseOperator:
+        self._single("A sum")
+        if self.shape != tuple(other.shape):
+            raise ValueError(f"Matrices of the shapes {self.shape} and {other.shape} were added; expected equal ones.")
+        return DenseOperator(self.bk, self.matrix + self._entries_of(other))
+
+    def _entries_of(self, other: Any) -> Array:
+        if sp.issparse(other):
+            return self.bk.as_array(other.toarray(), like=self.matrix)
+        if other.bk is self.bk:
+            return other.dense()
+        return self.bk.as_array(other.toarray(), like=self.matrix)
+
+    def _scaled(self, c: Any, divide: bool = False) -> DenseOperator:
+        factor, dtype = as_factor(self.bk, c, self.dtype)
+        matrix = self.bk.cast(self.matrix, dtype)
+        factor = self.bk.as_array(factor, like=matrix)
+        return DenseOperator(self.bk, matrix / factor if divide else matrix * factor)
+
+    def _times(self, other: Any) -> DenseOperator:
+        self._single("A product of matrices")
+        if self.shape[1] != other.shape[0]:
+            raise ValueError(
+                f"Matrices of the shapes {self.shape} and {other.shape} were multiplied; expected equal inner numbers."
+            )
+        bk = self.bk
+        columns = bk.transpose(self._entries_of(other))
+        return DenseOperator(bk, bk.transpose(bk.product(self.matrix, columns)))
+
+    def _part(self, key: Any) -> Any:
+        self._single("A part")
+        places = np.arange(self.nnz, dtype=np.int32).reshape(self.shape)[key]
+        found = self.bk.take(self.bk.reshape(self.matrix, (self.nnz,)), np.asarray(places))
+        return DenseOperator(self.bk, found) if np.ndim(places) == 2 else found
+
+    def _single(self, what: str) -> None:
+        if self.systems is not None:
+            raise UnsupportedOperation(
+                f"{what} of {self.systems} dense matrices was asked for; expected one. Work on the array `values`."
+            )
+
+
+Dense = DenseOperator
+
+
+def _densified(A: SparseMatrix) -> DenseOperator:
+    return DenseOperator(A.bk, A.dense(), A.toarray() if A.constant is not None else None)
+
+
+DENSE["dense"] = _densified
+
+
+def _restore(bk: Backend, matrix: Any) -> DenseOperator:
+    """Rebuild without a look at `matrix`: transformations put placeholders in its place."""
+    operator = object.__new__(DenseOperator)
+    operator.bk, operator.matrix, operator.constant = bk, matrix, None
+    shape = tuple(getattr(matrix, "shape", (0, 0)))
+    operator.shape = shape[-2:] if len(shape) >= 2 else (0, 0)
+    operator.dtype = bk.dtype(matrix) if len(shape) >= 2 and hasattr(matrix, "dtype") else np.dtype(np.float64)
+    operator.systems = shape[0] if len(shape) == 3 else None
+    return operator

@@ -1,0 +1,1 @@
+"""Integer arrays and values behind a matrix: order, positions, bounds."""

@@ -1,0 +1,57 @@
+"""Laying out the values of a matrix anew: every change of format is one gather with static positions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from ....backends import Array, Backend
+
+
+class Regather:
+    """Makes new value arrays: each place holds one old value, or 0 where its position is -1.
+
+    `slots`: for each new array the positions in the concatenation of the raveled old ones.
+    """
+
+    def __init__(self, slots: tuple[np.ndarray, ...]) -> None:
+        self.slots = slots
+        self.is_unchanged = False
+
+    @classmethod
+    def composed(cls, slots: np.ndarray, sources: Sequence[np.ndarray]) -> Regather:
+        """Entry -> old slot, followed by new slot -> entry (-1: none)."""
+        if not len(slots):
+            return cls(tuple(np.full(s.shape, -1, np.int32) for s in sources))
+        return cls(tuple(np.where(s < 0, np.int32(-1), slots[s]) for s in sources))
+
+    @classmethod
+    def unchanged(cls) -> Regather:
+        """Leaves all values as they are."""
+        found = cls(())
+        found.is_unchanged = True
+        return found
+
+    @cached_property
+    def _padded(self) -> tuple[bool, ...]:
+        return tuple(bool(s.size) and bool(s.min() < 0) for s in self.slots)
+
+    def __call__(self, bk: Backend, values: Sequence[Array]) -> tuple[Array, ...]:
+        """The values laid out anew; differentiable, and pure NumPy for NumPy arrays."""
+        if self.is_unchanged:
+            return tuple(values)
+        flat = flatten(bk, values)
+        if any(self._padded) or not int(flat.shape[0]):
+            size = int(flat.shape[0])
+            flat = bk.concat([flat, bk.zeros((1,), bk.dtype(flat), flat)], 0)
+            return tuple(bk.take(flat, np.where(s < 0, size, s)) for s in self.slots)
+        return tuple(bk.take(flat, s) for s in self.slots)
+
+
+def flatten(bk: Backend, values: Sequence[Array]) -> Array:
+    """All values in one row."""
+    rows = [v if len(v.shape) == 1 else bk.reshape(v, (math.prod(int(n) for n in v.shape),)) for v in values]
+    return rows[0] if len(rows) == 1 else bk.concat(rows, 0)

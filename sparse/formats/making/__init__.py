@@ -1,0 +1,1 @@
+"""Matrices from entries, diagonals, boxes, files and other libraries."""

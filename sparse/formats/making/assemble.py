@@ -1,0 +1,166 @@
+"""Matrices made of others: blocks, stacks, Kronecker products, the identity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....backends import Array, Backend, choose_backend, default_backend
+from ..entries.integers import check_shape, check_size
+from ..operations.arithmetic import joint_values
+from ..operations.change import together
+from ..sparse_matrix import SparseMatrix
+from .build import from_diagonals, from_entries
+from .foreign import from_scipy
+
+Given = Any  # a krylix or SciPy sparse matrix
+
+
+def block(rows: Sequence[Sequence[Given | None]], *, format: str | None = None) -> SparseMatrix:
+    """A matrix of blocks, given row by row; None stands for a block of zeros.
+
+    Values that are traced keep their derivatives.
+
+    Args:
+        rows: the blocks, krylix or SciPy sparse matrices of one library.
+        format: of the result; None: what suits.
+
+    Raises:
+        ValueError: the blocks do not fit together, or a row or column has nothing but None.
+    """
+    width = len(rows[0]) if len(rows) else 0
+    if not width or any(len(row) != width for row in rows):
+        raise ValueError(f"Rows of {[len(row) for row in rows]} blocks were given; expected as many in each, and some.")
+    blocks = _of_one_library([b for row in rows for b in row])
+    grid = [blocks[i * width : (i + 1) * width] for i in range(len(rows))]
+    heights = [_common((b.shape[0] for b in row if b is not None), f"row {i}") for i, row in enumerate(grid)]
+    widths = [
+        _common((row[j].shape[1] for row in grid if row[j] is not None), f"column {j}")  # type: ignore[union-attr]
+        for j in range(width)
+    ]
+    first_row, first_col = np.cumsum([0, *heights]), np.cumsum([0, *widths])
+    places = [
+        (b, int(first_row[i]), int(first_col[j]))
+        for i, row in enumerate(grid)
+        for j, b in enumerate(row)
+        if b is not None
+    ]
+    return _placed(places, (int(first_row[-1]), int(first_col[-1])), format)
+
+
+def block_diagonal(blocks: Sequence[Given], *, format: str | None = None) -> SparseMatrix:
+    """The blocks along the diagonal; these need not be square.
+
+    Raises:
+        ValueError: there is no block.
+    """
+    if not len(blocks):
+        raise ValueError("No block was given; expected at least one matrix.")
+    places, row, col = [], 0, 0
+    for b in _of_one_library(list(blocks)):
+        if b is not None:
+            places.append((b, row, col))
+            row, col = row + b.shape[0], col + b.shape[1]
+    return _placed(places, (row, col), format)
+
+
+def hstack(blocks: Sequence[Given], *, format: str | None = None) -> SparseMatrix:
+    """Matrices side by side, with equally many rows.
+
+    Raises:
+        ValueError: they have not, or there is none.
+    """
+    return block([list(blocks)], format=format)
+
+
+def vstack(blocks: Sequence[Given], *, format: str | None = None) -> SparseMatrix:
+    """Matrices below each other, with equally many columns.
+
+    Raises:
+        ValueError: they have not, or there is none.
+    """
+    return block([[b] for b in blocks], format=format)
+
+
+def kron(A: Given, B: Given, *, format: str | None = None) -> SparseMatrix:
+    """The Kronecker product: each entry of A times B.
+
+    Raises:
+        ValueError: the result is too large for 32-bit indices.
+    """
+    first, second = _of_one_library([A, B])
+    if first is None or second is None:
+        raise ValueError("None was given for a matrix; expected two matrices.")
+    (n, m), (p, q) = first.shape, second.shape
+    shape = check_shape((n * p, m * q))
+    a, b = first.structure.entries(), second.structure.entries()
+    check_size(len(a.rows) * len(b.rows), "entries")
+    rows = (a.rows[:, None] * np.int32(p) + b.rows).reshape(-1)
+    cols = (a.cols[:, None] * np.int32(q) + b.cols).reshape(-1)
+    dtype = np.result_type(first.dtype, second.dtype)
+    if first.constant is not None and second.constant is not None:
+        values = np.outer(first.entry_values(), second.entry_values()).astype(dtype, copy=False).reshape(-1)
+    else:
+        x, y = (joint_values([M], dtype) for M in (first, second))
+        bk = first.bk
+        x, y = (bk.as_array(v) if isinstance(v, np.ndarray) else v for v in (x, y))
+        values = bk.reshape(x[:, None] * y[None, :], (len(rows),))
+    options: dict[str, Any] = {"format": format, "prune": False, "sum_duplicates": False, "like": first.anchor()}
+    return from_entries(first.bk, rows, cols, values, shape, **options)
+
+
+def eye(
+    n: int, m: int | None = None, k: int = 0, *, dtype: Any = None, like: Array | None = None, format: str | None = None
+) -> SparseMatrix:
+    """Ones on diagonal `k` of an `(n, m)` matrix.
+
+    Args:
+        n, m: rows and columns; as many of both where `m` is None.
+        k: column minus row of the ones.
+        dtype: of the values; None: that of `like`, or the library's default.
+        like: an array of the library, and on the device, that the matrix is for; None: the default backend's.
+        format: of the result; None: DIA.
+    """
+    shape = check_shape((n, n if m is None else m))
+    bk = default_backend() if like is None else choose_backend(like)
+    kind = np.dtype(dtype) if dtype is not None else bk.default_float if like is None else bk.dtype(like)
+    if k <= -shape[0] or k >= shape[1]:
+        none = np.zeros(0, np.int32)
+        return from_entries(bk, none, none, np.zeros(0, kind), shape, format=format, like=like)
+    return from_diagonals(bk, [k], np.ones((1, shape[0]), kind), shape, format=format, like=like)
+
+
+def _of_one_library(given: list[Given | None]) -> list[SparseMatrix | None]:
+    bk: Backend = choose_backend(*(g for g in given if isinstance(g, SparseMatrix)))
+    if not any(isinstance(g, SparseMatrix) for g in given):
+        bk = choose_backend("numpy")
+    found = [from_scipy(bk, g) if sp.issparse(g) else g for g in given]
+    for g in found:
+        if g is not None and not isinstance(g, SparseMatrix):
+            raise TypeError(f"A {type(g).__name__} was given as a block; expected a sparse matrix of krylix or SciPy.")
+    example = next((g for g in found if isinstance(g, SparseMatrix) and g.bk is bk), None)
+    if example is None:
+        raise ValueError("Nothing but None was given; expected at least one matrix.")
+    return [g if g is None else (together(example, g) or (g, g))[1] for g in found]
+
+
+def _common(sizes: Any, where: str) -> int:
+    found = set(sizes)
+    if len(found) != 1:
+        got = "none but None" if not found else f"sizes {sorted(found)}"
+        raise ValueError(f"The blocks of {where} have {got}; expected one size, told by at least one block.")
+    return int(found.pop())
+
+
+def _placed(places: list[tuple[SparseMatrix, int, int]], shape: tuple[int, int], format: str | None) -> SparseMatrix:
+    shape = check_shape(shape)
+    matrices = [b for b, _, _ in places]
+    entries = [(b.structure.entries(), i, j) for b, i, j in places]
+    rows = np.concatenate([e.rows + np.int32(i) for e, i, _ in entries])
+    cols = np.concatenate([e.cols + np.int32(j) for e, _, j in entries])
+    values = joint_values(matrices, np.result_type(*(b.dtype for b in matrices)))
+    options: dict[str, Any] = {"format": format, "prune": False, "sum_duplicates": False, "like": matrices[0].anchor()}
+    return from_entries(matrices[0].bk, rows, cols, values, shape, **options)

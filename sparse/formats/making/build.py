@@ -1,0 +1,170 @@
+"""Matrices of entries and of diagonals, in the format that suits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....backends import Array, Backend, get_backend
+from ..choose import MOST_DIAGONALS, Choice, choose_format
+from ..dia import DiaStructure, Nonzero, check_offsets
+from ..entries.integers import as_indices, check_shape, starts_of
+from ..entries.order import in_order
+from ..rows import CsrStructure
+from ..sparse_matrix import SparseMatrix
+from ..stored import FORMATS
+from .given import check_lengths, working
+
+Present = np.ndarray | Callable[[], np.ndarray] | None
+
+
+def from_entries(
+    bk: Backend,
+    rows: Any,
+    cols: Any,
+    values: Any,
+    shape: Any,
+    *,
+    format: str | None = None,
+    prune: bool = True,
+    like: Array | None = None,
+    sum_duplicates: bool = True,
+    in_shape: tuple[int, ...] | None = None,
+    out_shape: tuple[int, ...] | None = None,
+) -> SparseMatrix:
+    """The matrix of entries in any order.
+
+    Args:
+        bk: the library that will multiply.
+        rows, cols: integers of NumPy `(nnz,)`.
+        values: `(nnz,)` of NumPy if they are known, else of `bk`, possibly traced.
+        shape: `(n, m)`.
+        format: of the result; None: what `choose_format` finds.
+        prune: drop known values that are 0.
+        like: an array on whose device known values are to go.
+        sum_duplicates: False promises that no place occurs twice.
+        in_shape, out_shape: of the arrays that it maps, if not `(m,)` and `(n,)`.
+
+    Raises:
+        ValueError: lengths, shape or positions do not fit.
+        TypeError: rows or columns are no integers.
+
+    Cost: counting sorts, linear in the number of entries; none where they are in order.
+    """
+    n, m = check_shape(shape)
+    rows, cols = as_indices(rows, n, "The rows"), as_indices(cols, m, "The columns")
+    check_lengths(values, rows, "rows")
+    check_lengths(values, cols, "columns")
+    options: dict[str, Any] = {"format": format, "like": like, "in_shape": in_shape, "out_shape": out_shape}
+    if isinstance(values, np.ndarray):
+        A = sp.coo_array((working(values), (rows, cols)), (n, m)).tocsr()
+        return from_csr(bk, A, prune=prune, **options)
+    order = in_order(rows, cols, (n, m), sum_duplicates)
+    structure = CsrStructure(starts_of(order.rows, n), order.cols, (n, m))
+    return _formatted(bk, structure, order.values(bk, values), **options)
+
+
+def from_csr(bk: Backend, A: sp.csr_array, *, prune: bool = True, **options: Any) -> SparseMatrix:
+    """The matrix of a SciPy CSR array that the caller owns: it is put in order, and its memory shared."""
+    A.sum_duplicates()
+    if prune and not np.all(A.data):
+        A.eliminate_zeros()
+    return _formatted(bk, CsrStructure.of(A), A.data, **options)
+
+
+def _formatted(
+    bk: Backend,
+    structure: CsrStructure,
+    values: Array,
+    *,
+    format: str | None = None,
+    like: Array | None = None,
+    in_shape: tuple[int, ...] | None = None,
+    out_shape: tuple[int, ...] | None = None,
+) -> SparseMatrix:
+    choice = choose_format(bk, structure.starts, structure.cols, structure.shape) if format is None else None
+    shapes: dict[str, Any] = {"in_shape": in_shape, "out_shape": out_shape}
+    matrix = SparseMatrix.build(bk, structure, (values,), like=like, **shapes)
+    return _chosen(matrix, choice, format)
+
+
+def _chosen(matrix: SparseMatrix, choice: Choice | None, format: str | None) -> SparseMatrix:
+    wanted = choice.format if choice else format
+    if wanted not in FORMATS:
+        raise ValueError(f"The format {wanted!r} was asked for; there are {', '.join(FORMATS)}.")
+    found: Any = matrix.to(wanted)
+    found.reason = choice.reason if choice else "asked for"
+    return found
+
+
+def from_diagonals(
+    bk: Backend,
+    offsets: Any,
+    diagonals: Any,
+    shape: Any,
+    *,
+    prune: bool = True,
+    format: str | None = None,
+    like: Array | None = None,
+    present: Present = None,
+    in_shape: tuple[int, ...] | None = None,
+    out_shape: tuple[int, ...] | None = None,
+) -> SparseMatrix:
+    """The matrix of diagonals; DIA, if no other format is asked for and they are not too many.
+
+    Args:
+        bk: the library that will multiply.
+        offsets: column minus row of each diagonal, in any order; the same one twice adds up.
+        diagonals: `(k, n)`, value i of each belongs to row i: NumPy if they are known, else of `bk`. What lies outside
+            of the matrix is ignored.
+        shape: `(n, m)`.
+        prune: drop known values that are 0.
+        format: of the result; None: DIA for up to 40 diagonals, else what suits the rows.
+        like: an array on whose device known values are to go.
+        present: where there are entries at all, bool `(k, n)` or a function that finds it when it is needed; for known
+            values, with `prune`, that is where they are not 0.
+        in_shape, out_shape: of the arrays that it maps, if not `(m,)` and `(n,)`.
+
+    Raises:
+        ValueError: offsets, shape and diagonals do not fit.
+
+    Cost: known diagonals are read once, to drop those that are 0, and used as they are.
+    """
+    n, m = check_shape(shape)
+    steps = check_offsets(offsets, (n, m))
+    if tuple(diagonals.shape) != (len(steps), n):
+        raise ValueError(f"Diagonals of the shape {tuple(diagonals.shape)} were given; expected {(len(steps), n)}.")
+    known = isinstance(diagonals, np.ndarray)
+    diagonals = working(diagonals) if known else diagonals
+    host = get_backend("numpy") if known else bk
+    steps, diagonals, present = _rising(host, steps, diagonals, present)
+    if known and prune:
+        kept = [d for d in range(len(steps)) if diagonals[d].any()]
+        if len(kept) < len(steps):
+            steps, diagonals = steps[kept], diagonals[kept]
+        present = Nonzero(diagonals)
+    structure = DiaStructure(steps, (n, m), present)
+    shapes: dict[str, Any] = {"in_shape": in_shape, "out_shape": out_shape}
+    matrix = SparseMatrix.build(bk, structure, (diagonals,), like=like, **shapes)
+    if format is not None or len(steps) <= MOST_DIAGONALS:
+        choice = None if format else Choice("dia", f"{len(steps)} diagonals, at most {MOST_DIAGONALS}")
+        return _chosen(matrix, choice, format)
+    csr: Any = matrix.to("csr")
+    return _chosen(csr, choose_format(bk, csr.structure.starts, csr.structure.cols, (n, m)), None)
+
+
+def _rising(
+    bk: Backend, steps: np.ndarray, diagonals: Array, present: Present
+) -> tuple[np.ndarray, Array, Present]:  # fmt: skip
+    """The diagonals by rising offset, each once."""
+    if np.all(steps[1:] > steps[:-1]):
+        return steps, diagonals, present
+    unique, which = np.unique(steps, return_inverse=True)
+    if present is not None:
+        given = present() if callable(present) else present
+        present = np.zeros((len(unique), *given.shape[1:]), bool)
+        np.logical_or.at(present, which, given)
+    return unique, bk.segment_sum(diagonals, which.astype(np.int32), len(unique)), present

@@ -1,0 +1,95 @@
+"""Matrices of SciPy and of the libraries' own sparse types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....backends import Array, Backend
+from ..csc import CscStructure
+from ..matrix import Matrix
+from ..rows import CsrStructure
+from ..sparse_matrix import SparseMatrix
+from ..stored import Stored
+from ..traced_coo import TracedCOO
+from .build import from_csr, from_entries
+
+
+def from_scipy(
+    bk: Backend, A: Any, dtype: Any = None, like: Array | None = None, *, format: str | None = None, prune: bool = False
+) -> SparseMatrix:
+    """A SciPy sparse array or matrix of any format; it is not modified.
+
+    On NumPy memory is shared where the matrix is in order: numbers that are then written to it count at once.
+
+    Args:
+        bk: the library that will multiply.
+        A: the matrix, with entries in any order, duplicates and explicit zeros.
+        dtype: of the values; None: that of A, or double precision for integers.
+        like: an array on whose device the values go.
+        format: of the result; None: what suits, on NumPy CSR or CSC as it is.
+        prune: drop explicit zeros.
+
+    Raises:
+        ValueError: it has not two axes, or is too large for 32-bit indices.
+    """
+    if len(A.shape) != 2:
+        raise ValueError(f"A sparse array of shape {A.shape} was given; expected two axes.")
+    found = np.dtype(dtype) if dtype is not None else A.dtype if A.dtype.kind in "fc" else np.dtype(np.float64)
+    if A.format == "csc" and bk.name == "numpy" and format in (None, "csc") and not prune:
+        csc = _owned(sp.csc_array(A), A)
+        structure: Any = CscStructure(csc.indptr, csc.indices, csc.shape)
+        return Stored.build(bk, structure, (csc.data.astype(found, copy=False),), like=like)
+    csr = _owned(sp.csr_array(A), A)
+    if csr.dtype != found:
+        csr = csr.astype(found)
+        csr.has_canonical_format = True
+    if bk.name == "numpy" and format is None and not prune:
+        matrix = Stored.build(bk, CsrStructure.of(csr), (csr.data,), like=like)
+        matrix._scipy = csr
+        return matrix
+    if bk.name != "numpy" or (prune and not np.all(csr.data)):
+        csr = _own(csr, A)
+    return from_csr(bk, csr, prune=prune, format=format, like=like)
+
+
+def _own(csr: sp.csr_array, given: Any) -> sp.csr_array:
+    """A copy, if it shares memory with what was given: libraries copy some arrays, and share others."""
+    if not np.shares_memory(csr.data, getattr(given, "data", ())):
+        return csr
+    csr = csr.copy()
+    csr.has_canonical_format = True
+    return csr
+
+
+def _owned(compressed: Any, given: Any) -> Any:
+    """In order and without duplicates; a copy, if something must be moved for it."""
+    if compressed.has_canonical_format:
+        return compressed
+    if np.shares_memory(compressed.data, getattr(given, "data", ())):
+        compressed = compressed.copy()
+    compressed.sum_duplicates()
+    return compressed
+
+
+def from_native(
+    bk: Backend, x: Any, dtype: Any = None, like: Array | None = None, *, format: str | None = None
+) -> Matrix:  # fmt: skip
+    """A sparse matrix of the library's own type: BCOO or BCSR, a sparse tensor, a SparseTensor.
+
+    Its values keep their derivatives. Where its indices are traced, the result is a `TracedCOO`.
+
+    Raises:
+        ValueError: it has batch or dense axes.
+    """
+    if bk.name == "numpy":
+        return from_scipy(bk, x, dtype, like, format=format)
+    values, rows, cols, shape = bk.sparse.entries(x)
+    if dtype is not None and bk.dtype(values) != np.dtype(dtype):
+        values = bk.cast(values, np.dtype(dtype))
+    known = [bk.known_now(lambda i=i: i) for i in (rows, cols)]  # type: ignore[misc]
+    if known[0] is None or known[1] is None:
+        return TracedCOO(bk, values, rows, cols, shape)
+    return from_entries(bk, known[0], known[1], values, shape, format=format, like=like)

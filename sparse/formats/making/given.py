@@ -1,0 +1,63 @@
+"""What users hand to the constructors: values of any library, and integer arrays that must fit them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....backends import Array, Backend, choose_backend
+from ..entries.integers import as_indices
+
+
+def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
+    """The backend of the values, and the values as its array of floating numbers; of NumPy a copy.
+
+    Raises:
+        ValueError: they have another number of axes.
+        TypeError: they are no numbers.
+    """
+    bk = choose_backend(values)
+    array = values if bk.is_array(values) and not isinstance(values, np.ndarray) else np.array(values)
+    shape = tuple(array.shape)
+    if len(shape) != ndim:
+        raise ValueError(f"Values of the shape {shape} were given; expected {ndim} {'axis' if ndim == 1 else 'axes'}.")
+    dtype = array.dtype if isinstance(array, np.ndarray) else bk.dtype(array)
+    if dtype.kind not in "biufc":
+        raise TypeError(f"The values have the dtype {dtype}; expected numbers.")
+    if dtype.kind == "f" and dtype.itemsize < 4:
+        raise TypeError(f"The values have the dtype {dtype}; krylix multiplies in float32 and float64. Cast them.")
+    if dtype.kind in "biu":
+        array = array.astype(np.float64) if isinstance(array, np.ndarray) else bk.cast(array, bk.default_float)
+    return bk, array
+
+
+def check_lengths(values: Array, positions: np.ndarray, what: str) -> None:
+    """One position for each value.
+
+    Raises:
+        ValueError: it is not so.
+    """
+    if int(values.shape[0]) != len(positions):
+        raise ValueError(f"{values.shape[0]} values and {len(positions)} {what} were given; expected as many of each.")
+
+
+def check_starts(starts: Any, n: int, nnz: int) -> np.ndarray:
+    """`(n + 1,)`: where each of n rows (or columns) starts in a list of nnz entries.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    found = as_indices(starts, nnz + 1, "The starts")
+    if len(found) != n + 1 or found[0] != 0 or found[-1] != nnz or np.any(found[1:] < found[:-1]):
+        ends = f"from {found[0]} to {found[-1]}" if len(found) else "none"
+        raise ValueError(
+            f"{len(found)} starts ({ends}) were given for {n} lines and {nnz} entries; "
+            f"expected {n + 1} that rise from 0 to {nnz}."
+        )
+    return found
+
+
+def working(values: np.ndarray) -> np.ndarray:
+    """Values as floating numbers."""
+    return values if values.dtype.kind in "fc" else values.astype(np.float64)

@@ -1,0 +1,1 @@
+"""What can be done with matrices: change, add, multiply, select."""

@@ -1,0 +1,1 @@
+"""Operators that are no matrices: functions, and operators made of others."""

@@ -1,0 +1,83 @@
+"""Any operator in another precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array
+from ..operator import Operator
+from .bridge import products_for_host, rows_as_scipy
+from .combine import OffsetOperator
+from .function import DerivedFunction, FunctionOperator
+
+
+def in_precision(operator: Operator, dtype: np.dtype) -> Operator:
+    """The operator on vectors of `dtype`: with its entries cast, or else, for functions, its arguments and results."""
+    if operator.dtype == dtype:
+        return operator
+    cast = operator.astype(dtype)
+    if cast.dtype == dtype:
+        return cast
+    if isinstance(operator, OffsetOperator):
+        return OffsetOperator(in_precision(operator.inner, dtype), operator.offset)
+    return CastOperator(operator, dtype)
+
+
+class CastOperator(Operator):
+    """`inner` on vectors of another precision.
+
+    A function is called with arrays of that precision and its result is cast. Where it refuses them, as it closes over
+    arrays of its own precision that its library does not mix with others, the arguments are cast too.
+    """
+
+    def __init__(self, inner: Operator, dtype: np.dtype) -> None:
+        self.bk, self.inner, self.dtype = inner.bk, inner, dtype
+        self.shape, self.systems = inner.shape, inner.systems
+        self._direct = _of_function(getattr(inner, "inner", inner), dtype)
+
+    @property
+    def together(self) -> int | None:
+        return self.inner.together
+
+    def apply(self, x: Array) -> Array:
+        if self._direct is not None:
+            try:
+                return self._direct.apply(x)
+            except Exception:  # a function at fault in any precision raises again below
+                self._direct = None
+        return self.bk.cast(self.inner.apply(self.bk.cast(x, self.inner.dtype)), self.dtype)
+
+    def transpose(self) -> Operator:
+        return in_precision(self.inner.transpose(), self.dtype)
+
+    def conj(self) -> Operator:
+        return in_precision(self.inner.conj(), self.dtype)
+
+    def dense(self) -> Array:
+        return self.bk.cast(self.inner.dense(), self.dtype)
+
+    def diagonals(self) -> Array:
+        return self.bk.cast(self.inner.diagonals(), self.dtype)
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        return products_for_host(self, self.bk.compiled())
+
+    def per_system(self, i: int) -> Any:
+        return rows_as_scipy(self, i)
+
+
+def _of_function(operator: Operator, dtype: np.dtype) -> Operator | None:
+    """A function's operator that calls it with arrays of `dtype`; None for others."""
+    if isinstance(operator, DerivedFunction):
+        function = _of_function(operator.function, dtype)
+        if not isinstance(function, FunctionOperator):
+            return None
+        return DerivedFunction(function, transposed=operator.transposed, conjugated=operator.conjugated)
+    if not isinstance(operator, FunctionOperator) or getattr(operator.function, "one_dtype", False):
+        return None
+    bk, f = operator.bk, operator
+    constant = None if f.constant is None else bk.cast(f.constant, dtype)
+    return FunctionOperator(bk, f.function, f.layout, dtype, f.args, f.name, f.like, constant, f.image)

@@ -1,0 +1,233 @@
+"""Linear Python functions as operators."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ..errors import NonlinearError, UnsupportedOperation
+from ..formats import SparseMatrix
+from ..formats.dense import DenseOperator
+from ..layout import Layout
+from ..operator import Operator
+from .bridge import products_for_host, rows_as_scipy
+from .function_matrix import CoupledSystems, function_matrix
+
+
+class _Products(Operator):
+    """What an operator can offer that only knows how to multiply."""
+
+    compiled: bool
+    like: Array | None
+    layout: Layout
+    image: Layout  # of what it returns
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return self.image.shape
+
+    @property
+    def together(self) -> int | None:
+        return self.layout.systems
+
+    def __call__(self, x: Any) -> Any:
+        if self.layout.structure is None:
+            return super().__call__(x)
+        rows = self.layout.flatten(self.bk, x, self.dtype, "x")  # a container of arrays
+        return self.image.unflatten(self.bk, self.apply(rows))
+
+    def _rows(self, rows: Array) -> Array:
+        """The function gets arrays of the dtype that it was promised, so others are split and cast."""
+        bk, dtype = self.bk, np.result_type(self.dtype, self.bk.dtype(rows))
+        if dtype.kind == "c" and self.dtype.kind != "c":
+            real, imaginary = (bk.cast(self._rows(bk.real(part)), dtype) for part in (rows, -1j * rows))
+            return real + 1j * imaginary
+        return bk.cast(self._many(bk.cast(rows, self.dtype)), dtype)
+
+    @abstractmethod
+    def matrix(self) -> SparseMatrix:
+        """Its sparse matrix, that of each system, found by tracing the function.
+
+        Raises:
+            UnsupportedOperation: the function cannot be traced, or its systems have different matrices.
+            NonlinearError: it is not linear.
+        """
+
+    def _matrix_or_none(self) -> SparseMatrix | None:
+        try:
+            return self.matrix()
+        except CoupledSystems:  # products with columns in all systems would give numbers that are no entries
+            raise
+        except (UnsupportedOperation, NonlinearError):
+            # Its entries can still be found by products, one for each column. An operation that is not linear may be
+            # part of a linear function, such as an iterative solve; `linear_part` and the true residual test that.
+            return None
+
+    def dense(self) -> Array:
+        matrix = self._matrix_or_none()
+        if matrix is None:
+            return self._columns()
+        entries = matrix.dense()
+        return entries if self.systems is None else self.bk.broadcast_to(entries, (self.systems, *self.shape))
+
+    def diagonals(self) -> Array:
+        bk, matrix = self.bk, self._matrix_or_none()
+        if matrix is not None:
+            diagonal = matrix.diagonals()
+            return diagonal if self.systems is None else bk.broadcast_to(diagonal, (self.systems, diagonal.shape[1]))
+        diagonal = bk.diagonal(self.dense())
+        return diagonal[None] if self.systems is None else diagonal
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        try:
+            return self.matrix().for_host()
+        except CoupledSystems:
+            if self.compiled:  # the host would get the entries of each system, and there are none
+                raise
+        except (UnsupportedOperation, NonlinearError):  # see `_matrix_or_none`
+            pass
+        return products_for_host(self, self.compiled, self.like)
+
+    def per_system(self, i: int) -> Any:
+        return rows_as_scipy(self, i)
+
+
+class FunctionOperator(_Products):
+    """`x -> function(x, *args) - constant` on arrays of the layout's shapes, all systems at once.
+
+    It returns arrays of `image`, which is the layout itself unless given.
+
+    `tracked` tells that the function was seen to depend on something whose derivatives are being recorded.
+    """
+
+    def __init__(
+        self,
+        bk: Backend,
+        function: Callable[..., Any],
+        layout: Layout,
+        dtype: np.dtype,
+        args: Sequence[Any] = (),
+        name: str = "A(x)",
+        like: Array | None = None,
+        constant: Array | None = None,
+        image: Layout | None = None,
+    ) -> None:
+        self.image = (layout if image is None else image).with_dtype(dtype)
+        self.bk, self.function, self.layout, self.dtype = bk, function, layout.with_dtype(dtype), dtype
+        self.args, self.name, self.like, self.constant = tuple(args), name, like, constant
+        self.tracked = False  # does it depend on something whose derivatives are being recorded?
+        self.is_linear = False  # is `function` known to be linear but for the constant?
+        self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
+        self.shape = (self.image.size, layout.size)
+        self.systems = layout.systems if layout.batch else None
+        self._entries: DenseOperator | None = None
+        self._matrix: SparseMatrix | UnsupportedOperation | NonlinearError | None = None
+
+    def with_constant(self, constant: Array | None) -> FunctionOperator:
+        """The same function, `constant` `(systems, n)` taken off its results."""
+        other = FunctionOperator(
+            self.bk, self.function, self.layout, self.dtype, self.args, self.name, self.like, constant, self.image
+        )
+        other.tracked = self.tracked
+        return other
+
+    def apply(self, x: Array) -> Array:
+        image = self.bk.call(self.function, self.layout.unflatten(self.bk, self.bk.read_only(x)), self.args)
+        rows = self.image.flatten(self.bk, image, self.dtype, self.name)
+        return rows if self.constant is None else rows - self.constant
+
+    def as_container(self) -> Operator:
+        example = self.layout.unflatten(
+            self.bk, self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+        )
+        found = self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), example, self.args)
+        if found is None:
+            return self
+        self.bk.register(FunctionOperator, _flatten, _restore)
+        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, self.is_linear)
+        return _restore(static, (tuple(found[1]), self.constant))
+
+    def matrix(self) -> SparseMatrix:
+        if isinstance(self._matrix, Exception):
+            raise self._matrix
+        if self._matrix is not None:
+            return self._matrix
+        try:
+            matrix = function_matrix(self)
+        except (UnsupportedOperation, NonlinearError) as error:
+            self._matrix = error
+            raise
+        if matrix.constant is not None:  # traced values belong to the trace that is running, and may not outlive it
+            self._matrix = matrix
+        return matrix
+
+    def transpose(self) -> Operator:
+        return DerivedFunction(self, transposed=True, conjugated=False)
+
+    def conj(self) -> Operator:
+        return DerivedFunction(self, transposed=False, conjugated=True)
+
+    def transposed_product(self) -> Callable[[Array], Array]:
+        """`x -> transposed matrix x` on rows; where the library has no derivatives, by the entries, which are kept."""
+        if self.bk.has_derivatives:
+            zeros = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+            return self.bk.transpose_function(self.apply, zeros)
+        if self._entries is None:
+            self._entries = DenseOperator(self.bk, self.dense())
+        return self._entries.transpose().apply
+
+
+def _flatten(operator: FunctionOperator) -> tuple[tuple[Any, ...], Any]:
+    static = (operator.bk, operator.function, operator.layout, operator.dtype, operator.name, operator.image)
+    return (operator.args, operator.constant), (*static, operator.is_linear)
+
+
+def _restore(static: Any, arrays: Sequence[Any]) -> FunctionOperator:
+    bk, function, layout, dtype, name, image, is_linear = static
+    operator = FunctionOperator(bk, function, layout, dtype, arrays[0], name, None, arrays[1], image)
+    operator.is_linear = is_linear
+    operator.is_container = True  # type: ignore[misc]
+    return operator
+
+
+class DerivedFunction(_Products):
+    """The transpose, the conjugate or both of a function."""
+
+    def __init__(self, function: FunctionOperator, *, transposed: bool, conjugated: bool) -> None:
+        self.function, self.transposed, self.conjugated = function, transposed, conjugated
+        self.bk, self.dtype, self.systems = function.bk, function.dtype, function.systems
+        self.compiled, self.like = function.compiled, function.like
+        self.shape, self.layout, self.image = function.shape, function.layout, function.image
+        if transposed:
+            self.shape, self.layout, self.image = function.shape[::-1], function.image, function.layout
+        self._product: Callable[[Array], Array] = function.transposed_product() if transposed else function.apply
+
+    def apply(self, x: Array) -> Array:
+        if not self.conjugated:
+            return self._product(x)
+        return self.bk.conj(self._product(self.bk.conj(x)))
+
+    def matrix(self) -> SparseMatrix:
+        matrix = self.function.matrix()
+        if self.transposed:
+            matrix = matrix.transpose()
+        return matrix.conj() if self.conjugated else matrix
+
+    def transpose(self) -> Operator:
+        return self._derived(not self.transposed, self.conjugated)
+
+    def conj(self) -> Operator:
+        return self._derived(self.transposed, not self.conjugated)
+
+    def _derived(self, transposed: bool, conjugated: bool) -> Operator:
+        if not transposed and not conjugated:
+            return self.function
+        return DerivedFunction(self.function, transposed=transposed, conjugated=conjugated)

@@ -1,0 +1,86 @@
+"""The matrix of a linear function that a solver works with, found by tracing it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ..errors import UnsupportedOperation
+from ..formats import SparseMatrix
+from ..layout import Layout
+from ..tracing.matrix_from_function import matrix_from_function
+
+TRACED = ("jax",)  # libraries whose functions can be traced
+
+
+class CoupledSystems(UnsupportedOperation):
+    """A function of several systems mixes them, so that there is no matrix of one."""
+
+
+class Function(Protocol):
+    """A linear function of rows `(systems, n)`."""
+
+    bk: Backend
+    dtype: np.dtype
+    like: Array | None
+    layout: Layout
+    image: Layout
+
+    def apply(self, x: Array) -> Array:
+        """`(systems, columns)` -> `(systems, rows)`."""
+
+
+def function_matrix(A: Function) -> SparseMatrix:
+    """The one matrix by which a function multiplies each of its systems.
+
+    Raises:
+        NonlinearError: the function is not linear.
+        CoupledSystems: it mixes its systems.
+        UnsupportedOperation: it cannot be traced, or its systems have different matrices, or may have: with traced
+            coefficients nobody knows.
+    """
+    if A.bk.name not in TRACED:
+        raise UnsupportedOperation(f"Functions of {A.bk.name} cannot be traced; give the matrix, or a function of JAX.")
+    systems = A.layout.systems
+    matrix: Any
+    matrix, _ = matrix_from_function(A.apply, A.bk.zeros((systems, A.layout.size), A.dtype, A.like))
+    if systems != 1:
+        matrix = _shared_block(matrix, systems)
+    shapes = [layout.shape if layout.structure is None else None for layout in (A.layout, A.image)]
+    return SparseMatrix.build(
+        A.bk, matrix.structure, matrix.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
+    )
+
+
+def _shared_block(matrix: Any, systems: int) -> Any:
+    """The block that stands on the diagonal `systems` times.
+
+    Raises:
+        CoupledSystems: a system depends on another.
+        UnsupportedOperation: there is none, or its values are not known.
+    """
+    n, m = (size // max(systems, 1) for size in matrix.shape)
+    rows, cols, _ = matrix.structure.entries()
+    if systems and np.any(rows // n != cols // m):
+        raise CoupledSystems(
+            f"The function takes {systems} systems at once, on its first axes, and mixes them, so it has no matrix of "
+            "one system. Give batch_ndim=0, for one large system, or a function that keeps them apart."
+        )
+    if matrix.constant is None or systems == 0:
+        raise UnsupportedOperation(
+            f"The function takes {systems} systems at once, on its first axes. Its matrix for one system is known only "
+            "if all coefficients are. Give the function of one system."
+        )
+    csr = matrix.to_scipy()
+    first = csr[:n, :m]
+    for i in range(1, systems):
+        block = csr[i * n : (i + 1) * n, i * m : (i + 1) * m]
+        parts = ((block.indptr, first.indptr), (block.indices, first.indices), (block.data, first.data))
+        if not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in parts):
+            raise UnsupportedOperation(
+                f"System {i} of the function has another matrix than system 0. Give one function for each, or a dense "
+                "array (systems, n, n)."
+            )
+    return matrix[:n, :m]

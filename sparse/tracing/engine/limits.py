@@ -1,0 +1,36 @@
+"""Refusing what would not fit before memory is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...errors import UnsupportedOperation
+
+MAX_ENTRIES = 2**28  # about 4 GB of rows, columns and float64 values
+INT32_LIMIT = 2**31
+
+
+def check_entries(count: int, what: str) -> None:
+    """
+    Raises:
+        UnsupportedOperation: `count` stored entries are too many.
+    """
+    if count > MAX_ENTRIES:
+        raise UnsupportedOperation(
+            f"{what} would make a matrix with {count:,} stored entries; at most {MAX_ENTRIES:,} fit. A sum "
+            "over everything or a transform couples all unknowns: solve with the function itself, not its matrix, or "
+            "leave this part out of the traced function and add it as a low-rank term."
+        )
+
+
+def check_rows(shape: Sequence[int], what: str) -> None:
+    """
+    Raises:
+        UnsupportedOperation: the elements of an array of `shape` cannot be counted in int32.
+    """
+    if math.prod(shape) >= INT32_LIMIT:
+        raise UnsupportedOperation(
+            f"{what} has {math.prod(shape):,} elements, and indices of a matrix are int32, below {INT32_LIMIT:,}. "
+            "Trace a smaller problem, or solve with the function itself instead of its matrix."
+        )

@@ -1,0 +1,1 @@
+"""JAX functions, followed operation by operation."""

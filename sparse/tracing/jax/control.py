@@ -1,0 +1,103 @@
+"""Rules for JAX's loops and branches: unrolled, as far as their course is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jax import lax
+
+from ..engine.linear import Linear, reshape
+from ..engine.positions import select
+from ..engine.structural import slice_, stack
+from .known.table import is_known
+from .messages import static_needed
+
+if TYPE_CHECKING:
+    from .interpreter import Interpreter
+
+SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
+
+
+def is_short(equation: Any) -> bool:
+    """Should NumPy run this loop over known values?"""
+    if equation.primitive.name == "scan":
+        return equation.params["length"] * max(1, len(equation.params["jaxpr"].jaxpr.eqns)) <= SHORT
+    return equation.primitive.name == "cond"
+
+
+def scan(interpreter: Interpreter, equation: Any, values: Sequence[Any]) -> list[Any]:
+    """`lax.scan`, `lax.map` and loops of a fixed length."""
+    params, body = equation.params, equation.params["jaxpr"]
+    n_constants, n_carry, length = params["num_consts"], params["num_carry"], params["length"]
+    constants, xs = values[:n_constants], values[n_constants + n_carry :]
+    carry = list(values[n_constants : n_constants + n_carry])
+    interpreter.spend(equation, values, length * len(body.jaxpr.eqns))
+    rows: list[list[Any]] = []
+    for i in reversed(range(length)) if params["reverse"] else range(length):
+        results = interpreter.run(body, [*constants, *carry, *(element(x, i) for x in xs)])
+        carry = results[:n_carry]
+        rows.append(results[n_carry:])
+    rows = rows[::-1] if params["reverse"] else rows
+    outputs = equation.outvars[n_carry:]
+    return carry + [together([row[k] for row in rows], variable.aval) for k, variable in enumerate(outputs)]
+
+
+def while_loop(interpreter: Interpreter, equation: Any, values: Sequence[Any]) -> list[Any]:
+    """`lax.while_loop` and `fori_loop` whose condition does not depend on the input."""
+    params = equation.params
+    condition, body = params["cond_jaxpr"], params["body_jaxpr"]
+    n_condition, n_body = params["cond_nconsts"], params["body_nconsts"]
+    of_condition, of_body = values[:n_condition], values[n_condition : n_condition + n_body]
+    carry = list(values[n_condition + n_body :])
+    while True:
+        (go_on,) = interpreter.run(condition, [*of_condition, *carry])
+        if not is_known(go_on):
+            raise static_needed(equation, values, "condition", go_on)
+        if not np.asarray(go_on):
+            return carry
+        interpreter.spend(equation, values, 1 + len(body.jaxpr.eqns))
+        carry = interpreter.run(body, [*of_body, *carry])
+
+
+def cond(interpreter: Interpreter, equation: Any, values: Sequence[Any]) -> list[Any]:
+    """`lax.cond` and `lax.switch`: one branch where the predicate is known, else all of them and a selection."""
+    predicate, *operands = values
+    branches = equation.params["branches"]
+    if isinstance(predicate, Linear):
+        raise static_needed(equation, values, "predicate", predicate)
+    if is_known(predicate):
+        index = min(max(int(np.asarray(predicate)), 0), len(branches) - 1)
+        return interpreter.run(branches[index], operands)
+    results = [interpreter.run(branch, operands) for branch in branches]
+    return [choose(predicate, list(cases)) for cases in zip(*results)]
+
+
+def choose(predicate: Any, cases: Sequence[Any]) -> Any:
+    """One of some arrays of the same shape by a traced number."""
+    if any(isinstance(case, Linear) for case in cases):
+        return select(lax.broadcast(predicate, cases[0].shape), cases)
+    return lax.select_n(predicate, *cases)
+
+
+def element(x: Any, i: int) -> Any:
+    """`x[i]`."""
+    if not isinstance(x, Linear):
+        return np.asarray(x[i]) if isinstance(x, np.ndarray) else x[i]
+    starts, limits = [i] + [0] * (x.ndim - 1), [i + 1, *x.shape[1:]]
+    return reshape(slice_(x, starts, limits), x.shape[1:])
+
+
+def together(rows: Sequence[Any], aval: Any) -> Any:
+    """The arrays stacked along a new first axis."""
+    if not rows:
+        return np.zeros(aval.shape, aval.dtype)
+    if any(isinstance(row, Linear) for row in rows):
+        return stack(rows, 0)
+    if all(isinstance(row, np.ndarray) for row in rows):
+        return np.stack(rows)
+    return lax.concatenate([lax.expand_dims(row, [0]) for row in rows], 0)
+
+
+CONTROL: dict[str, Callable[[Any, Any, Sequence[Any]], list[Any]]] = {"scan": scan, "while": while_loop, "cond": cond}

@@ -1,0 +1,1 @@
+"""NumPy rules for operands that are known."""

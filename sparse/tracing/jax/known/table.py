@@ -1,0 +1,71 @@
+"""Equations whose operands are all known, evaluated by NumPy.
+
+JAX would compile a program for each of them, which takes longer than tracing the whole function. A rule answers None
+where NumPy and XLA differ (division of integers by zero, sums in half precision ...); such equations, and those without
+a rule, are evaluated by JAX itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .elementwise import ELEMENTWISE
+from .reductions import REDUCTIONS
+from .structure import STRUCTURE
+
+Rule = Callable[[Sequence[np.ndarray], dict[str, Any], Sequence[Any]], Any]
+RULES: dict[str, Rule] = {**ELEMENTWISE, **STRUCTURE, **REDUCTIONS}
+
+
+def is_known(x: Any) -> bool:
+    """Does this value of the interpreter have values now? Random keys stay arrays of JAX."""
+    return isinstance(x, np.ndarray) or (isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer))
+
+
+def as_known(x: Any, dtype: Any = None) -> Any:
+    """A number or array as NumPy, a tracer or a random key as it is."""
+    if isinstance(x, jax.core.Tracer):
+        return x
+    if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended):
+        return x
+    return np.asarray(x, dtype)
+
+
+def evaluate(equation: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of one equation for known operands."""
+    rule = RULES.get(equation.primitive.name)
+    avals = [v.aval for v in equation.outvars]
+    if rule is not None and all(isinstance(value, np.ndarray) for value in values):
+        with np.errstate(all="ignore"):
+            result = rule(values, equation.params, avals)
+        if result is not None:
+            results = result if isinstance(result, list) else [result]
+            return [_fitting(r, aval) for r, aval in zip(results, avals)]
+    return evaluate_by_jax(equation, values)
+
+
+def evaluate_by_jax(equation: Any, values: Sequence[Any]) -> list[Any]:
+    """The same by JAX, also where a transformation is running; XLA compiles the equation for it."""
+    with jax.ensure_compile_time_eval():
+        return [as_known(result) for result in bind(equation, [jnp.asarray(value) for value in values])]
+
+
+def bind(equation: Any, values: Sequence[Any]) -> list[Any]:
+    """The equation as an operation on arrays and tracers of JAX, as if the user had called it."""
+    primitive, params = equation.primitive, equation.primitive.get_bind_params(equation.params)
+    if isinstance(params, tuple):  # JAX < 0.8
+        functions, params = params
+        result = primitive.bind(*functions, *values, **params)
+    else:
+        result = primitive.bind(*values, **params)
+    return list(result) if primitive.multiple_results else [result]
+
+
+def _fitting(result: Any, aval: Any) -> np.ndarray:
+    result = np.asarray(result, aval.dtype)
+    return result if result.shape == aval.shape else np.broadcast_to(result, aval.shape)

@@ -1,0 +1,154 @@
+"""Rules for sums, multiples, dtypes, and for operations that change no value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...engine.arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
+from ...engine.linear import Linear
+from ...engine.reductions import cumulative_sum, reduce_sum, window_sum
+from ..messages import nonlinear, unsupported
+
+Values = Sequence[Any]
+
+
+def _add(equation: Any, values: Values) -> Any:
+    return add(*values)
+
+
+def _subtract(equation: Any, values: Values) -> Any:
+    return subtract(*values)
+
+
+def _multiply(equation: Any, values: Values) -> Any:
+    x, y = values
+    if isinstance(x, Linear) and isinstance(y, Linear):
+        raise nonlinear(equation, values, "both factors depend on it")
+    product = scale(x, y) if isinstance(x, Linear) else scale(y, x)
+    return convert(product, equation.outvars[0].aval.dtype)
+
+
+def _divide(equation: Any, values: Values) -> Any:
+    x, y = values
+    if isinstance(y, Linear):
+        raise nonlinear(equation, values, "the divisor depends on it")
+    return divide(x, y)
+
+
+def _power(equation: Any, values: Values) -> Any:
+    if equation.params["y"] != 1:
+        raise nonlinear(equation, values)
+    return values[0]
+
+
+def _real_power(equation: Any, values: Values) -> Any:
+    x, y = values
+    if isinstance(y, Linear) or not isinstance(y, np.ndarray | np.generic) or not np.all(y == 1):
+        raise nonlinear(equation, values)
+    return scale(x, np.ones(np.shape(y), x.dtype))
+
+
+def _convert(equation: Any, values: Values) -> Any:
+    (x,), dtype = values, np.dtype(equation.outvars[0].aval.dtype)
+    if dtype.kind in "biu":
+        raise nonlinear(equation, values, f"{dtype} has no fractions")
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = real_part(x)
+    return convert(x, dtype)
+
+
+def _complex(equation: Any, values: Values) -> Any:
+    real, imaginary = values
+    dtype = np.dtype(equation.outvars[0].aval.dtype)
+    return convert(add(real, _times_i(imaginary, dtype)), dtype)
+
+
+def _times_i(x: Any, dtype: np.dtype) -> Any:
+    return scale(convert(x, dtype), dtype.type(1j)) if isinstance(x, Linear) else x * dtype.type(1j)
+
+
+def _conjugate(equation: Any, values: Values) -> Any:
+    (x,) = values
+    return conjugate(x) if x.dtype.kind == "c" else convert(x, equation.outvars[0].aval.dtype)
+
+
+def _reduce_sum(equation: Any, values: Values) -> Any:
+    return reduce_sum(values[0], equation.params["axes"])
+
+
+def _cumulative_sum(equation: Any, values: Values) -> Any:
+    return cumulative_sum(values[0], equation.params["axis"], equation.params["reverse"])
+
+
+def _window_sum(equation: Any, values: Values) -> Any:
+    p = equation.params
+    return window_sum(
+        values[0],
+        p["window_dimensions"],
+        p["window_strides"],
+        p["padding"],
+        p.get("base_dilation"),
+        p.get("window_dilation"),
+    )
+
+
+def _same(equation: Any, values: Values) -> Any:
+    return list(values)
+
+
+def _reduce_precision(equation: Any, values: Values) -> Any:
+    (x,), limits = values, np.finfo(np.zeros((), values[0].dtype).real.dtype)
+    if equation.params["exponent_bits"] < limits.nexp or equation.params["mantissa_bits"] < limits.nmant:
+        raise nonlinear(equation, values, "it rounds")
+    return x
+
+
+def _nothing(equation: Any, values: Values) -> Any:
+    return []
+
+
+def _sum_over_axes(equation: Any, values: Values) -> Any:
+    """What `vmap` makes of a sum over the axis that it named."""
+    axes = equation.params["axes"]
+    if equation.params.get("axis_index_groups") is not None or not all(isinstance(axis, int) for axis in axes):
+        _over_devices(equation, values)
+    return [reduce_sum(x, axes) if isinstance(x, Linear) else x.sum(axes) for x in values]
+
+
+def _over_devices(equation: Any, values: Values) -> Any:
+    raise unsupported(equation, values, "it acts across devices or a named axis. Trace the function outside of it.")
+
+
+_SAME = (
+    *("copy", "copy_p", "optimization_barrier", "sharding_constraint", "device_put", "name"),
+    *("stop_gradient", "mesh_cast", "reshard", "layout_constraint", "pvary", "tie"),
+)
+_NOTHING = ("debug_callback", "debug_print", "dce_sink")
+_DEVICES = (*("psum2", "psum_invariant", "pbroadcast", "ppermute", "all_gather", "all_to_all", "reduce_scatter"),)
+
+ARITHMETIC: dict[str, Callable[[Any, Values], Any]] = {
+    "add": _add,
+    "add_any": _add,
+    "sub": _subtract,
+    "mul": _multiply,
+    "div": _divide,
+    "neg": lambda equation, values: negate(values[0]),
+    "integer_pow": _power,
+    "pow": _real_power,
+    "convert_element_type": _convert,
+    "real": lambda equation, values: real_part(values[0]),
+    "imag": lambda equation, values: imaginary_part(values[0]),
+    "conj": _conjugate,
+    "complex": _complex,
+    "reduce_sum": _reduce_sum,
+    "cumsum": _cumulative_sum,
+    "reduce_window_sum": _window_sum,
+    "psum": _sum_over_axes,
+    "reduce_precision": _reduce_precision,
+    **dict.fromkeys(_SAME, _same),
+    **dict.fromkeys(_NOTHING, _nothing),
+    **dict.fromkeys(_DEVICES, _over_devices),
+}

@@ -1,0 +1,148 @@
+"""Rules for gathers, scatters and windows whose place is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...engine.arithmetic import add, negate, scale
+from ...engine.linear import Linear, reshape
+from ...engine.positions import assemble, scatter_add, take
+from ...engine.structural import concatenate, pad, slice_
+from ..known.table import bind, evaluate, is_known
+from ..messages import nonlinear, static_needed, unsupported
+from ..positions import (
+    dynamic_start,
+    fill_value,
+    gather_window,
+    positions,
+    scatter_window,
+    sets_values,
+    single_start,
+)
+
+Values = Sequence[Any]
+
+
+def _gather(equation: Any, values: Values) -> Any:
+    x, indices = values
+    shape = equation.outvars[0].aval.shape
+    indices = _static(equation, values, "index", indices)
+    window = gather_window(x.shape, equation.params)
+    starts = single_start(window, indices)
+    if starts is not None:
+        return reshape(slice_(x, starts, _ends(starts, window.sizes)), shape)
+    where = positions(window, indices, shape)
+    result = take(x, where)
+    outside = where < 0
+    if outside.any():
+        result = add(result, np.where(outside, fill_value(equation.params, x.dtype), x.dtype.type(0)))
+    return result
+
+
+def _dynamic_slice(equation: Any, values: Values) -> Any:
+    x, *starts = values
+    sizes = equation.params["slice_sizes"]
+    starts = dynamic_start(_known_starts(equation, values, starts), x.shape, sizes)
+    return slice_(x, starts, _ends(starts, sizes))
+
+
+def _dynamic_update_slice(equation: Any, values: Values) -> Any:
+    x, update, *starts = values
+    starts = dynamic_start(_known_starts(equation, values, starts), x.shape, update.shape)
+    return _replace(x, update, starts)
+
+
+def _scatter(equation: Any, values: Values) -> Any:
+    x, indices, updates = values
+    if not sets_values(equation.params):
+        raise unsupported(
+            equation,
+            values,
+            "x.at[i].apply(f) hides f. Write x.at[i].set(f(x[i])), which is the same unless an index occurs twice.",
+        )
+    indices = _static(equation, values, "index", indices)
+    window = scatter_window(x.shape, updates.shape, equation.params)
+    starts = single_start(window, indices)
+    if starts is not None:
+        return _replace(x, _reshaped(updates, window.sizes), starts)
+    where = positions(window, indices, updates.shape).reshape(-1)
+    sources = np.arange(int(np.prod(x.shape)))
+    inside = np.flatnonzero(where >= 0)
+    sources[where[inside]] = len(sources) + inside  # of updates of one element the last one holds
+    return assemble([x, updates], sources.reshape(x.shape))
+
+
+def _scatter_add(equation: Any, values: Values) -> Any:
+    x, indices, updates = values
+    indices = _static(equation, values, "index", indices)
+    if equation.primitive.name == "scatter-sub":
+        updates = negate(updates) if isinstance(updates, Linear) else -updates
+    window = scatter_window(x.shape, updates.shape, equation.params)
+    starts = single_start(window, indices)
+    if starts is not None and isinstance(updates, Linear):
+        widths = [(start, n - start - size, 0) for start, n, size in zip(starts, x.shape, window.sizes)]
+        return add(pad(reshape(updates, window.sizes), widths), x)
+    return scatter_add(x, positions(window, indices, updates.shape), updates)
+
+
+def _scatter_multiply(equation: Any, values: Values) -> Any:
+    x, indices, updates = values
+    if isinstance(updates, Linear):
+        raise nonlinear(equation, values, "the factors depend on it")
+    _static(equation, values, "index", indices)
+    operands = [np.ones(x.shape, x.dtype), indices, updates]
+    factors = evaluate(equation, operands) if is_known(updates) else bind(equation, operands)
+    return scale(x, factors[0])
+
+
+def _replace(x: Any, update: Any, starts: Sequence[int]) -> Any:
+    """`x` with a box of it replaced, axis by axis from what lies before, in and behind the box."""
+    for axis, (start, n, size) in enumerate(zip(starts, x.shape, update.shape)):
+        if size == 0:
+            return x
+        if size < n:
+            rest = [0 if a == axis else s for a, s in enumerate(starts)]
+            inner = _replace(_cut(x, axis, start, start + size), update, rest)
+            parts = [_cut(x, axis, 0, start), inner, _cut(x, axis, start + size, n)]
+            return concatenate([part for part in parts if part.shape[axis]], axis)
+    return update
+
+
+def _cut(x: Any, axis: int, start: int, end: int) -> Any:
+    if not isinstance(x, Linear):
+        return x[(slice(None),) * axis + (slice(start, end),)]
+    starts, limits = [0] * x.ndim, list(x.shape)
+    starts[axis], limits[axis] = start, end
+    return slice_(x, starts, limits)
+
+
+def _static(equation: Any, values: Values, what: str, value: Any) -> np.ndarray:
+    if not is_known(value):
+        raise static_needed(equation, values, what, value)
+    return np.asarray(value)
+
+
+def _known_starts(equation: Any, values: Values, starts: Values) -> list[int]:
+    return [int(_static(equation, values, "index", start)) for start in starts]
+
+
+def _ends(starts: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    return [start + size for start, size in zip(starts, sizes)]
+
+
+def _reshaped(x: Any, shape: Sequence[int]) -> Any:
+    return reshape(x, shape) if isinstance(x, Linear) else x.reshape(shape)
+
+
+INDEXING: dict[str, Callable[[Any, Values], Any]] = {
+    "gather": _gather,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "scatter": _scatter,
+    "scatter-add": _scatter_add,
+    "scatter-sub": _scatter_add,
+    "scatter-mul": _scatter_multiply,
+}

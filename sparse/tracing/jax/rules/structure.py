@@ -1,0 +1,113 @@
+"""Rules for operations that move whole blocks of elements."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from ...engine.arithmetic import add, scale
+from ...engine.linear import Linear, reshape
+from ...engine.positions import select
+from ...engine.structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, transpose
+from ..control import choose
+from ..known.table import is_known
+from ..messages import static_needed
+
+Values = Sequence[Any]
+MAX_COPIES = 8  # of a tile that are laid side by side; more are broadcast
+
+
+def _reshape(equation: Any, values: Values) -> Any:
+    x, dimensions = values[0], equation.params.get("dimensions")
+    return reshape(x if dimensions is None else transpose(x, dimensions), equation.outvars[0].aval.shape)
+
+
+def _broadcast_in_dim(equation: Any, values: Values) -> Any:
+    return broadcast_in_dim(values[0], equation.params["shape"], equation.params["broadcast_dimensions"])
+
+
+def _slice(equation: Any, values: Values) -> Any:
+    p = equation.params
+    return slice_(values[0], p["start_indices"], p["limit_indices"], p["strides"])
+
+
+def _pad(equation: Any, values: Values) -> Any:
+    (x, fill), config = values, equation.params["padding_config"]
+    if not isinstance(fill, Linear):
+        return pad(x, config, fill)
+    around = _constant_pad(np.zeros(x.shape, bool), np.True_, config)
+    filled = scale(fill, around.astype(fill.dtype))
+    if isinstance(x, Linear):
+        return add(pad(x, config), filled)
+    return add(filled, lax.pad(x, np.zeros((), x.dtype), config) if not is_known(x) else _constant_pad(x, 0, config))
+
+
+def _constant_pad(x: Any, fill: Any, config: Sequence[tuple[int, int, int]]) -> np.ndarray:
+    shape = [n + max(n - 1, 0) * between + lo + hi for n, (lo, hi, between) in zip(x.shape, config)]
+    result = np.full(shape, fill, x.dtype)
+    places = [lo + np.arange(n) * (between + 1) for n, (lo, _, between) in zip(x.shape, config)]
+    inside = [np.flatnonzero((place >= 0) & (place < size)) for place, size in zip(places, shape)]
+    result[np.ix_(*[place[i] for place, i in zip(places, inside)])] = np.asarray(x)[np.ix_(*inside)]
+    return result
+
+
+def _split(equation: Any, values: Values) -> Any:
+    x, axis = values[0], equation.params["axis"]
+    ends = list(itertools.accumulate(int(size) for size in equation.params["sizes"]))
+    return [_part(x, axis, start, end) for start, end in zip([0, *ends], ends)]
+
+
+def _unstack(equation: Any, values: Values) -> Any:
+    x, axis = values[0], equation.params["axis"]
+    shape = equation.outvars[0].aval.shape
+    return [reshape(_part(x, axis, i, i + 1), shape) for i in range(x.shape[axis])]
+
+
+def _part(x: Linear, axis: int, start: int, end: int) -> Linear:
+    starts, limits = [0] * x.ndim, list(x.shape)
+    starts[axis], limits[axis] = start, end
+    return slice_(x, starts, limits)
+
+
+def _tile(equation: Any, values: Values) -> Any:
+    x, reps = values[0], equation.params["reps"]
+    if math.prod(reps) > MAX_COPIES:
+        shape = [n for pair in zip(reps, x.shape) for n in pair]
+        return reshape(broadcast_in_dim(x, shape, range(1, len(shape), 2)), equation.outvars[0].aval.shape)
+    for axis, count in enumerate(reps):
+        x = x if count == 1 else concatenate([x] * count, axis) if count else _part(x, axis, 0, 0)
+    return x
+
+
+def _select(equation: Any, values: Values) -> Any:
+    which, *cases = values
+    if isinstance(which, Linear):
+        raise static_needed(equation, values, "predicate", which)
+    if which.ndim:
+        return select(which, cases)
+    if is_known(which):
+        return cases[int(which)]
+    return choose(which, cases)
+
+
+STRUCTURE: dict[str, Callable[[Any, Values], Any]] = {
+    "reshape": _reshape,
+    "squeeze": lambda equation, values: reshape(values[0], equation.outvars[0].aval.shape),
+    "expand_dims": lambda equation, values: reshape(values[0], equation.outvars[0].aval.shape),
+    "broadcast_in_dim": _broadcast_in_dim,
+    "slice": _slice,
+    "pad": _pad,
+    "transpose": lambda equation, values: transpose(values[0], equation.params["permutation"]),
+    "rev": lambda equation, values: reverse(values[0], equation.params["dimensions"]),
+    "concatenate": lambda equation, values: concatenate(values, equation.params["dimension"]),
+    "stack": lambda equation, values: stack(values, equation.params["axis"]),
+    "split": _split,
+    "unstack": _unstack,
+    "tile": _tile,
+    "select_n": _select,
+}

@@ -1,0 +1,1 @@
+"""A few elements of what a function returns, from the elements that they need."""
