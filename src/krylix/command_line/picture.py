@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..sparse.formats.plot import plot
+from ..sparse.plot.picture import plot
 from .errors import SolveFailed, UsageError
 from .files import check_output
 
