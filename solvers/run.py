@@ -25,6 +25,7 @@ class _Settings(NamedTuple):
     method: Method
     limits: tuple[int, ...]
     history: bool
+    by_default: bool
 
 
 def run(
@@ -80,7 +81,7 @@ def _run(
 ) -> Outcome:
     if problem.layout.size == 0:
         method = CG()  # nothing to factorise
-    settings = _Settings(problem.bk, method, problem.limits, history)
+    settings = _Settings(problem.bk, method, problem.limits, history, problem.by_default)
     if method.on_host and problem.bk.name != "numpy":
         return _on_host(problem, settings, M, report)
     A, rest = problem.A, (problem.b, problem.x0, problem.rtol, problem.atol)
@@ -103,10 +104,10 @@ def _solve(
     project: Callable[[Array], Array] = lambda v: v,
     report: Callable[..., None] | None = None,
 ) -> Outcome:
-    bk, method, limits, history = settings
+    bk, method, limits, history, by_default = settings
     with bk.quiet():
         inverse = method.setup(bk, A, M)
-    outcomes = Iteration(bk, method, A, inverse, b, project, report).run(x0, rtol, atol, limits, history)
+    outcomes = Iteration(bk, method, A, inverse, b, project, report, by_default).run(x0, rtol, atol, limits, history)
     if len(outcomes) == 1:
         return outcomes[0]
     stacked = {field: bk.stack([getattr(o, field) for o in outcomes]) for field in Outcome._fields[:-1]}
@@ -158,5 +159,5 @@ def _shapes(problem: Problem, history: bool) -> list[tuple[tuple[int, ...], np.d
     vector, scalar = (*lead, systems, n), (*lead, systems, 1)
     lines = (*lead, problem.limits[-1] + 1, systems) if history else (0,)
     kinds = {"x": (vector, bk.dtype(problem.b)), "residual": (vector, bk.dtype(problem.b)), "norm": (scalar, real),
-             "bound": (scalar, real), "history": (lines, real)}  # fmt: skip
+             "bound": (scalar, real), "attainable": (scalar, real), "history": (lines, real)}  # fmt: skip
     return [kinds.get(field, (scalar, integer)) for field in Outcome._fields]

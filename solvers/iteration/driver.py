@@ -16,10 +16,12 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator
+from .attainable import attainable, is_hopeless
 from .method import Goal, Method
 from .status import Status
 
 _PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
+_LATER_GOAL = 0.5  # of the bound, for rounds after the first: one that ends just above it would pass for stalled
 _PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 # plain integers: arrays of some libraries do not mix with enums
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
@@ -32,6 +34,7 @@ class Outcome(NamedTuple):
     residual: Array  # (batch, n), b - A x
     norm: Array  # (batch, 1)
     bound: Array  # (batch, 1), residual norm that counts as converged
+    attainable: Array  # (batch, 1), residual norm that the precision allows to expect; 0 where it was not asked for
     status: Array  # (batch, 1)
     steps: Array  # (batch, 1)
     products: Array  # (batch, 1)
@@ -54,6 +57,10 @@ class _Between(NamedTuple):
     r: Array
     norm: Array
     attempt: Array  # rounds that ended in a breakdown or without progress
+    asked: Array  # residual norm by the tolerances
+    bound: Array  # residual norm that counts as converged
+    goal: Array  # residual norm that the next round is after
+    attainable: Array  # see Outcome
     tally: _Tally
 
 
@@ -78,6 +85,7 @@ class Iteration:
     b: Array
     project: Callable[[Array], Array]
     report: Callable[..., None] | None = None
+    by_default: bool = False  # was no tolerance asked for? Then what the precision allows counts as converged
 
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Sequence[int], history: bool) -> list[Outcome]:
         """The outcome at each of the increasing `limits` of iterations."""
@@ -88,8 +96,8 @@ class Iteration:
             bound = bk.maximum(rtol * bk.norm(self.b), atol)
             first = self._first(x0, bound, limits[-1] if history else None)
             if len(limits) == 1:
-                return [self._outcome(self._rounds(first, bound, limits[0]), bound)]
-            return self._checkpoints(first, bound, limits)
+                return [self._outcome(self._rounds(first, limits[0]))]
+            return self._checkpoints(first, limits)
 
     def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
         """For methods that solve with another one inside: x after one round from zero, iterations, products.
@@ -98,7 +106,7 @@ class Iteration:
         """
         bk = self.bk
         first = self._first(None, bound, None)._replace(attempt=attempt)
-        this = self._iterate(self._start(first, bound), limit)
+        this = self._iterate(self._start(first), limit)
         x = bk.times(this.scale, self.method.solution(bk, self.M, this.state))
         return x, this.tally.steps, this.tally.products
 
@@ -114,35 +122,36 @@ class Iteration:
         if recorded is not None:
             empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
             lines = bk.put(empty, none, norm, status >= 0)
-        return _Between(x, r, norm, none, _Tally(status, none, none if x0 is None else none + self.A.products, lines))
+        tally = _Tally(status, none, none if x0 is None else none + self.A.products, lines)
+        bound = bound + bk.zeros_like(norm)
+        return _Between(x, r, norm, none, bound, bound, bound, bk.zeros_like(norm), tally)
 
-    def _rounds(self, first: _Between, bound: Array, limit: int) -> _Between:
+    def _rounds(self, first: _Between, limit: int) -> _Between:
         def one_round(between: _Between) -> _Between:
-            return self._finish(self._iterate(self._start(between, bound), limit), bound, limit)
+            return self._finish(self._iterate(self._start(between), limit), limit)
 
         return self.bk.while_loop(self._is_running, one_round, first)
 
-    def _checkpoints(self, first: _Between, bound: Array, limits: Sequence[int]) -> list[Outcome]:
+    def _checkpoints(self, first: _Between, limits: Sequence[int]) -> list[Outcome]:
         """The same rounds, paused at each limit: the state of the method goes on where it was."""
         bk, outcomes = self.bk, []
-        current = self._start(first, bound)
+        current = self._start(first)
         for limit in limits:
             status = current.tally.status
             paused = (status == _MAX_ITER) & (current.tally.steps < limit)
             tally = current.tally._replace(status=bk.where(paused, 0 * status, status))
             current = self._iterate(current._replace(tally=tally, start=current.start._replace(tally=tally)), limit)
-            between = self._rounds(self._finish(current, bound, limit), bound, limit)
-            outcomes.append(self._outcome(between, bound))
-            current = self._paused(current, between, bound)
+            between = self._rounds(self._finish(current, limit), limit)
+            outcomes.append(self._outcome(between))
+            current = self._paused(current, between)
         return outcomes
 
-    def _paused(self, current: _Round, between: _Between, bound: Array) -> _Round:
+    def _paused(self, current: _Round, between: _Between) -> _Round:
         """The round as it stood for a system still in it; a new one for the others."""
         bk, tally = self.bk, between.tally
         still = (tally.status == _MAX_ITER) & (tally.steps == current.tally.steps)
-        new = self._start(between, bound)
-        x, r, norm, attempt = (bk.where(still, a, b) for a, b in zip(current.start[:4], between[:4], strict=True))
-        start = _Between(x, r, norm, attempt, tally)
+        new = self._start(between)
+        start = bk.select(still, current.start._replace(tally=tally), between)
         scale = bk.where(still, current.scale, new.scale)
         goal = bk.select(still, current.goal, new.goal)
         return _Round(start, scale, goal, bk.select(still, current.state, new.state), tally)
@@ -150,12 +159,12 @@ class Iteration:
     def _is_running(self, between: _Between) -> Any:
         return self.bk.any(between.tally.status == _RUNNING)
 
-    def _start(self, between: _Between, bound: Array) -> _Round:
+    def _start(self, between: _Between) -> _Round:
         bk = self.bk
         # Systems that are not running, perhaps because of a NaN, stand by with a zero residual.
         r = bk.where(between.tally.status == _RUNNING, between.r, bk.zeros_like(between.r))
         scale = bk.binary_scale(r)
-        goal = Goal(bound / scale, between.attempt)
+        goal = Goal(between.goal / scale, between.attempt)
         state = self.method.init(bk, self.A, self.M, bk.times(1 / scale, r), goal)
         tally = between.tally
         made = bk.where(
@@ -223,31 +232,48 @@ class Iteration:
         x, rr = self.bk.step_active(step_all, (state.x, state.rr), active)
         return new[0]._replace(x=x, rr=rr)
 
-    def _finish(self, this: _Round, bound: Array, limit: int) -> _Between:
+    def _finish(self, this: _Round, limit: int) -> _Between:
         """x and its true residual, and what becomes of each system."""
         bk, start, tally = self.bk, this.start, this.tally
         ran = start.tally.status == _RUNNING
         d = self.method.solution(bk, self.M, this.state)
         x = bk.where(ran, self.project(start.x + bk.times(this.scale, d)), start.x)
-        r = self.b - self.A.apply(x)
+        image = self.A.apply(x)
+        r = self.b - image
         norm = bk.norm(r)
         none = bk.zeros_like(tally.status)
+        missed = ran & bk.isfinite(norm) & (norm > start.asked)
+        allowed = attainable(bk, self.A, self.b, x, image, missed)
+        settled = self.method.is_settled(bk, this.state, x, this.scale)
+        bound = start.asked
+        if self.by_default:
+            bound = bk.maximum(bound, bk.where(settled, allowed.accepted, bk.zeros_like(norm)))
         progress = norm <= _PROGRESS * start.norm
         broken, candidate = tally.status == _BREAKDOWN, tally.status == _CANDIDATE
         attempt = start.attempt + bk.where(broken | ~progress, none + 1, none)
         again = (candidate & progress) | (broken & (progress | (attempt <= _PATIENCE)))
+        again = again & ~(settled & is_hopeless(norm, bound, allowed.reached))
         stopped = bk.where(tally.steps >= limit, none + _MAX_ITER, none + _STAGNATED)
         status = bk.where(candidate, stopped, tally.status)
         status = bk.where(again & (tally.steps < limit), none + _RUNNING, status)
         status = bk.where(norm <= bound, none + _CONVERGED, status)
         status = bk.where(ran, status, start.tally.status)
         # A breakdown or an overflow may leave x worse than it was, or without a value.
-        worse = ran & (broken | (tally.status == _DIVERGED)) & ~(norm <= start.norm)
+        worse = ran & (broken | (tally.status == _DIVERGED)) & ~(norm <= start.norm) & ~(norm <= bound)
         x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
         products = tally.products + bk.where(ran, none + self.A.products, none)
-        return _Between(x, r, norm, attempt, _Tally(status, tally.steps, products, tally.history))
+        products = products + bk.where(missed, none + self.A.products, none)
+        return _Between(
+            x, r, norm, attempt, start.asked,
+            bound=bk.where(ran, bound, start.bound),
+            goal=bk.where(ran, bound if self.method.refines else _LATER_GOAL * bound, start.goal),
+            attainable=bk.where(ran, allowed.reached, start.attainable),
+            tally=_Tally(status, tally.steps, products, tally.history),
+        )  # fmt: skip
 
-    def _outcome(self, between: _Between, bound: Array) -> Outcome:
-        x, r, norm, _, tally = between
+    def _outcome(self, between: _Between) -> Outcome:
+        x, r, norm, *_, tally = between
         history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
-        return Outcome(x, r, norm, bound + 0 * norm, tally.status, tally.steps, tally.products, history)
+        return Outcome(
+            x, r, norm, between.bound, between.attainable, tally.status, tally.steps, tally.products, history
+        )

@@ -35,6 +35,7 @@ class Method(ABC):
     couples_systems: ClassVar[bool] = (
         False  # does a step of one system use the others? Then A and M are the same for all
     )
+    refines: ClassVar[bool] = False  # corrects a solution by steps that go on below the tolerance, as direct methods do
     products_per_step: ClassVar[int] = 1
     products_at_start: ClassVar[int] = 0  # of each round
 
@@ -62,6 +63,10 @@ class Method(ABC):
     def solution(self, bk: Backend, M: Operator | None, state: Any) -> Array:
         """`d` of this state."""
         return state.x
+
+    def is_settled(self, bk: Backend, state: Any, x: Array, scale: Array) -> Any:
+        """Is x, to which `scale` times `d` of this state was added, good where its residual is down to rounding?"""
+        return True
 
     def limited(self, bk: Backend, state: Any, left: Array) -> Any:
         """The state, told how many iterations each system may still take; for methods whose step takes many."""

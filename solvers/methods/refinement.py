@@ -10,6 +10,8 @@ from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
 from .factorisation import Factorisation
 
+_SMALL_CORRECTION = 0.25  # of x
+
 
 class RefinementState(NamedTuple):
     """Vectors are (batch, n), scalars (batch, 1)."""
@@ -17,6 +19,7 @@ class RefinementState(NamedTuple):
     x: Array
     r: Array
     rr: Array
+    dd: Array  # squared norm of the last correction
     broken: Array
 
 
@@ -27,6 +30,7 @@ class Refinement(Method):
     """
 
     takes_preconditioner = False
+    refines = True
 
     @abstractmethod
     def factorise(self, bk: Backend, A: Operator) -> Factorisation:
@@ -37,10 +41,14 @@ class Refinement(Method):
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> RefinementState:
         rr = bk.square_norm(r)
-        return RefinementState(bk.zeros_like(r), r, rr, bk.full_like(rr, False, bool))
+        return RefinementState(bk.zeros_like(r), r, rr, bk.zeros_like(rr), bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: RefinementState) -> RefinementState:
         d = apply(M, s.r)
         r = s.r - A.apply(d)
         rr = bk.square_norm(r)
-        return RefinementState(s.x + d, r, rr, rr > 0.25 * s.rr)
+        return RefinementState(s.x + d, r, rr, bk.square_norm(d), rr > 0.25 * s.rr)
+
+    def is_settled(self, bk: Backend, state: RefinementState, x: Array, scale: Array) -> Array:
+        """Factors of a singular matrix, whose pivots rounding hides, give corrections as large as x itself."""
+        return bk.sqrt(state.dd) <= _SMALL_CORRECTION * bk.norm(x) / scale

@@ -43,6 +43,7 @@ class Problem:
     like: Array
     rtol: Array
     atol: Array
+    by_default: bool  # was rtol left to the library? Then what the precision can reach counts as converged too
     limits: tuple[int, ...]
     several: bool  # was max_iter a sequence?
     null_basis: np.ndarray | None  # orthonormal, (k, n)
@@ -108,7 +109,7 @@ def make_problem(
         bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
         rtol=_tolerance(bk, rtol, _default_rtol(dtype), "rtol", layout, rows),
         atol=_tolerance(bk, atol, 0.0, "atol", layout, rows),
-        limits=limits, several=several, null_basis=null_basis, compiled=compiled, given=given,
+        by_default=rtol is None, limits=limits, several=several, null_basis=null_basis, compiled=compiled, given=given,
         source=A,
     )  # fmt: skip
 

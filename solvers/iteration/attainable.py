@@ -1,0 +1,62 @@
+"""The residual that rounding leaves: what no x in the working precision goes below, measured by one product.
+
+`D(x) = |A(t x (1 + eps s)) / t - A x|` with fixed signs s, one per unknown, and t = 0.7, no power of two: what one
+rounding of x and the rounding of the product do. It needs no norm and no entries, and scales as the residual does.
+`eps |A| |x|` would be the wrong quantity: where the columns of A differ in size it accepts wrong answers.
+
+Source: the normwise backward error, Rigal and Gaches 1967; Higham, Accuracy and Stability of Numerical Algorithms,
+2nd ed., Theorem 7.1, here for the perturbation of each entry of x.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend, real_dtype
+from ...sparse import Operator
+
+_ROUNDINGS = 2  # of each entry of x: the best residuals that methods reach are 0.2 to 0.7 D, up to 3 D on hard systems
+_LARGEST = 0.05  # of |b|: a b that is further than this from the range of A is never taken for solved
+_HOPELESS = 0.1  # of D: no method has been seen to reach a tolerance below
+_FACTOR = 0.7
+
+
+class Attainable(NamedTuple):
+    """What the precision allows one system, `(batch, 1)`."""
+
+    accepted: Array  # residual norm that counts as converged where no tolerance was asked for, 0 if none does
+    reached: Array  # residual norm that can be expected, 0 where it is not known
+
+
+def attainable(bk: Backend, A: Operator, b: Array, x: Array, image: Array, missed: Array) -> Attainable:
+    """For the systems that `missed` `(batch, 1)` their tolerance; zeros for the others, and 1 product if there is one.
+
+    Args:
+        image: A x.
+    """
+    none = bk.zeros_like(bk.square_norm(x[:, :1]))
+
+    def measured(b: Array, x: Array, image: Array) -> tuple[Array, Array]:
+        return _noise(bk, A, x, image), _LARGEST * bk.norm(b)
+
+    noise, most = bk.cond(bk.any(missed), measured, lambda *_: (none, none), b, x, image)
+    noise = bk.where(missed & bk.isfinite(noise), noise, none)
+    reached = _ROUNDINGS * noise
+    accepted = bk.where(noise <= most, bk.where(reached < most, reached, most), none)
+    return Attainable(accepted, reached)
+
+
+def is_hopeless(norm: Array, bound: Array, reached: Array) -> Array:
+    """Is the residual as small as this precision makes it, and the tolerance far below?"""
+    return (norm <= reached) & (bound < _HOPELESS / _ROUNDINGS * reached)
+
+
+def _noise(bk: Backend, A: Operator, x: Array, image: Array) -> Array:
+    real = real_dtype(bk.dtype(x))
+    eps = float(np.finfo(real).eps)
+    numbers = bk.reshape(bk.scatter_numbers(int(x.shape[1]), real, x), (1, -1))
+    one = bk.full_like(numbers, 1)
+    moved = bk.times(_FACTOR * bk.where(numbers < 0, one * (1 - eps), one * (1 + eps)), x)  # 1 - eps is a number too
+    return bk.norm(bk.times(one[:, :1] / _FACTOR, A.apply(moved)) - image)
