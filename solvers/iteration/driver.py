@@ -151,7 +151,9 @@ class Iteration:
         bk, tally = self.bk, between.tally
         still = (tally.status == _MAX_ITER) & (tally.steps == current.tally.steps)
         new = self._start(between)
-        start = bk.select(still, current.start._replace(tally=tally), between)
+        start = _Between._make(
+            [*(bk.where(still, a, b) for a, b in zip(current.start[:-1], between[:-1], strict=True)), tally]
+        )
         scale = bk.where(still, current.scale, new.scale)
         goal = bk.select(still, current.goal, new.goal)
         return _Round(start, scale, goal, bk.select(still, current.state, new.state), tally)
