@@ -66,7 +66,7 @@ class Method(ABC):
 
     def is_settled(self, bk: Backend, state: Any, x: Array, scale: Array) -> Any:
         """Is x, to which `scale` times `d` of this state was added, good where its residual is down to rounding?"""
-        return True
+        return bk.full_like(scale, True, bool)
 
     def limited(self, bk: Backend, state: Any, left: Array) -> Any:
         """The state, told how many iterations each system may still take; for methods whose step takes many."""
