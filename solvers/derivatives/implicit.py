@@ -41,7 +41,7 @@ class ImplicitSolve(LinearSystem):
     run: Run
     make: Callable[[Sequence[Array]], Parts]
     arrays: Sequence[Array]
-    differentiable: int
+    differentiable: Sequence[bool]
     hermitian: bool
     transposed: bool = False
     derived: bool = False
@@ -59,20 +59,17 @@ class ImplicitSolve(LinearSystem):
             if M is not None:
                 arrays, make_M = bk.take_apart(M.as_container())
                 parts = parts._replace(M=make_M([bk.constant(a) for a in arrays]))
-            return cls(problem, run, lambda _: parts, (), 0, hermitian)
+            return cls(problem, run, lambda _: parts, (), (), hermitian)
         A, M = problem.A.as_container(), M if M is None or not problem.compiled else M.as_container()
         entries, make_A = bk.take_apart(A)
         others, make_others = bk.take_apart((M, *parts[2:]))
-        own = [i for i, a in enumerate(entries) if bk.dtype(a).kind in "fc"]
-        rest = [i for i in range(len(entries)) if i not in own]
-        order = [*own, *rest]
-        back = sorted(range(len(order)), key=order.__getitem__)
+        count = len(entries)
 
         def make(arrays: Sequence[Array]) -> Parts:
-            values = [arrays[i] for i in back]
-            return Parts(make_A(values), *make_others(arrays[len(order) :]))
+            return Parts(make_A(arrays[:count]), *make_others(arrays[count:]))
 
-        return cls(problem, run, make, (*(entries[i] for i in order), *map(bk.constant, others)), len(own), hermitian)
+        differentiable = (*(bk.dtype(a).kind in "fc" for a in entries), *(False for _ in others))
+        return cls(problem, run, make, (*entries, *map(bk.constant, others)), differentiable, hermitian)
 
     def product(self, x: Array) -> Array:
         A = self.make(self.arrays).A
