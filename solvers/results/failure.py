@@ -31,12 +31,6 @@ class Diverged(ConvergenceError):
     """The iteration left the finite numbers, or its input already had."""
 
 
-def check_policy(on_failure: str) -> None:
-    """Raises ValueError for an unknown policy."""
-    if on_failure not in POLICIES:
-        raise ValueError(f"on_failure must be one of {', '.join(map(repr, POLICIES))}; got {on_failure!r}.")
-
-
 def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResult:
     """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, choose_backend, working_dtype
+from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
 from ...sparse import (
     DenseOperator,
     FunctionOperator,
@@ -42,9 +42,7 @@ def make_problem(request: Request, method: Method | None) -> Problem:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
     """
     if request.on_failure not in POLICIES:
-        raise ValueError(
-            f"on_failure must be one of {', '.join(map(repr, POLICIES))}; got {request.on_failure!r}."
-        )
+        raise ValueError(f"on_failure must be one of {', '.join(map(repr, POLICIES))}; got {request.on_failure!r}.")
     A, args = request.A, request.args
     bk = choose_backend(request.b, A, request.x0, list(args), request.preconditioner)
     b, like = _arrays(bk, request.b)
@@ -245,7 +243,7 @@ def _default_rtol(dtype: np.dtype) -> float:
 def _tolerance(bk: Backend, value: Any, default: float, name: str, layout: Layout, rows: Array) -> Array:
     """A number, or one per system, as `(1, 1)` or `(systems, 1)` of the real dtype."""
     value = default if value is None else value
-    dtype = bk.real_dtype(rows)
+    dtype = real_dtype(bk.dtype(rows))
     if isinstance(value, (int, float)) and value >= 0:
         return bk.asarray(np.full((1, 1), value, dtype), like=rows)
     try:
