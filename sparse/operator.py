@@ -32,6 +32,12 @@ class Operator(ABC):
     products: ClassVar[int] = 1  # with the user's matrix, in one `apply`
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
+    offset: complex = 0  # a constant that is added to every entry of `without_offset`
+
+    @property
+    def without_offset(self) -> Operator:
+        """The operator below a constant that is added to every entry."""
+        return self
 
     # --- for solvers: rows of (batch, n) ---
 

@@ -8,8 +8,8 @@ had drifted, or broken down, starts another round as long as rounds make progres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,28 +17,17 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Operator
 from .attainable import attainable, is_hopeless
+from .checkpoints import Checkpoints
+from .limits import Limits
 from .method import Goal, Method
+from .outcome import Outcome
 from .status import Status
 
-_PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
 _LATER_GOAL = 0.5  # of the bound, for rounds after the first: one that ends just above it would pass for stalled
+_PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
 _PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 # plain integers: arrays of some libraries do not mix with enums
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
-
-
-class Outcome(NamedTuple):
-    """What a solve found; every array may have a first axis for checkpoints."""
-
-    x: Array  # (batch, n)
-    residual: Array  # (batch, n), b - A x
-    norm: Array  # (batch, 1)
-    bound: Array  # (batch, 1), residual norm that counts as converged
-    attainable: Array  # (batch, 1), residual norm that the precision allows to expect; 0 where it was not asked for
-    status: Array  # (batch, 1)
-    steps: Array  # (batch, 1)
-    products: Array  # (batch, 1)
-    history: Any  # (most steps + 1, batch), NaN where nothing was recorded, or ()
 
 
 class _Tally(NamedTuple):
@@ -48,6 +37,7 @@ class _Tally(NamedTuple):
     steps: Array
     products: Array
     history: Any
+    kept: Any  # at checkpoints, or ()
 
 
 class _Between(NamedTuple):
@@ -74,6 +64,42 @@ class _Round(NamedTuple):
     tally: _Tally
 
 
+class _Rule(NamedTuple):
+    """When a system stops, as far as the recurrence knows: the one place that says so."""
+
+    bk: Backend
+    limit: int | Array  # of iterations
+    enough: Array  # squared residual norm that is asked for
+    largest: Array  # squared residual norm that the precision can take back
+
+    @classmethod
+    def of(cls, bk: Backend, this: _Round, limit: int | Array) -> _Rule:
+        largest = (this.start.norm / this.scale) / np.finfo(bk.dtype(this.goal.norm)).eps
+        return cls(bk, limit, this.goal.norm * this.goal.norm, largest * largest)
+
+    def conditions(self, state: Any, steps: Array) -> tuple[tuple[Array, int], ...]:
+        """What is true of a system that goes on, and what has become of one of which it is not; the last counts."""
+        bounded = self.bk.isfinite(state.rr) & (state.rr <= self.largest)  # not by a negation, which loses NaN
+        return (
+            (~state.broken, _BREAKDOWN),
+            (steps < self.limit, _MAX_ITER),
+            (state.rr > self.enough, _CANDIDATE),
+            (bounded, _DIVERGED),
+        )
+
+    def status(self, state: Any, steps: Array) -> Array:
+        """RUNNING, or why a system stops."""
+        bk, status = self.bk, 0 * steps
+        for goes_on, reason in self.conditions(state, steps):
+            status = bk.where(goes_on, status, 0 * steps + reason)
+        return status
+
+    def everyone_goes_on(self, state: Any, steps: Array) -> bool:
+        """Where arrays have values."""
+        (a, _), (b, _), (c, _), (d, _) = self.conditions(state, steps)
+        return not self.bk.any(~(a & b & c & d))
+
+
 @dataclass(frozen=True)
 class Iteration:
     """One solve: what does not change during it."""
@@ -83,21 +109,21 @@ class Iteration:
     A: Operator
     M: Operator | None
     b: Array
-    project: Callable[[Array], Array]
+    project: Callable[[Array], Array] | None = None  # takes the null space's part off x
     report: Callable[..., None] | None = None
     by_default: bool = False  # was no tolerance asked for? Then what the precision allows counts as converged
+    checkpoints: Checkpoints | None = None
 
-    def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Sequence[int], history: bool) -> list[Outcome]:
-        """The outcome at each of the increasing `limits` of iterations."""
+    def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
+        """The outcome, with a first axis for several limits. To be called inside `bk.quiet()`."""
         bk = self.bk
-        if len(limits) > 1 and not self.method.can_pause:
-            return [self.run(x0, rtol, atol, (limit,), history)[0] for limit in limits]
-        with bk.quiet():
-            bound = bk.maximum(rtol * bk.norm(self.b), atol)
-            first = self._first(x0, bound, limits[-1] if history else None)
-            if len(limits) == 1:
-                return [self._outcome(self._rounds(first, limits[0]))]
-            return self._checkpoints(first, limits)
+        bound = bk.maximum(rtol * bk.norm(self.b), atol)
+        first = self._first(x0, bound, limits.most if history else None)
+        limit = limits.last if isinstance(limits.last, int) else bk.asarray(limits.last, like=self.b)
+        if len(limits) == 1:
+            return self._outcome(self._rounds(first, limit))
+        this = replace(self, checkpoints=Checkpoints(bk, limits, self.b))
+        return this._rounds_with_checkpoints(first, limit)
 
     def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
         """For methods that solve with another one inside: x after one round from zero, iterations, products.
@@ -122,41 +148,45 @@ class Iteration:
         if recorded is not None:
             empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
             lines = bk.put(empty, none, norm, status >= 0)
-        tally = _Tally(status, none, none if x0 is None else none + self.A.products, lines)
+        tally = _Tally(status, none, none if x0 is None else none + self.A.products, lines, ())
         bound = bound + bk.zeros_like(norm)
         return _Between(x, r, norm, none, bound, bound, bound, bk.zeros_like(norm), tally)
 
-    def _rounds(self, first: _Between, limit: int) -> _Between:
+    def _rounds(self, first: _Between, limit: int | Array) -> _Between:
         def one_round(between: _Between) -> _Between:
             return self._finish(self._iterate(self._start(between), limit), limit)
 
         return self.bk.while_loop(self._is_running, one_round, first)
 
-    def _checkpoints(self, first: _Between, limits: Sequence[int]) -> list[Outcome]:
-        """The same rounds, paused at each limit: the state of the method goes on where it was."""
-        bk, outcomes = self.bk, []
-        current = self._start(first)
-        for limit in limits:
-            status = current.tally.status
-            paused = (status == _MAX_ITER) & (current.tally.steps < limit)
-            tally = current.tally._replace(status=bk.where(paused, 0 * status, status))
-            current = self._iterate(current._replace(tally=tally, start=current.start._replace(tally=tally)), limit)
-            between = self._rounds(self._finish(current, limit), limit)
-            outcomes.append(self._outcome(between))
-            current = self._paused(current, between)
-        return outcomes
+    def _rounds_with_checkpoints(self, first: _Between, limit: int | Array) -> Outcome:
+        points, tally = self.checkpoints, first.tally
+        if points is None:
+            raise ValueError("Checkpoints need their limits.")
+        kept = points.empty(self._outcome(first))
+        if points.from_start:
+            due = points.due(tally.steps, tally.status == _RUNNING)
+            stopped = self._stopped(self._start(first), tally)
+            kept = points.keep(kept, stopped, due)
+        end = self._rounds(first._replace(tally=tally._replace(kept=kept)), limit)
+        return points.all(end.tally.kept, self._outcome(end))
 
-    def _paused(self, current: _Round, between: _Between) -> _Round:
-        """The round as it stood for a system still in it; a new one for the others."""
-        bk, tally = self.bk, between.tally
-        still = (tally.status == _MAX_ITER) & (tally.steps == current.tally.steps)
-        new = self._start(between)
-        start = _Between._make(
-            [*(bk.where(still, a, b) for a, b in zip(current.start[:-1], between[:-1], strict=True)), tally]
-        )
-        scale = bk.where(still, current.scale, new.scale)
-        goal = bk.select(still, current.goal, new.goal)
-        return _Round(start, scale, goal, bk.select(still, current.state, new.state), tally)
+    def _stopped(self, this: _Round, tally: _Tally) -> Outcome:
+        """What a solve would return whose limit has been reached now."""
+        status = self.bk.where(tally.status == _RUNNING, 0 * tally.status + _MAX_ITER, tally.status)
+        stopped = this._replace(tally=tally._replace(status=status, history=(), kept=()))
+        return self._outcome(self._finish(stopped, tally.steps))
+
+    def _kept(self, this: _Round, tally: _Tally, state: Any, active: Array) -> Any:
+        """The checkpoints, with those that this step has come to."""
+        points, bk = self.checkpoints, self.bk
+        if points is None:
+            return tally.kept
+        due = points.due(tally.steps, active)
+
+        def keep(kept: Outcome) -> Outcome:
+            return points.keep(kept, self._stopped(this._replace(state=state), tally), due)
+
+        return bk.cond(bk.any(due), keep, lambda kept: kept, tally.kept)
 
     def _is_running(self, between: _Between) -> Any:
         return self.bk.any(between.tally.status == _RUNNING)
@@ -175,54 +205,59 @@ class Iteration:
         return _Round(between, scale, goal, state, tally._replace(products=tally.products + made))
 
     def _iterate(self, this: _Round, limit: int | Array) -> _Round:
-        bk, method, goal = self.bk, self.method, this.goal
-        enough = goal.norm * goal.norm
-        largest = (this.start.norm / this.scale) / np.finfo(bk.dtype(goal.norm)).eps
+        bk, method, rule = self.bk, self.method, _Rule.of(self.bk, this, limit)
+        status = this.tally.status
+        late = (status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
+        tally = this.tally._replace(status=bk.where(late, 0 * status + _MAX_ITER, status))
+        records = not (isinstance(tally.history, tuple) and self.checkpoints is None)
+        counts_only = bk.updates_in_place and self.report is None and not records
 
-        def step(state: Any) -> Any:
-            return method.step(bk, self.A, self.M, state)
-
-        # Where the loop is Python's, a step after which every system goes on costs no more than this look at it.
-        counts_only = bk.updates_in_place and self.report is None and isinstance(this.tally.history, tuple)
-
-        def stops(state: Any, active: Array, steps: Array) -> Array:
-            bounded = (state.rr <= largest * largest) & (state.rr > enough)
-            return ~active | state.broken | ~bounded | (steps >= limit)
+        def step(state: Any, left: Array, active: Array | None) -> Any:
+            return self._advanced(method.limited(bk, state, left), active)
 
         def advance(loop: tuple[Any, _Tally]) -> tuple[Any, _Tally]:
             state, tally = loop
             active = tally.status == _RUNNING
+            everyone = counts_only and not bk.any(~active)
             none = bk.zeros_like(tally.steps)
-            left = bk.where(active, limit - tally.steps, none)
-            state = self._advanced(step, method.limited(bk, state, left), active)
-            if counts_only and not bk.any(stops(state, active, tally.steps + method.steps_taken(state))):
-                products = tally.products + method.products_made(state)
-                return state, tally._replace(steps=tally.steps + method.steps_taken(state), products=products)
-            steps = tally.steps + bk.where(active, method.steps_taken(state) + none, none)
-            products = tally.products + bk.where(active, method.products_made(state) + none, none)
-            norm = bk.sqrt(state.rr)
-            status = bk.where(state.broken, none + _BREAKDOWN, none)
-            status = bk.where(steps >= limit, none + _MAX_ITER, status)
-            status = bk.where(bk.isfinite(norm) & (norm <= largest), status, none + _DIVERGED)
-            status = bk.where(state.rr <= enough, none + _CANDIDATE, status)
-            history = tally.history
-            if not isinstance(history, tuple):
-                history = bk.put(history, steps, norm * this.scale, active)
-            if self.report is not None:
-                bk.report(self.report, steps, norm * this.scale, goal.norm * this.scale, active)
-            return state, _Tally(bk.where(active, status, tally.status), steps, products, history)
-
-        late = (this.tally.status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
-        status = bk.where(late, 0 * this.tally.status + _MAX_ITER, this.tally.status)
+            state = step(state, bk.where(active, limit - tally.steps, none), None if everyone else active)
+            # Where the loop is Python's, a step after which everyone goes on costs no more than this look at it.
+            while everyone:
+                steps = tally.steps + method.steps_taken(state)
+                if not rule.everyone_goes_on(state, steps):
+                    break
+                tally = tally._replace(steps=steps, products=tally.products + method.products_made(state))
+                state = step(state, limit - steps, None)
+            tally = self._counted(this, tally, state, active, rule)
+            return state, tally._replace(kept=self._kept(this, tally, state, active))
 
         def go_on(loop: tuple[Any, _Tally]) -> Any:
             return bk.any(loop[1].status == _RUNNING)
 
-        state, tally = bk.while_loop(go_on, advance, (this.state, this.tally._replace(status=status)))
+        state, tally = bk.while_loop(go_on, advance, (this.state, tally))
         return this._replace(state=state, tally=tally)
 
-    def _advanced(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
-        """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
+    def _counted(self, this: _Round, tally: _Tally, state: Any, active: Array, rule: _Rule) -> _Tally:
+        """What is known after a step of the active systems."""
+        bk, none = self.bk, self.bk.zeros_like(tally.steps)
+        steps = tally.steps + bk.where(active, self.method.steps_taken(state) + none, none)
+        products = tally.products + bk.where(active, self.method.products_made(state) + none, none)
+        status = bk.where(active, rule.status(state, steps), tally.status)
+        history = tally.history
+        if not isinstance(history, tuple):
+            history = bk.put(history, steps, bk.sqrt(state.rr) * this.scale, active)
+        if self.report is not None:
+            bk.report(self.report, steps, bk.sqrt(state.rr) * this.scale, this.goal.norm * this.scale, active)
+        return _Tally(status, steps, products, history, tally.kept)
+
+    def _advanced(self, state: Any, active: Array | None) -> Any:
+        """The next state of the active systems, None for all. Coupled ones all move on, the finished keep what is."""
+
+        def step(state: Any) -> Any:
+            return self.method.step(self.bk, self.A, self.M, state)
+
+        if active is None:
+            return step(state)
         if not self.method.couples_systems:
             return self.bk.step_active(step, state, active)
         new: list[Any] = []
@@ -234,12 +269,13 @@ class Iteration:
         x, rr = self.bk.step_active(step_all, (state.x, state.rr), active)
         return new[0]._replace(x=x, rr=rr)
 
-    def _finish(self, this: _Round, limit: int) -> _Between:
+    def _finish(self, this: _Round, limit: int | Array) -> _Between:
         """x and its true residual, and what becomes of each system."""
         bk, start, tally = self.bk, this.start, this.tally
         ran = start.tally.status == _RUNNING
         d = self.method.solution(bk, self.M, this.state)
-        x = bk.where(ran, self.project(start.x + bk.times(this.scale, d)), start.x)
+        new = start.x + bk.times(this.scale, d)
+        x = bk.where(ran, new if self.project is None else self.project(new), start.x)
         image = self.A.apply(x)
         r = self.b - image
         norm = bk.norm(r)
@@ -265,12 +301,13 @@ class Iteration:
         x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
         products = tally.products + bk.where(ran, none + self.A.products, none)
         products = products + bk.where(missed, none + self.A.products, none)
+        goal = bound if self.method.refines else _LATER_GOAL * bound
         return _Between(
             x, r, norm, attempt, start.asked,
             bound=bk.where(ran, bound, start.bound),
-            goal=bk.where(ran, bound if self.method.refines else _LATER_GOAL * bound, start.goal),
+            goal=bk.where(ran, goal, start.goal),
             attainable=bk.where(ran, allowed.reached, start.attainable),
-            tally=_Tally(status, tally.steps, products, tally.history),
+            tally=tally._replace(status=status, products=products),
         )  # fmt: skip
 
     def _outcome(self, between: _Between) -> Outcome:

@@ -28,10 +28,8 @@ def find_basis(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: A
     return basis
 
 
-def projection(basis: np.ndarray | None, bk: Backend, like: Array) -> Callable[[Array], Array]:
+def projection(basis: np.ndarray, bk: Backend, like: Array) -> Callable[[Array], Array]:
     """The function that takes the null space's part off `(batch, n)`."""
-    if basis is None:
-        return lambda v: v
     rows = bk.asarray(basis, like=like)
     return lambda v: v - bk.product(bk.matrix_transpose(rows), bk.product(bk.conj(rows), v))
 

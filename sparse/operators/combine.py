@@ -24,6 +24,10 @@ class OffsetOperator(Operator):
             OffsetOperator, lambda a: ((a.inner,), a.offset), lambda offset, inner: _restore(offset, *inner)
         )
 
+    @property
+    def without_offset(self) -> Operator:
+        return self.inner
+
     def as_container(self) -> Operator:
         return OffsetOperator(self.inner.as_container(), self.offset)
 

@@ -1,0 +1,66 @@
+"""What a solve had found after given numbers of iterations, kept in buffers that the loop carries along.
+
+The state at a checkpoint is what a solve with that limit would have returned. It is made when the loop passes the
+checkpoint, so neither the time to compile nor the number of steps grows with how many there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend
+from .limits import Limits
+from .outcome import Outcome
+
+
+class Checkpoints:
+    """Where to keep what, for the limits of one solve; the arrays themselves are `Outcome`s of `(batch, k, ...)`."""
+
+    def __init__(self, bk: Backend, limits: Limits, like: Array) -> None:
+        self.bk, self.count = bk, len(limits)
+        self.table = bk.asarray(limits.table(), like=like)  # (1 or batch, k)
+        self.from_start = min(limits.rows[0], default=1) == 0
+
+    def empty(self, now: Outcome) -> Outcome:
+        """Room for outcomes like this one."""
+        bk = self.bk
+
+        def room(a: Array) -> Array:
+            return bk.zeros((int(a.shape[0]), self.count, int(a.shape[1])), bk.dtype(a), a)
+
+        return Outcome(*(room(a) for a in now[:-1]), history=())
+
+    def due(self, steps: Array, active: Array) -> Array:
+        """`(batch, 1)`: has an active system come to a checkpoint?"""
+        bk, one = self.bk, 0 * self.table + 1
+        return active & (bk.sum(bk.where(self.table == steps, one, 0 * one), 1, keepdims=True) > 0)
+
+    def keep(self, kept: Outcome, now: Outcome, due: Array) -> Outcome:
+        """`kept`, with what is now in the place of the checkpoint that is due."""
+        bk, one = self.bk, 0 * self.table + 1
+        row = bk.sum(bk.where(self.table < now.steps, one, 0 * one), 1, keepdims=True)
+        row = bk.where(due, row, 0 * row + self.count)  # beyond the end: dropped
+        return Outcome(*(bk.put_row(a, row, b) for a, b in zip(kept[:-1], now[:-1], strict=True)), history=())
+
+    def all(self, kept: Outcome, end: Outcome) -> Outcome:
+        """`(k, batch, ...)`: what was kept, and the end where a system had come to it before a checkpoint."""
+        bk = self.bk
+        axes = bk.matrix_transpose(self.table)[..., None]  # (k, 1 or batch, 1)
+        ended = axes >= end.steps
+
+        def merged(a: Array, b: Array) -> Array:
+            return bk.where(ended, b[None], bk.permute_dims(a, (1, 0, 2)))
+
+        found = Outcome(*(merged(a, b) for a, b in zip(kept[:-1], end[:-1], strict=True)), history=())
+        if isinstance(end.history, tuple):
+            return found
+        return found._replace(history=self._histories(end.history, found.steps))
+
+    def _histories(self, history: Array, steps: Array) -> Any:
+        """`(k, most steps + 1, batch)`: the lines up to each checkpoint, and then NaN."""
+        bk = self.bk
+        lines = bk.asarray(np.arange(int(history.shape[0]), dtype=np.int32)[None, :, None], like=history)
+        seen = lines <= bk.permute_dims(steps, (0, 2, 1))
+        return bk.where(seen, history[None], bk.full_like(history, np.nan)[None])

@@ -1,0 +1,21 @@
+"""What a solve found, in rows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...backends import Array
+
+
+class Outcome(NamedTuple):
+    """Every array may have a first axis for checkpoints."""
+
+    x: Array  # (batch, n)
+    residual: Array  # (batch, n), b - A x
+    norm: Array  # (batch, 1)
+    bound: Array  # (batch, 1), residual norm that counts as converged
+    attainable: Array  # (batch, 1), residual norm that the precision allows to expect; 0 where it was not asked for
+    status: Array  # (batch, 1)
+    steps: Array  # (batch, 1)
+    products: Array  # (batch, 1)
+    history: Any  # (most steps + 1, batch), NaN where nothing was recorded, or ()
