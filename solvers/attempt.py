@@ -50,9 +50,8 @@ class Attempt:
         """
         problem, A, M, report = self.problem, self.problem.A, self.M, self.report
         bk, method = problem.bk, self.method if problem.layout.size else CG()  # which has nothing to factorise
-        settings = Settings(
-            bk, method, problem.limits.of_systems(problem.layout.systems), self.history, problem.by_default
-        )
+        limits = problem.limits.of_systems(problem.layout.systems)
+        settings = Settings(bk, method, limits, self.history, problem.by_default)
         if method.on_host and bk.name != "numpy":
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
@@ -87,6 +86,7 @@ class Attempt:
             residual=layout.unflatten(bk, outcome.residual, lead),
             residual_norm=bk.reshape(outcome.norm, shape),
             tolerance=bk.reshape(outcome.bound, shape),
+            attainable=bk.reshape(outcome.attainable, shape),
             iterations=steps,
             function_evaluations=bk.reshape(outcome.products, shape),
             converged=status == int(Status.CONVERGED),
@@ -96,6 +96,7 @@ class Attempt:
             method=self.method.name,
             preconditioner=M.kind if isinstance(M, Preconditioner) else None,
             least_squares=problem.given is not None,
+            checkpoints=problem.several,
             _sensitivity=sensitivity,
         )
 

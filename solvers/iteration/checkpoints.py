@@ -30,7 +30,7 @@ class Checkpoints:
         def room(a: Array) -> Array:
             return bk.zeros((int(a.shape[0]), self.count, int(a.shape[1])), bk.dtype(a), a)
 
-        return Outcome(*(room(a) for a in now[:-1]), history=())
+        return Outcome._make((*(room(a) for a in now[:-1]), ()))
 
     def due(self, steps: Array, active: Array) -> Array:
         """`(batch, 1)`: has an active system come to a checkpoint?"""
@@ -42,7 +42,7 @@ class Checkpoints:
         bk, one = self.bk, 0 * self.table + 1
         row = bk.sum(bk.where(self.table < now.steps, one, 0 * one), 1, keepdims=True)
         row = bk.where(due, row, 0 * row + self.count)  # beyond the end: dropped
-        return Outcome(*(bk.put_row(a, row, b) for a, b in zip(kept[:-1], now[:-1], strict=True)), history=())
+        return Outcome._make((*(bk.put_row(a, row, b) for a, b in zip(kept[:-1], now[:-1], strict=True)), ()))
 
     def all(self, kept: Outcome, end: Outcome) -> Outcome:
         """`(k, batch, ...)`: what was kept, and the end where a system had come to it before a checkpoint."""
@@ -53,7 +53,7 @@ class Checkpoints:
         def merged(a: Array, b: Array) -> Array:
             return bk.where(ended, b[None], bk.permute_dims(a, (1, 0, 2)))
 
-        found = Outcome(*(merged(a, b) for a, b in zip(kept[:-1], end[:-1], strict=True)), history=())
+        found = Outcome._make((*(merged(a, b) for a, b in zip(kept[:-1], end[:-1], strict=True)), ()))
         if isinstance(end.history, tuple):
             return found
         return found._replace(history=self._histories(end.history, found.steps))

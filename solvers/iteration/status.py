@@ -51,16 +51,19 @@ def describe(
     steps: np.ndarray,
     norm: np.ndarray,
     bound: np.ndarray,
+    attainable: np.ndarray,
     *,
+    precision: str,
     least_squares: bool = False,
 ) -> str:
     """One sentence for success; for failures also the worst system and what to try."""
     kind_of_norm = "normal residual norm" if least_squares else "residual norm"
-    status, steps, norm, bound = (np.atleast_1d(a) for a in (status, steps, norm, bound))
+    status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
     bound = np.broadcast_to(bound, norm.shape)
     failed = status != Status.CONVERGED
     if not failed.any():
-        return _success(method, steps, norm, bound, kind_of_norm)
+        limited = np.any((attainable > 0) & (bound <= attainable))
+        return _success(method, steps, norm, bound, kind_of_norm, precision if limited else None)
     with np.errstate(all="ignore"):
         excess = np.where(failed, np.where(np.isfinite(norm), norm / bound, np.inf), -1)
     worst = np.unravel_index(np.argmax(np.nan_to_num(excess, nan=np.inf)), status.shape)
@@ -69,19 +72,28 @@ def describe(
     if status.size > 1:
         index = worst[0] if len(worst) == 1 else tuple(int(i) for i in worst)
         where = f" in {int(failed.sum())} of {status.size} systems; the worst, system {index},"
+    why, advice = _EXPLANATION[kind], _ADVICE[kind]
+    if kind is Status.STAGNATED and norm[worst] <= attainable[worst]:
+        why = f"has come to the limit of {precision}, which allows about {attainable[worst]:.1e} here, and stopped"
+        advice = "use a larger rtol, or leave it out: the default takes what can be had"
+        if precision == "float32":
+            advice = f"use double precision, a method 'mixed-...' with double precision outside, or {advice[4:]}"
     return (
-        f"{method}{where} {_EXPLANATION[kind]} after {steps[worst]} iterations: {kind_of_norm} {norm[worst]:.3e}, "
-        f"tolerance {bound[worst]:.3e}. To do: {_ADVICE[kind]}."
+        f"{method}{where} {why} after {steps[worst]} iterations: {kind_of_norm} {norm[worst]:.3e}, "
+        f"tolerance {bound[worst]:.3e}. To do: {advice}."
     )
 
 
-def _success(method: str, steps: np.ndarray, norm: np.ndarray, bound: np.ndarray, kind_of_norm: str) -> str:
+def _success(
+    method: str, steps: np.ndarray, norm: np.ndarray, bound: np.ndarray, kind_of_norm: str, limit: str | None
+) -> str:
     if steps.size == 0:
         return f"{method}: no systems to solve."
     low, high = int(steps.min()), int(steps.max())
     taken = f"{high}" if low == high else f"{low} to {high}"
     systems = "" if steps.size == 1 else f" for all {steps.size} systems"
+    how = "" if limit is None else f" to the limit of {limit}"
     return (
-        f"{method} converged in {taken} iterations{systems}: {kind_of_norm} {norm.max():.3e}, tolerance "
+        f"{method} converged{how} in {taken} iterations{systems}: {kind_of_norm} {norm.max():.3e}, tolerance "
         f"{bound.flat[int(norm.argmax())]:.3e}."
     )

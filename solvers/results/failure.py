@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Backend
 from ..iteration.status import Status, describe
-from .result import SolveResult
+from .result import SolveResult, numbers_of
 
 POLICIES = ("raise", "warn", "status")
 
@@ -40,17 +40,18 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResu
     """
     if on_failure == "status":
         return result
-    failed, known = bk.any(result.status != int(Status.CONVERGED)), not bk.compiled(result.status)
+    numbers = numbers_of(result)
+    failed, known = bk.any(numbers[0] != int(Status.CONVERGED)), not bk.compiled(result.status)
     if known and not failed:
         return result
     handler = _handler(result.method, on_failure, result if known else None, result.least_squares)
-    x = bk.guard(failed, handler, result.x, result.status, result.iterations, result.residual_norm, result.tolerance)
-    return replace(result, x=x)
+    return replace(result, x=bk.guard(failed, handler, result.x, *numbers))
 
 
 def _handler(method: str, on_failure: str, result: SolveResult | None, least_squares: bool) -> Callable[..., None]:
-    def handle(status: np.ndarray, steps: np.ndarray, norm: np.ndarray, bound: np.ndarray) -> None:
-        message = describe(method, status, steps, norm, bound, least_squares=least_squares)
+    def handle(status: np.ndarray, *numbers: np.ndarray) -> None:
+        precision = str(numbers[-1].dtype)
+        message = describe(method, status, *numbers, precision=precision, least_squares=least_squares)
         if on_failure == "warn":
             warnings.warn(message, RuntimeWarning, stacklevel=2)
             return

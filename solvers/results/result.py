@@ -31,7 +31,10 @@ class SolveResult:
         x: the solution, in the type, shape, dtype and device of `b`.
         residual: `b - A x` of this x, computed at the end.
         residual_norm: its 2-norm (not in least squares, see below).
-        tolerance: the residual norm that counts as converged, `max(rtol |b|, atol)`.
+        tolerance: the residual norm that counts as converged: `max(rtol |b|, atol)`, or `attainable` where rtol was not
+            given, the precision does not reach that, and `attainable` is at most 5 % of `|b|`.
+        attainable: the residual norm that can be expected in this precision, twice what rounding x and the product
+            makes of `A x`; 0 where it was not measured, as the solve reached its tolerance at once.
         iterations: iterations of the method.
         function_evaluations: products with A, those for the true residual included.
         converged: is `residual_norm <= tolerance`?
@@ -40,6 +43,8 @@ class SolveResult:
         history: residual norms, `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked for.
         method: name of the method that gave this result.
         preconditioner: kind of the preconditioner that it used, or None.
+        checkpoints: have the arrays a first axis for the numbers in `max_iter`? The last one then decides whether the
+            solve has failed.
         least_squares: is x the solution of a rectangular or damped problem? Then `residual_norm`, `tolerance` and
             `history` are of the normal residual `A^H (b - A x) - damp^2 x`, and relative to `A^H b`.
     """
@@ -48,6 +53,7 @@ class SolveResult:
     residual: Any
     residual_norm: Array
     tolerance: Array
+    attainable: Array
     iterations: Array
     function_evaluations: Array
     converged: Array
@@ -57,6 +63,7 @@ class SolveResult:
     method: str
     preconditioner: str | None = None
     least_squares: bool = False
+    checkpoints: bool = False
     _sensitivity: Any = field(default=None, repr=False)  # of an eager NumPy solve; no part of the container
 
     @property
@@ -65,10 +72,13 @@ class SolveResult:
         bk = choose_backend(self.status)
         if bk.compiled(self.status) or not hasattr(self.status, "shape"):
             return "The message is known when the compiled function has run."
-        values = [
-            np.asarray(bk.to_numpy(a)) for a in (self.status, self.iterations, self.residual_norm, self.tolerance)
-        ]
-        return describe(self.method, *values, least_squares=self.least_squares)
+        values = [np.asarray(bk.to_numpy(a)) for a in numbers_of(self)]
+        return describe(self.method, *values, precision=str(values[-1].dtype), least_squares=self.least_squares)
+
+    @property
+    def at_limit_of_precision(self) -> Array:
+        """Per system: did it converge to what the precision allows, as it does not allow the default tolerance?"""
+        return self.converged & (self.attainable > 0) & (self.tolerance <= self.attainable)
 
     def __repr__(self) -> str:
         return f"<SolveResult: {self.message}>"
@@ -143,8 +153,14 @@ class SolveResult:
         return _restore(static, arrays)
 
 
-_OTHERS = ("method", "preconditioner", "least_squares", "_sensitivity")
+_OTHERS = ("method", "preconditioner", "least_squares", "checkpoints", "_sensitivity")
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
+
+
+def numbers_of(result: SolveResult) -> tuple[Array, ...]:
+    """Status, iterations, residual norm, tolerance, attainable residual norm: those of the last checkpoint."""
+    found = result.status, result.iterations, result.residual_norm, result.tolerance, result.attainable
+    return tuple(a[-1] for a in found) if result.checkpoints else found
 
 
 def _arrays(result: SolveResult) -> tuple[Any, ...]:
@@ -152,14 +168,14 @@ def _arrays(result: SolveResult) -> tuple[Any, ...]:
     return values[:-1] if result.history is None else values
 
 
-def _static(result: SolveResult) -> tuple[str, str | None, bool, bool]:
-    return result.method, result.preconditioner, result.least_squares, result.history is None
+def _static(result: SolveResult) -> tuple[Any, ...]:
+    return tuple(getattr(result, name) for name in _OTHERS[:-1]), result.history is None
 
 
 def _restore(static: Any, arrays: Any) -> SolveResult:
-    method, preconditioner, least_squares, without_history = static
+    others, without_history = static
     values = dict(zip(_ARRAYS, (*arrays, None) if without_history else arrays, strict=True))
-    return SolveResult(**values, method=method, preconditioner=preconditioner, least_squares=least_squares)
+    return SolveResult(**values, **dict(zip(_OTHERS, others, strict=False)))
 
 
 def register_result(bk: Backend) -> None:
