@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..verify.check import verify
 from .trace import trace_function
-from .verify import verify
 
 __all__ = ["forward_derivative", "has_only_reverse_rule", "reverse_derivative", "trace_function", "verify"]
 

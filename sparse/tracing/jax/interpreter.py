@@ -18,11 +18,11 @@ from jax.extend import core
 from ....backends import Backend
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.linear import Linear
+from ..messages import located, no_rule, unsupported
 from .control import CONTROL, is_short
 from .expand import is_call, program_of
 from .fold import Folder
 from .known.table import as_known, bind, evaluate, evaluate_by_jax, is_known
-from .messages import located, no_rule, unsupported
 from .rules.table import RULES
 
 MAX_EQUATIONS = 20_000  # of unrolled loops

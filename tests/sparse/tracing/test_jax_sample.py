@@ -9,7 +9,7 @@ from krylix.backends import get_backend
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
-jax_sample = pytest.importorskip("krylix.sparse.tracing.jax.sample.evaluate")
+jax_sample = pytest.importorskip("krylix.sparse.tracing.verify.sample")
 jax_interpreter = pytest.importorskip("krylix.sparse.tracing.jax.interpreter")
 
 rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..positions import (
+from ...engine.windows import (
     dynamic_start,
     fill_value,
     gather_window,

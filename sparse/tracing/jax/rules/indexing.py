@@ -11,9 +11,7 @@ from ...engine.arithmetic import add, negate, scale
 from ...engine.linear import Linear, reshape
 from ...engine.positions import assemble, scatter_add, take
 from ...engine.structural import concatenate, pad, slice_
-from ..known.table import bind, evaluate, is_known
-from ..messages import nonlinear, static_needed, unsupported
-from ..positions import (
+from ...engine.windows import (
     dynamic_start,
     fill_value,
     gather_window,
@@ -22,6 +20,8 @@ from ..positions import (
     sets_values,
     single_start,
 )
+from ...messages import nonlinear, static_needed, unsupported
+from ..known.table import bind, evaluate, is_known
 
 Values = Sequence[Any]
 

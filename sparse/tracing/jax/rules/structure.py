@@ -14,9 +14,9 @@ from ...engine.arithmetic import add, scale
 from ...engine.linear import Linear, reshape
 from ...engine.positions import select
 from ...engine.structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, transpose
+from ...messages import static_needed
 from ..control import choose
 from ..known.table import is_known
-from ..messages import static_needed
 
 Values = Sequence[Any]
 MAX_COPIES = 8  # of a tile that are laid side by side; more are broadcast

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...engine.windows import strides_of
 from ..known.elementwise import ELEMENTWISE
-from ..positions import strides_of
 
 Positions: TypeAlias = np.ndarray  # flat, int64; -1: no element
 MOST_SUMMED = 256  # elements of a sum

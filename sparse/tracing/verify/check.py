@@ -9,9 +9,9 @@ import numpy as np
 
 from ....backends import get_backend
 from ...errors import UnsupportedOperation
-from .interpreter import Interpreter
-from .sample.evaluate import Sampler
-from .trace import Traced, evaluate_program
+from ..jax.interpreter import Interpreter
+from ..jax.trace import Traced, evaluate_program
+from .sample import Sampler
 
 TOLERANCE = 1e3  # in units of rounding of the largest number
 MANY = 50_000  # rows; of larger matrices some are tested

@@ -8,9 +8,9 @@ from typing import Any
 
 from jax.interpreters import ad
 
-from ...errors import NonlinearError, UnsupportedOperation
-from ..engine.linear import Linear
-from .known.table import is_known
+from ..errors import NonlinearError, UnsupportedOperation
+from .engine.linear import Linear
+from .jax.known.table import is_known
 
 _PACKAGE = Path(__file__).parents[__name__.count(".") - 1]  # wherever in the package this module lies
 _FOLDERS = tuple(f"{_PACKAGE / name}/" for name in ("backends", "sparse", "solvers"))

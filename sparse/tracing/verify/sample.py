@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend import core
 
-from ..expand import is_call, program_of
-from ..interpreter import Interpreter
-from ..known.elementwise import ELEMENTWISE
-from ..known.table import as_known, is_known
-from .rules import POINTS, Positions
+from ..jax.expand import is_call, program_of
+from ..jax.interpreter import Interpreter
+from ..jax.known.elementwise import ELEMENTWISE
+from ..jax.known.table import as_known, is_known
+from ..jax.sample.rules import POINTS, Positions
 
 FEW = 4096  # elements that are looked up one by one, even if they are all
 _NOTHING: Positions = np.zeros(0, np.int64)  # of a result without elements
