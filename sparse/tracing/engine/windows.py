@@ -1,19 +1,35 @@
-"""Where the elements of JAX's gathers and scatters lie: flat positions into their operand, for known indices."""
+"""Where the windows of gathers and scatters lie: flat positions into their operand, for known indices.
+
+Rows 2 and 0 of an array (3, 2), as windows of size (1, 2) whose first axis is left out:
+
+>>> rows = Window((3, 2), (1, 2), [0], [0], [], [], [1], clamps=False)
+>>> positions(rows, np.array([[2], [0]]), (2, 2))
+array([[4, 5],
+       [0, 1]])
+>>> positions(rows, np.array([[1], [3]]), (2, 2))  # there is no row 3
+array([[ 2,  3],
+       [-1, -1]])
+
+One window is a slice, which boxes follow: it starts at
+
+>>> single_start(rows, np.array([[1]]))
+[1, 0]
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-Params = dict[str, Any]
-Shape = tuple[int, ...]
+from .terms import row_strides
+
+Shape: TypeAlias = tuple[int, ...]
 
 
 class Window(NamedTuple):
-    """The windows that a gather reads, or that a scatter writes, in the words of gather."""
+    """The windows that a gather reads, or that a scatter writes, in the words of XLA's gather."""
 
     shape: Shape  # of the operand
     sizes: Shape  # of one window, along each axis of the operand
@@ -25,51 +41,11 @@ class Window(NamedTuple):
     clamps: bool  # out of range: the nearest window; else -1
 
 
-def gather_window(shape: Shape, params: Params) -> Window:
-    """The windows of `gather` with these parameters."""
-    numbers, mode = params["dimension_numbers"], mode_name(params)
-    return Window(
-        shape,
-        tuple(params["slice_sizes"]),
-        numbers.start_index_map,
-        numbers.collapsed_slice_dims,
-        numbers.operand_batching_dims,
-        numbers.start_indices_batching_dims,
-        numbers.offset_dims,
-        mode in ("CLIP", "PROMISE_IN_BOUNDS"),  # XLA clamps what was promised
-    )
-
-
-def scatter_window(shape: Shape, updates: Shape, params: Params) -> Window:
-    """The windows of any `scatter` with these parameters and updates of this shape."""
-    numbers = params["dimension_numbers"]
-    absent = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    sizes = [1] * len(shape)
-    kept = [axis for axis in range(len(shape)) if axis not in absent]
-    for axis, update_axis in zip(kept, numbers.update_window_dims):
-        sizes[axis] = updates[update_axis]
-    return Window(
-        shape,
-        tuple(sizes),
-        numbers.scatter_dims_to_operand_dims,
-        numbers.inserted_window_dims,
-        numbers.operand_batching_dims,
-        numbers.scatter_indices_batching_dims,
-        numbers.update_window_dims,
-        mode_name(params) == "CLIP",  # all others drop what is out of range
-    )
-
-
-def mode_name(params: Params) -> str:
-    """CLIP, FILL_OR_DROP, PROMISE_IN_BOUNDS or ONE_HOT."""
-    return str(getattr(params["mode"], "name", params["mode"]))
-
-
 def positions(window: Window, indices: np.ndarray, result: Shape) -> np.ndarray:
     """Flat position in the operand for each element of a result of this shape; -1 where the window is out of range."""
     starts = _starts(indices)
     batch_axes = [axis for axis in range(len(result)) if axis not in window.offset_dims]
-    steps = strides_of(window.shape)
+    steps = row_strides(window.shape)
 
     def along(values: np.ndarray, axes: Sequence[int]) -> np.ndarray:
         shape = [1] * len(result)
@@ -107,32 +83,9 @@ def single_start(window: Window, indices: np.ndarray) -> list[int] | None:
     return starts
 
 
-def sets_values(params: Params) -> bool:
-    """Does `scatter` replace values by the updates? `x.at[...].apply(f)` applies a function to them instead."""
-    program = params.get("update_jaxpr")
-    return program is None or (not program.eqns and program.outvars[0] is program.invars[1])
-
-
-def fill_value(params: Params, dtype: np.dtype) -> Any:
-    """What a gather gives for a window out of range."""
-    if mode_name(params) == "ONE_HOT":
-        return dtype.type(0)
-    if params.get("fill_value") is not None:
-        return dtype.type(params["fill_value"])
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return dtype.type(limits.min if dtype.kind == "i" else limits.max)
-    return np.True_ if dtype.kind == "b" else dtype.type(np.nan)
-
-
-def dynamic_start(starts: Sequence[Any], shape: Shape, sizes: Sequence[int]) -> list[int]:
-    """The start of dynamic_slice and dynamic_update_slice, clamped so that the window is in range."""
+def clamped_start(starts: Sequence[Any], shape: Shape, sizes: Sequence[int]) -> list[int]:
+    """The start of one window, clamped so that it is in range."""
     return [min(max(int(start), 0), n - size) for start, n, size in zip(starts, shape, sizes)]
-
-
-def strides_of(shape: Sequence[int]) -> list[int]:
-    """Steps, in elements, of an array in row order."""
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def _starts(indices: np.ndarray) -> np.ndarray:

@@ -11,8 +11,8 @@ from jax import lax
 from ..engine.linear import Linear, reshape
 from ..engine.positions import select
 from ..engine.structural import slice_, stack
-from ..messages import static_needed
 from .known.table import is_known
+from .messages import static_needed
 
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
 

@@ -9,21 +9,19 @@ import numpy as np
 
 from ....backends import get_backend
 from ...errors import UnsupportedOperation
-from ..jax.interpreter import Interpreter
-from ..jax.trace import Traced, evaluate_program
-from .sample import Sampler
+from ..engine.coefficients import largest
+from ..front_end import FrontEnd
+from ..traced import Traced
 
 TOLERANCE = 1e3  # in units of rounding of the largest number
 MANY = 50_000  # rows; of larger matrices some are tested
 SAMPLE = 1000
 
 
-def verify(traced: Traced, matrix: Any, biases: Sequence[Any]) -> None:
+def verify(front_end: FrontEnd, traced: Traced, matrix: Any, biases: Sequence[Any]) -> None:
     """Compare `matrix @ z + bias` with `f(z)` for a random z, where all values are known.
 
-    The function is run by NumPy from the list of its operations, since XLA would take longer to compile it than all
-    the rest takes; the rules of NumPy for these operations are those of JAX, which krylix's tests compare. Of a large
-    matrix some thousand rows are compared, and what they do not need is not computed.
+    Of a large matrix some thousand rows are compared, and what they do not need is not computed.
 
     Raises:
         UnsupportedOperation: they differ by more than rounding.
@@ -32,10 +30,10 @@ def verify(traced: Traced, matrix: Any, biases: Sequence[Any]) -> None:
         return
     unit = TOLERANCE * max(traced.precision, float(np.finfo(matrix.dtype).eps))
     with np.errstate(all="ignore"):
-        if matrix.shape[0] > MANY and _agrees_in_some_rows(traced, matrix, biases, unit):
+        if matrix.shape[0] > MANY and _agrees_in_some_rows(front_end, traced, matrix, biases, unit):
             return
         z = _random(np.arange(traced.columns), _point_dtype(traced))
-        outputs, _ = evaluate_program(traced, _leaves(traced, z))
+        outputs, _ = front_end.evaluate(traced, _leaves(traced, z))
         if not all(isinstance(output, np.ndarray) for output in outputs):
             return
         expected, bias = _flat(outputs), _flat(biases)
@@ -44,8 +42,8 @@ def verify(traced: Traced, matrix: Any, biases: Sequence[Any]) -> None:
         if worst <= unit * size:
             return
         # numbers in between may have been larger, and cancelled
-        _, largest = evaluate_program(traced, _leaves(traced, z), watch=True)
-        if worst <= unit * max(size, largest):
+        _, between = front_end.evaluate(traced, _leaves(traced, z), watch=True)
+        if worst <= unit * max(size, between):
             return
     raise UnsupportedOperation(
         f"The traced matrix does not reproduce the function: for a random vector they differ by {worst:.1e}, where the "
@@ -54,8 +52,10 @@ def verify(traced: Traced, matrix: Any, biases: Sequence[Any]) -> None:
     )
 
 
-def _agrees_in_some_rows(traced: Traced, matrix: Any, biases: Sequence[np.ndarray], unit: float) -> bool:
-    """False also where something is not known, or NumPy has no rule for it."""
+def _agrees_in_some_rows(
+    front_end: FrontEnd, traced: Traced, matrix: Any, biases: Sequence[np.ndarray], unit: float
+) -> bool:
+    """False also where the front end cannot compute single elements."""
     n = matrix.shape[0]
     rows = np.random.default_rng(0).integers(0, n, SAMPLE)
     rows = np.unique(np.concatenate([rows, np.arange(64), np.arange(n - 64, n)]))
@@ -70,10 +70,7 @@ def _agrees_in_some_rows(traced: Traced, matrix: Any, biases: Sequence[np.ndarra
         where = np.arange(leaf.size) if where is None else where
         return _random(first[number] + where, point).astype(leaf.dtype, copy=False)
 
-    try:
-        expected = Sampler(traced.program, Interpreter(traced.bk)).run(inputs, wanted)
-    except LookupError:
-        return False
+    expected = front_end.sample(traced, inputs, wanted)
     if expected is None:
         return False
     bias = _flat([_at(bias, where) for bias, where in zip(biases, wanted)])
@@ -87,9 +84,9 @@ def _at(bias: np.ndarray, where: np.ndarray) -> np.ndarray:
 
 def _compare(expected: np.ndarray, found: np.ndarray, bias: np.ndarray) -> tuple[float, float]:
     """The largest difference, and the size of the numbers."""
-    size = max(_largest(expected), _largest(found))
+    size = max(largest(expected), largest(found))
     if bias.any():
-        found, size = found + bias, max(size, _largest(bias))
+        found, size = found + bias, max(size, largest(bias))
     return _difference(expected, found), size
 
 
@@ -148,14 +145,6 @@ def _rows_of_product(matrix: Any, rows: np.ndarray, point: np.dtype) -> np.ndarr
 
 def _flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return arrays[0].reshape(-1) if len(arrays) == 1 else np.concatenate([a.reshape(-1) for a in arrays])
-
-
-def _largest(a: np.ndarray) -> float:
-    """The largest finite absolute value."""
-    if not a.size:
-        return 0.0
-    largest = float(max(a.max(), -a.min())) if a.dtype.kind == "f" else float(np.abs(a).max())
-    return largest if np.isfinite(largest) else float(np.abs(a[np.isfinite(a)]).max(initial=0))
 
 
 def _difference(expected: np.ndarray, found: np.ndarray) -> float:

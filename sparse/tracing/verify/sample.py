@@ -1,68 +1,72 @@
 """A few elements of what a function returns, computed from the elements that they need.
 
 The test of a traced matrix looks at some rows of large problems. Which elements of every intermediate array these need
-is found backwards through the program; where an operation has no rule for that, its operands are needed whole.
+is found backwards through the list of operations; where an operation has no rule for that, its operands are needed
+whole. Which elements an operation needs is in sources.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from jax.extend import core
 
-from ..jax.expand import is_call, program_of
-from ..jax.interpreter import Interpreter
-from ..jax.known.elementwise import ELEMENTWISE
-from ..jax.known.table import as_known, is_known
-from ..jax.sample.rules import POINTS, Positions
+from .sources import Positions
 
 FEW = 4096  # elements that are looked up one by one, even if they are all
 _NOTHING: Positions = np.zeros(0, np.int64)  # of a result without elements
 
 
 class Node(NamedTuple):
-    """An equation with its operands: numbers of values, or known arrays."""
+    """An operation with its operands: numbers of values, or known arrays."""
 
-    equation: Any
-    operands: list[Any]
-    results: list[int]
+    operation: Any
+    operands: Sequence[Any]
+    results: Sequence[int]
+
+
+class Program(NamedTuple):
+    """A function as a list of operations, each after those whose results it needs.
+
+    Attributes:
+        nodes: the operations; calls are written out.
+        shapes, dtypes: of the values, by number.
+        inputs: numbers of the values that the function gets.
+        outputs: what it returns: numbers, or known arrays.
+    """
+
+    nodes: Sequence[Node]
+    shapes: Sequence[tuple[int, ...]]
+    dtypes: Sequence[np.dtype]
+    inputs: Sequence[int]
+    outputs: Sequence[Any]
+
+
+class Operations(Protocol):
+    """What a library's operations do to known values."""
+
+    def sources(
+        self, operation: Any, where: Positions, shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
+    ) -> Sequence[Positions] | None:
+        """For the positions `where` of a result of `shape`, those in each operand, of `shapes`; -1: none; may have a
+        second axis. None: the operands are needed whole.
+        """
+
+    def combine(self, operation: Any, parts: Sequence[np.ndarray], sources: Sequence[Positions]) -> np.ndarray:
+        """The elements of the result from those of the operands."""
+
+    def evaluate(self, operation: Any, operands: Sequence[Any]) -> Sequence[np.ndarray] | None:
+        """All results from all of the operands; None where these are not known."""
 
 
 class Sampler:
-    """The closed program of a function, with its calls written out."""
+    """Computes elements of what a program returns."""
 
-    def __init__(self, program: Any, interpreter: Interpreter) -> None:
-        self._interpreter = interpreter
-        self._nodes: list[Node] = []
-        self._shapes: list[tuple[int, ...]] = []
-        self._inputs = [self._new(v) for v in program.jaxpr.invars]
-        self._outputs = self._flatten(program, self._inputs)
-
-    def _new(self, variable: Any) -> int:
-        self._shapes.append(tuple(variable.aval.shape))
-        return len(self._shapes) - 1
-
-    def _flatten(self, program: Any, arguments: Sequence[Any]) -> list[Any]:
-        scope: dict[Any, Any] = dict(zip(program.jaxpr.invars, arguments))
-        for variable, constant in zip(program.jaxpr.constvars, program.consts):
-            scope[variable] = self._interpreter.constant(constant, variable.aval)
-
-        def read(atom: Any) -> Any:
-            return as_known(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else scope[atom]
-
-        for equation in program.jaxpr.eqns:
-            operands = [read(atom) for atom in equation.invars]
-            if is_call(equation):
-                results = self._flatten(program_of(equation, ()), operands)
-            else:
-                results = [self._new(v) for v in equation.outvars]
-                self._nodes.append(Node(equation, operands, results))
-            scope.update(zip(equation.outvars, results))
-        return [read(atom) for atom in program.jaxpr.outvars]
+    def __init__(self, program: Program, operations: Operations) -> None:
+        self._nodes, self._shapes, self._dtypes, self._inputs, self._outputs = program
+        self._operations = operations
 
     def run(
         self, inputs: Callable[[int, Positions | None], Any], wanted: Sequence[Positions]
@@ -75,9 +79,9 @@ class Sampler:
         """
         needs: dict[int, Any] = {}  # the positions of a value that are needed, None: all
         for output, where in zip(self._outputs, wanted):
-            self._need(needs, output, where)
+            _need(needs, output, where)
         plans = [self._plan(node, needs) for node in reversed(self._nodes)][::-1]
-        values: dict[int, Any] = {}
+        values: dict[int, _Elements] = {}
         for number, value in enumerate(self._inputs):
             if value in needs:
                 asked = _union(needs[value], self._shapes[value])
@@ -89,52 +93,43 @@ class Sampler:
             return None
         return [_elements(values, output, where) for output, where in zip(self._outputs, wanted)]
 
-    def _need(self, needs: dict[int, Any], operand: Any, where: Positions | None) -> None:
-        if isinstance(operand, int):
-            if where is None or needs.get(operand, []) is None:
-                needs[operand] = None
-            else:
-                needs.setdefault(operand, []).append(where)
-
     def _plan(self, node: Node, needs: dict[int, Any]) -> Any:
         """The positions of the results and of the operands; `(None, None)`: all; None: nothing is needed."""
         if not any(result in needs for result in node.results):
             return None
         if all(0 in self._shapes[result] for result in node.results):
             return _NOTHING, ()
-        rule = POINTS.get(node.equation.primitive.name)
-        if rule is not None and len(node.results) == 1:
-            where = _union(needs[node.results[0]], self._shapes[node.results[0]])
+        if len(node.results) == 1:
+            shape = self._shapes[node.results[0]]
+            where = _union(needs[node.results[0]], shape)
             if where is not None:
                 shapes = [self._shapes[x] if isinstance(x, int) else x.shape for x in node.operands]
-                sources = rule(node.equation, where, shapes, self._shapes[node.results[0]])
+                sources = self._operations.sources(node.operation, where, shapes, shape)
                 if sources is not None:
                     for operand, source in zip(node.operands, sources):
-                        self._need(needs, operand, source)
+                        _need(needs, operand, source)
                     return where, sources
         for operand in node.operands:
-            self._need(needs, operand, None)
+            _need(needs, operand, None)
         return None, None
 
-    def _step(self, node: Node, plan: Any, values: dict[int, Any]) -> bool:
+    def _step(self, node: Node, plan: Any, values: dict[int, _Elements]) -> bool:
+        """Compute what was planned; False where something is not known."""
         where, sources = plan
         if where is _NOTHING:
-            for result, variable in zip(node.results, node.equation.outvars):
-                values[result] = _Elements(np.zeros(0, variable.aval.dtype), None, self._shapes[result])
-            return True
-        if where is None:
+            found: Sequence[np.ndarray] | None = [np.zeros(0, self._dtypes[result]) for result in node.results]
+        elif where is None:
             operands = [values[x].whole() if isinstance(x, int) else x for x in node.operands]
-            if not all(is_known(operand) for operand in operands):
+            found = self._operations.evaluate(node.operation, operands)
+        else:
+            if not all(isinstance(x, (int, np.ndarray)) for x in node.operands):
                 return False
-            for result, array in zip(node.results, self._interpreter.known_results(node.equation, operands)):
-                if not isinstance(array, np.ndarray):
-                    return False
-                values[result] = _Elements(array.reshape(-1), None, self._shapes[result])
-            return True
-        if not all(isinstance(x, (int, np.ndarray)) for x in node.operands):
+            parts = [_elements(values, x, source) for x, source in zip(node.operands, sources)]
+            found = [self._operations.combine(node.operation, parts, sources)]
+        if found is None:
             return False
-        found = _combine(node.equation, [_elements(values, x, s) for x, s in zip(node.operands, sources)], sources)
-        values[node.results[0]] = _Elements(found, where, self._shapes[node.results[0]])
+        for result, array in zip(node.results, found):
+            values[result] = _Elements(array.reshape(-1), None if where is _NOTHING else where, self._shapes[result])
         return True
 
 
@@ -153,7 +148,15 @@ class _Elements(NamedTuple):
         return self.values.reshape(self.shape)
 
 
-def _elements(values: dict[int, Any], operand: Any, where: Positions) -> np.ndarray:
+def _need(needs: dict[int, Any], operand: Any, where: Positions | None) -> None:
+    if isinstance(operand, int):
+        if where is None or needs.get(operand, []) is None:
+            needs[operand] = None
+        else:
+            needs.setdefault(operand, []).append(where)
+
+
+def _elements(values: dict[int, _Elements], operand: Any, where: Positions) -> np.ndarray:
     if isinstance(operand, int):
         return values[operand].at(where)
     return np.broadcast_to(operand.reshape(-1), where.shape) if operand.size == 1 else operand.reshape(-1)[where]
@@ -170,25 +173,3 @@ def _union(parts: Any, shape: Sequence[int]) -> Positions | None:
     joint = joint[np.searchsorted(joint, 0) :]
     joint = joint if len(joint) else np.zeros(1, np.int64)
     return joint if len(joint) <= FEW or 4 * len(joint) < math.prod(shape) else None
-
-
-def _combine(equation: Any, parts: list[np.ndarray], sources: Sequence[Positions]) -> np.ndarray:
-    name, aval = equation.primitive.name, equation.outvars[0].aval
-    if name == "reduce_sum":
-        return parts[0].sum(axis=1, dtype=aval.dtype)
-    if name == "conv_general_dilated":
-        return np.where(sources[0] >= 0, parts[0] * parts[1], 0).sum(axis=1, dtype=aval.dtype)
-    if name in ("concatenate", "stack"):
-        joint = np.zeros(parts[0].shape, aval.dtype)
-        for part, source in zip(parts, sources):
-            np.copyto(joint, part, where=source >= 0)
-        return joint
-    if name == "pad":
-        return np.where(sources[0] >= 0, parts[0], parts[1])
-    if name in ELEMENTWISE:
-        with np.errstate(all="ignore"):
-            found = ELEMENTWISE[name](parts, equation.params, [SimpleNamespace(shape=parts[0].shape, dtype=aval.dtype)])
-        if found is not None:
-            return np.asarray(found[0] if isinstance(found, list) else found, aval.dtype)
-        raise LookupError(name)
-    return parts[0]

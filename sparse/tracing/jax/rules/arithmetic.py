@@ -10,7 +10,7 @@ import numpy as np
 from ...engine.arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
 from ...engine.linear import Linear
 from ...engine.reductions import cumulative_sum, reduce_sum, window_sum
-from ...messages import nonlinear, unsupported
+from ..messages import nonlinear, unsupported
 
 Values = Sequence[Any]
 

@@ -11,17 +11,10 @@ from ...engine.arithmetic import add, negate, scale
 from ...engine.linear import Linear, reshape
 from ...engine.positions import assemble, scatter_add, take
 from ...engine.structural import concatenate, pad, slice_
-from ...engine.windows import (
-    dynamic_start,
-    fill_value,
-    gather_window,
-    positions,
-    scatter_window,
-    sets_values,
-    single_start,
-)
-from ...messages import nonlinear, static_needed, unsupported
+from ...engine.windows import clamped_start, positions, single_start
 from ..known.table import bind, evaluate, is_known
+from ..messages import nonlinear, static_needed, unsupported
+from ..windows import fill_value, gather_window, scatter_window, sets_values
 
 Values = Sequence[Any]
 
@@ -45,13 +38,13 @@ def _gather(equation: Any, values: Values) -> Any:
 def _dynamic_slice(equation: Any, values: Values) -> Any:
     x, *starts = values
     sizes = equation.params["slice_sizes"]
-    starts = dynamic_start(_known_starts(equation, values, starts), x.shape, sizes)
+    starts = clamped_start(_known_starts(equation, values, starts), x.shape, sizes)
     return slice_(x, starts, _ends(starts, sizes))
 
 
 def _dynamic_update_slice(equation: Any, values: Values) -> Any:
     x, update, *starts = values
-    starts = dynamic_start(_known_starts(equation, values, starts), x.shape, update.shape)
+    starts = clamped_start(_known_starts(equation, values, starts), x.shape, update.shape)
     return _replace(x, update, starts)
 
 

@@ -12,7 +12,7 @@ from ...engine.contraction import contract, dense_along
 from ...engine.convolution import convolve
 from ...engine.linear import Linear
 from ...engine.structural import transpose
-from ...messages import nonlinear
+from ..messages import nonlinear
 
 Values = Sequence[Any]
 
