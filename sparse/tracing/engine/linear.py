@@ -1,4 +1,14 @@
-"""An array that depends linearly (or affinely) on the input of a traced function."""
+"""An array that depends linearly (or affinely) on the input of a traced function.
+
+The input itself is one box: row i, for all i of its shape, has the column `offset + sum(strides * i)`.
+
+>>> from krylix.backends import get_backend
+>>> u = identity(get_backend("numpy"), (2, 3), float)
+>>> u.terms
+(Box(lo=(0, 0), shape=(2, 3), offset=0, strides=(3, 1), factor=1, values=None, mask=None),)
+>>> reshape(u, (6,)).terms
+(Box(lo=(0,), shape=(6,), offset=0, strides=(1,), factor=1, values=None, mask=None),)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""The matrix of a traced function: terms into diagonals where these are few, else into sorted entries."""
+"""The matrix of a traced function: terms into diagonals where these are few, else into sorted entries.
+
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import add, identity, pad, scale, slice_
+>>> bk = get_backend("numpy")
+>>> u = identity(bk, (3,), float)
+>>> f = add(scale(u, 2.0), pad(slice_(u, [1], [3]), [(0, 1, 0)]))  # 2 u + the next element
+>>> matrix, biases = to_matrix([f], 3, bk, np.dtype(float))
+>>> matrix.toarray()
+array([[2., 1., 0.],
+       [0., 2., 1.],
+       [0., 0., 2.]])
+>>> biases
+[array([0., 0., 0.])]
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from ..engine.positions import select
 from ..engine.structural import slice_, stack
 from .known.table import is_known
 from .messages import static_needed
+from .static import static
 
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
 
@@ -60,9 +61,7 @@ def while_loop(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any
     carry = list(values[n_condition + n_body :])
     while True:
         (go_on,) = runner.run(condition, [*of_condition, *carry])
-        if not is_known(go_on):
-            raise static_needed(equation, values, "condition", go_on)
-        if not np.asarray(go_on):
+        if not static(equation, values, "condition", go_on):
             return carry
         runner.spend(equation, values, 1 + len(body.jaxpr.eqns))
         carry = runner.run(body, [*of_body, *carry])

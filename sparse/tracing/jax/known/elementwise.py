@@ -1,4 +1,16 @@
-"""NumPy rules for known operands: arithmetic, comparison, functions of one element at a time."""
+"""NumPy rules for known operands: arithmetic, comparison, functions of one element at a time.
+
+A number that was broadcast to a grid is added once. Integers are divided towards zero, and by zero by JAX only:
+
+>>> grid = np.broadcast_to(2.0, (100, 100))
+>>> ELEMENTWISE["add"]([grid, grid], {}, [grid])
+array([[4.]])
+>>> i = np.array([-7, 7])
+>>> ELEMENTWISE["div"]([i, np.array([2, 2])], {}, [i])
+array([-3,  3])
+>>> ELEMENTWISE["div"]([i, np.array([2, 0])], {}, [i]) is None
+True
+"""
 
 from __future__ import annotations
 

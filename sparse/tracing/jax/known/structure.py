@@ -1,4 +1,8 @@
-"""NumPy rules for known operands: what moves elements."""
+"""NumPy rules for known operands: what moves elements.
+
+>>> STRUCTURE["pad"]([np.array([1, 2]), np.array(0)], {"padding_config": [(1, 0, 1)]}, [])
+array([0, 1, 0, 2])
+"""
 
 from __future__ import annotations
 

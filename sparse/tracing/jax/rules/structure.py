@@ -1,4 +1,15 @@
-"""Rules for operations that move whole blocks of elements."""
+"""Rules for operations that move whole blocks of elements.
+
+`jnp.pad(u, (2, 0))` of 4 elements: the box lies two rows further on.
+
+>>> import jax
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("jax"), (4,), float)
+>>> (equation,) = jax.make_jaxpr(lambda u: lax.pad(u, 0.0, [(2, 0, 0)]))(np.zeros(4)).eqns
+>>> STRUCTURE["pad"](equation, [u, np.asarray(0.0)]).terms
+(Box(lo=(2,), shape=(4,), offset=0, strides=(1,), factor=1, values=None, mask=None),)
+"""
 
 from __future__ import annotations
 
