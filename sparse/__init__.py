@@ -12,6 +12,7 @@ from .formats import (
     DIA,
     ELL,
     HYB,
+    Dense,
     Matrix,
     SparseMatrix,
     Stencil,
@@ -24,7 +25,6 @@ from .formats import (
     save,
     vstack,
 )
-from .formats.dense import Dense, DenseOperator
 from .layout import Layout
 from .linearity import linear_part
 from .operator import Operator
@@ -35,9 +35,12 @@ from .operators.function import FunctionOperator
 from .operators.host import HostOperator
 from .operators.mapped import MappedOperator
 from .operators.normal import NormalOperator
+from .plot import picture as picture
 from .symmetry import asymmetry
 from .tracing.jacobian_matrix import jacobian_matrix
 from .tracing.matrix_from_function import matrix_from_function
+
+DenseOperator = Dense  # as an operator among others
 
 __all__ = [
     "COO",

@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, working_dtype
-from .formats import from_native, from_scipy
-from .formats.dense import DenseOperator
+from .formats import Dense, from_native, from_scipy
 from .layout import Layout
 from .operator import Operator
 from .operators.function import FunctionOperator
@@ -98,7 +97,7 @@ def to_operator(
     return _dense(bk, A, dtype, like, name)
 
 
-def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) -> DenseOperator:
+def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) -> Dense:
     constant = None if bk.is_array(A) and bk.dtype(A).kind in "biufc" else _constant(bk, A, dtype, name)
     matrix = A if constant is None else bk.as_array(constant, like=like)
     if len(matrix.shape) < 2:
@@ -109,7 +108,7 @@ def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) 
         matrix = bk.cast(matrix, dtype)
     if len(matrix.shape) > 3:
         matrix = bk.reshape(matrix, (-1, *matrix.shape[-2:]))
-    return DenseOperator(bk, matrix, None if constant is None else constant.reshape(tuple(matrix.shape)))
+    return Dense(bk, matrix, None if constant is None else constant.reshape(tuple(matrix.shape)))
 
 
 def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:

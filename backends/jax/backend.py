@@ -27,6 +27,8 @@ class JaxBackend(JaxIndexing, Backend):
 
     name = "jax"
     compiles_solves = True
+    fuses_elementwise = True
+    has_pure_arrays = True
     sparse = JaxSparse()
 
     @property

@@ -26,6 +26,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     name = "tensorflow"
     explicit_derivatives = True
+    fuses_elementwise = True
     sparse = TensorflowSparse()
 
     @property

@@ -12,7 +12,6 @@ MOST_DIAGONALS = 40
 _LEAST_FILLED = 0.3  # entries per place of the diagonals
 _WIDEST_ELL = 1.3  # stored values per entry
 _SAMPLE = 2000  # rows
-_COMPILED_ROWS = ("numpy", "torch")  # libraries whose own compiled product of rows is the fastest for scattered entries
 
 
 class Choice(NamedTuple):
@@ -41,7 +40,7 @@ def choose_format(bk: Backend, starts: np.ndarray, cols: np.ndarray, shape: tupl
         why = f"{diagonals} diagonals, {nnz / (diagonals * shape[0]):.0%} filled"
     else:
         why = f"more than {MOST_DIAGONALS} diagonals"
-    if bk.name in _COMPILED_ROWS:
+    if bk.has_compiled_rows:
         return Choice("csr", f"{why}; {bk.name} has a compiled product of rows")
     lengths = np.diff(starts)
     padding = int(lengths.max()) * shape[0] / nnz

@@ -14,6 +14,7 @@ from .entries.integers import check_shape, check_size, lengths_text, starts_of
 from .entries.order import put_in_order
 from .making.given import as_values
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 
@@ -170,4 +171,4 @@ class ELL(SparseMatrix):
         rows = (places % max(n, 1)).astype(np.int32)
         chosen = flat[places] if isinstance(values, np.ndarray) else bk.take(flat, places.astype(np.int32))
         order, ordered = put_in_order(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))
-        self._set_from_rows(bk, order, ordered, (n, m))
+        self._set(Stored.from_rows(bk, EllStructure, order, ordered, (n, m)))

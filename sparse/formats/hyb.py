@@ -15,6 +15,7 @@ from .entries.integers import as_indices, check_shape, check_size, lengths_text,
 from .entries.order import put_in_order, rows_first
 from .making.given import as_values, check_lengths, check_starts
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 PIECE = 8  # entries
@@ -175,4 +176,4 @@ class HYB(SparseMatrix):
         rows = repeat_rows(check_starts(starts, n, len(cols)))
         check_lengths(values, cols, "columns")
         order, ordered = put_in_order(bk, rows, cols, values, (n, m))
-        self._set_from_rows(bk, order, ordered, (n, m))
+        self._set(Stored.from_rows(bk, HybStructure, order, ordered, (n, m)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,27 @@ from ...backends import Array, choose_backend
 from .. import facts
 from ..errors import UnsupportedOperation
 from ..operator import Operator
-from ..plot.picture import plot
+
+
+class Format(Protocol):
+    """The class of the matrices of a format."""
+
+    def of(self, A: Any) -> Matrix:
+        """A sparse matrix in this format."""
+
+
+FORMATS: dict[str, Format] = {}  # by the word that `to` understands
+
+
+def format_class(word: str) -> Format:
+    """The class of the matrices of a format.
+
+    Raises:
+        ValueError: there is no such format.
+    """
+    if word not in FORMATS:
+        raise ValueError(f"The format {word!r} was asked for; there are {', '.join(FORMATS)}.")
+    return FORMATS[word]
 
 
 class Matrix(Operator):
@@ -24,6 +44,7 @@ class Matrix(Operator):
     """
 
     __array_ufunc__ = None  # NumPy leaves `array * A` to the matrix
+    picture: ClassVar[Callable[..., Any]]  # what draws one: set where pictures are made, which lies above
 
     @property
     @abstractmethod
@@ -128,7 +149,7 @@ class Matrix(Operator):
             ValueError: there is no such kind, or no grid for a stencil.
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
-        return plot(self, kind, ax, grid=grid)
+        return type(self).picture(self, kind, ax, grid=grid)
 
     def _found(self) -> Any:
         found = self.known()

@@ -17,6 +17,7 @@ from .entries.integers import check_shape, check_size
 from .entries.order import rows_first
 from .entries.regather import Regather
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 Grid = tuple[int, ...]
@@ -226,7 +227,7 @@ class Stencil(SparseMatrix):
             boxes, values = [Shifted((0,) * len(outs), (0,) * len(outs), (0,) * len(ins))], [np.zeros(())]
         values = _of_one_dtype(bk, values, all(isinstance(c, (int, float)) for c in coefficients))
         structure = StencilStructure(outs, ins, boxes, [len(v.shape) == 0 for v in values])
-        self._set(bk, structure, values, None, ins, outs)
+        self._set(Stored(bk, structure, values), ins, outs)
 
 
 def _of_one_dtype(bk: Backend, values: list[Any], plain: bool) -> list[Any]:

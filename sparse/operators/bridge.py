@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, get_backend
-from ..formats.dense import DenseOperator
+from ..formats import Dense
 from ..operator import Operator
 
 
@@ -59,7 +59,7 @@ def products_for_host(
         return (), lambda _: operator
     if not compiled:
         return (), lambda _: BridgedOperator(operator, like)
-    return (operator.dense(),), lambda arrays: DenseOperator(get_backend("numpy"), arrays[0])
+    return (operator.dense(),), lambda arrays: Dense(get_backend("numpy"), arrays[0])
 
 
 def rows_as_scipy(operator: Operator, i: int) -> Any:

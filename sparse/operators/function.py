@@ -10,8 +10,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ..errors import NonlinearError, UnsupportedOperation
-from ..formats import SparseMatrix
-from ..formats.dense import DenseOperator
+from ..formats import Dense, SparseMatrix
 from ..layout import Layout
 from ..operator import Operator
 from .bridge import products_for_host, rows_as_scipy
@@ -128,7 +127,7 @@ class FunctionOperator(_Products):
         self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
         self.shape = (self.image.size, layout.size)
         self.systems = layout.systems if layout.batch else None
-        self._entries: DenseOperator | None = None
+        self._entries: Dense | None = None
         self._matrix: SparseMatrix | UnsupportedOperation | NonlinearError | None = None
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
@@ -181,7 +180,7 @@ class FunctionOperator(_Products):
             zeros = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
             return self.bk.transpose_function(self.apply, zeros)
         if self._entries is None:
-            self._entries = DenseOperator(self.bk, self.dense())
+            self._entries = Dense(self.bk, self.dense())
         return self._entries.transpose().apply
 
 

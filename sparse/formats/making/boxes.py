@@ -85,7 +85,7 @@ def stencil_of(
     Each box must be a box on the grid of the input, too, and no two may share a place. NumPy and PyTorch run through
     memory once per box, so that there DIA is faster.
     """
-    if not bk.compiles_solves and bk.name != "tensorflow":
+    if not bk.fuses_elementwise:
         return None
     if len(in_shape) != len(out_shape) or len(boxes) > _MOST_BOXES:
         return None
