@@ -31,10 +31,12 @@ from .operator import Operator
 from .operators.bridge import BridgedOperator
 from .operators.cast import CastOperator, in_precision
 from .operators.combine import OffsetOperator
+from .operators.composed import Composed
 from .operators.function import FunctionOperator
 from .operators.host import HostOperator
 from .operators.mapped import MappedOperator
 from .operators.normal import NormalOperator
+from .operators.products import Turned
 from .plot import picture as picture
 from .symmetry import asymmetry
 from .tracing.jacobian_matrix import jacobian_matrix
@@ -51,6 +53,7 @@ __all__ = [
     "HYB",
     "BridgedOperator",
     "CastOperator",
+    "Composed",
     "Dense",
     "DenseOperator",
     "FunctionOperator",
@@ -64,6 +67,7 @@ __all__ = [
     "Operator",
     "SparseMatrix",
     "Stencil",
+    "Turned",
     "UnsupportedOperation",
     "as_operator",
     "asymmetry",

@@ -10,9 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..backends import Array, Backend
-from .errors import UnsupportedOperation
-
-_DENSE_LIMIT = 4096  # columns of a function that are worth finding one by one
 
 
 class Operator(ABC):
@@ -31,6 +28,7 @@ class Operator(ABC):
     systems: int | None = None
     products: ClassVar[int] = 1  # with the user's matrix, in one `apply`
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
+    offset: complex = 0  # a constant that is added to every entry
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
 
     # --- for solvers: rows of (batch, n) ---
@@ -73,6 +71,11 @@ class Operator(ABC):
 
     def as_container(self) -> Operator:
         """The same operator with all its values in arrays (`is_container`), where that can be; else itself."""
+        return self
+
+    @property
+    def without_offset(self) -> Operator:
+        """The operator to whose entries `offset` is added; itself where that is 0."""
         return self
 
     # --- for users ---
@@ -177,18 +180,6 @@ class Operator(ABC):
         kind = type(self).__name__.removesuffix("Operator").lower()
         batch = f", {self.systems} systems" if self.systems is not None else ""
         return f"<{self.shape[0]}x{self.shape[1]} {kind} operator{batch}, {self.dtype}, {self.bk.name}>"
-
-    def _columns(self) -> Array:
-        """`dense()` of an operator that only knows its products: one product per column."""
-        n = self.shape[1]
-        if n > _DENSE_LIMIT:
-            raise UnsupportedOperation(
-                f"This needs the entries of a function of {n} unknowns, which takes {n} evaluations and {n}x{n} "
-                f"numbers; krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free "
-                "method such as CG or biCG-stab(2)."
-            )
-        images = self._images(self.bk.as_array(np.eye(n, dtype=self.dtype)))
-        return images[0] if self.systems is None else images
 
     def _images(self, columns: Array) -> Array:
         """`(k, columns)` -> `(systems, rows, k)`: the image of each under every system."""
