@@ -115,7 +115,7 @@ def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
     try:
         values = np.asarray(A)
         if values.dtype.kind in "biufc":
-            return values.astype(dtype, copy=bk.name != "numpy")  # libraries copy some arrays, and share others
+            return values.astype(dtype, copy=not bk.on_host)  # libraries copy some arrays, and share others
         problem: Exception | None = None
     except (TypeError, ValueError) as error:  # a ragged list, or an object of another library that refuses
         problem = error
@@ -125,7 +125,7 @@ def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
 
 
 def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str, like: Array | None) -> Operator:
-    if A.bk is not bk and A.bk.name != "numpy":
+    if A.bk is not bk and not A.bk.on_host:
         raise TypeError(f"{name} is an operator on arrays of {A.bk.name}, the other arrays are of {bk.name}.")
     cast = A if A.dtype == dtype else A.astype(dtype)
     if A.bk is bk and cast.dtype == dtype:

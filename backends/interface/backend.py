@@ -56,6 +56,9 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         """The dtype that a NumPy array of `dtype` gets in the library: JAX may be set to single precision."""
         return np.dtype(dtype)
 
+    def enable_double_precision(self) -> None:
+        """Let arrays be in double precision for the rest of the process, where the library must be told."""
+
     # --- arrays -------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -31,6 +31,7 @@ class TorchBackend(TorchKernels, Backend):
     updates_in_place = True
     has_compiled_rows = True
     always_writable = True
+    derivatives = "torch.autograd or torch.func"
     explicit_derivatives = True
     sparse = TorchSparse()
 

@@ -10,9 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, choose_backend
-from .. import facts
 from ..errors import UnsupportedOperation
+from ..facts import is_positive_definite
 from ..operator import Operator
+from ..symmetry import is_hermitian
 
 
 class Format(Protocol):
@@ -127,7 +128,7 @@ class Matrix(Operator):
         Raises:
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
-        return facts.is_hermitian(self.to_scipy())
+        return is_hermitian(self.to_scipy())
 
     def is_positive_definite(self) -> bool | None:
         """True where symmetry and diagonal dominance prove it, else None: not proven.
@@ -135,7 +136,7 @@ class Matrix(Operator):
         Raises:
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
-        return facts.is_positive_definite(self.to_scipy())
+        return is_positive_definite(self.to_scipy())
 
     def plot(self, kind: str = "spy", ax: Any = None, *, grid: Sequence[int] | None = None) -> Any:
         """Draw the matrix with matplotlib, which `pip install "krylix[plot]"` brings; returns the Axes.
@@ -204,7 +205,7 @@ class Matrix(Operator):
 
     def in_library_of(self, x: Any) -> Any:
         """This matrix for the arrays of x's library, if its own values are of NumPy: constants to all others."""
-        if self.bk.name != "numpy" or isinstance(x, np.ndarray | np.generic) or not hasattr(x, "shape"):
+        if not self.bk.on_host or isinstance(x, np.ndarray | np.generic) or not hasattr(x, "shape"):
             return self
         bk = choose_backend(x)
         return (None if bk is self.bk else self.on_backend(bk, x)) or self
