@@ -9,7 +9,7 @@ from .dia import DIA
 from .ell import ELL
 from .hyb import HYB
 from .making.assemble import block, block_diagonal, eye, hstack, kron, vstack
-from .making.boxes import from_boxes, stencil_of
+from .making.boxes import stencil_of
 from .making.build import from_csr, from_diagonals, from_entries
 from .making.foreign import from_native, from_scipy
 from .making.io import load, save
@@ -39,7 +39,6 @@ __all__ = [
     "block_diagonal",
     "choose_format",
     "eye",
-    "from_boxes",
     "from_csr",
     "from_diagonals",
     "from_entries",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends import Backend
+from .entries.integers import places_in_rows, starts_from
 
 MOST_DIAGONALS = 40
 _LEAST_FILLED = 0.3  # entries per place of the diagonals
@@ -57,9 +58,7 @@ def _sample(n: int) -> np.ndarray:
 
 def _diagonals(starts: np.ndarray, cols: np.ndarray, rows: np.ndarray) -> np.ndarray:
     lengths = starts[rows + 1] - starts[rows]
-    ends = np.cumsum(lengths, dtype=np.int64)
-    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-    entries = np.repeat(starts[rows].astype(np.int64), lengths) + within
+    entries = np.repeat(starts[rows], lengths) + places_in_rows(starts_from(lengths))
     return np.unique(cols[entries].astype(np.int64) - np.repeat(rows, lengths))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend
-from ..entries.integers import check_size, repeat_rows, starts_of
+from ..entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
 from ..entries.order import in_order
 from ..entries.regather import flatten
 from ..rows import CsrStructure
@@ -116,10 +116,9 @@ def _pairs(A: Stored, B: Stored) -> tuple[np.ndarray, np.ndarray]:
     starts = starts_of(B.structure.entries().rows, B.shape[0])
     counts = np.diff(starts)[inner]
     check_size(int(counts.sum(dtype=np.int64)), "single products of entries")
-    ends = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=ends[1:])
-    left = repeat_rows(ends)
-    return left, np.arange(len(left), dtype=np.int32) + (starts[inner] - ends[:-1])[left]
+    pairs = starts_from(counts)
+    left = repeat_rows(pairs)
+    return left, starts[inner][left] + places_in_rows(pairs)
 
 
 def summed(A: Stored, axis: int | None) -> Array:

@@ -12,13 +12,14 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ...formats import SparseMatrix, from_diagonals, from_entries, stencil_of
+from ...formats.entries.grid import affine
 from . import coefficients as co
 from .coefficients import Coefficient
 from .diagonals import Block, plan_diagonals, present_in, write_diagonals
 from .limits import check_rows
 from .linear import Linear
 from .merging import join_entries, sum_numbers
-from .terms import Box, Entries, Term, affine, has_axes
+from .terms import Box, Entries, Term, has_axes
 
 
 def blocks_of(outputs: Sequence[Linear | Coefficient], prune: bool = True, columns: int = 0) -> list[Block]:
