@@ -95,7 +95,7 @@ def products_agree(operator: Operator, systems: int, like: Array) -> bool:
     u, v = (np.random.default_rng(seed).standard_normal(shape).astype(operator.dtype) for seed in (4, 5))
 
     def image(w: np.ndarray) -> np.ndarray | None:
-        found = bk.known_now(lambda: operator.apply(bk.as_array(w, like=like)))
+        found = bk.known_now(lambda: operator.apply(bk.asarray(w, like=like)))
         return None if found is None else found.copy()  # the function may use the same memory again
 
     Au, Av = image(u), image(v)

@@ -34,7 +34,7 @@ class DiagonalOperator(Composed):
         return self
 
     def dense(self) -> Array:
-        full = self.values[..., None] * self.bk.as_array(np.eye(self.shape[0]), self.dtype, like=self.values)
+        full = self.values[..., None] * self.bk.asarray(np.eye(self.shape[0]), self.dtype, like=self.values)
         return full[0] if self.systems is None else full
 
     def diagonals(self) -> Array:
@@ -52,7 +52,7 @@ def jacobi(A: Operator) -> Preconditioner:
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.2.
     """
     bk, diagonal = A.bk, A.diagonals()
-    one = bk.like(1, diagonal)
+    one = bk.full_like(diagonal, 1)
     values = one / bk.where(diagonal == 0, one, diagonal)
     hermitian = True if A.dtype.kind != "c" else None  # with a complex diagonal it is not, but that may be traced
     return Preconditioner(DiagonalOperator(bk, values), "jacobi", hermitian, int(np.prod(tuple(values.shape))))

@@ -142,7 +142,7 @@ class SparseMatrix(Matrix):
         values, dtype = stored.arrays(), bk.dtype(x)
         if dtype != self.dtype:
             dtype = np.result_type(dtype, self.dtype)
-            x, values = bk.cast(x, dtype), tuple(bk.cast(v, dtype) for v in values)
+            x, values = bk.astype(x, dtype), tuple(bk.astype(v, dtype) for v in values)
         masks = () if self.constant is not None else stored.mask_arrays()
         return bk.bilinear(self.structure.form, values, (*stored.index_arrays(), *masks), x)
 
@@ -161,7 +161,7 @@ class SparseMatrix(Matrix):
 
     def astype(self, dtype: np.dtype) -> SparseMatrix:
         host, dtype = self.stored.host, np.dtype(dtype)
-        return self if dtype == self.dtype else self._each(lambda v: host.cast(v, dtype))
+        return self if dtype == self.dtype else self._each(lambda v: host.astype(v, dtype))
 
     def _each(self, function: Callable[[Array], Array]) -> SparseMatrix:
         return self._with(self.stored.with_values([function(v) for v in self.stored.known_or_arrays()]), self.reason)

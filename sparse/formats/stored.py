@@ -120,7 +120,7 @@ class Stored:
 
     def placed(self, array: Array) -> Array:
         """An array of NumPy or of the library as one of the library, on the device of the values."""
-        return self.bk.as_array(array, like=self.anchor())
+        return self.bk.asarray(array, like=self.anchor())
 
     def anchor(self) -> Array | None:
         """An array on the matrix's device, if that matters."""
@@ -204,7 +204,7 @@ def check_values(structure: Structure, values: Sequence[Any]) -> None:
 
 def _of_library(bk: Backend, values: Sequence[Any], like: Array | None) -> tuple[Array, ...]:
     anchor = next((v for v in values if bk.is_array(v)), like)
-    return tuple(v if bk.is_array(v) else bk.as_array(v, like=anchor) for v in values)
+    return tuple(v if bk.is_array(v) else bk.asarray(v, like=anchor) for v in values)
 
 
 def _canonical(bk: Backend, values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -52,7 +52,7 @@ class CastOperator(Composed):
                 return self._direct.apply(x)
             except Exception:  # a function at fault in any precision raises again below
                 self._direct = None
-        return self.bk.cast(self.inner.apply(self.bk.cast(x, self.inner.dtype)), self.dtype)
+        return self.bk.astype(self.inner.apply(self.bk.astype(x, self.inner.dtype)), self.dtype)
 
     def transpose(self) -> Operator:
         return CastOperator(self.inner.transpose(), self.dtype)
@@ -61,10 +61,10 @@ class CastOperator(Composed):
         return in_precision(self.inner, dtype)
 
     def dense(self) -> Array:
-        return self.bk.cast(self.inner.dense(), self.dtype)
+        return self.bk.astype(self.inner.dense(), self.dtype)
 
     def diagonals(self) -> Array:
-        return self.bk.cast(self.inner.diagonals(), self.dtype)
+        return self.bk.astype(self.inner.diagonals(), self.dtype)
 
 
 def _of_function(operator: Operator, dtype: np.dtype) -> Operator | None:
@@ -77,5 +77,5 @@ def _of_function(operator: Operator, dtype: np.dtype) -> Operator | None:
     if not isinstance(operator, FunctionOperator) or getattr(operator.function, "one_dtype", False):
         return None
     bk, f = operator.bk, operator
-    constant = None if f.constant is None else bk.cast(f.constant, dtype)
+    constant = None if f.constant is None else bk.astype(f.constant, dtype)
     return FunctionOperator(bk, f.function, f.layout, dtype, f.args, f.name, f.like, constant, f.image)

@@ -23,10 +23,10 @@ class OffsetOperator(Composed):
         return self.inner
 
     def apply(self, x: Array) -> Array:
-        return self.inner.apply(x) + self._scalar() * self.bk.row_sum(x)
+        return self.inner.apply(x) + self._scalar() * self.bk.sum(x, 1, keepdims=True)
 
     def _scalar(self) -> Array:
-        return self.bk.as_array(np.asarray(self.offset, self.dtype))
+        return self.bk.asarray(np.asarray(self.offset, self.dtype))
 
     def transpose(self) -> Operator:
         return OffsetOperator(self.inner.transpose(), self.offset)

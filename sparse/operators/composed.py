@@ -72,7 +72,7 @@ class Composed(Products):
 
     def astype(self, dtype: np.dtype) -> Operator:
         bk = self.bk
-        return self._map(lambda A: A.astype(dtype), lambda a: bk.cast(a, dtype) if bk.dtype(a).kind in "fc" else a)
+        return self._map(lambda A: A.astype(dtype), lambda a: bk.astype(a, dtype) if bk.dtype(a).kind in "fc" else a)
 
     def as_container(self) -> Operator:
         return self._map(lambda A: A.as_container())
@@ -81,7 +81,7 @@ class Composed(Products):
         moved: dict[str, Any] = {}
         for name in self.parts:
             part = self.__dict__[name]
-            moved[name] = part.on_backend(bk, like) if isinstance(part, Operator) else bk.as_array(part, like=like)
+            moved[name] = part.on_backend(bk, like) if isinstance(part, Operator) else bk.asarray(part, like=like)
         return None if any(part is None for part in moved.values()) else self._moved(moved, bk)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:

@@ -51,7 +51,7 @@ class HostOperator(Products):
     def dense(self) -> Array:
         if self.bk.on_host:
             return super().dense()
-        return self.bk.as_array(HostOperator(get_backend("numpy"), self.linear, self.dtype).dense())
+        return self.bk.asarray(HostOperator(get_backend("numpy"), self.linear, self.dtype).dense())
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: HostOperator(get_backend("numpy"), self.linear, self.dtype)

@@ -48,7 +48,7 @@ class NormalOperator(Composed):
         image = self.adjoint_inner.apply(self.inner.apply(x))
         if not self.damp:
             return image
-        damp = self.bk.as_array(np.asarray(self.damp, self.dtype))
+        damp = self.bk.asarray(np.asarray(self.damp, self.dtype))
         return image + damp * (damp * x)
 
     @property

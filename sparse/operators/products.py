@@ -26,7 +26,7 @@ class Products(Operator):
                 f"numbers; krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free "
                 "method such as CG or biCG-stab(2)."
             )
-        images = self._images(self.bk.as_array(np.eye(n, dtype=self.dtype)))
+        images = self._images(self.bk.asarray(np.eye(n, dtype=self.dtype)))
         return images[0] if self.systems is None else images
 
     def diagonals(self) -> Array:

@@ -56,7 +56,7 @@ def take_or_zero(bk: Backend, flat: Array, positions: np.ndarray) -> Array:
         return bk.zeros(positions.shape, bk.dtype(flat), flat)
     negative = positions < 0
     found = bk.take(flat, np.where(negative, np.int32(0), positions))
-    return bk.where(bk.as_array(~negative, like=found), found, 0)
+    return bk.where(bk.asarray(~negative, like=found), found, 0)
 
 
 def flatten(bk: Backend, values: Sequence[Array]) -> Array:

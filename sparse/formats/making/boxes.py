@@ -58,7 +58,7 @@ def stencil_of(
     if all(_known(v) for v in values):
         cast: list[Any] = [np.asarray(v, dtype) for v in values]
     else:
-        cast = [bk.as_array(np.asarray(v, dtype), like=like) if _known(v) else bk.cast(v, dtype) for v in values]
+        cast = [bk.asarray(np.asarray(v, dtype), like=like) if _known(v) else bk.astype(v, dtype) for v in values]
     structure = StencilStructure(out_shape, in_shape, shifted, [True] * len(kept))  # type: ignore[arg-type]
     matrix = SparseMatrix.build(bk, structure, cast, like=like, in_shape=in_shape, out_shape=out_shape)
     matrix.reason = f"{len(kept)} boxes with a number each"

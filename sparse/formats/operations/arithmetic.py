@@ -54,12 +54,12 @@ def _values(A: Stored, B: Stored) -> tuple[list[Array], list[Array]]:
     dtype = np.result_type(A.dtype, B.dtype)
     known = A.constant is not None and B.constant is not None
     bk = A.host if known else A.bk
-    one, other = ([bk.cast(v, dtype) for v in (M.known_or_arrays() if known else M.arrays())] for M in (A, B))
+    one, other = ([bk.astype(v, dtype) for v in (M.known_or_arrays() if known else M.arrays())] for M in (A, B))
     return one, other
 
 
 def _entries(A: Stored, dtype: np.dtype) -> Array:
-    return A.bk.cast(A.entry_arrays(), dtype)
+    return A.bk.astype(A.entry_arrays(), dtype)
 
 
 def scaled(A: Stored, c: Any, divide: bool) -> Stored:
@@ -69,8 +69,8 @@ def scaled(A: Stored, c: Any, divide: bool) -> Stored:
     host = A.host if known else A.bk
     values = A.known_or_arrays() if known else A.arrays()
     if known:
-        factor = host.as_array(factor, like=values[0] if values else None)
-    cast = [host.cast(v, dtype) for v in values]
+        factor = host.asarray(factor, like=values[0] if values else None)
+    cast = [host.astype(v, dtype) for v in values]
     found = [v / factor if divide else v * factor for v in cast]
     # the zeros of padding would be NaN times infinity, or divided by zero
     keeps_zeros = known and bool(np.isfinite(c)) and not (divide and c == 0)
@@ -90,7 +90,7 @@ def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
         return np.asarray(number, found), found
     if bk.is_array(c) and all(int(n) == 1 for n in c.shape):
         found = np.result_type(dtype, bk.dtype(c))
-        return bk.cast(bk.reshape(c, ()), found), found
+        return bk.astype(bk.reshape(c, ()), found), found
     got = f"an array of shape {tuple(c.shape)}" if hasattr(c, "shape") else f"a {type(c).__name__}"
     raise TypeError(f"A matrix was multiplied or divided elementwise by {got}; expected a number. Use A @ v.")
 
