@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from .compressed import CscStructure
 from .entries.integers import as_indices, check_shape, repeat_rows, starts_of
 from .entries.order import put_in_order
 from .making.given import as_values, check_lengths, check_starts
-from .rows import CscStructure
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
 

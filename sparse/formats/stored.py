@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
+from .compressed import CsrStructure
 from .entries.order import Order
 from .entries.regather import Regather, flatten
-from .rows import CsrStructure
 from .structure import Structure
 
 

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ..choose import MOST_DIAGONALS, Choice, choose_format
+from ..compressed import CsrStructure
 from ..dia import DiaStructure, Nonzero, check_offsets
 from ..entries.integers import as_indices, check_shape, starts_of
 from ..entries.order import in_order
-from ..rows import CsrStructure
 from ..sparse_matrix import SparseMatrix, sparse_formats
 from .given import check_lengths, working
 

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend
+from ..compressed import CscStructure
 from ..matrix import Matrix
-from ..rows import CscStructure
 from ..sparse_matrix import SparseMatrix
 from ..stored import Stored
 from ..traced_coo import TracedCOO

@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend
+from ..compressed import CsrStructure
 from ..entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
 from ..entries.order import in_order
 from ..entries.regather import flatten
-from ..rows import CsrStructure
 from ..stored import Stored
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, get_backend
+from ..compressed import CscStructure, CsrStructure
 from ..making.given import working
-from ..rows import CscStructure, CsrStructure
 from ..stored import Stored, are_known, check_values
 from ..structure import Structure
 

@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array
+from ..compressed import CsrStructure
 from ..entries.integers import starts_of
 from ..entries.regather import Regather
 from ..entries.scipy_form import csr_array
-from ..rows import CsrStructure
 from ..stored import Stored
 
 
