@@ -28,8 +28,13 @@ class Operator(ABC):
     systems: int | None = None
     products: ClassVar[int] = 1  # with the user's matrix, in one `apply`
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
-    offset: complex = 0  # a constant that is added to every entry
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
+    offset: complex = 0  # a constant that is added to every entry of `without_offset`
+
+    @property
+    def without_offset(self) -> Operator:
+        """The operator below a constant that is added to every entry."""
+        return self
 
     # --- for solvers: rows of (batch, n) ---
 
@@ -71,11 +76,6 @@ class Operator(ABC):
 
     def as_container(self) -> Operator:
         """The same operator with all its values in arrays (`is_container`), where that can be; else itself."""
-        return self
-
-    @property
-    def without_offset(self) -> Operator:
-        """The operator to whose entries `offset` is added; itself where that is 0."""
         return self
 
     # --- for users ---
