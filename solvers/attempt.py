@@ -62,7 +62,7 @@ def _attempt(problem: Problem, method: Method, M: Operator | None, options: Opti
         return outcome._replace(x=apply_policy(this.bk, result, options.on_failure).x)
 
     outcome = run(problem, method, M, options.history, make_report(options.progress, method.name), guarded)
-    sensitivity = Sensitivity.of(problem, method, M, outcome, guarded) if problem.bk.name == "numpy" else None
+    sensitivity = Sensitivity.of(problem, method, M, outcome, guarded) if not problem.bk.has_derivatives else None
     result = _result(problem, method, M, outcome, sensitivity)
     if problem.given is None:
         return result

@@ -81,7 +81,7 @@ def _run(
     if problem.layout.size == 0:
         method = CG()  # nothing to factorise
     settings = _Settings(problem.bk, method, problem.limits, history)
-    if method.on_host and problem.bk.name != "numpy":
+    if method.on_host and not problem.bk.on_host:
         return _on_host(problem, settings, M, report)
     A, rest = problem.A, (problem.b, problem.x0, problem.rtol, problem.atol)
     if problem.bk.compiles_solves and not problem.compiled and problem.null_basis is None and report is None:

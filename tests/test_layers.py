@@ -20,6 +20,7 @@ FILES = library_files()
 MODULES = {module_name(path): path for path in FILES}
 LEVELS = {"backends": 0, "sparse": 1, "solvers": 2}  # anything else in krylix: 3
 HEAVY = {"jax", "torch", "tensorflow", "pyamg", "matplotlib", "tqdm"}  # a reason to import one of our modules late
+LIBRARIES = {"numpy", "jax", "torch", "tensorflow"}
 MAX_FILE_LINES = 350
 MAX_FUNCTION_LINES = 60
 LONG_FILES: dict[str, str] = {}  # "solvers/name.py": "why it reads better whole"
@@ -91,6 +92,13 @@ def is_heavy(module: str) -> bool:
     return any(is_heavy(t) if t in MODULES else t.split(".")[0] in HEAVY for t in eager if t != module)
 
 
+def names_a_library(node: ast.AST | None) -> bool:
+    """Is it a library's name, or a tuple, list, set or dictionary with one in it?"""
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    parts = node.keys if isinstance(node, ast.Dict) else parts
+    return any(isinstance(part, ast.Constant) and part.value in LIBRARIES for part in parts)
+
+
 def functions_of(tree: ast.Module) -> Iterator[Function]:
     return (node for node in ast.walk(tree) if isinstance(node, Function))
 
@@ -122,6 +130,29 @@ def test_imports_are_relative_and_point_down(path: Path) -> None:
 
 
 @every_file
+def test_libraries_are_known_to_their_folders_only(path: Path) -> None:
+    """Elsewhere code asks what a backend can do, as its class says, not what it is called."""
+    if label(path).startswith(("backends/", *(f"sparse/tracing/{library}/" for library in LIBRARIES))):
+        return
+    tree = tree_of(path)
+    tables = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and names_a_library(node.value)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        where = f"{label(path)}:{getattr(node, 'lineno', 0)}"
+        assert not (isinstance(node, ast.Dict) and names_a_library(node)), f"{where}: make it an attribute of Backend"
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            asked = any(isinstance(side, ast.Attribute) and side.attr == "name" for side in sides)
+            named = any(names_a_library(s) or (isinstance(s, ast.Name) and s.id in tables) for s in sides)
+            assert not (asked and named), f"{where}: ask the backend for a capability"
+
+
+@every_file
 def test_late_imports_only_for_heavy_modules(path: Path) -> None:
     """One of our modules may be imported inside a function only if it would pull in a framework."""
     for found in imports_of(path):
@@ -131,10 +162,9 @@ def test_late_imports_only_for_heavy_modules(path: Path) -> None:
 
 
 def test_no_import_cycles() -> None:
-    """Late imports count, imports for type checking do not."""
+    """Late imports count, and imports for type checking."""
     graph = {
-        name: {i.target for i in imports_of(path) if i.target in MODULES and not i.typing_only} - {name}
-        for name, path in MODULES.items()
+        name: {i.target for i in imports_of(path) if i.target in MODULES} - {name} for name, path in MODULES.items()
     }
     try:
         TopologicalSorter(graph).prepare()

@@ -29,6 +29,11 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     name: str
     is_eager: ClassVar[bool] = False  # is control flow always Python's own?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
+    on_host: ClassVar[bool] = False  # are its arrays NumPy's: SciPy's too, and constants to all others?
+    has_compiled_rows: ClassVar[bool] = False  # is its product of CSR rows the fastest for scattered entries?
+    fuses_elementwise: ClassVar[bool] = False  # do many elementwise operations take fewer passes through memory?
+    has_pure_arrays: ClassVar[bool] = False  # immutable, with no record: can what was made of one be kept?
+    always_writable: ClassVar[bool] = False  # are all arrays, so that only a copy protects one?
     sparse: Any  # reads and makes sparse matrices of the library itself, see numpy_sparse.py
 
     def __repr__(self) -> str:
@@ -49,6 +54,9 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         """The dtype that a NumPy array of `dtype` gets in the library: JAX may be set to single precision."""
         return np.dtype(dtype)
+
+    def enable_double_precision(self) -> None:
+        """Let arrays be in double precision for the rest of the process, where the library must be told."""
 
     # --- arrays -------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class NumpyBackend(NumpyKernels, Backend):
     has_derivatives = False
     is_eager = True
     updates_in_place = True
+    on_host = True
+    has_compiled_rows = True
     sparse = NumpySparse()
 
     def is_array(self, x: Any) -> bool:

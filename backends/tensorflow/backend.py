@@ -26,6 +26,8 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     name = "tensorflow"
     explicit_derivatives = True
+    fuses_elementwise = True
+    derivatives = "tf.GradientTape"
     sparse = TensorflowSparse()
 
     @property

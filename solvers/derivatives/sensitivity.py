@@ -19,6 +19,7 @@ from ...sparse import (
     operand_dtype,
     to_operator,
 )
+from ...sparse.symmetry import PRODUCTS
 from ..iteration.driver import Outcome
 from ..iteration.method import Method
 from ..methods.refinement import Refinement
@@ -101,7 +102,7 @@ class Sensitivity:
         # <A u, y> is <u, A^H y>, and <u, A y> only where A^H y = A y
         norm, dot = self.problem.bk.norm, self.problem.bk.dot
         error = np.abs(dot(image, y) - dot(u, right))
-        allowed = 10 * bound + 1e3 * np.finfo(y.dtype).eps * (norm(image) * norm(y) + norm(u) * norm(right))
+        allowed = 10 * bound + PRODUCTS * np.finfo(y.dtype).eps * (norm(image) * norm(y) + norm(u) * norm(right))
         if np.any(error > allowed):
             raise ValueError(
                 f"{self.method.name} solved A x = b, but A is not symmetric (Hermitian), so this does not solve the "

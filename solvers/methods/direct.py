@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...backends import Array, Backend
-from ...sparse import DenseOperator, Operator, asymmetry
+from ...sparse import DenseOperator, Operator
+from ...sparse.symmetry import has_equal_triangles
 from .factorisation import DenseFactors
 from .refinement import Refinement
 
@@ -53,8 +54,7 @@ def _may_be_definite(bk: Backend, A: DenseOperator) -> bool:
     if bk.compiled(A.matrix):
         return False
     diagonal = bk.real(A.diagonals())
-    relative = asymmetry(A)
-    return relative is not None and relative < 10 * np.finfo(A.dtype).eps and not bool(bk.any(~(diagonal > 0)))
+    return has_equal_triangles(A) and not bool(bk.any(~(diagonal > 0)))
 
 
 def _singular(bk: Backend, pivots: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,40 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend
-from ...sparse import Operator, UnsupportedOperation
+from ...sparse import Operator, Turned, UnsupportedOperation
 
 
-class Factorisation(Operator):
+class Factorisation(Turned):
     """Maps b to the solution of A x = b, or of the transposed or conjugated system."""
-
-    transposed: bool
-    conjugated: bool
-
-    @abstractmethod
-    def solve(self, b: Array) -> Array:
-        """`(batch, n)` -> `(batch, n)`, with A or with its transpose if `transposed`."""
-
-    @abstractmethod
-    def derived(self, *, transposed: bool, conjugated: bool) -> Factorisation:
-        """The same factors for another system."""
-
-    def apply(self, x: Array) -> Array:
-        if not self.conjugated:
-            return self.solve(x)
-        return self.bk.conj(self.solve(self.bk.conj(x)))
-
-    def transpose(self) -> Operator:
-        return self.derived(transposed=not self.transposed, conjugated=self.conjugated)
-
-    def conj(self) -> Operator:
-        return self.derived(transposed=self.transposed, conjugated=not self.conjugated)
-
-    def dense(self) -> Array:
-        return self._columns()
-
-    def diagonals(self) -> Array:
-        diagonal = self.bk.diagonal(self.dense())
-        return diagonal[None] if self.systems is None else diagonal
 
     def per_system(self, i: int) -> Any:
         raise UnsupportedOperation("A factorisation is not handed to SciPy.")
@@ -74,19 +44,19 @@ class DenseFactors(Factorisation):
     def _static(self) -> tuple[Any, ...]:
         return self.bk, self.cholesky, self.shape, self.dtype, self.systems, self.transposed, self.conjugated
 
-    def solve(self, b: Array) -> Array:
+    def product(self, x: Array) -> Array:
         if not self.cholesky:
-            return self.bk.lu_solve(self.factors, b, self.transposed)
+            return self.bk.lu_solve(self.factors, x, self.transposed)
         if not self.transposed:
-            return self.bk.cholesky_solve(self.factors[0], b)
-        return self.bk.conj(self.bk.cholesky_solve(self.factors[0], self.bk.conj(b)))
+            return self.bk.cholesky_solve(self.factors[0], x)
+        return self.bk.conj(self.bk.cholesky_solve(self.factors[0], self.bk.conj(x)))
 
-    def derived(self, *, transposed: bool, conjugated: bool) -> DenseFactors:
+    def turned(self, *, transposed: bool, conjugated: bool) -> DenseFactors:
         static = (self.cholesky, self.shape, self.dtype, self.systems)
         return DenseFactors(self.bk, self.factors, *static, transposed, conjugated)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        if self.bk.name != "numpy":
+        if not self.bk.on_host:
             raise UnsupportedOperation("A factorisation by another library stays where it was made.")
         return (), lambda _: self
 
@@ -102,10 +72,10 @@ class HostFactors(Factorisation):
     transposed: bool = False
     conjugated: bool = False
 
-    def solve(self, b: Array) -> Array:
-        return self.solver(b, self.transposed)
+    def product(self, x: Array) -> Array:
+        return self.solver(x, self.transposed)
 
-    def derived(self, *, transposed: bool, conjugated: bool) -> HostFactors:
+    def turned(self, *, transposed: bool, conjugated: bool) -> HostFactors:
         return replace(self, transposed=transposed, conjugated=conjugated)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:

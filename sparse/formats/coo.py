@@ -13,6 +13,7 @@ from .entries.integers import as_indices, check_shape, check_size
 from .entries.order import put_in_order
 from .making.given import as_values, check_lengths
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 
@@ -92,4 +93,4 @@ class COO(SparseMatrix):
         check_lengths(values, rows, "rows")
         check_lengths(values, cols, "columns")
         ordered, values = put_in_order(bk, rows, cols, values, (n, m))
-        self._set(bk, CooStructure(ordered.rows, ordered.cols, (n, m)), (values,))
+        self._set(Stored(bk, CooStructure(ordered.rows, ordered.cols, (n, m)), (values,)))

@@ -18,6 +18,7 @@ from .entries.integers import check_shape, check_size
 from .entries.scipy_form import csr_array
 from .making.given import as_values
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 _BITS = 31  # of a word that stays positive
@@ -181,7 +182,7 @@ class DIA(SparseMatrix):
         if np.any(order[1:] < order[:-1]):
             host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
             values = host.take(values, order)
-        self._set(bk, DiaStructure(steps[order], (n, m)), (values,))
+        self._set(Stored(bk, DiaStructure(steps[order], (n, m)), (values,)))
 
 
 def check_offsets(offsets: Any, shape: tuple[int, int]) -> np.ndarray:

@@ -47,7 +47,7 @@ def function_matrix(A: Function) -> SparseMatrix:
         matrix = _shared_block(matrix, systems)
     shapes = [layout.shape if layout.structure is None else None for layout in (A.layout, A.image)]
     return SparseMatrix.build(
-        A.bk, matrix.structure, matrix.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
+        A.bk, matrix.structure, matrix.stored.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
     )
 
 

@@ -68,9 +68,19 @@ def frozen(x: np.ndarray) -> np.ndarray:
 
 def starts_of(rows: np.ndarray, n: int) -> np.ndarray:
     """`(n + 1,)` int32: where each row starts in a list of entries in row order."""
-    starts = np.zeros(n + 1, np.int32)
-    np.cumsum(np.bincount(rows, minlength=n), out=starts[1:])
+    return starts_from(np.bincount(rows, minlength=n))
+
+
+def starts_from(lengths: np.ndarray) -> np.ndarray:
+    """`(n + 1,)` int32: where each row starts, from the lengths `(n,)` of the rows."""
+    starts = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=starts[1:])
     return starts
+
+
+def places_in_rows(starts: np.ndarray) -> np.ndarray:
+    """`(nnz,)` int32: which one in its row each entry is."""
+    return np.arange(starts[-1], dtype=np.int32) - np.repeat(starts[:-1], np.diff(starts))
 
 
 def repeat_rows(starts: np.ndarray) -> np.ndarray:

@@ -8,9 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend
-from ..csc import CscStructure
+from ..compressed import CscStructure
 from ..matrix import Matrix
-from ..rows import CsrStructure
 from ..sparse_matrix import SparseMatrix
 from ..stored import Stored
 from ..traced_coo import TracedCOO
@@ -38,19 +37,19 @@ def from_scipy(
     if len(A.shape) != 2:
         raise ValueError(f"A sparse array of shape {A.shape} was given; expected two axes.")
     found = np.dtype(dtype) if dtype is not None else A.dtype if A.dtype.kind in "fc" else np.dtype(np.float64)
-    if A.format == "csc" and bk.name == "numpy" and format in (None, "csc") and not prune:
+    if A.format == "csc" and bk.on_host and format in (None, "csc") and not prune:
         csc = _owned(sp.csc_array(A), A)
-        structure: Any = CscStructure(csc.indptr, csc.indices, csc.shape)
-        return Stored.build(bk, structure, (csc.data.astype(found, copy=False),), like=like)
+        structure = CscStructure(csc.indptr, csc.indices, csc.shape)
+        return SparseMatrix.build(bk, structure, (csc.data.astype(found, copy=False),), like=like)
     csr = _owned(sp.csr_array(A), A)
     if csr.dtype != found:
         csr = csr.astype(found)
         csr.has_canonical_format = True
-    if bk.name == "numpy" and format is None and not prune:
-        matrix = Stored.build(bk, CsrStructure.of(csr), (csr.data,), like=like)
-        matrix._scipy = csr
-        return matrix
-    if bk.name != "numpy" or (prune and not np.all(csr.data)):
+    if bk.on_host and format is None and not prune:
+        stored = Stored.of_rows(bk, csr, like)
+        stored.scipy = csr
+        return SparseMatrix.of_stored(stored)
+    if not bk.on_host or (prune and not np.all(csr.data)):
         csr = _own(csr, A)
     return from_csr(bk, csr, prune=prune, format=format, like=like)
 
@@ -84,7 +83,7 @@ def from_native(
     Raises:
         ValueError: it has batch or dense axes.
     """
-    if bk.name == "numpy":
+    if bk.on_host:
         return from_scipy(bk, x, dtype, like, format=format)
     values, rows, cols, shape = bk.sparse.entries(x)
     if dtype is not None and bk.dtype(values) != np.dtype(dtype):

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ....backends import Backend, get_backend
+from ...formats.entries.regather import take_or_zero
 
 Coefficient: TypeAlias = Any
 Number: TypeAlias = int | float | complex
@@ -248,12 +249,8 @@ def _pad_traced(bk: Backend, c: Coefficient, config: Sequence[tuple[int, int, in
 
 def take(bk: Backend, c: Coefficient, positions: np.ndarray) -> Coefficient:
     """Elements of a flat array; zero where the position is negative."""
-    negative = positions < 0
-    some = bool(negative.any())
-    if shape_of(c)[0] == 0:  # so every position is negative
-        return side(bk, c).zeros(positions.shape, dtype_of(bk, c), None if known(c) else c)
-    found = side(bk, c).take(c, np.where(negative, 0, positions) if some else positions)
-    return where(bk, ~negative, found, 0) if some else found
+    own = side(bk, c)
+    return take_or_zero(own, c, positions) if (positions < 0).any() else own.take(c, positions)
 
 
 def concatenate(bk: Backend, parts: Sequence[Coefficient], axis: int = 0) -> Coefficient:

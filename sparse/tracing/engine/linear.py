@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
+from ...formats.entries.grid import row_strides
 from . import coefficients as co
 from .box import reshape_box
 from .coefficients import Coefficient
 from .limits import check_rows
-from .terms import Box, Gathered, Term, has_axes, row_strides, to_gathered
+from .terms import Box, Gathered, Term, has_axes, to_gathered
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....backends import Backend
+from ...formats.entries.grid import row_strides
 from . import coefficients as co
 from .arithmetic import add
 from .limits import check_entries
 from .linear import Linear, map_bias, normal
 from .merging import settle
 from .structural import Config, pad, slice_
-from .terms import Box, Entries, Gathered, Term, box_entries, elements, has_axes, row_strides, to_entries
+from .terms import Box, Entries, Gathered, Term, box_entries, elements, has_axes, to_entries
 
 _FEW = 32  # elements along summed axes that become one term each
 

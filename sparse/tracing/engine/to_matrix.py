@@ -26,13 +26,14 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ...formats import SparseMatrix, from_diagonals, from_entries, stencil_of
+from ...formats.entries.grid import affine
 from . import coefficients as co
 from .coefficients import Coefficient
 from .diagonals import Block, plan_diagonals, present_in, write_diagonals
 from .limits import check_rows
 from .linear import Linear
 from .merging import join_entries, sum_numbers
-from .terms import Box, Entries, Term, affine, has_axes
+from .terms import Box, Entries, Term, has_axes
 
 
 def blocks_of(outputs: Sequence[Linear | Coefficient], prune: bool = True, columns: int = 0) -> list[Block]:
@@ -122,7 +123,7 @@ def _stencil(
     for grid in in_grids(largest, shape[1], shapes["in_shape"]):
         found = stencil_of(bk, boxes, grid, blocks[0].base, dtype=dtype, like=like)
         if found is not None:
-            matrix = found.rebuilt(found.structure, found.known_or_arrays(), **shapes)
+            matrix = SparseMatrix.of_stored(found.stored, **shapes)
             matrix.reason = found.reason
             return matrix
     return None

@@ -64,13 +64,9 @@ def start_library(name: str) -> None:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        get_backend(name)
+        get_backend(name).enable_double_precision()
     except TypeError as error:
         raise UsageError(str(error)) from error
-    if name == "jax":
-        import jax
-
-        jax.config.update("jax_enable_x64", True)
 
 
 def solve(options: argparse.Namespace, system: System) -> Outcome:
