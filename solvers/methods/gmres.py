@@ -10,7 +10,7 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .basis import combination, components, flatten, identity, positions, span, unfold
+from .shared.basis import combination, components, flatten, identity, positions, span, unfold
 
 _NOISE = 10  # times the rounding unit: what is smaller, relative to the vector that it was computed from, is noise
 

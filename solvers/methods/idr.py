@@ -10,7 +10,7 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .basis import combination, components, flatten, identity, positions, span, unfold
+from .shared.basis import combination, components, flatten, identity, positions, span, unfold
 
 _KAPPA = 0.7  # smallest cosine of the angle between r and A M r that a minimising step is taken for as it is
 

@@ -12,7 +12,7 @@ from ...sparse import Operator, in_precision
 from ..iteration.driver import Iteration
 from ..iteration.method import Goal, Method
 from .cg import CG
-from .refinement import Refinement
+from .direct.refinement import Refinement
 
 _CG = CG()
 _SINGLE = {"f": np.dtype(np.float32), "c": np.dtype(np.complex64)}

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import Operator, UnsupportedOperation
+from ....backends import Array, Backend
+from ....sparse import Operator, UnsupportedOperation
 
 
 class Factorisation(Operator):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import NamedTuple
 
-from ...backends import Array, Backend
-from ...sparse import Operator
-from ..iteration.method import Goal, Method, apply
+from ....backends import Array, Backend
+from ....sparse import Operator
+from ...iteration.method import Goal, Method, apply
 from .factorisation import Factorisation
 
 

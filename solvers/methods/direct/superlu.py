@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Backend
-from ...sparse import OffsetOperator, Operator, SparseMatrix
-from .direct import factorise
+from ....backends import Backend
+from ....sparse import OffsetOperator, Operator, SparseMatrix
+from .dense import factorise
 from .factorisation import Factorisation, HostFactors
 from .refinement import Refinement
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import NormalOperator, Operator
-from ..iteration.method import Goal, apply
-from .least_squares import LeastSquares, damp_of, inverse, length, matrix_of
+from ....backends import Array, Backend
+from ....sparse import NormalOperator, Operator
+from ...iteration.method import Goal, apply
+from .base import LeastSquares, damp_of, inverse, length, matrix_of
 
 
 class LSMRState(NamedTuple):

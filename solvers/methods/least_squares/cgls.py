@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import NormalOperator, Operator
-from ..iteration.method import Goal, apply
-from .least_squares import LeastSquares, damp_of, matrix_of
+from ....backends import Array, Backend
+from ....sparse import NormalOperator, Operator
+from ...iteration.method import Goal, apply
+from .base import LeastSquares, damp_of, matrix_of
 
 
 class CGLSState(NamedTuple):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import DenseOperator, Operator, asymmetry
+from ....backends import Array, Backend
+from ....sparse import DenseOperator, Operator, asymmetry
 from .factorisation import DenseFactors
 from .refinement import Refinement
 
