@@ -27,6 +27,8 @@ class Refinement(Method):
     """
 
     takes_preconditioner = False
+    factorises = True
+    steps_per_iteration = float("inf")
 
     @abstractmethod
     def factorise(self, bk: Backend, A: Operator) -> Factorisation:

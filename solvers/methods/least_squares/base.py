@@ -25,6 +25,7 @@ class LeastSquares(Method):
     least_squares = True
     needs_transpose = True
     takes_preconditioner = False
+    minimises_residual = True
     products_per_step = 2
 
     def __post_init__(self) -> None:
