@@ -76,7 +76,7 @@ class IDR(Method):
             bk.zeros((batch, rows * n), kind, r),
             identity(bk, rows, r),
             components(bk, unfold(bk, P, rows), r),
-            bk.cast(bk.like(1, rr), kind),
+            bk.astype(bk.full_like(rr, 1), kind),
             0 * goal.attempt,
             bk.zeros_like(rr),
             rr,
@@ -92,7 +92,7 @@ class IDR(Method):
         # u, with A u = g in the present space: r without its part in the newest vectors of G, times omega
         c = bk.solve_triangular(mu, s.f, lower=True)[:, first:]
         z = apply(M, s.r - combination(bk, G[:, first:], c))
-        omega = bk.where(last, bk.cast(bk.like(1, s.rr), bk.dtype(z)), s.omega)
+        omega = bk.where(last, bk.astype(bk.full_like(s.rr, 1), bk.dtype(z)), s.omega)
         u = combination(bk, U[:, first:], c) + omega * z
         g = A.apply(u)
         gain = bk.safe_divide(bk.max_abs(g), bk.max_abs(u))
@@ -117,10 +117,10 @@ def _moved(bk: Backend, s: IDRState, P: Array, u: Array, g: Array, size: Array, 
     rows, kind = int(s.f.shape[1]), bk.dtype(g)
     at, last, zero = positions(bk, rows, s.k), s.k == rows, 0 * s.f
     here, square = at == s.k, bk.square_norm(g)
-    pivot = bk.row_sum(bk.where(here, new, zero))
+    pivot = bk.sum(bk.where(here, new, zero), 1, keepdims=True)
     noise = float(np.finfo(bk.dtype(square)).eps) * bk.sqrt(before)
     broken = s.broken | bk.where(last, square == 0, bk.abs(pivot) <= noise)
-    length = bk.safe_divide(bk.row_sum(bk.where(here, s.f, zero)), pivot)
+    length = bk.safe_divide(bk.sum(bk.where(here, s.f, zero), 1, keepdims=True), pivot)
     length = bk.where(last, _minimising(bk, g, s.r, square, s.rr), length)
     length = bk.where(broken, 0 * length, length)
     x = bk.axpy(length, u, s.x)
@@ -133,7 +133,7 @@ def _moved(bk: Backend, s: IDRState, P: Array, u: Array, g: Array, size: Array, 
     mu = flatten(bk, bk.where(stored, new[:, :, None], unfold(bk, s.mu, rows)))
     omega = bk.where(last, bk.times(1 / size, length), s.omega)
     k = bk.where(last, 0 * s.k, s.k + 1)
-    return IDRState(x, r, s.P, G, U, mu, bk.cast(f, kind), omega, k, s.largest, rr, broken)
+    return IDRState(x, r, s.P, G, U, mu, bk.astype(f, kind), omega, k, s.largest, rr, broken)
 
 
 def _minimising(bk: Backend, t: Array, r: Array, square: Array, rr: Array) -> Array:
@@ -141,5 +141,5 @@ def _minimising(bk: Backend, t: Array, r: Array, square: Array, rr: Array) -> Ar
     kind = bk.dtype(t)
     dot, norms = bk.dot(t, r), bk.sqrt(square) * bk.sqrt(rr)
     size = bk.abs(dot)
-    phase = bk.where(size > 0, bk.safe_divide(dot, bk.cast(size, kind)), bk.cast(bk.like(1, size), kind))
+    phase = bk.where(size > 0, bk.safe_divide(dot, bk.astype(size, kind)), bk.astype(bk.full_like(size, 1), kind))
     return bk.times(bk.safe_divide(bk.maximum(size, _KAPPA * norms), square), phase)

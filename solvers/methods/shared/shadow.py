@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....backends import Array, Backend
+from ....backends import Array, Backend, real_dtype
 
 
 def left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
@@ -14,10 +14,10 @@ def left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
     """
     n = r.shape[1]
     dtype = bk.dtype(r)
-    noise = bk.scatter_numbers(n, bk.real_dtype(r), r)
+    noise = bk.scatter_numbers(n, real_dtype(bk.dtype(r)), r)
     length = bk.sqrt(bk.square_norm(r) * (12.0 / max(n, 1)))
-    weight = length * bk.cast(attempt, bk.dtype(length))
-    return r + bk.cast(weight, dtype) * bk.cast(noise, dtype)
+    weight = length * bk.astype(attempt, bk.dtype(length))
+    return r + bk.astype(weight, dtype) * bk.astype(noise, dtype)
 
 
 def left_vectors(bk: Backend, r: Array, count: int, attempt: Array) -> Array:
@@ -26,11 +26,11 @@ def left_vectors(bk: Backend, r: Array, count: int, attempt: Array) -> Array:
     They do not depend on r; others with each attempt.
     """
     batch, n = (int(k) for k in r.shape)
-    kind, real = bk.dtype(r), bk.real_dtype(r)
+    kind, real = bk.dtype(r), real_dtype(bk.dtype(r))
     parts = 4 if np.issubdtype(kind, np.complexfloating) else 2
     numbers = bk.reshape(bk.scatter_numbers(parts * count * n, real, r), (parts, count * n))
-    vectors = [bk.cast(numbers[i : i + 1], kind) for i in range(parts)]
+    vectors = [bk.astype(numbers[i : i + 1], kind) for i in range(parts)]
     first, other = vectors if parts == 2 else (vectors[0] + 1j * vectors[1], vectors[2] + 1j * vectors[3])
-    weight = bk.cast(attempt, real)
+    weight = bk.astype(attempt, real)
     scale = float(np.sqrt(12 / n)) / (1 + weight)
-    return bk.times(scale, first + bk.cast(weight, kind) * other) + bk.zeros((batch, count * n), kind, r)
+    return bk.times(scale, first + bk.astype(weight, kind) * other) + bk.zeros((batch, count * n), kind, r)
