@@ -47,3 +47,11 @@ def test_links_between_pages() -> None:
     for page in [*PAGES, ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\((?!\w+:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{label(page)} links to {target}, which is not there"
+
+
+def test_paths_in_text_exist() -> None:
+    """Of files and folders of this repository, as they are written in backticks."""
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
+    for page in [*PAGES, ROOT / "tests" / "README.md"]:
+        for target in re.findall(rf"`((?:{folders})/[\w/.*]+)", page.read_text() if page.exists() else ""):
+            assert any(ROOT.glob(target.rstrip("/."))), f"{label(page)} names {target}, which is not there"
