@@ -10,7 +10,7 @@ from ..backends import Array, get_backend, left_alone
 from ..sparse import FunctionOperator, Matrix, OffsetOperator, Operator
 from .attempt import Options, solve_problem
 from .iteration.method import Method
-from .methods.refinement import Refinement
+from .methods.direct.refinement import Refinement
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.failure import check_policy

@@ -13,7 +13,7 @@ from .derivatives.implicit import ImplicitSolve
 from .iteration.driver import Iteration, Outcome
 from .iteration.method import Method
 from .methods.cg import CG
-from .methods.direct import Direct
+from .methods.direct.dense import Direct
 from .setup.nullspace import projection
 from .setup.problem import Problem
 

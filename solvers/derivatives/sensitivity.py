@@ -22,7 +22,7 @@ from ...sparse import (
 from ...sparse.symmetry import PRODUCTS
 from ..iteration.driver import Outcome
 from ..iteration.method import Method
-from ..methods.refinement import Refinement
+from ..methods.direct.refinement import Refinement
 from ..results.result import Gradient
 from ..run import derivable
 from ..setup.problem import Problem

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import NamedTuple
 
-from ...backends import Array, Backend
-from ...sparse import Operator
-from ..iteration.method import Goal, Method, apply
+from ....backends import Array, Backend
+from ....sparse import Operator
+from ...iteration.method import Goal, Method, apply
 from .factorisation import Factorisation
 
 
@@ -27,6 +27,8 @@ class Refinement(Method):
     """
 
     takes_preconditioner = False
+    factorises = True
+    steps_per_iteration = float("inf")
 
     @abstractmethod
     def factorise(self, bk: Backend, A: Operator) -> Factorisation:

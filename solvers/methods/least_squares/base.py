@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import NormalOperator, Operator
-from ..iteration.method import Method
+from ....backends import Array, Backend
+from ....sparse import NormalOperator, Operator
+from ...iteration.method import Method
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class LeastSquares(Method):
     least_squares = True
     needs_transpose = True
     takes_preconditioner = False
+    minimises_residual = True
     products_per_step = 2
 
     def __post_init__(self) -> None:

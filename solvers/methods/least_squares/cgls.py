@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import NormalOperator, Operator
-from ..iteration.method import Goal, apply
-from .least_squares import LeastSquares, damp_of, matrix_of
+from ....backends import Array, Backend
+from ....sparse import NormalOperator, Operator
+from ...iteration.method import Goal, apply
+from ..shared.scaling import growth
+from .base import LeastSquares, damp_of, matrix_of
 
 
 class CGLSState(NamedTuple):
@@ -49,10 +50,10 @@ class CGLS(LeastSquares):
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> CGLSState:
         if isinstance(A, NormalOperator):
             s = bk.copy(r)
-            size = bk.binary_scale(A.inner.apply(s)) / bk.binary_scale(s)
+            size = growth(bk, A.inner.apply(s), s)
         else:
             s = apply(M, r)
-            size = bk.binary_scale(s) / bk.binary_scale(r)
+            size = growth(bk, s, r)
             s = bk.times(1 / size, s)
         rr = bk.square_norm(r)
         return CGLSState(bk.zeros_like(s), r, s, bk.square_norm(s), rr, size, bk.full_like(rr, False, bool))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import Operator, Turned, UnsupportedOperation
+from ....backends import Array, Backend
+from ....sparse import Operator, Turned, UnsupportedOperation
 
 
 class Factorisation(Turned):

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import NormalOperator, Operator
-from ..iteration.method import Goal, apply
-from .least_squares import LeastSquares, damp_of, inverse, length, matrix_of
+from ....backends import Array, Backend
+from ....sparse import NormalOperator, Operator
+from ...iteration.method import Goal, apply
+from ..shared.scaling import to_unit_size
+from .base import LeastSquares, damp_of, inverse, length, matrix_of
 
 
 class LSMRState(NamedTuple):
@@ -63,8 +64,7 @@ class LSMR(LeastSquares):
         size_of_s = bk.norm(s)
         v = bk.times(inverse(bk, size_of_s), s)
         image = matrix_of(A).apply(v)
-        size = bk.binary_scale(image)
-        image = bk.times(1 / size, image)
+        image, size = to_unit_size(bk, image)
         rho, p, below = _normalised(bk, image, bk.times(damp / size, v) if damp else ())
         one = bk.full_like(rho, 1)
         return LSMRState(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ....backends import Array, Backend
 
 
 def unfold(bk: Backend, flat: Array, rows: int) -> Array:

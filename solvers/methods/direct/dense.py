@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import DenseOperator, Operator
-from ...sparse.symmetry import has_equal_triangles
+from ....backends import Array, Backend
+from ....sparse import DenseOperator, Operator
+from ....sparse.symmetry import has_equal_triangles
 from .factorisation import DenseFactors
 from .refinement import Refinement
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Backend
-from ...sparse import OffsetOperator, Operator, SparseMatrix
-from .direct import factorise
+from ....backends import Backend
+from ....sparse import OffsetOperator, Operator, SparseMatrix
+from .dense import factorise
 from .factorisation import Factorisation, HostFactors
 from .refinement import Refinement
 
@@ -25,6 +25,9 @@ class ScipyDirect(Refinement):
     For any square matrix, real or complex. One factorisation serves all systems of a batch. A singular matrix is
     shifted a little and the solution refined, which solves consistent systems; others are reported. Works on the
     host: arrays of other libraries are copied there and back, in compiled functions by a callback.
+
+    Cost: the numbers of the factors, with their fill, once per matrix; then per iteration 1 product with A and 2
+    triangular solves; mostly 1 iteration.
 
     Source: Li, ACM TOMS 31 (2005), through scipy.sparse.linalg.splu.
     """
