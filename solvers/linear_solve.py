@@ -13,7 +13,7 @@ from .results.result import SolveResult
 from .setup.choose import choose
 from .setup.make_problem import make_problem
 from .setup.request import Progress, Request
-from .setup.requirements import refuse_preconditioner
+from .setup.requirements import check_requirements, refuse_preconditioner
 from .solve import solve
 
 
@@ -103,4 +103,5 @@ def _linear_solve(request: Request) -> SolveResult:
     if M is not None:
         refuse_preconditioner(method, M)
         M = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
+    check_requirements(problem, method, M)
     return solve(problem, method, M, fallback, request)

@@ -67,6 +67,7 @@ class PreparedSolver:
                 f"This solver was prepared for {self.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
                 "Cast it, or prepare with a `like` of that dtype."
             )
+        check_requirements(problem, self.method, self.preconditioner)  # again, as A may have been written to
         return solve(problem, self.method, self.preconditioner, self._fallback, request)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve

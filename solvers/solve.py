@@ -23,7 +23,12 @@ from .setup.requirements import check_requirements
 def solve(
     problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
 ) -> SolveResult:
-    """The result, after what `on_failure` says; M is a preconditioner, or a factorisation made before.
+    """The result, after what `on_failure` says.
+
+    Args:
+        method: its requirements are checked.
+        M: a preconditioner, or a factorisation made before.
+        fallback: what to try where the method fails, where that is known now.
 
     Raises:
         NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
@@ -32,6 +37,7 @@ def solve(
     register_result(bk)
     result = _solved(problem, method, M, request)
     if fallback is not None and not problem.compiled and not np.all(bk.to_numpy(result.status) == Status.CONVERGED):
+        check_requirements(problem, fallback, None)
         second = _solved(problem, fallback, None, request)
         result = replace(second, method=f"{second.method} (after {result.method} had failed)")
     if not (problem.compiled and problem.is_implicit):  # the solve of a compiled function saw to its failure by itself
@@ -44,7 +50,6 @@ def solve(
 
 def _solved(problem: Problem, method: Method, M: Operator | None, request: Request) -> SolveResult:
     """What one method finds, with derivatives, in the user's terms."""
-    check_requirements(problem, method, M)
     report = make_report(request.progress, method.name)
     attempt = Attempt(problem, method, M, request.on_failure, request.history, report)
     outcome = ImplicitSolve.of(attempt).outcome() if problem.is_implicit else attempt.run()
