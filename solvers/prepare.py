@@ -121,8 +121,9 @@ def prepare(
     host factorisation (scipy-direct) of a matrix that is computed inside a compiled function is made in each solve.
     """
     request = Request(
-        A, like, None, method, preconditioner, rtol, atol, max_iter, args, batch_ndim, nullspace, matrix_offset,
-        on_failure,
+        A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
+        max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
+        on_failure=on_failure,
     )  # fmt: skip
     return left_alone(_prepare)(request)
 
