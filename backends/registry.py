@@ -112,7 +112,7 @@ def choose_backend(*objects: Any) -> Backend:
     """
     if len(objects) == 1 and isinstance(objects[0], (str, Backend)):
         return get_backend(objects[0])
-    found = dict.fromkeys(name for x in objects for name in _names(x, in_callables=False))
+    found = dict.fromkeys(name for x in objects if x is not None for name in _names(x, in_callables=False))
     frameworks = [name for name in found if name != "numpy"]
     if len(frameworks) > 1:
         raise NoBackendFound(

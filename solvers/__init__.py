@@ -22,7 +22,7 @@ from .methods.registry import METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner
 from .prepare import PreparedSolver, prepare
-from .results.errors import ConvergenceError, Diverged, NotConverged
+from .results.failure import ConvergenceError, Diverged, NotConverged
 from .results.result import SolveResult
 
 __all__ = [

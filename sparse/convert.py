@@ -55,13 +55,15 @@ def is_function(A: Any) -> bool:
 
 def operand_dtype(A: Any, bk: Backend) -> Any:
     """NumPy dtype of a matrix; None for a function, which does not tell."""
-    if isinstance(A, Operator) or _is_linear_operator(A) or sp.issparse(A):
+    if is_function(A):
+        return None
+    if isinstance(A, Operator) or sp.issparse(A) or _is_linear_operator(A):
         return np.dtype(A.dtype) if A.dtype is not None else np.dtype(np.float64)
     if bk.sparse.accepts(A):
         return bk.sparse.dtype(A)
     if bk.is_array(A):
         return bk.dtype(A)
-    return None if is_function(A) else np.asarray(A).dtype
+    return np.asarray(A).dtype
 
 
 def to_operator(

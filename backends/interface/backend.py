@@ -118,7 +118,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        """A user's function, in the surroundings that it expects."""
+        """A user's function, in the surroundings that it expects; it cannot, or may not, write to `x`."""
         return function(x, *args)
 
     def read_only(self, x: Array) -> Array:

@@ -119,6 +119,6 @@ class MixedPrecision(Method):
         r = bk.astype(bk.where(s.left > 0, bk.times(1 / scale, s.r), bk.zeros_like(s.r)), single)
         narrow = in_precision(A, single)
         inverse = self.inner.setup(bk, narrow, None if M is None else in_precision(M, single))
-        inner = Iteration(bk, self.inner, narrow, inverse, r, lambda v: v)
+        inner = Iteration(bk, self.inner, narrow, inverse, r)
         d, taken, products = inner.one_round(bk.astype(part, real_dtype(bk.dtype(r))) * bk.norm(r), s.attempt, s.left)
         return bk.times(scale, bk.astype(d, wide)), bk.where(taken > 0, taken, 0 * taken + 1), products

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend
-from .describe import describe
+from ..iteration.status import describe
 
 
 class Gradient(NamedTuple):

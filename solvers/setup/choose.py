@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends import Backend
-from ...sparse import DenseOperator, FunctionOperator, Matrix, OffsetOperator, Operator
+from ...sparse import DenseOperator, FunctionOperator, Matrix, Operator
 from ...sparse.symmetry import products_agree, seems_hermitian
 from ..iteration.method import Method
 from ..methods.registry import METHODS
@@ -36,7 +36,7 @@ def choose(problem: Problem, preconditioned: bool = False) -> Choice:
     | anything else | biCG-stab(2); eagerly for a matrix, scipy-direct if that fails |
     """
     A, n = problem.A, problem.layout.size
-    inner = A.inner if isinstance(A, OffsetOperator) else A
+    inner = A.without_offset
     if isinstance(inner, DenseOperator) and n <= _SMALL and not preconditioned:
         return Choice(METHODS["direct"], None, None)
     matrix = isinstance(inner, Matrix)

@@ -136,7 +136,7 @@ class FunctionOperator(LinearFunction):
         return other
 
     def apply(self, x: Array) -> Array:
-        image = self.bk.call(self.function, self.layout.unflatten(self.bk, self.bk.read_only(x)), self.args)
+        image = self.bk.call(self.function, self.layout.unflatten(self.bk, x), self.args)
         rows = self.image.flatten(self.bk, image, self.dtype, self.name)
         return rows if self.constant is None else rows - self.constant
 

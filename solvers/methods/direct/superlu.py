@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Backend
-from ....sparse import OffsetOperator, Operator, SparseMatrix
+from ....sparse import Operator, SparseMatrix
 from .dense import factorise
 from .factorisation import Factorisation, HostFactors
 from .refinement import Refinement
@@ -39,8 +39,7 @@ class ScipyDirect(Refinement):
         return "scipy-direct"
 
     def factorise(self, bk: Backend, A: Operator) -> Factorisation:
-        offset = A.offset if isinstance(A, OffsetOperator) else 0
-        inner = A.inner if isinstance(A, OffsetOperator) else A
+        offset, inner = A.offset, A.without_offset
         if not isinstance(inner, SparseMatrix):
             return factorise(bk, A)
         matrix = sp.csc_array(inner.to_scipy(), dtype=A.dtype)
