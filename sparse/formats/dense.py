@@ -12,6 +12,7 @@ from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..operator import Operator
 from . import Matrix, SparseMatrix, from_entries
+from .making.checked import checked
 from .operations.arithmetic import as_factor, check_axis
 from .operations.change import DENSE
 
@@ -133,7 +134,7 @@ class DenseOperator(Matrix):
 
     def _entries_of(self, other: Any) -> Array:
         if sp.issparse(other):
-            return self.bk.as_array(other.toarray(), like=self.matrix)
+            return self.bk.as_array(checked(other, "the other matrix").toarray(), like=self.matrix)
         if other.bk is self.bk:
             return other.dense()
         return self.bk.as_array(other.toarray(), like=self.matrix)

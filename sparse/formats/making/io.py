@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from ....backends import Array, choose_backend
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
+from .checked import checked
 from .foreign import from_scipy
 
 _MARKET = (".mtx", ".mtx.gz")
@@ -30,7 +31,7 @@ def save(path: Any, matrix: Any) -> None:
         UnsupportedOperation: the values are not known yet (inside a compiled function).
     """
     form = _form(path)
-    A = matrix.to_scipy() if isinstance(matrix, Matrix) else sp.csr_array(matrix)
+    A = matrix.to_scipy() if isinstance(matrix, Matrix) else sp.csr_array(checked(matrix, "the matrix"))
     if form == "npz":
         sp.save_npz(path, A)
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import scipy.sparse as sp
 
 from ....backends import get_backend
+from ..making.checked import checked
 from ..making.given import working
 from ..rows import CsrStructure
 from ..stored import FORMATS, Stored
@@ -86,7 +87,7 @@ def together(A: SparseMatrix, B: Any) -> tuple[Any, Any] | None:
         TypeError: they are of two libraries.
     """
     if sp.issparse(B):
-        csr = sp.csr_array(B, copy=True)
+        csr = sp.csr_array(checked(B, "the other matrix"), copy=True)
         csr.sum_duplicates()
         return A, A.rebuilt(CsrStructure.of(csr), (working(csr.data),))
     if not isinstance(B, Stored):
