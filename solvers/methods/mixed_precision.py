@@ -77,6 +77,10 @@ class MixedPrecision(Method):
         return f"mixed-{self.inner.name}"
 
     @property
+    def summary(self) -> str:
+        return f"{self.inner.name} in single precision, corrected to a tolerance of double precision"
+
+    @property
     def needs_hermitian(self) -> bool:  # type: ignore[override]
         return self.inner.needs_hermitian
 

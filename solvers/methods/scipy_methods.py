@@ -167,6 +167,11 @@ class ScipyMethod(Method):
         return self.key
 
     @property
+    def summary(self) -> str:
+        function = self.key.removeprefix("scipy-").replace("-", "").lower()
+        return f"scipy.sparse.linalg.{function}, on the host, one system after the other"
+
+    @property
     def needs_hermitian(self) -> bool:  # type: ignore[override]
         return _TABLE[self.key].needs_hermitian
 

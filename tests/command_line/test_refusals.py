@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from command_runs import Run, matrix, refused
+from command_runs import Run, failed, matrix, refused
 from krylix.command_line.arguments import BACKENDS, EXAMPLES
 from krylix.solvers import PRECONDITIONERS
 
@@ -25,6 +25,8 @@ WRONG: dict[str, tuple[str, tuple[str, ...]]] = {
     "solve --example foo": ("'foo'", EXAMPLES),
     "solve A.npz --method foo": ("'foo'", ("biCG-stab(2)",)),
     "solve A.npz --method gmresx": ("'gmresx'", ()),
+    "solve - -": ("standard input can be read once", ()),
+    "solve A.npz --json --quiet": ("not allowed with", ("--json",)),
     "solve A.npz --preconditioner foo": ("'foo'", tuple(PRECONDITIONERS)),
     "solve A.npz --backend foo": ("'foo'", BACKENDS),
     "solve A.npz --dtype half": ("'half'", ()),
@@ -66,7 +68,7 @@ def test_failures_other_than_convergence_have_code_1(run: Callable[..., Run], mo
     def fail(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 3 TiB\nfor the factors")
 
-    monkeypatch.setattr("krylix.command_line.solve.linear_solve", fail)
+    monkeypatch.setattr("krylix.command_line.solve.prepare", fail)
     result = run("solve", "--example", "bar")
     assert result.code == 1
     assert result.err == "krylix: the solve failed: Unable to allocate 3 TiB for the factors\n"
@@ -76,14 +78,16 @@ def test_unwritable_output(run: Callable[..., Run], monkeypatch: pytest.MonkeyPa
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("krylix.command_line.files.np.save", full)
-    refused(run("solve", "--example", "airfoil", "--output", "x.npy"), "x.npy: cannot be written: No space left")
+    monkeypatch.setattr("krylix.command_line.output.np.save", full)
+    failed(
+        run("solve", "--quiet", "--example", "airfoil", "--output", "x.npy"), 1, "x.npy: cannot be written: No space"
+    )
 
 
 def test_interrupt(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("krylix.command_line.solve.linear_solve", interrupt)
+    monkeypatch.setattr("krylix.command_line.solve.prepare", interrupt)
     result = run("solve", "--example", "bar")
     assert (result.code, result.err) == (130, "krylix: interrupted\n")

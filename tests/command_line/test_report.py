@@ -64,8 +64,10 @@ def test_a_false_success_would_be_seen(run: Callable[..., Run], monkeypatch: pyt
 
     from krylix.command_line import solve
 
-    honest = solve.linear_solve
-    monkeypatch.setattr(solve, "linear_solve", lambda *a, **k: replace(r := honest(*a, **k), x=r.x * (1 + 1e-6)))
+    honest = solve.PreparedSolver.solve
+    monkeypatch.setattr(
+        solve.PreparedSolver, "solve", lambda *a, **k: replace(r := honest(*a, **k), x=r.x * (1 + 1e-6))
+    )
     result = run("solve", "--example", "airfoil")
     assert result.code == 1
     assert "NOT CONFIRMED" in result.line("check")
@@ -74,9 +76,23 @@ def test_a_false_success_would_be_seen(run: Callable[..., Run], monkeypatch: pyt
 def test_methods(run: Callable[..., Run]) -> None:
     result = run("methods")
     assert result.code == 0
-    first = [line.split()[0] for line in result.out.splitlines()]
-    assert first[1 : 2 + len(METHODS)] == ["auto", *METHODS]
-    assert all(name in result.out.splitlines()[-1] for name in ("auto", *PRECONDITIONERS))
+    lines = result.out.splitlines()
+    assert [line.split()[0] for line in lines[1 : 3 + len(METHODS)]] == ["auto", *METHODS, "FGMRES(30)"]
+    assert all(name in lines[-1] for name in ("auto", *PRECONDITIONERS))
+    rows = {line.split()[0]: line.split(maxsplit=5) for line in lines[1 : 3 + len(METHODS)]}
+    assert rows["CG"][1:] == [
+        "symmetric",
+        "any",
+        "symmetric",
+        "no",
+        "Conjugate gradients with an optional preconditioner",
+    ]
+    assert rows["LSMR"][1:5] == ["any", "any", "none", "yes"]
+    assert rows["scipy-MINRES"][1:5] == ["symmetric", "real", "symmetric", "no"]
+    assert rows["scipy-lsqr"][1] == rows["GMRES"][1] == "square"
+    summaries = [row[5] for row in rows.values()]
+    assert all(len(text) > 20 and "`" not in text for text in summaries)
+    assert len(set(summaries)) == len(rows) - 2  # of three biCG-stab(l)
 
 
 @pytest.mark.parametrize("name", METHODS)

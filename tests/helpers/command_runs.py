@@ -25,8 +25,13 @@ class Run(NamedTuple):
 
 
 def refused(result: Run, *words: str) -> None:
-    """Exit code 2, and one line on stderr with these words."""
-    assert result.code == 2, result
+    """Exit code 2, no report, and one line on stderr with these words."""
+    failed(result, 2, *words)
+
+
+def failed(result: Run, code: int, *words: str) -> None:
+    """This exit code, no report, and one line on stderr with these words."""
+    assert (result.code, result.out) == (code, ""), result
     assert result.err.startswith("krylix: ") and result.err.endswith("\n") and result.err.count("\n") == 1, result.err
     assert "Traceback" not in result.err
     for word in words:
