@@ -92,10 +92,9 @@ def to_operator(
     if _is_linear_operator(A):
         return HostOperator(bk, A, dtype)
     if sp.issparse(A):
-        _check_sparse(A, name)
-        return from_scipy(bk, A, dtype, like)
+        return from_scipy(bk, A, dtype, like, name=name)
     if bk.sparse.accepts(A):
-        return from_native(bk, A, dtype, like)
+        return from_native(bk, A, dtype, like, name=name)
     return _dense(bk, A, dtype, like, name)
 
 
@@ -136,11 +135,6 @@ def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str, like: Array 
     if moved is not None and moved.dtype == dtype:
         return moved
     raise TypeError(f"{name} is an operator of {A.bk.name} on {A.dtype}; expected {bk.name} and {dtype}.")
-
-
-def _check_sparse(A: Any, name: str) -> None:
-    if len(A.shape) != 2:
-        raise ValueError(f"{name} is a sparse array of shape {A.shape}; expected two axes.")
 
 
 def _is_linear_operator(A: Any) -> bool:

@@ -72,6 +72,11 @@ class Method(ABC):
     def name(self) -> str:
         """The name by which `linear_solve(method=...)` finds it."""
 
+    @property
+    def summary(self) -> str:
+        """What it is, in one line."""
+        return (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".").replace("`", "")
+
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator | None:
         """What `init` and `step` get as M: the preconditioner, or a factorisation."""
         return M

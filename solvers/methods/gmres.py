@@ -83,6 +83,11 @@ class GMRES(Method):
             return f"FGMRES({self.restart})"
         return "GMRES" if self.restart == 30 else f"GMRES({self.restart})"
 
+    @property
+    def summary(self) -> str:
+        varying = ", with a preconditioner that may be another one in every step" if self.flexible else ""
+        return super().summary.replace("m = restart steps", f"{self.restart} steps") + varying
+
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> GMRESState:
         batch, n = (int(k) for k in r.shape)
         m = min(self.restart, n)

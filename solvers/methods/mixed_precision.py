@@ -79,6 +79,10 @@ class MixedPrecision(Method):
     def name(self) -> str:
         return f"mixed-{self.inner.name}"
 
+    @property
+    def summary(self) -> str:
+        return f"{self.inner.name} in single precision, corrected to a tolerance of double precision"
+
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> MixedPrecisionState:
         rr = bk.square_norm(r)
         none = bk.zeros(tuple(rr.shape), np.dtype(np.int32), rr)

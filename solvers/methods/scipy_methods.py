@@ -170,6 +170,11 @@ class ScipyMethod(Method):
     def name(self) -> str:
         return self.key
 
+    @property
+    def summary(self) -> str:
+        function = self.key.removeprefix("scipy-").replace("-", "").lower()
+        return f"scipy.sparse.linalg.{function}, on the host, one system after the other"
+
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> ScipyState:
         rr = bk.square_norm(r)
         none = np.zeros(rr.shape, np.int32)

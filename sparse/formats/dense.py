@@ -12,6 +12,7 @@ from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .making.build import from_entries
+from .making.checked import checked
 from .matrix import FORMATS, Matrix
 from .operations.arithmetic import as_factor, check_axis
 from .sparse_matrix import SparseMatrix
@@ -137,7 +138,7 @@ class Dense(Matrix):
 
     def _entries_of(self, other: Any) -> Array:
         if sp.issparse(other):
-            return self.bk.asarray(other.toarray(), like=self.matrix)
+            return self.bk.asarray(checked(other, "the other matrix").toarray(), like=self.matrix)
         if other.bk is self.bk:
             return other.dense()
         return self.bk.asarray(other.toarray(), like=self.matrix)

@@ -197,10 +197,9 @@ def check_offsets(offsets: Any, shape: tuple[int, int]) -> np.ndarray:
         raise TypeError(f"The offsets have the dtype {found.dtype}; expected integers.")
     if found.ndim != 1:
         raise ValueError(f"The offsets have the shape {found.shape}; expected one axis.")
-    found = found.astype(np.int64)
     if found.size and (found.min() <= -max(shape[0], 1) or found.max() >= max(shape[1], 1)):
         raise ValueError(
             f"The offsets {found.tolist()} were given for a matrix of {shape}; "
             f"expected numbers from {1 - shape[0]} to {shape[1] - 1}."
         )
-    return found
+    return found.astype(np.int64)

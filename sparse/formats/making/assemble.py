@@ -138,7 +138,7 @@ def _of_one_library(given: list[Given | None]) -> list[Stored | None]:
     bk: Backend = choose_backend(*(g for g in given if isinstance(g, SparseMatrix)))
     if not any(isinstance(g, SparseMatrix) for g in given):
         bk = choose_backend("numpy")
-    found = [from_scipy(bk, g) if sp.issparse(g) else g for g in given]
+    found = [from_scipy(bk, g, name="a block") if sp.issparse(g) else g for g in given]
     for g in found:
         if g is not None and not isinstance(g, SparseMatrix):
             raise TypeError(f"A {type(g).__name__} was given as a block; expected a sparse matrix of krylix or SciPy.")

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from ....backends import Array, get_backend
 from ..compressed import CscStructure, CsrStructure
+from ..making.checked import checked
 from ..making.given import working
 from ..stored import Stored, are_known, check_values
 from ..structure import Structure
@@ -92,7 +93,7 @@ def explained(A: Stored) -> list[str]:
 
 def copied(A: Stored, B: Any) -> Stored:
     """A matrix of SciPy, beside A."""
-    csr = sp.csr_array(B, copy=True)
+    csr = sp.csr_array(checked(B, "the other matrix"), copy=True)
     csr.sum_duplicates()
     return A.beside(CsrStructure.of(csr), (working(csr.data),))
 
