@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from .shared import Array
+from .arrays import Array
 
 
 class LinearSystem(ABC):

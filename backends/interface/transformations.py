@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
+from .arrays import Array
 from .implicit import LinearSystem
-from .shared import Array
 from .tree import Container, take_apart
 
 

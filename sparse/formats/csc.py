@@ -14,6 +14,7 @@ from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import as_indices, check_shape, check_size, lengths_text, repeat_rows, starts_of
 from .entries.order import put_in_order, rows_first
+from .entries.sample import entries_sample
 from .making.given import as_values, check_lengths, check_starts
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
@@ -32,11 +33,11 @@ class CscForm(Bilinear):
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         starts, rows, cols = indices
-        return bk.csr_product(values[0], starts, rows, cols, y, self.m)
+        return bk.entries_product(values[0], cols, rows, y, self.m, starts)
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
         _, rows, cols = indices
-        return (bk.entries_sample(rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x),)
 
 
 class CscStructure(Structure):

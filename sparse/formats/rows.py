@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import check_size, lengths_text, repeat_rows, starts_of
+from .entries.sample import entries_sample
 from .entries.scipy_form import csr_array
 from .structure import Slots, Sources, Structure
 
@@ -26,7 +27,7 @@ class CsrForm(Bilinear):
 
     def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
         starts, cols, rows = indices
-        return bk.csr_product(values[0], starts, cols, rows, x, self.n)
+        return bk.entries_product(values[0], rows, cols, x, self.n, starts)
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         _, cols, rows = indices
@@ -34,7 +35,7 @@ class CsrForm(Bilinear):
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
         _, cols, rows = indices
-        return (bk.entries_sample(rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x),)
 
 
 class CsrStructure(Structure):
