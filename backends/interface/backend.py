@@ -15,20 +15,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import defaults
-from .block_algebra import BlockAlgebra
-from .dense_algebra import Array as Array
+from .arrays import Array as Array
+from .linalg import Linalg
 from .shared import EXPONENT_BITS, Spec, as_declared, scatter
 from .sparse_kernels import SparseKernels
 from .transformations import Transformations
 from .tree import tree_map
 
 
-class Backend(BlockAlgebra, SparseKernels, Transformations):
+class Backend(SparseKernels, Transformations):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str
     is_eager: ClassVar[bool] = False  # is control flow always Python's own?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
+    linalg: Linalg  # dense factorisations
     sparse: Any  # reads and makes sparse matrices of the library itself, see numpy_sparse.py
 
     def __repr__(self) -> str:
@@ -201,6 +202,20 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         """A new array of `x`'s shape and device, filled with one number."""
         return self.full(tuple(x.shape), value, np.dtype(dtype) if dtype is not None else self.dtype(x), x)
 
+    # --- dense matrices -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def product(self, matrix: Array, x: Array) -> Array:
+        """`(n, m)` or `(batch, n, m)` times each row of `(batch, m)` -> `(batch, n)`."""
+
+    @abstractmethod
+    def matrix_transpose(self, matrix: Array) -> Array:
+        """Swap the last two axes."""
+
+    @abstractmethod
+    def diagonal(self, matrix: Array) -> Array:
+        """`(..., n, n)` -> `(..., n)`."""
+
     # --- updates ------------------------------------------------------------------------------------------------
 
     def axpy(self, a: Array, x: Array, y: Array) -> Array:
@@ -219,6 +234,23 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
         """`x + a p` and `z + b p`; may overwrite `x` and `p`."""
         return self.axpy(a, p, x), self.xpay(z, b, p)
+
+    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
+        """`y + c x` with c `(k, m)`, a few rows x `(m, n)` and y `(k, n)`; may overwrite `y`."""
+        return y + self.product(self.matrix_transpose(x), c)
+
+    def xpay_block(self, x: Array | None, c: Array, y: Array) -> Array:
+        """`x + c y` with c `(k, k)`, x (zero where None) and a few rows y `(k, n)`; may overwrite `y`."""
+        image = self.product(self.matrix_transpose(y), c)
+        return image if x is None else x + image
+
+    def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
+        """`function(*blocks)` -> (new values of the first blocks, sums over n); these blocks may be overwritten.
+
+        Blocks are a few long rows `(k, n)`. The function treats all n positions alike, so that a library may call it
+        with a part of them at a time.
+        """
+        return function(*blocks)
 
     # --- control flow -------------------------------------------------------------------------------------------
 
@@ -245,6 +277,13 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     @abstractmethod
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
         """`buffer[row[i], i] = values[i]` for each system where `active`; `(rows, batch)`, the others `(batch, 1)`."""
+
+    @abstractmethod
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        """`stack[i, row[i]] = values[i]` for each i whose row exists; may overwrite `stack`.
+
+        `(batch, rows, n)`, integers `(batch, 1)` and `(batch, n)`.
+        """
 
     def quiet(self) -> AbstractContextManager[Any]:
         """Context in which overflow, division by zero and derivatives are of no concern: the loop checks by itself."""

@@ -19,7 +19,9 @@ from ..precision import real_dtype
 from .bilinear import bilinear
 from .function import trace
 from .indexing import JaxIndexing
+from .linalg import JaxLinalg
 from .sparse import JaxSparse
+from .tracing import is_compiled, is_traced
 
 
 class JaxBackend(JaxIndexing, Backend):
@@ -27,6 +29,7 @@ class JaxBackend(JaxIndexing, Backend):
 
     name = "jax"
     compiles_solves = True
+    linalg = JaxLinalg()
     sparse = JaxSparse()
 
     @property
@@ -61,16 +64,12 @@ class JaxBackend(JaxIndexing, Backend):
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 
     def compiled(self, *arrays: Any) -> bool:
-        return _tracing() or self._traced(arrays)
-
-    @staticmethod
-    def _traced(*arrays: Any) -> bool:
-        return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(arrays))
+        return is_compiled(arrays)
 
     def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
         with jax.ensure_compile_time_eval():
             value = function()
-            return None if self._traced(value) else np.asarray(value)
+            return None if is_traced(value) else np.asarray(value)
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return jnp.reshape(x, shape)
@@ -186,45 +185,6 @@ class JaxBackend(JaxIndexing, Backend):
     def diagonal(self, matrix: Array) -> Array:
         return jnp.diagonal(matrix, axis1=-2, axis2=-1)
 
-    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        lu, _, permutation = lax.linalg.lu(matrix)
-        return lu, permutation
-
-    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
-        lu, permutation = factors
-        if lu.ndim == 3:
-            return jax.vmap(lambda f, p, rhs: self._lu_solve(f, p, rhs[:, None], transposed)[:, 0])(lu, permutation, b)
-        return self._lu_solve(lu, permutation, b.T, transposed).T
-
-    @staticmethod
-    def _lu_solve(lu: Array, permutation: Array, columns: Array, transposed: bool) -> Array:
-        def triangle(columns: Array, lower: bool) -> Array:
-            return lax.linalg.triangular_solve(
-                lu, columns, left_side=True, lower=lower, unit_diagonal=lower, transpose_a=transposed
-            )
-
-        if not transposed:
-            return triangle(triangle(columns[permutation], True), False)
-        return triangle(triangle(columns, False), True)[jnp.argsort(permutation)]
-
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return lax.linalg.triangular_solve(matrix, b[..., None], left_side=True, lower=lower)[..., 0]
-
-    def cholesky(self, matrix: Array) -> Array | None:
-        if self.compiled(matrix):
-            return None
-        factor = jnp.linalg.cholesky(matrix)
-        return factor if bool(jnp.all(jnp.isfinite(factor))) else None
-
-    def cholesky_solve(self, factor: Array, b: Array) -> Array:
-        if factor.ndim == 2:
-            return jax.scipy.linalg.cho_solve((factor, True), b.T).T
-        return jax.vmap(lambda f, rhs: jax.scipy.linalg.cho_solve((f, True), rhs))(factor, b)
-
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        values, vectors = jnp.linalg.eigh(matrix)
-        return values, vectors
-
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         def forward(_: Any, rhs: Array) -> tuple[Array, Any]:
             return system.solve(rhs)
@@ -298,15 +258,6 @@ def _forbidden(x: Array, why: str) -> Array:
 @_forbidden.defjvp
 def _raise(why: str, primals: Any, tangents: Any) -> Any:
     raise TypeError(why)
-
-
-def _tracing() -> bool:
-    """Is a transformation (jit, grad, vmap) running, even where all arrays in hand have values?"""
-    try:
-        from jax._src.core import trace_state_clean  # not public; the fallback sees jit, which is the main case
-    except ImportError:
-        return isinstance(jnp.zeros(()), jax.core.Tracer)
-    return not trace_state_clean()
 
 
 @cache

@@ -20,6 +20,7 @@ from .closures import is_tracked, is_transformed, may_have_derivatives, open_fun
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .implicit import implicit_solve
 from .kernels import TorchKernels
+from .linalg import TorchLinalg
 from .sparse import TorchSparse
 
 
@@ -30,6 +31,7 @@ class TorchBackend(TorchKernels, Backend):
     is_eager = True
     updates_in_place = True
     explicit_derivatives = True
+    linalg = TorchLinalg()
     sparse = TorchSparse()
 
     @property
@@ -216,38 +218,8 @@ class TorchBackend(TorchKernels, Backend):
     def diagonal(self, matrix: Array) -> Array:
         return torch.diagonal(matrix, dim1=-2, dim2=-1)
 
-    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        lu, pivots, _ = torch.linalg.lu_factor_ex(matrix)
-        return lu, pivots
-
-    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
-        lu, pivots = factors
-        if transposed:  # torch has the conjugate transpose
-            columns = b.conj_physical().T if lu.ndim == 2 else b.conj_physical().unsqueeze(-1)
-            x = torch.linalg.lu_solve(lu, pivots, columns, adjoint=True).conj_physical()
-            return x.T if lu.ndim == 2 else x.squeeze(-1)
-        if lu.ndim == 2:
-            return torch.linalg.lu_solve(lu, pivots, b.T).T
-        return torch.linalg.lu_solve(lu, pivots, b.unsqueeze(-1)).squeeze(-1)
-
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return torch.linalg.solve_triangular(matrix, b.unsqueeze(-1), upper=not lower).squeeze(-1)
-
-    def cholesky(self, matrix: Array) -> Array | None:
-        factor, info = torch.linalg.cholesky_ex(matrix)
-        return factor if not bool(info.any()) and bool(torch.isfinite(factor).all()) else None
-
-    def cholesky_solve(self, factor: Array, b: Array) -> Array:
-        if factor.ndim == 2:
-            return torch.cholesky_solve(b.T, factor).T
-        return torch.cholesky_solve(b.unsqueeze(-1), factor).squeeze(-1)
-
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
         return y.addmm_(c, x)
-
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        values, vectors = torch.linalg.eigh(matrix)
-        return values, vectors
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         try:

@@ -76,10 +76,10 @@ class DenseFactors(Factorisation):
 
     def solve(self, b: Array) -> Array:
         if not self.cholesky:
-            return self.bk.lu_solve(self.factors, b, self.transposed)
+            return self.bk.linalg.lu_solve(self.factors, b, self.transposed)
         if not self.transposed:
-            return self.bk.cholesky_solve(self.factors[0], b)
-        return self.bk.conj(self.bk.cholesky_solve(self.factors[0], self.bk.conj(b)))
+            return self.bk.linalg.cholesky_solve(self.factors[0], b)
+        return self.bk.conj(self.bk.linalg.cholesky_solve(self.factors[0], self.bk.conj(b)))
 
     def derived(self, *, transposed: bool, conjugated: bool) -> DenseFactors:
         static = (self.cholesky, self.shape, self.dtype, self.systems)

@@ -670,8 +670,8 @@ def test_threads(mode: str) -> None:
 
     def work(i: int) -> None:
         native = array(mode, m[i])
-        factors = bk.lu_factor(native)
-        found[i] = to_numpy(bk.lu_solve(factors, array(mode, np.ones((2, 6)))))
+        factors = bk.linalg.lu_factor(native)
+        found[i] = to_numpy(bk.linalg.lu_solve(factors, array(mode, np.ones((2, 6)))))
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     [t.start() for t in threads]
