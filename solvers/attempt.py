@@ -22,6 +22,11 @@ from .run import run
 from .setup.problem import Problem
 from .setup.requirements import check_requirements
 
+_SEVERAL_LIMITS = (
+    "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
+    "limit for the solve that is to be differentiated."
+)
+
 
 class Options(NamedTuple):
     """What a user wants besides the solution."""
@@ -50,7 +55,7 @@ def solve_problem(
         result = apply_policy(bk, result, options.on_failure)
     if problem.is_tracked and not problem.is_implicit:
         sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
-        return replace(result, x=bk.refuse_derivatives(result.x, sources))
+        return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
     return result
 
 

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import defaults
 from .arrays import Array as Array
+from .control import Control
 from .linalg import Linalg
-from .shared import EXPONENT_BITS, Spec, as_declared, scatter
+from .scattered import scattered
 from .sparse_kernels import SparseKernels
 from .transformations import Transformations
-from .tree import tree_map
 
 
-class Backend(SparseKernels, Transformations):
+class Backend(Control, SparseKernels, Transformations):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str
@@ -177,10 +176,6 @@ class Backend(SparseKernels, Transformations):
     def _keep_exponent(self, x: Array) -> Array:
         """`x >= 0` with the bits of its mantissa cleared."""
 
-    @staticmethod
-    def _exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:
-        return EXPONENT_BITS[dtype.itemsize]
-
     def times(self, scalar: Array, v: Array) -> Array:
         """Real `(batch, 1)` times real or complex `(batch, n)`."""
         return self.astype(scalar, self.dtype(v)) * v
@@ -191,7 +186,7 @@ class Backend(SparseKernels, Transformations):
 
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
         """`(n,)` fixed numbers in [-0.5, 0.5) without a pattern, from a formula: no generator, no large constant."""
-        return self.asarray(scatter(np, np.arange(1, n + 1, dtype=np.float64)), dtype, like)
+        return self.asarray(scattered(np, np.arange(1, n + 1, dtype=np.float64)), dtype, like)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
         """`a / b`, and 0 where `b` is 0."""
@@ -251,58 +246,3 @@ class Backend(SparseKernels, Transformations):
         with a part of them at a time.
         """
         return function(*blocks)
-
-    # --- control flow -------------------------------------------------------------------------------------------
-
-    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
-        """Python's `while` where arrays have values, the library's loop where they do not."""
-        while condition(state):
-            state = body(state)
-        return state
-
-    def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
-        """One of two branches; only the chosen one runs."""
-        return if_true(*operands) if predicate else if_false(*operands)
-
-    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
-        """`step(state)` for the systems where `active` `(batch, 1)`, the old state for the others."""
-        if active.shape[0] == 1:
-            return step(state)  # the loop runs only while a system is active
-        return self.select(active, step(state), state)
-
-    def select(self, active: Array, new: Any, old: Any) -> Any:
-        """`new` for the systems where `active` `(batch, 1)`, `old` for the others, in every array of a state."""
-        return tree_map(lambda a, b: self.where(active, a, b), new, old)
-
-    @abstractmethod
-    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
-        """`buffer[row[i], i] = values[i]` for each system where `active`; `(rows, batch)`, the others `(batch, 1)`."""
-
-    @abstractmethod
-    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
-        """`stack[i, row[i]] = values[i]` for each i whose row exists; may overwrite `stack`.
-
-        `(batch, rows, n)`, integers `(batch, 1)` and `(batch, n)`.
-        """
-
-    def quiet(self) -> AbstractContextManager[Any]:
-        """Context in which overflow, division by zero and derivatives are of no concern: the loop checks by itself."""
-        return nullcontext()
-
-    # --- the host -----------------------------------------------------------------------------------------------
-
-    def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
-        """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes."""
-        results = as_declared(function(*(self.to_numpy(x) for x in arrays)), returns)
-        reference = arrays[0] if arrays else None
-        return tuple(self.asarray(r, like=reference) for r in results)
-
-    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
-        """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
-        if failed:
-            handler(*(self.to_numpy(a) for a in arrays))
-        return x
-
-    def report(self, function: Callable[..., None], *arrays: Array) -> None:
-        """Call `function` with the values of `arrays`, in order, for its side effect."""
-        function(*(self.to_numpy(a) for a in arrays))

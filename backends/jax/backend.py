@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..interface.arrays import Spec, native_order
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
+from ..interface.control import as_declared
 from ..interface.implicit import LinearSystem
-from ..interface.shared import Spec, as_declared, native_order, scatter
-from ..precision import real_dtype
+from ..interface.scattered import scattered
+from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .function import trace
 from .indexing import JaxIndexing
@@ -121,12 +123,12 @@ class JaxBackend(JaxIndexing, Backend):
         return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
-        integer, mask = self._exponent_bits(np.dtype(x.dtype))
+        integer, mask = exponent_bits(np.dtype(x.dtype))
         bits = lax.bitcast_convert_type(x, integer) & np.array(mask, integer)
         return lax.bitcast_convert_type(bits, x.dtype)
 
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
-        return scatter(jnp, jnp.arange(1, n + 1, dtype=real_dtype(dtype))).astype(dtype)
+        return scattered(jnp, jnp.arange(1, n + 1, dtype=real_dtype(dtype))).astype(dtype)
 
     def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
         return lax.while_loop(condition, body, state)
@@ -145,6 +147,9 @@ class JaxBackend(JaxIndexing, Backend):
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         if not self.compiled(arrays):
             return super().host_call(function, returns, *arrays)
+        if not returns:
+            jax.debug.callback(lambda *values: function(*(np.asarray(v) for v in values)), *arrays, ordered=False)
+            return ()
         shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in returns)
 
         def on_host(*values: Any) -> tuple[np.ndarray, ...]:
@@ -170,9 +175,6 @@ class JaxBackend(JaxIndexing, Backend):
         operands = lax.stop_gradient((failed, *arrays))
         flag = lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), *operands)
         return jax.tree.map(lambda leaf: jnp.where(flag, jnp.zeros((), leaf.dtype), leaf), x)
-
-    def report(self, function: Callable[..., None], *arrays: Array) -> None:
-        jax.debug.callback(lambda *values: function(*(np.asarray(v) for v in values)), *arrays, ordered=False)
 
     def product(self, matrix: Array, x: Array) -> Array:
         if matrix.ndim == 2:
@@ -200,8 +202,10 @@ class JaxBackend(JaxIndexing, Backend):
                 raise
             return lax.custom_linear_solve(system.product, b, forward, has_aux=True)
 
-    def forbid_derivatives(self, x: Array, why: str) -> Array:
-        return _forbidden(x, why)
+    def refuse_derivatives(
+        self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
+    ) -> Array:
+        return _refused(x, why, error)
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         return _jitted(function, static)
@@ -250,14 +254,14 @@ def _has_transpose(system: LinearSystem, b: Array) -> bool:
     return True
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _forbidden(x: Array, why: str) -> Array:
+@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def _refused(x: Array, why: str, error: type[Exception]) -> Array:
     return x
 
 
-@_forbidden.defjvp
-def _raise(why: str, primals: Any, tangents: Any) -> Any:
-    raise TypeError(why)
+@_refused.defjvp
+def _raise(why: str, error: type[Exception], primals: Any, tangents: Any) -> Any:
+    raise error(why)
 
 
 @cache

@@ -11,6 +11,7 @@ from scipy.linalg import blas
 
 from ..interface.backend import Array, Backend
 from ..interface.tree import tree_leaves
+from ..precision import exponent_bits
 from .kernels import NumpyKernels
 from .linalg import NumpyLinalg
 from .sparse import NumpySparse
@@ -108,7 +109,7 @@ class NumpyBackend(NumpyKernels, Backend):
         return np.sum(x, axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
-        integer, mask = self._exponent_bits(x.dtype)
+        integer, mask = exponent_bits(x.dtype)
         return (x.view(integer) & mask).view(x.dtype)
 
     def safe_divide(self, a: Array, b: Array) -> Array:

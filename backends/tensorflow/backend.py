@@ -10,10 +10,12 @@ import tensorflow as tf
 from tensorflow.python.eager import record  # not public, as the next; tests pin them
 from tensorflow.python.ops import control_flow_util
 
+from ..interface.arrays import Spec
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
+from ..interface.control import as_declared
 from ..interface.implicit import LinearSystem
-from ..interface.shared import NO_DERIVATIVES, Spec, as_declared
+from ..precision import exponent_bits
 from .bilinear import bilinear
 from .implicit import ClosedFunction, closed_arrays, has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
@@ -99,7 +101,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         return tf.reduce_sum(x, axis, keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
-        integer, mask = self._exponent_bits(self.dtype(x))
+        integer, mask = exponent_bits(self.dtype(x))
         bits = tf.bitwise.bitwise_and(tf.bitcast(x, integer), tf.constant(mask, integer))
         return tf.bitcast(bits, x.dtype)
 
@@ -141,6 +143,10 @@ class TensorflowBackend(TensorflowIndexing, Backend):
                 "method, a LinearOperator or progress. Use a method of krylix itself, or leave jit_compile out."
             )
 
+        if not returns:
+            tf.py_function(lambda *values: function(*(v.numpy() for v in values)), arrays, [])
+            return ()
+
         def on_host(*values: np.ndarray) -> list[np.ndarray]:
             return list(as_declared(function(*values), returns))
 
@@ -160,12 +166,6 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         flag = tf.cond(failed, lambda: tf.numpy_function(on_host, arrays, tf.bool), lambda: tf.constant(False))
         with tf.control_dependencies([flag]):
             return tf.nest.map_structure(tf.identity, x)
-
-    def report(self, function: Callable[..., None], *arrays: Array) -> None:
-        if tf.executing_eagerly():
-            super().report(function, *arrays)
-        else:
-            tf.py_function(lambda *values: function(*(v.numpy() for v in values)), arrays, [])
 
     def product(self, matrix: Array, x: Array) -> Array:
         if len(matrix.shape) == 2:
@@ -198,16 +198,6 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     ) -> None:
         super().register(cls, flatten, unflatten)  # TensorFlow itself asks classes for `__tf_flatten__`
 
-    def forbid_derivatives(self, x: Array, why: str) -> Array:
-        @tf.custom_gradient
-        def passed_on(x: Array) -> tuple[Array, Callable[..., Any]]:
-            def gradient(*cotangents: Array) -> Any:
-                raise TypeError(why)
-
-            return tf.identity(x), gradient
-
-        return passed_on(x)
-
     def constant(self, x: Array) -> Array:
         return tf.stop_gradient(x)
 
@@ -231,11 +221,13 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         return ClosedFunction(function, args), closed_arrays(function, x, args)
 
-    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
+    def refuse_derivatives(
+        self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
+    ) -> Array:
         @tf.custom_gradient
         def passed_on(x: Array, *sources: Array) -> tuple[Array, Callable[..., Any]]:
             def gradient(*cotangents: Array) -> Any:
-                raise RuntimeError(NO_DERIVATIVES)
+                raise error(why)
 
             return tf.identity(x), gradient
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..interface.entries import Entries
-from ..interface.shared import row_starts
+from ..interface.entries import Entries, row_starts
 from .dtypes import numpy_dtype
 from .indexing import as_index
 

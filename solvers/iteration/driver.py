@@ -198,7 +198,7 @@ class Iteration:
             if not isinstance(history, tuple):
                 history = bk.put(history, steps, norm * this.scale, active)
             if self.report is not None:
-                bk.report(self.report, steps, norm * this.scale, goal.norm * this.scale, active)
+                bk.host_call(self.report, (), steps, norm * this.scale, goal.norm * this.scale, active)
             return state, _Tally(bk.where(active, status, tally.status), steps, products, history)
 
         late = (this.tally.status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
