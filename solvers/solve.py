@@ -19,6 +19,11 @@ from .setup.problem import Problem
 from .setup.request import Request
 from .setup.requirements import check_requirements
 
+_SEVERAL_LIMITS = (
+    "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
+    "limit for the solve that is to be differentiated."
+)
+
 
 def solve(
     problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
@@ -44,7 +49,7 @@ def solve(
         result = apply_policy(bk, result, request.on_failure)
     if problem.is_tracked and not problem.is_implicit:
         sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
-        return replace(result, x=bk.refuse_derivatives(result.x, sources))
+        return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
     return result
 
 

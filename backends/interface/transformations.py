@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
+from .arrays import Array
 from .implicit import LinearSystem
-from .shared import Array
 from .tree import Container, take_apart
 
 
@@ -40,12 +40,13 @@ class Transformations(ABC):
         """`x` without a link to what it was computed from."""
         return x
 
-    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
-        """`x`, such that asking for its derivative by the `sources` is an error and not silently nothing."""
-        return x
+    def refuse_derivatives(
+        self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
+    ) -> Array:
+        """`x`; asking for its derivative raises `error(why)`, where the library has derivatives at all.
 
-    def forbid_derivatives(self, x: Array, why: str) -> Array:
-        """`x`; asking for its derivative is an error that says `why`, where the library has derivatives at all."""
+        `sources`: the arrays that x was computed from, if this was not recorded: else there would silently be none.
+        """
         return x
 
     # --- whole functions ----------------------------------------------------------------------------------------

@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, cho_solve, lapack
+from scipy.linalg import blas
 
 from ..interface.backend import Array, Backend
 from ..interface.tree import tree_leaves
+from ..precision import exponent_bits
 from .kernels import NumpyKernels
+from .linalg import NumpyLinalg
 from .sparse import NumpySparse
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
@@ -30,16 +32,6 @@ def _einsum_vecdot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 _vecdot = getattr(np, "vecdot", _einsum_vecdot)  # from NumPy 2.0 on
 
 
-def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
-    """Lower Cholesky factor of `(..., n, n)`, None where some matrix is not positive definite."""
-    try:
-        with np.errstate(all="ignore"):
-            factor = np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return None
-    return factor if np.isfinite(factor).all() else None
-
-
 class NumpyBackend(NumpyKernels, Backend):
     """NumPy arrays."""
 
@@ -49,6 +41,7 @@ class NumpyBackend(NumpyKernels, Backend):
     updates_in_place = True
     on_host = True
     has_compiled_rows = True
+    linalg = NumpyLinalg()
     sparse = NumpySparse()
 
     def is_array(self, x: Any) -> bool:
@@ -105,8 +98,10 @@ class NumpyBackend(NumpyKernels, Backend):
     sqrt = staticmethod(np.sqrt)
     abs = staticmethod(np.abs)
     real = staticmethod(np.real)
-    conj = staticmethod(np.conj)
     isfinite = staticmethod(np.isfinite)
+
+    def conj(self, x: Array) -> Array:
+        return np.conj(x) if x.dtype.kind == "c" else x  # NumPy copies real numbers
 
     def any(self, condition: Array) -> bool:
         return bool(condition.any())
@@ -140,7 +135,7 @@ class NumpyBackend(NumpyKernels, Backend):
         return np.sum(x, axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
-        integer, mask = self._exponent_bits(x.dtype)
+        integer, mask = exponent_bits(x.dtype)
         return (x.view(integer) & mask).view(x.dtype)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
@@ -231,42 +226,6 @@ class NumpyBackend(NumpyKernels, Backend):
     def diagonal(self, matrix: Array) -> Array:
         return np.diagonal(matrix, axis1=-2, axis2=-1)
 
-    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        (factor,) = lapack.get_lapack_funcs(("getrf",), (matrix,))
-        single = matrix.reshape(-1, *matrix.shape[-2:])
-        parts = [factor(m)[:2] for m in single]  # a zero pivot is no error here: it shows on the diagonal of U
-        shape = matrix.shape[:-2]
-        return (
-            np.array([lu for lu, _ in parts]).reshape(matrix.shape),
-            np.array([pivots for _, pivots in parts]).reshape(*shape, matrix.shape[-1]),
-        )
-
-    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
-        lu, pivots = factors
-        (solve,) = lapack.get_lapack_funcs(("getrs",), (lu,))
-        if lu.ndim == 2:
-            return solve(lu, pivots, b.T, trans=int(transposed))[0].T
-        return np.array([solve(f, p, rhs, trans=int(transposed))[0] for f, p, rhs in zip(lu, pivots, b, strict=True)])
-
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, b))
-        # the transpose of a row-major matrix is what LAPACK reads without a copy
-        found = [solve(m.T, rhs, lower=not lower, trans=1)[0] for m, rhs in zip(matrix, b, strict=True)]
-        return np.array(found, b.dtype).reshape(b.shape)
-
-    def cholesky(self, matrix: Array) -> Array | None:
-        return cholesky_or_none(matrix)
-
-    def cholesky_solve(self, factor: Array, b: Array) -> Array:
-        if factor.ndim == 2:
-            return cho_solve((factor, True), b.T, check_finite=False).T
-        return np.array([cho_solve((f, True), rhs, check_finite=False) for f, rhs in zip(factor, b, strict=True)])
-
-    def gram(self, a: Array, b: Array) -> Array:
-        if a.dtype.kind == "c":
-            a = a.conj()
-        return sum(a[:, part] @ b.T[part] for part in _parts(a.T))
-
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
         columns, multiply = _by_columns(y), _GEMM[y.dtype.char]
         for part in _parts(columns) if y.size else ():
@@ -294,10 +253,6 @@ class NumpyBackend(NumpyKernels, Backend):
                     own[part] = value.T
             sums = found if i == 0 else tuple(a + b for a, b in zip(sums, found, strict=True))
         return tuple(c.T for c in columns[: len(new)]), sums
-
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        values, vectors = np.linalg.eigh(matrix)
-        return values, vectors
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         raise TypeError(

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..interface.entries import Entries
+from ..interface.entries import Entries, row_starts
 from ..interface.places import check_count, check_range, check_rising
-from ..interface.shared import row_starts
 from .dtypes import numpy_dtype
 from .indexing import as_index
 

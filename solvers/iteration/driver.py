@@ -202,7 +202,7 @@ class Iteration:
         if not isinstance(history, tuple):
             history = bk.put(history, steps, bk.sqrt(state.rr) * this.scale, active)
         if self.report is not None:
-            bk.report(self.report, steps, bk.sqrt(state.rr) * this.scale, this.goal.norm * this.scale, active)
+            bk.host_call(self.report, (), steps, bk.sqrt(state.rr) * this.scale, this.goal.norm * this.scale, active)
         return _Tally(status, steps, products, history)
 
     def _advanced(self, state: Any, active: Array) -> Any:

@@ -113,7 +113,7 @@ class GMRES(Method):
     def _best(self, bk: Backend, M: Operator | None, s: GMRESState, V: Array, Z: Any) -> Array:
         """x of the cycle's start and the combination of its directions that leaves the smallest residual."""
         m, used = int(s.g.shape[1]), span(bk, s.j, int(s.g.shape[1]))[1]
-        y = bk.solve_triangular(unfold(bk, s.R, m), s.g, lower=False)[:, :used]
+        y = bk.linalg.solve_triangular(unfold(bk, s.R, m), s.g, lower=False)[:, :used]
         if self.flexible:
             return s.x + combination(bk, unfold(bk, Z, m)[:, :used], y)
         return s.x + apply(M, combination(bk, V[:, :used], y))
@@ -172,7 +172,7 @@ def _rotate(bk: Backend, s: GMRESState, new: _Column) -> tuple[GMRESState, Array
     largest = bk.maximum(s.largest, new.before * new.size)
     column = bk.product(Q, new.h)
     # A M maps the new direction less what it shares with the others, of length |(1, shared)|, to length rho
-    shared = bk.square_norm(bk.solve_triangular(R, bk.times(new.size, column), lower=False))
+    shared = bk.square_norm(bk.linalg.solve_triangular(R, bk.times(new.size, column), lower=False))
     dead = rho * new.size <= _noise(bk, rho) * largest * bk.sqrt(1 + shared)
     c, sine = bk.safe_divide(a, bk.astype(rho, kind)), bk.astype(bk.safe_divide(new.after, rho), kind)
     row = bk.conj(c) * s.q + bk.where(below, sine, zero)

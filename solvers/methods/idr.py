@@ -90,7 +90,7 @@ class IDR(Method):
         at, last = positions(bk, rows, s.k), s.k == rows
         first, end = span(bk, s.k, rows)
         # u, with A u = g in the present space: r without its part in the newest vectors of G, times omega
-        c = bk.solve_triangular(mu, s.f, lower=True)[:, first:]
+        c = bk.linalg.solve_triangular(mu, s.f, lower=True)[:, first:]
         z = apply(M, s.r - combination(bk, G[:, first:], c))
         omega = bk.where(last, bk.astype(bk.full_like(s.rr, 1), bk.dtype(z)), s.omega)
         u = combination(bk, U[:, first:], c) + omega * z
@@ -101,7 +101,7 @@ class IDR(Method):
         square = bk.square_norm(g)
         # g orthogonal to p_0 ... p_(k-1), which takes the vectors of G before it
         before = (at < s.k) & ~last
-        alpha = bk.solve_triangular(mu, bk.where(before, components(bk, P, g), zero), lower=True)
+        alpha = bk.linalg.solve_triangular(mu, bk.where(before, components(bk, P, g), zero), lower=True)
         alpha = bk.where(before, alpha, zero)[:, :end]
         g, u = g - combination(bk, G[:, :end], alpha), u - combination(bk, U[:, :end], alpha)
         new = bk.where(at >= s.k, components(bk, P, g), zero)

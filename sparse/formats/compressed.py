@@ -14,6 +14,7 @@ from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import check_size, lengths_text, repeat_rows, starts_of
 from .entries.order import rows_first
+from .entries.sample import entries_sample
 from .entries.scipy_form import csr_array
 from .structure import Slots, Sources, Structure
 
@@ -27,7 +28,7 @@ class CsrForm(Bilinear):
 
     def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
         starts, cols, rows = indices
-        return bk.csr_product(values[0], starts, cols, rows, x, self.n)
+        return bk.entries_product(values[0], rows, cols, x, self.n, starts)
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         _, cols, rows = indices
@@ -35,7 +36,7 @@ class CsrForm(Bilinear):
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
         _, cols, rows = indices
-        return (bk.entries_sample(rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x),)
 
 
 class CsrStructure(Structure):
@@ -106,11 +107,11 @@ class CscForm(Bilinear):
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         starts, rows, cols = indices
-        return bk.csr_product(values[0], starts, rows, cols, y, self.m)
+        return bk.entries_product(values[0], cols, rows, y, self.m, starts)
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
         _, rows, cols = indices
-        return (bk.entries_sample(rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x),)
 
 
 class CscStructure(Structure):

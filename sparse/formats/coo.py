@@ -11,6 +11,7 @@ from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import as_indices, check_shape, check_size
 from .entries.order import put_in_order
+from .entries.sample import entries_sample
 from .making.given import as_values, check_lengths
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
@@ -34,7 +35,7 @@ class CooForm(Bilinear):
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
         rows, cols = indices
-        return (bk.entries_sample(rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x),)
 
 
 class CooStructure(Structure):

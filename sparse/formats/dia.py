@@ -36,7 +36,7 @@ class DiaForm(Bilinear):
         return bk.dia_product(values[0], self.offsets, x, self.n)
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
-        return bk.dia_product_transposed(values[0], self.offsets, y, self.m)
+        return bk.dia_product(values[0], self.offsets, y, self.m, transposed=True)
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
         found = bk.dia_sample(self.offsets, y, x)

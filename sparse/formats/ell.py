@@ -12,6 +12,7 @@ from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import check_shape, check_size, lengths_text, places_in_rows, repeat_rows, starts_from, starts_of
 from .entries.order import put_in_order
+from .entries.sample import ell_sample
 from .making.given import as_values
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
@@ -32,7 +33,7 @@ class EllForm(Bilinear):
         return scatter(bk, values[0], indices[0], y, self.m)
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
-        found = bk.ell_sample(indices[0], y, x)
+        found = ell_sample(bk, indices[0], y, x)
         return (without_padding(bk, found, indices[1]) if len(indices) > 1 else found,)
 
 

@@ -22,6 +22,7 @@ from .entries.integers import (
     starts_of,
 )
 from .entries.order import put_in_order, rows_first
+from .entries.sample import ell_sample
 from .making.given import as_values, check_lengths, check_starts
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
@@ -59,7 +60,7 @@ class HybForm(Bilinear):
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
         cols, piece_cols, piece_rows = indices[:3]
-        found = bk.ell_sample(cols, y, x), bk.ell_sample(piece_cols, bk.take(y, piece_rows, 1), x)
+        found = ell_sample(bk, cols, y, x), ell_sample(bk, piece_cols, bk.take(y, piece_rows, 1), x)
         if len(indices) == 3:
             return found
         return tuple(without_padding(bk, part, lengths) for lengths, part in zip(indices[3:], found, strict=True))

@@ -36,15 +36,15 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors:
     systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
     dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
     if _may_be_definite(bk, dense):
-        factor = bk.cholesky(matrix)
+        factor = bk.linalg.cholesky(matrix)
         diagonal = None if factor is None else bk.diagonal(factor)
         if diagonal is not None and not bool(bk.any(_singular(bk, diagonal * bk.conj(diagonal)))):
             return DenseFactors(bk, (factor,), True, A.shape, A.dtype, systems)
-    factors = bk.lu_factor(matrix)
+    factors = bk.linalg.lu_factor(matrix)
     singular = _singular(bk, bk.diagonal(factors[0]))
 
     def shifted(*_: Array) -> tuple[Array, ...]:
-        return bk.lu_factor(_shift(bk, matrix, singular))
+        return bk.linalg.lu_factor(_shift(bk, matrix, singular))
 
     factors = bk.cond(bk.any(singular), shifted, lambda *same: same, *factors)
     return DenseFactors(bk, factors, False, A.shape, A.dtype, systems)

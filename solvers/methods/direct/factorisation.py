@@ -46,10 +46,10 @@ class DenseFactors(Factorisation):
 
     def product(self, x: Array) -> Array:
         if not self.cholesky:
-            return self.bk.lu_solve(self.factors, x, self.transposed)
+            return self.bk.linalg.lu_solve(self.factors, x, self.transposed)
         if not self.transposed:
-            return self.bk.cholesky_solve(self.factors[0], x)
-        return self.bk.conj(self.bk.cholesky_solve(self.factors[0], self.bk.conj(x)))
+            return self.bk.linalg.cholesky_solve(self.factors[0], x)
+        return self.bk.conj(self.bk.linalg.cholesky_solve(self.factors[0], self.bk.conj(x)))
 
     def turned(self, *, transposed: bool, conjugated: bool) -> DenseFactors:
         static = (self.cholesky, self.shape, self.dtype, self.systems)
