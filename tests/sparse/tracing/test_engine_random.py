@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from krylix.backends import get_backend
-from krylix.sparse.tracing.engine import engine as t
+from krylix.sparse.tracing import engine as t
 from krylix.sparse.tracing.engine.diagonals import plan_diagonals, write_diagonals
 from krylix.sparse.tracing.engine.linear import normal
 from krylix.sparse.tracing.engine.merging import merge_entries, sum_numbers
