@@ -33,24 +33,30 @@ for name, value in {
 import krylix
 from frameworks import framework_of, missing
 from modes import forget_compiled
-from tiers import tier
+from tiers import CELLS, cell
 
 installed = Path(krylix.__file__).resolve().is_relative_to(Path(sysconfig.get_paths()["purelib"]).resolve())
 if os.environ.get("KRYLIX_TEST_INSTALLED") and not installed:
     raise pytest.UsageError(f"the installed package was to be tested, but krylix comes from {krylix.__file__}")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its tier, and skip it where a framework is missing.
 
     Its `needs` marker names frameworks, and so does a parameter called backend or mode.
     """
+    cells = config.stash.setdefault(CELLS, [])
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         markers = {marker.name: marker for marker in reversed([*item.iter_markers()])}
-        found = tier(markers, parameters)
-        if found not in ("default", *markers):
-            item.add_marker(found)
+        found = cell(
+            item.path.relative_to(ROOT / "tests").as_posix() + item.nodeid[item.nodeid.index("::") :],
+            markers,
+            parameters,
+        )
+        cells.append(found)
+        if found.tier not in ("default", *markers):
+            item.add_marker(found.tier)
         wanted = {framework_of(parameters[key]) for key in ("backend", "mode") if key in parameters}
         wanted.update(name for marker in item.iter_markers("needs") for name in marker.args)
         absent = sorted(name for name in wanted if name and missing(name))

@@ -7,7 +7,9 @@ that of another test: the compiled modes of all methods but some, which stand fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
 
 TIERS = ("default", "merge", "slow")
 # One of each kind: short and long recurrences, all earlier directions, factors, and the host.
@@ -32,3 +34,33 @@ def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     method = parameters.get("method")
     stands_for_others = method in methods if isinstance(method, str) and methods else True
     return "default" if stands_for_others and parameters["mode"] in modes else "merge"
+
+
+class Cell(NamedTuple):
+    """A test that was collected."""
+
+    test: str  # "solvers/test_basics.py::test_solution"
+    mode: str | None
+    method: str | None
+    tier: str
+
+
+CELLS = pytest.StashKey[list[Cell]]()  # every test that was collected, whether it runs now or not
+
+# Files without a parameter `mode`: what they test, where the parameter `transform` says nothing else.
+_MODES = {"test_sensitivity": "numpy", "test_jax": "jax", "test_torch": "torch", "test_tensorflow": "tf"}
+
+
+def cell(node: str, markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> Cell:
+    """Of a test's id, from `tests/` on."""
+    test, method = node.partition("[")[0], parameters.get("method")
+    mode = next(
+        (m for start, m in _MODES.items() if test.partition("::")[0].rpartition("/")[2].startswith(start)), None
+    )
+    if mode is not None:
+        transform = str(parameters.get("transform", test))
+        for word, compiled in (("jit", "jax-jit"), ("graph", "tf-function"), ("test_compile", "torch-compile")):
+            mode = compiled if word in transform and compiled.startswith(mode) else mode
+    mode = parameters.get("mode", mode)
+    method = method if isinstance(method, str) else None
+    return Cell(test, mode if isinstance(mode, str) else None, method, tier(markers, parameters))

@@ -132,9 +132,10 @@ def test_every_transformation(method: str, transform: str, make: Callable[..., A
     check(method, transform, make)
 
 
+@pytest.mark.parametrize("transform", ["grad in jit"])
 @pytest.mark.parametrize("method", others_before_a_merge(METHOD_NAMES))
-def test_every_method(method: str) -> None:
-    check(method, "grad in jit", as_function)
+def test_every_method(method: str, transform: str) -> None:
+    check(method, transform, as_function)
 
 
 @pytest.mark.parametrize("method", ["direct", pytest.param("scipy-GMres", marks=pytest.mark.merge)])
