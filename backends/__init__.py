@@ -9,7 +9,7 @@ from .interface.bilinear import Bilinear
 from .interface.entries import Entries
 from .interface.implicit import LinearSystem
 from .malloc import tune_malloc
-from .precision import get_precision, precision, set_global_precision, working_dtype
+from .precision import get_precision, precision, real_dtype, set_global_precision, working_dtype
 from .registry import NoBackendFound, choose_backend, default_backend, get_backend, left_alone, use
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "get_precision",
     "left_alone",
     "precision",
+    "real_dtype",
     "set_global_precision",
     "tune_malloc",
     "use",

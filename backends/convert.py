@@ -36,4 +36,4 @@ def convert(x: Any, backend: str | Backend | None = None) -> Array:
         raise NoBackendFound(f"convert expects an array of numbers; got {type(x).__name__} of dtype {array.dtype}.")
     # By way of the host. DLPack straight into TensorFlow aborts the process for memory that is not 64-byte aligned,
     # into PyTorch for negative strides; the host path has neither trap and shares memory in most cases.
-    return target.as_array(array)
+    return target.asarray(array)

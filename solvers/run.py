@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backends import Array, Backend, get_backend
+from ..backends import Array, Backend, get_backend, real_dtype
 from ..sparse import Operator
 from .derivatives.implicit import ImplicitSolve
 from .iteration.driver import Iteration, Outcome
@@ -44,7 +44,7 @@ def run(
         return _run(problem, method, M, history, report)
     system = derivable(problem, method, M, history, report, guarded)
     x, rest = problem.bk.implicit_solve(system, problem.b)
-    lines = (problem.bk.transpose(rest[-1]),) if history else ((),)
+    lines = (problem.bk.matrix_transpose(rest[-1]),) if history else ((),)
     return Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
 
 
@@ -154,7 +154,7 @@ def _named(arrays: tuple[Array, ...], history: bool) -> Outcome:
 def _shapes(problem: Problem, history: bool) -> list[tuple[tuple[int, ...], np.dtype]]:
     bk, (systems, n) = problem.bk, (problem.layout.systems, problem.layout.size)
     lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
-    real, integer = bk.real_dtype(problem.b), np.dtype(np.int32)
+    real, integer = real_dtype(bk.dtype(problem.b)), np.dtype(np.int32)
     vector, scalar = (*lead, systems, n), (*lead, systems, 1)
     lines = (*lead, problem.limits[-1] + 1, systems) if history else (0,)
     kinds = {"x": (vector, bk.dtype(problem.b)), "residual": (vector, bk.dtype(problem.b)), "norm": (scalar, real),

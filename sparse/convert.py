@@ -43,7 +43,7 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     if like is None:
         return to_operator(bk, A, None, working_dtype(found), args)
     leaves, _ = bk.leaves(like)
-    arrays = [leaf if bk.is_array(leaf) else bk.as_array(leaf) for leaf in leaves]
+    arrays = [leaf if bk.is_array(leaf) else bk.asarray(leaf) for leaf in leaves]
     layout = Layout.of(bk, like if len(arrays) != 1 else arrays[0], batch_ndim, "like")
     dtype = working_dtype(np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c")
     return to_operator(bk, A, layout, dtype, args, arrays[0])
@@ -100,13 +100,13 @@ def to_operator(
 
 def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) -> DenseOperator:
     constant = None if bk.is_array(A) and bk.dtype(A).kind in "biufc" else _constant(bk, A, dtype, name)
-    matrix = A if constant is None else bk.as_array(constant, like=like)
+    matrix = A if constant is None else bk.asarray(constant, like=like)
     if len(matrix.shape) < 2:
         raise ValueError(f"{name} has the shape {tuple(matrix.shape)}; expected a matrix (n, n) or a batch (k, n, n).")
     if like is not None and bk.device(matrix) != bk.device(like):
         raise ValueError(f"{name} is on {bk.device(matrix)} and b on {bk.device(like)}; move one of them.")
     if bk.dtype(matrix) != dtype:
-        matrix = bk.cast(matrix, dtype)
+        matrix = bk.astype(matrix, dtype)
     if len(matrix.shape) > 3:
         matrix = bk.reshape(matrix, (-1, *matrix.shape[-2:]))
     return DenseOperator(bk, matrix, None if constant is None else constant.reshape(tuple(matrix.shape)))

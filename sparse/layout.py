@@ -88,7 +88,7 @@ class Layout:
 
     def _row(self, bk: Backend, leaf: Any, shape: tuple[int, ...], dtype: np.dtype, what: str) -> Array:
         try:
-            array = leaf if bk.is_array(leaf) else bk.as_array(leaf)
+            array = leaf if bk.is_array(leaf) else bk.asarray(leaf)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{what} is a {type(leaf).__name__}; expected an array of {bk.name}, the library of b."
@@ -99,7 +99,7 @@ class Layout:
         if found.kind == "c" and dtype.kind != "c":
             raise TypeError(f"{what} is complex ({found}) while b is real; give b as a complex array.")
         if found != dtype:
-            array = bk.cast(array, dtype)
+            array = bk.astype(array, dtype)
         return bk.reshape(array, (self.systems, math.prod(shape)))
 
     def unflatten(self, bk: Backend, rows: Array, lead: Sequence[int] = ()) -> Any:
@@ -109,6 +109,6 @@ class Layout:
             size = math.prod(shape)
             part = rows if len(self.shapes) == 1 else rows[..., start : start + size]
             part = bk.reshape(part, (*lead, *self.batch, *shape))
-            leaves.append(part if bk.dtype(part) == dtype else bk.cast(part, dtype))
+            leaves.append(part if bk.dtype(part) == dtype else bk.astype(part, dtype))
             start += size
         return bk.unleaves(self.structure, leaves)

@@ -31,7 +31,7 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     def at(x: np.ndarray) -> np.ndarray | None:
         def image() -> Array:
             # made in here: outside, JAX would take it for a part of the compiled program
-            v = bk.as_array(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like)
+            v = bk.asarray(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like)
             image = operator.apply(v)
             operator.tracked |= bk.tracks(image)
             return image
@@ -55,7 +55,7 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
         return _linear(operator)
     if operator.tracked:  # the constant part may have derivatives too
         return _linear(operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like))))
-    return _linear(operator.with_constant(bk.as_array(constant, like=operator.like)))
+    return _linear(operator.with_constant(bk.asarray(constant, like=operator.like)))
 
 
 def _linear(operator: FunctionOperator) -> FunctionOperator:

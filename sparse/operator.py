@@ -122,7 +122,7 @@ class Operator(ABC):
             ValueError: the array has another shape.
         """
         bk, size = self.bk, len(self.in_shape)
-        x = bk.as_array(x)
+        x = bk.asarray(x)
         shape = tuple(x.shape)
         if shape[len(shape) - size :] != self.in_shape:
             raise ValueError(f"The operator takes arrays whose last axes are {self.in_shape}; got the shape {shape}.")
@@ -139,13 +139,13 @@ class Operator(ABC):
             ValueError: the array has another shape.
         """
         bk = self.bk
-        v = bk.as_array(v)
+        v = bk.asarray(v)
         if len(v.shape) not in (1, 2) or v.shape[0] != self.shape[1]:
             m = self.shape[1]
             raise ValueError(f"A matrix of shape {self.shape} multiplies ({m},) or ({m}, k); got {tuple(v.shape)}.")
-        columns = bk.reshape(v, (1, self.shape[1])) if len(v.shape) == 1 else bk.transpose(v)
+        columns = bk.reshape(v, (1, self.shape[1])) if len(v.shape) == 1 else bk.matrix_transpose(v)
         if self.systems is None:
-            image = bk.transpose(self._rows(columns))
+            image = bk.matrix_transpose(self._rows(columns))
             return image[:, 0] if len(v.shape) == 1 else image
         images = self._images(columns)
         return images[..., 0] if len(v.shape) == 1 else images
@@ -154,7 +154,7 @@ class Operator(ABC):
         """`apply` for any number of rows of any dtype; the result has the dtype that holds both."""
         dtype = np.result_type(self.dtype, self.bk.dtype(rows))
         operator = self if dtype == self.dtype else self.astype(dtype)
-        return operator._many(self.bk.cast(rows, dtype))
+        return operator._many(self.bk.astype(rows, dtype))
 
     def _many(self, rows: Array) -> Array:
         """`apply` for any number of rows."""
@@ -187,7 +187,7 @@ class Operator(ABC):
                 f"numbers; krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free "
                 "method such as CG or biCG-stab(2)."
             )
-        images = self._images(self.bk.as_array(np.eye(n, dtype=self.dtype)))
+        images = self._images(self.bk.asarray(np.eye(n, dtype=self.dtype)))
         return images[0] if self.systems is None else images
 
     def _images(self, columns: Array) -> Array:
@@ -196,4 +196,4 @@ class Operator(ABC):
         wide = bk.broadcast_to(columns[:, None], (count, systems, self.shape[1]))
         found = self._rows(bk.reshape(wide, (count * systems, self.shape[1])))
         found = bk.reshape(found, (count, systems, self.shape[0]))
-        return bk.stack([bk.transpose(found[:, i]) for i in range(systems)])
+        return bk.stack([bk.matrix_transpose(found[:, i]) for i in range(systems)])

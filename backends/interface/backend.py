@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import defaults
-from ..precision import real_dtype
 from .block_algebra import BlockAlgebra
 from .dense_algebra import Array as Array
 from .shared import EXPONENT_BITS, Spec, as_declared, scatter
@@ -58,7 +57,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         """Is `x` a dense array of this library?"""
 
     @abstractmethod
-    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+    def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         """`x` (an array of this library, of NumPy, or nested lists) as an array of this library on `like`'s device."""
 
     @abstractmethod
@@ -70,7 +69,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         """NumPy dtype of `x`."""
 
     @abstractmethod
-    def cast(self, x: Array, dtype: np.dtype) -> Array:
+    def astype(self, x: Array, dtype: np.dtype) -> Array:
         """`x` in another dtype; `x` itself where it has that dtype already."""
 
     @abstractmethod
@@ -149,12 +148,8 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         """`(batch, n)` twice -> `(batch, 1)`: sum of conj(a) b over each row."""
 
     @abstractmethod
-    def row_sum(self, v: Array) -> Array:
-        """`(batch, n)` -> `(batch, 1)`."""
-
-    def square(self, x: Array) -> Array:
-        """Elementwise square of the absolute value."""
-        return self.real(self.conj(x) * x)
+    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
+        """`x` summed over one or some axes, in its own dtype; `x` itself where there are none."""
 
     def square_norm(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the squared 2-norm of each row. May overflow or underflow; see `norm`."""
@@ -172,7 +167,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         where its inverse is a normal number too, as compilers flush others to zero.
         """
         largest = self.max_abs(v)
-        power, one = self._keep_exponent(largest), self.as_array(1, self.dtype(largest), like=largest)
+        power, one = self._keep_exponent(largest), self.asarray(1, self.dtype(largest), like=largest)
         low = float(np.finfo(self.dtype(largest)).tiny)
         power = self.where(power < low, one * low, self.where(power > 1 / low, one * (1 / low), power))
         return self.where((largest > 0) & self.isfinite(largest), power, one)
@@ -187,7 +182,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
 
     def times(self, scalar: Array, v: Array) -> Array:
         """Real `(batch, 1)` times real or complex `(batch, n)`."""
-        return self.cast(scalar, self.dtype(v)) * v
+        return self.astype(scalar, self.dtype(v)) * v
 
     def zeros_like(self, x: Array) -> Array:
         """A new array of zeros of `x`'s shape, dtype and device."""
@@ -195,17 +190,16 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
 
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
         """`(n,)` fixed numbers in [-0.5, 0.5) without a pattern, from a formula: no generator, no large constant."""
-        return self.as_array(scatter(np, np.arange(1, n + 1, dtype=np.float64)), dtype, like)
+        return self.asarray(scatter(np, np.arange(1, n + 1, dtype=np.float64)), dtype, like)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
         """`a / b`, and 0 where `b` is 0."""
         zero = b == 0
         return self.where(zero, 0, a / self.where(zero, 1, b))
 
-    def like(self, value: float | int | bool, reference: Array, dtype: Any = None) -> Array:
-        """An array of `reference`'s shape, filled with `value`."""
-        target = np.dtype(dtype) if dtype is not None else self.dtype(reference)
-        return self.full(tuple(reference.shape), value, target, reference)
+    def full_like(self, x: Array, value: float | int | bool, dtype: Any = None) -> Array:
+        """A new array of `x`'s shape and device, filled with one number."""
+        return self.full(tuple(x.shape), value, np.dtype(dtype) if dtype is not None else self.dtype(x), x)
 
     # --- updates ------------------------------------------------------------------------------------------------
 
@@ -262,7 +256,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes."""
         results = as_declared(function(*(self.to_numpy(x) for x in arrays)), returns)
         reference = arrays[0] if arrays else None
-        return tuple(self.as_array(r, like=reference) for r in results)
+        return tuple(self.asarray(r, like=reference) for r in results)
 
     def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
         """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
@@ -273,7 +267,3 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     def report(self, function: Callable[..., None], *arrays: Array) -> None:
         """Call `function` with the values of `arrays`, in order, for its side effect."""
         function(*(self.to_numpy(a) for a in arrays))
-
-    def real_dtype(self, x: Array) -> np.dtype:
-        """NumPy dtype of the real part of `x`."""
-        return real_dtype(self.dtype(x))

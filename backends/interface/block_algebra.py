@@ -20,11 +20,11 @@ class BlockAlgebra(DenseAlgebra):
 
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
         """`y + c x` with c `(k, m)`, x `(m, n)` and y `(k, n)`; may overwrite `y`."""
-        return y + self.product(self.transpose(x), c)
+        return y + self.product(self.matrix_transpose(x), c)
 
     def xpay_block(self, x: Array | None, c: Array, y: Array) -> Array:
         """`x + c y` with c `(k, k)`, x (zero where None) and y `(k, n)`; may overwrite `y`."""
-        image = self.product(self.transpose(y), c)
+        image = self.product(self.matrix_transpose(y), c)
         return image if x is None else x + image
 
     def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:

@@ -16,7 +16,7 @@ class DenseAlgebra(ABC):
         """`(n, m)` or `(batch, n, m)` times each row of `(batch, m)` -> `(batch, n)`."""
 
     @abstractmethod
-    def transpose(self, matrix: Array) -> Array:
+    def matrix_transpose(self, matrix: Array) -> Array:
         """Swap the last two axes."""
 
     @abstractmethod

@@ -42,13 +42,9 @@ class Indexing(ABC):
         return x + self.pad(part, widths)
 
     @abstractmethod
-    def permute(self, x: Array, axes: Sequence[int]) -> Array:
+    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         """`x` with its axes in another order: axis i of the result is axis `axes[i]` of `x`."""
 
     @abstractmethod
-    def flip(self, x: Array, axes: Sequence[int]) -> Array:
+    def flip(self, x: Array, axis: Sequence[int]) -> Array:
         """`x` with the order along some axes reversed."""
-
-    @abstractmethod
-    def sum(self, x: Array, axes: Sequence[int]) -> Array:
-        """`x` summed over some axes, in its own dtype; `x` itself where there are none."""

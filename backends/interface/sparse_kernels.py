@@ -30,6 +30,7 @@ class SparseKernels(Indexing):
 
     dtype: Callable[[Array], np.dtype]
     stack: Callable[[Sequence[Array]], Array]
+    sum: Callable[..., Array]
 
     @abstractmethod
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array: ...
@@ -89,16 +90,16 @@ class SparseKernels(Indexing):
             if k > _UNROLLED:
                 return self.sum(values * self.take(x[0], cols), (0,))[None]
             return _total(values[d] * self.take(x[0], cols[d]) for d in range(k))[None]
-        by_row = self.permute(x, (1, 0))
+        by_row = self.permute_dims(x, (1, 0))
         if k > _UNROLLED:
-            return self.permute(self.sum(values[:, :, None] * self.take(by_row, cols), (0,)), (1, 0))
-        return self.permute(_total(values[d][:, None] * self.take(by_row, cols[d]) for d in range(k)), (1, 0))
+            return self.permute_dims(self.sum(values[:, :, None] * self.take(by_row, cols), (0,)), (1, 0))
+        return self.permute_dims(_total(values[d][:, None] * self.take(by_row, cols[d]) for d in range(k)), (1, 0))
 
     def ell_sample(self, cols: Integers, y: Array, x: Array) -> Array:
         """`(k, n)`: the sum over the batch of y[b, i] x[b, cols[d, i]]."""
         if x.shape[0] == 1:
             return y[0] * self.take(x[0], cols)
-        return self.sum(self.permute(y, (1, 0)) * self.take(self.permute(x, (1, 0)), cols), (2,))
+        return self.sum(self.permute_dims(y, (1, 0)) * self.take(self.permute_dims(x, (1, 0)), cols), (2,))
 
     # --- entries --------------------------------------------------------------------------------------------------
 
@@ -116,7 +117,7 @@ class SparseKernels(Indexing):
         """The sum over the batch of y[b, rows] x[b, cols], in the shape to which both index arrays broadcast."""
         if x.shape[0] == 1:
             return self.take(y[0], rows) * self.take(x[0], cols)
-        both = self.take(self.permute(y, (1, 0)), rows) * self.take(self.permute(x, (1, 0)), cols)
+        both = self.take(self.permute_dims(y, (1, 0)), rows) * self.take(self.permute_dims(x, (1, 0)), cols)
         return self.sum(both, (-1,))
 
     def _gather_and_sum(
@@ -124,8 +125,8 @@ class SparseKernels(Indexing):
     ) -> Array:  # fmt: skip
         if x.shape[0] == 1:
             return self.segment_sum(values * self.take(x[0], cols), rows, n, ordered)[None]
-        gathered = values[:, None] * self.take(self.permute(x, (1, 0)), cols)
-        return self.permute(self.segment_sum(gathered, rows, n, ordered), (1, 0))
+        gathered = values[:, None] * self.take(self.permute_dims(x, (1, 0)), cols)
+        return self.permute_dims(self.segment_sum(gathered, rows, n, ordered), (1, 0))
 
 
 def _total(parts: Iterable[Array]) -> Array:

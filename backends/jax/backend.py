@@ -39,7 +39,7 @@ class JaxBackend(JaxIndexing, Backend):
     def is_array(self, x: Any) -> bool:
         return isinstance(x, jax.Array)
 
-    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+    def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         return jnp.asarray(native_order(x), dtype)
 
     def to_numpy(self, x: Array) -> np.ndarray:
@@ -48,7 +48,7 @@ class JaxBackend(JaxIndexing, Backend):
     def dtype(self, x: Array) -> np.dtype:
         return np.dtype(x.dtype)
 
-    def cast(self, x: Array, dtype: np.dtype) -> Array:
+    def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.astype(dtype)
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
@@ -118,8 +118,8 @@ class JaxBackend(JaxIndexing, Backend):
             return jnp.vdot(a[0], b[0], precision=lax.Precision.HIGHEST)[None, None]
         return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
 
-    def row_sum(self, v: Array) -> Array:
-        return jnp.sum(v, axis=1, keepdims=True)
+    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
+        return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
         integer, mask = self._exponent_bits(np.dtype(x.dtype))
@@ -180,7 +180,7 @@ class JaxBackend(JaxIndexing, Backend):
             return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
         return jnp.matmul(matrix, x[..., None], precision=lax.Precision.HIGHEST)[..., 0]
 
-    def transpose(self, matrix: Array) -> Array:
+    def matrix_transpose(self, matrix: Array) -> Array:
         return jnp.swapaxes(matrix, -1, -2)
 
     def diagonal(self, matrix: Array) -> Array:

@@ -30,11 +30,8 @@ class JaxIndexing(Indexing):
         there = lax.slice(x, lo, [first + n for first, n in zip(lo, part.shape, strict=True)])
         return lax.dynamic_update_slice(x, there + part, lo)
 
-    def permute(self, x: Array, axes: Sequence[int]) -> Array:
+    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         return jnp.transpose(x, axes)
 
-    def flip(self, x: Array, axes: Sequence[int]) -> Array:
-        return jnp.flip(x, tuple(axes))
-
-    def sum(self, x: Array, axes: Sequence[int]) -> Array:
-        return jnp.sum(x, tuple(axes), x.dtype) if axes else x
+    def flip(self, x: Array, axis: Sequence[int]) -> Array:
+        return jnp.flip(x, tuple(axis))

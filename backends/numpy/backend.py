@@ -51,7 +51,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def is_array(self, x: Any) -> bool:
         return type(x) is np.ndarray or isinstance(x, np.generic)  # subclasses have products of their own: np.matrix
 
-    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+    def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         return np.asarray(x, dtype)
 
     def to_numpy(self, x: Array) -> np.ndarray:
@@ -60,7 +60,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def dtype(self, x: Array) -> np.dtype:
         return x.dtype
 
-    def cast(self, x: Array, dtype: np.dtype) -> Array:
+    def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.astype(dtype, copy=False)
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
@@ -110,8 +110,8 @@ class NumpyBackend(NumpyKernels, Backend):
             return np.array([[_vdot(a[i], b[i])] for i in range(a.shape[0])], a.dtype)
         return _vecdot(a, b)[:, None]
 
-    def row_sum(self, v: Array) -> Array:
-        return v.sum(axis=1, keepdims=True)
+    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
+        return np.sum(x, axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
         integer, mask = self._exponent_bits(x.dtype)
@@ -198,7 +198,7 @@ class NumpyBackend(NumpyKernels, Backend):
             return x @ matrix.T
         return np.matmul(matrix, x[..., None])[..., 0]
 
-    def transpose(self, matrix: Array) -> Array:
+    def matrix_transpose(self, matrix: Array) -> Array:
         return np.swapaxes(matrix, -1, -2)
 
     def diagonal(self, matrix: Array) -> Array:

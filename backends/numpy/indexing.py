@@ -40,11 +40,8 @@ class NumpyIndexing(Indexing):
         padded[tuple(slice(lo, lo + n) for n, (lo, _) in zip(x.shape, widths))] = x
         return padded
 
-    def permute(self, x: Array, axes: Sequence[int]) -> Array:
+    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         return np.transpose(x, axes)
 
-    def flip(self, x: Array, axes: Sequence[int]) -> Array:
-        return np.flip(x, tuple(axes))
-
-    def sum(self, x: Array, axes: Sequence[int]) -> Array:
-        return np.sum(x, tuple(axes), x.dtype) if axes else x
+    def flip(self, x: Array, axis: Sequence[int]) -> Array:
+        return np.flip(x, tuple(axis))

@@ -35,7 +35,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def is_array(self, x: Any) -> bool:
         return isinstance(x, (tf.Tensor, tf.Variable))
 
-    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+    def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         if isinstance(x, (tf.Tensor, tf.Variable)):
             tensor = tf.convert_to_tensor(x)
             return tensor if dtype is None else tf.cast(tensor, dtype)
@@ -47,7 +47,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def dtype(self, x: Array) -> np.dtype:
         return np.dtype(x.dtype.as_numpy_dtype)
 
-    def cast(self, x: Array, dtype: np.dtype) -> Array:
+    def astype(self, x: Array, dtype: np.dtype) -> Array:
         return tf.cast(x, dtype)
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
@@ -94,8 +94,8 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def dot(self, a: Array, b: Array) -> Array:
         return tf.reduce_sum(tf.math.conj(a) * b, axis=1, keepdims=True)
 
-    def row_sum(self, v: Array) -> Array:
-        return tf.reduce_sum(v, axis=1, keepdims=True)
+    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
+        return tf.reduce_sum(x, axis, keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
         integer, mask = self._exponent_bits(self.dtype(x))
@@ -171,7 +171,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
             return tf.linalg.matmul(x, matrix, transpose_b=True)
         return tf.linalg.matvec(matrix, x)
 
-    def transpose(self, matrix: Array) -> Array:
+    def matrix_transpose(self, matrix: Array) -> Array:
         return tf.linalg.matrix_transpose(matrix)
 
     def diagonal(self, matrix: Array) -> Array:

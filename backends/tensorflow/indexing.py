@@ -22,11 +22,8 @@ class TensorflowIndexing(Indexing):
     def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         return tf.pad(x, [tuple(pair) for pair in widths]) if len(widths) else tf.convert_to_tensor(x)
 
-    def permute(self, x: Array, axes: Sequence[int]) -> Array:
+    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         return tf.transpose(x, tuple(axes))
 
-    def flip(self, x: Array, axes: Sequence[int]) -> Array:
-        return tf.reverse(x, list(axes)) if axes else x
-
-    def sum(self, x: Array, axes: Sequence[int]) -> Array:
-        return tf.reduce_sum(x, list(axes)) if axes else x
+    def flip(self, x: Array, axis: Sequence[int]) -> Array:
+        return tf.reverse(x, list(axis)) if axis else x

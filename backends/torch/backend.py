@@ -39,7 +39,7 @@ class TorchBackend(TorchKernels, Backend):
     def is_array(self, x: Any) -> bool:
         return isinstance(x, torch.Tensor) and x.layout == torch.strided
 
-    def as_array(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+    def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         device = like.device if like is not None else x.device if isinstance(x, torch.Tensor) else None
         if isinstance(x, torch.Tensor):
             return x.to(device=device, dtype=TORCH_DTYPE[np.dtype(dtype)] if dtype is not None else None)
@@ -62,7 +62,7 @@ class TorchBackend(TorchKernels, Backend):
     def dtype(self, x: Array) -> np.dtype:
         return numpy_dtype(x.dtype)
 
-    def cast(self, x: Array, dtype: np.dtype) -> Array:
+    def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.to(TORCH_DTYPE[np.dtype(dtype)])
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
@@ -116,8 +116,8 @@ class TorchBackend(TorchKernels, Backend):
             return torch.vdot(a[0], b[0]).reshape(1, 1)
         return torch.linalg.vecdot(a, b).unsqueeze(1)
 
-    def row_sum(self, v: Array) -> Array:
-        return v.sum(1, keepdim=True)
+    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
+        return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given
 
     def _keep_exponent(self, x: Array) -> Array:
         integer, mask = self._exponent_bits(numpy_dtype(x.dtype))
@@ -210,7 +210,7 @@ class TorchBackend(TorchKernels, Backend):
             return x @ matrix.T
         return torch.matmul(matrix, x.unsqueeze(-1)).squeeze(-1)
 
-    def transpose(self, matrix: Array) -> Array:
+    def matrix_transpose(self, matrix: Array) -> Array:
         return matrix.transpose(-1, -2)
 
     def diagonal(self, matrix: Array) -> Array:

@@ -26,14 +26,11 @@ class TorchIndexing(Indexing):
         flat = [width for pair in reversed(widths) for width in pair]
         return torch.nn.functional.pad(x, flat) if any(flat) else x  # a batched gradient lacks a rule for no padding
 
-    def permute(self, x: Array, axes: Sequence[int]) -> Array:
+    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         return x.permute(tuple(axes))
 
-    def flip(self, x: Array, axes: Sequence[int]) -> Array:
-        return x.flip(tuple(axes))
-
-    def sum(self, x: Array, axes: Sequence[int]) -> Array:
-        return x.sum(tuple(axes), dtype=x.dtype) if axes else x  # torch sums over all axes where none is given
+    def flip(self, x: Array, axis: Sequence[int]) -> Array:
+        return x.flip(tuple(axis))
 
 
 def as_index(index: Integers, like: torch.Tensor) -> torch.Tensor:

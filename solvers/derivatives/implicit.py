@@ -94,7 +94,7 @@ class ImplicitSolve(LinearSystem):
         elif not bk.explicit_derivatives:
             # JAX calls this for derivatives too; x0 and atol are for the given right-hand side only.
             known = bk.constant(self.problem.b)
-            given = bk.row_sum(bk.where(b == known, bk.zeros_like(rtol), 1 + bk.zeros_like(rtol))) == 0
+            given = bk.sum(bk.where(b == known, bk.zeros_like(rtol), 1 + bk.zeros_like(rtol)), 1, keepdims=True) == 0
             x0 = None if x0 is None else bk.where(given, x0, bk.zeros_like(x0))
             rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
         problem = replace(self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b))
@@ -103,7 +103,7 @@ class ImplicitSolve(LinearSystem):
         if self.transposed and self.hermitian and bk.explicit_derivatives and _is_function(A):
             problem = replace(problem, x0=self._by_symmetry(problem))
         outcome = self.run(problem, M, self.derived, self.transposed)
-        history = () if isinstance(outcome.history, tuple) else (bk.transpose(outcome.history),)
+        history = () if isinstance(outcome.history, tuple) else (bk.matrix_transpose(outcome.history),)
         return outcome.x, (*outcome[1:-1], *history)
 
     def _by_symmetry(self, problem: Problem) -> Array:

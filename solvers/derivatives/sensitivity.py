@@ -50,7 +50,7 @@ class Sensitivity:
         """See `SolveResult.vjp`."""
         self._check()
         problem, bk = self.problem, self.problem.bk
-        rows = problem.layout.flatten(bk, bk.as_array(cotangent), problem.A.dtype, "cotangent")
+        rows = problem.layout.flatten(bk, bk.asarray(cotangent), problem.A.dtype, "cotangent")
         y = self._backward(rows)
         like_b = y if problem.like.dtype.kind == "c" else y.real
         gradient = np.ascontiguousarray(like_b).reshape(problem.like.shape)
@@ -63,7 +63,7 @@ class Sensitivity:
         self._check()
         problem, bk = self.problem, self.problem.bk
         layout, dtype = problem.layout, problem.A.dtype
-        rhs = bk.zeros_like(self.x) if b is None else layout.flatten(bk, bk.as_array(b), dtype, "the change of b")
+        rhs = bk.zeros_like(self.x) if b is None else layout.flatten(bk, bk.asarray(b), dtype, "the change of b")
         if A is not None:
             rhs = rhs - self._change_of_product(A)
         return layout.unflatten(bk, self._system.tangent().solve(rhs)[0])

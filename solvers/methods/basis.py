@@ -28,17 +28,17 @@ def components(bk: Backend, stack: Array, v: Array) -> Array:
 
 def combination(bk: Backend, stack: Array, c: Array) -> Array:
     """`(batch, n)`: the sum of the vectors of the stack with the factors c `(batch, k)`."""
-    return bk.product(bk.transpose(stack), c)
+    return bk.product(bk.matrix_transpose(stack), c)
 
 
 def positions(bk: Backend, count: int, index: Array) -> Array:
     """0, 1, ..., count - 1 as `(1, count)`, to compare with `index` `(batch, 1)`."""
-    return bk.as_array(np.arange(count, dtype=bk.dtype(index))[None], like=index)
+    return bk.asarray(np.arange(count, dtype=bk.dtype(index))[None], like=index)
 
 
 def identity(bk: Backend, count: int, like: Array) -> Array:
     """A flat stack of the unit vectors for each system, in the dtype of `like`."""
-    eye = bk.as_array(np.eye(count, dtype=bk.dtype(like)).reshape(1, -1), like=like)
+    eye = bk.asarray(np.eye(count, dtype=bk.dtype(like)).reshape(1, -1), like=like)
     return bk.copy(bk.broadcast_to(eye, (int(like.shape[0]), count * count)))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
 
@@ -76,7 +76,7 @@ class BiCGStab(Method):
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> BiCGStabState:
         rr = bk.square_norm(r)
-        one = bk.cast(bk.like(1, rr), bk.dtype(r))
+        one = bk.astype(bk.full_like(rr, 1), bk.dtype(r))
         size = bk.binary_scale(A.apply(apply(M, r))) / bk.binary_scale(r)
         shadow = _left_vector(bk, r, goal.attempt)
         return BiCGStabState(
@@ -90,7 +90,7 @@ class BiCGStab(Method):
             rr,
             size,
             goal.norm * goal.norm,
-            bk.like(False, rr, bool),
+            bk.full_like(rr, False, bool),
         )
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BiCGStabState) -> BiCGStabState:
@@ -99,7 +99,8 @@ class BiCGStab(Method):
                 return bk.times(1 / s.size, A.apply(apply(M, v)))
             return A.apply(apply(M, bk.times(1 / s.size, v)))  # else XLA would compute the product again for each use
 
-        cycle = _Cycle(s.x, (s.r,), (s.u,), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, bk.like(False, s.rr, bool))
+        broken = bk.full_like(s.rr, False, bool)
+        cycle = _Cycle(s.x, (s.r,), (s.u,), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, broken)
         for j in range(self.l):
             cycle = _half_step(bk, product, s.shadow, s.done, cycle, j)
         return _minimise(bk, s, cycle)
@@ -114,7 +115,7 @@ def _half_step(bk: Backend, product: Callable[[Array], Array], shadow: Array, do
     u = (*u, product(u[j]))
     gamma = bk.dot(shadow, u[j + 1])
     # Where gamma is rounding noise, alpha would be noise too, and of any size.
-    noise = np.finfo(bk.real_dtype(c.rr)).eps * bk.sqrt(bk.square_norm(u[j + 1]) * bk.square_norm(shadow))
+    noise = np.finfo(real_dtype(bk.dtype(c.rr))).eps * bk.sqrt(bk.square_norm(u[j + 1]) * bk.square_norm(shadow))
     broken = c.live & ((bk.abs(gamma) <= noise) | (rho == 0))
     live = c.live & ~broken
     alpha = bk.where(live, bk.safe_divide(rho, gamma), zero)
@@ -133,9 +134,9 @@ def _minimise(bk: Backend, s: BiCGStabState, c: _Cycle) -> BiCGStabState:
     r, tau, first = list(c.r), {}, {}
     for j in range(1, degree + 1):
         for i in range(1, j):
-            tau[i, j] = bk.safe_divide(bk.dot(r[i], r[j]), bk.cast(bk.square_norm(r[i]), bk.dtype(r[i])))
+            tau[i, j] = bk.safe_divide(bk.dot(r[i], r[j]), bk.astype(bk.square_norm(r[i]), bk.dtype(r[i])))
             r[j] = bk.axpy(-tau[i, j], r[i], r[j])
-        square = bk.cast(bk.square_norm(r[j]), bk.dtype(r[j]))
+        square = bk.astype(bk.square_norm(r[j]), bk.dtype(r[j]))
         first[j] = bk.where(live, bk.safe_divide(bk.dot(r[j], r[0]), square), zero)
     gamma = dict(first)
     for j in range(degree - 1, 0, -1):
@@ -159,7 +160,7 @@ def _left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
     """r itself; after a breakdown r plus a fixed vector without a pattern, of its length, longer with each attempt."""
     n = r.shape[1]
     dtype = bk.dtype(r)
-    noise = bk.scatter_numbers(n, bk.real_dtype(r), r)
+    noise = bk.scatter_numbers(n, real_dtype(bk.dtype(r)), r)
     length = bk.sqrt(bk.square_norm(r) * (12.0 / max(n, 1)))
-    weight = length * bk.cast(attempt, bk.dtype(length))
-    return r + bk.cast(weight, dtype) * bk.cast(noise, dtype)
+    weight = length * bk.astype(attempt, bk.dtype(length))
+    return r + bk.astype(weight, dtype) * bk.astype(noise, dtype)

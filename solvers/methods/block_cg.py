@@ -71,7 +71,7 @@ class BlockCG(Method):
         noise = (_NOISE * _eps(bk, rr)) ** 2 * rr
         z = bk.copy(_preconditioned(bk, M, r, rr))
         p = _orthonormal(bk, z, bk.gram(z, z), rr > noise)
-        return BlockCGState(bk.zeros_like(r), r, p, rr, noise, bk.like(False, rr, bool))
+        return BlockCGState(bk.zeros_like(r), r, p, rr, noise, bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BlockCGState) -> BlockCGState:
         def energies(p: Array, q: Array, r: Array) -> Any:
@@ -94,7 +94,7 @@ class BlockCG(Method):
         beta = _times_transposed(bk, inverse, qz if z is r else bk.gram(q, z))
         (p,), (pp,) = bk.by_parts(conjugate, s.p, z)
         p = _orthonormal(bk, p, pp, rr > s.noise)
-        return BlockCGState(x, r, p, rr, s.noise, is_zero | bk.like(False, rr, bool))
+        return BlockCGState(x, r, p, rr, s.noise, is_zero | bk.full_like(rr, False, bool))
 
 
 def _check_shared(operator: Operator, what: str) -> None:
@@ -106,7 +106,7 @@ def _check_shared(operator: Operator, what: str) -> None:
     def images() -> Array:
         v = np.random.default_rng(3).standard_normal(operator.shape[1]).astype(operator.dtype)
         rows = np.ascontiguousarray(np.broadcast_to(v, (systems, len(v))))
-        return operator.apply(bk.as_array(rows, like=getattr(operator, "like", None)))
+        return operator.apply(bk.asarray(rows, like=getattr(operator, "like", None)))
 
     differ = isinstance(operator, DenseOperator)
     found = None if differ else bk.known_now(images)
@@ -127,7 +127,7 @@ def _eps(bk: Backend, real: Array) -> float:
 
 def _times_transposed(bk: Backend, inverse: Array, g: Array) -> Array:
     """`(inverse g)ᵀ`: a row of coefficients for each system."""
-    return bk.product(inverse, bk.transpose(g))
+    return bk.product(inverse, bk.matrix_transpose(g))
 
 
 def _preconditioned(bk: Backend, M: Operator | None, r: Array, rr: Array) -> Array:
@@ -153,14 +153,14 @@ def _orthonormal(bk: Backend, w: Array, g: Array, live: Array) -> Array:
     square = bk.reshape(bk.real(bk.diagonal(g)), (1, k))
     limits = np.finfo(bk.dtype(square))
     usable = bk.reshape(live, (1, k)) & (square > limits.tiny / limits.eps) & bk.isfinite(square)
-    length = bk.sqrt(bk.where(usable, square, bk.like(1, square)))
-    scale = bk.cast(bk.where(usable, 1 / length, bk.zeros_like(length)), dtype)
-    g = bk.where(usable & bk.transpose(usable), g, bk.zeros_like(g)) * scale * bk.transpose(scale)
+    length = bk.sqrt(bk.where(usable, square, bk.full_like(square, 1)))
+    scale = bk.astype(bk.where(usable, 1 / length, bk.zeros_like(length)), dtype)
+    g = bk.where(usable & bk.matrix_transpose(usable), g, bk.zeros_like(g)) * scale * bk.matrix_transpose(scale)
     values, vectors = bk.eigh(g)
     values = bk.reshape(values, (k, 1))
     clear = values > _DEPENDENT * _eps(bk, values)
-    inverse = bk.where(clear, 1 / bk.sqrt(bk.where(clear, values, bk.like(1, values))), bk.zeros_like(values))
-    return bk.xpay_block(None, bk.cast(inverse, dtype) * scale * bk.transpose(vectors), w)
+    inverse = bk.where(clear, 1 / bk.sqrt(bk.where(clear, values, bk.full_like(values, 1))), bk.zeros_like(values))
+    return bk.xpay_block(None, bk.astype(inverse, dtype) * scale * bk.matrix_transpose(vectors), w)
 
 
 def _inverse(bk: Backend, g: Array) -> tuple[Array, Array]:
@@ -168,10 +168,10 @@ def _inverse(bk: Backend, g: Array) -> tuple[Array, Array]:
     k, dtype = int(g.shape[0]), bk.dtype(g)
     largest = bk.max_abs(bk.reshape(g, (1, k * k)))
     usable = (largest > 0) & bk.isfinite(largest)
-    size = bk.cast(bk.where(usable, largest, bk.like(1, largest)), dtype)
+    size = bk.astype(bk.where(usable, largest, bk.full_like(largest, 1)), dtype)
     g = bk.where(usable, g, bk.zeros_like(g)) / size
-    values, vectors = bk.eigh(0.5 * (g + bk.conj(bk.transpose(g))))
+    values, vectors = bk.eigh(0.5 * (g + bk.conj(bk.matrix_transpose(g))))
     values = bk.reshape(values, (1, k))
     clear = bk.abs(values) > _FLAT * _eps(bk, values) * bk.max_abs(values)
-    inverse = bk.where(clear, 1 / bk.where(clear, values, bk.like(1, values)), bk.zeros_like(values))
-    return bk.product(bk.conj(vectors), vectors * bk.cast(inverse, dtype)) / size, bk.max_abs(inverse) == 0
+    inverse = bk.where(clear, 1 / bk.where(clear, values, bk.full_like(values, 1)), bk.zeros_like(values))
+    return bk.product(bk.conj(vectors), vectors * bk.astype(inverse, dtype)) / size, bk.max_abs(inverse) == 0

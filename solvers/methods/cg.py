@@ -42,7 +42,7 @@ class CG(Method):
         z = apply(M, r)
         rr = bk.square_norm(r)
         rho = bk.dot(r, z)
-        return CGState(bk.zeros_like(r), r, bk.copy(z), rho, rr, bk.like(False, rr, bool))
+        return CGState(bk.zeros_like(r), r, bk.copy(z), rho, rr, bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGState) -> CGState:
         q = A.apply(s.p)
@@ -50,7 +50,7 @@ class CG(Method):
         alpha = bk.safe_divide(s.rho, pq)
         r, rr = bk.axpy_norm(-alpha, q, s.r)
         z = apply(M, r)
-        rho = bk.cast(rr, bk.dtype(r)) if M is None else bk.dot(r, z)
+        rho = bk.astype(rr, bk.dtype(r)) if M is None else bk.dot(r, z)
         beta = bk.safe_divide(rho, s.rho)
         x, p = bk.axpy_xpay(alpha, s.p, s.x, z, beta)
         return CGState(x, r, p, rho, rr, (pq == 0) | (rho == 0))

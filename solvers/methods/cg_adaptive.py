@@ -40,7 +40,7 @@ class CGAdaptive(Method):
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> CGAdaptiveState:
         rr = bk.square_norm(r)
-        return CGAdaptiveState(bk.zeros_like(r), r, bk.copy(apply(M, r)), rr, bk.like(False, rr, bool))
+        return CGAdaptiveState(bk.zeros_like(r), r, bk.copy(apply(M, r)), rr, bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGAdaptiveState) -> CGAdaptiveState:
         q = A.apply(s.p)

@@ -55,18 +55,18 @@ class CGLS(LeastSquares):
             size = bk.binary_scale(s) / bk.binary_scale(r)
             s = bk.times(1 / size, s)
         rr = bk.square_norm(r)
-        return CGLSState(bk.zeros_like(s), r, s, bk.square_norm(s), rr, size, bk.like(False, rr, bool))
+        return CGLSState(bk.zeros_like(s), r, s, bk.square_norm(s), rr, size, bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGLSState) -> CGLSState:
         dtype, damp = bk.dtype(s.x), damp_of(A) / s.size
         q = bk.times(1 / s.size, matrix_of(A).apply(s.p))
         square = bk.square_norm(q) + (damp * damp * bk.square_norm(s.p) if damp_of(A) else 0)
-        alpha = bk.cast(bk.safe_divide(s.gamma, square), dtype)
+        alpha = bk.astype(bk.safe_divide(s.gamma, square), dtype)
         if isinstance(A, NormalOperator):
-            x = bk.axpy(bk.cast(1 / s.size, dtype) * alpha, s.p, s.x)  # the square of size, in two steps
+            x = bk.axpy(bk.astype(1 / s.size, dtype) * alpha, s.p, s.x)  # the square of size, in two steps
             image = bk.times(1 / s.size, apply(M, q))
             if A.damp:
-                image = bk.axpy(bk.cast(damp * damp, dtype), s.p, image)
+                image = bk.axpy(bk.astype(damp * damp, dtype), s.p, image)
             r, rr = bk.axpy_norm(-alpha, image, s.r)
             normal, gamma, broken = r, rr, square == 0
         else:
@@ -77,7 +77,7 @@ class CGLS(LeastSquares):
             # Where only rounding noise is left of A^H r, and r is not small, there is no solution of A x = b.
             noise = np.finfo(bk.dtype(rr)).eps
             broken = (square == 0) | (gamma <= noise * noise * rr)
-        p = bk.xpay(normal, bk.cast(bk.safe_divide(gamma, s.gamma), dtype), s.p)
+        p = bk.xpay(normal, bk.astype(bk.safe_divide(gamma, s.gamma), dtype), s.p)
         return CGLSState(x, r, p, gamma, rr, s.size, broken)
 
     def solution(self, bk: Backend, M: Operator | None, state: CGLSState) -> Array:

@@ -36,7 +36,8 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors:
     dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
     if _may_be_definite(bk, dense):
         factor = bk.cholesky(matrix)
-        if factor is not None and not bool(bk.any(_singular(bk, bk.square(bk.diagonal(factor))))):
+        diagonal = None if factor is None else bk.diagonal(factor)
+        if diagonal is not None and not bool(bk.any(_singular(bk, diagonal * bk.conj(diagonal)))):
             return DenseFactors(bk, (factor,), True, A.shape, A.dtype, systems)
     factors = bk.lu_factor(matrix)
     singular = _singular(bk, bk.diagonal(factors[0]))
@@ -60,9 +61,10 @@ def _singular(bk: Backend, pivots: Array) -> Array:
     """`(n,)` or `(systems, n)` -> `(1, 1)` or `(systems, 1)`: is a pivot zero to working precision?"""
     n = int(pivots.shape[-1])
     size = bk.reshape(bk.abs(pivots), (-1, n))
-    inverse = bk.max_abs(bk.safe_divide(bk.like(1, size), size))  # zero pivots count as 0 here, hence the second test
+    # zero pivots count as 0 here, hence the second test
+    inverse = bk.max_abs(bk.safe_divide(bk.full_like(size, 1), size))
     relative = n * np.finfo(bk.dtype(size)).eps
-    none = bk.row_sum(bk.where(size == 0, bk.like(1, size), bk.zeros_like(size))) > 0
+    none = bk.sum(bk.where(size == 0, bk.full_like(size, 1), bk.zeros_like(size)), 1, keepdims=True) > 0
     return none | (inverse * bk.max_abs(size) * relative >= 1)
 
 
@@ -71,7 +73,7 @@ def _shift(bk: Backend, matrix: Array, singular: Array) -> Array:
     n = int(matrix.shape[-1])
     rows = bk.max_abs(bk.reshape(matrix, (-1, n)))  # (systems * n, 1)
     rows = bk.reshape(rows, (-1, n))
-    amount = np.sqrt(np.finfo(bk.dtype(rows)).eps) * bk.where(rows > 0, rows, bk.like(1, rows))
-    amount = bk.cast(bk.where(singular, amount, bk.zeros_like(amount)), bk.dtype(matrix))
-    identity = bk.as_array(np.eye(n), bk.dtype(matrix), like=matrix)
+    amount = np.sqrt(np.finfo(bk.dtype(rows)).eps) * bk.where(rows > 0, rows, bk.full_like(rows, 1))
+    amount = bk.astype(bk.where(singular, amount, bk.zeros_like(amount)), bk.dtype(matrix))
+    identity = bk.asarray(np.eye(n), bk.dtype(matrix), like=matrix)
     return matrix + bk.reshape(bk.reshape(amount, (-1, n, 1)) * identity, tuple(matrix.shape))

@@ -115,7 +115,7 @@ class GMRES(Method):
     ) -> GMRESState:
         """A new cycle from the newest x for the systems whose cycle is full; its residual costs no product."""
         # r = (V, v)(conj q, tail) times the last entry of Q beta e_1
-        last = bk.cast(s.beta, bk.dtype(s.r)) * s.q[:, :1]
+        last = bk.astype(s.beta, bk.dtype(s.r)) * s.q[:, :1]
         r = last * (combination(bk, V, bk.conj(s.q)) + tail * s.v)
         new = _begin(bk, self._best(bk, M, s, V, Z), r, 0 * s.j, int(s.g.shape[1]))
         new = new._replace(V=(), Z=(), largest=s.largest, broken=s.broken)
@@ -125,7 +125,7 @@ class GMRES(Method):
 def _begin(bk: Backend, x: Array, r: Array, j: Array, m: int) -> GMRESState:
     """The start of a cycle, without its stacks V and Z."""
     beta, zero = bk.norm(r), bk.zeros((int(r.shape[0]), m), bk.dtype(r), r)
-    v = bk.times(bk.safe_divide(bk.like(1, beta), beta), r)
+    v = bk.times(bk.safe_divide(bk.full_like(beta, 1), beta), r)
     Q, q = bk.zeros((int(r.shape[0]), m * m), bk.dtype(r), r), bk.where(positions(bk, m, j) == j, zero + 1, zero)
     return GMRESState(
         x, r, v, (), (), j, Q, q, identity(bk, m, r), zero, beta, bk.zeros_like(beta), beta * beta, beta < 0
@@ -148,7 +148,7 @@ def _orthogonalise(bk: Backend, V: Array, j: Array, w: Array) -> _Column:
     after = bk.sqrt(bk.square_norm(w))
     after = bk.where(after <= _noise(bk, after) * before, 0 * after, after)
     h = bk.concat([h, bk.zeros((batch, m - used), bk.dtype(w), w)], 1)
-    return _Column(h, bk.times(bk.safe_divide(bk.like(1, after), after), w), before, after, size)
+    return _Column(h, bk.times(bk.safe_divide(bk.full_like(after, 1), after), w), before, after, size)
 
 
 def _rotate(bk: Backend, s: GMRESState, new: _Column) -> tuple[GMRESState, Array]:
@@ -160,17 +160,17 @@ def _rotate(bk: Backend, s: GMRESState, new: _Column) -> tuple[GMRESState, Array
     m, kind = int(s.g.shape[1]), bk.dtype(s.g)
     here, below = positions(bk, m, s.j) == s.j, positions(bk, m, s.j) == s.j + 1
     Q, R, zero = unfold(bk, s.Q, m), unfold(bk, s.R, m), 0 * s.g
-    a = bk.row_sum(s.q * new.h)
-    rho = bk.sqrt(bk.square(a) + new.after * new.after)
+    a = bk.sum(s.q * new.h, 1, keepdims=True)
+    rho = bk.sqrt(bk.real(bk.conj(a) * a) + new.after * new.after)
     largest = bk.maximum(s.largest, new.before * new.size)
     column = bk.product(Q, new.h)
     # A M maps the new direction less what it shares with the others, of length |(1, shared)|, to length rho
     shared = bk.square_norm(bk.solve_triangular(R, bk.times(new.size, column), lower=False))
     dead = rho * new.size <= _noise(bk, rho) * largest * bk.sqrt(1 + shared)
-    c, sine = bk.safe_divide(a, bk.cast(rho, kind)), bk.cast(bk.safe_divide(new.after, rho), kind)
+    c, sine = bk.safe_divide(a, bk.astype(rho, kind)), bk.astype(bk.safe_divide(new.after, rho), kind)
     row = bk.conj(c) * s.q + bk.where(below, sine, zero)
     q = bk.where(below, c, zero) - sine * s.q
-    column = column + bk.where(here, bk.cast(rho, kind), zero)
+    column = column + bk.where(here, bk.astype(rho, kind), zero)
     g = bk.where(here, bk.times(s.beta, row[:, :1]), s.g)
     R = bk.where(here[:, None, :], bk.times(new.size, column)[:, :, None], R)
     Q = bk.where(here[:, :, None], row[:, None, :], Q)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
 from .basis import combination, components, flatten, identity, positions, span, unfold
@@ -74,7 +74,7 @@ class IDR(Method):
             bk.zeros((batch, rows * n), kind, r),
             identity(bk, rows, r),
             components(bk, unfold(bk, P, rows), r),
-            bk.cast(bk.like(1, rr), kind),
+            bk.astype(bk.full_like(rr, 1), kind),
             0 * goal.attempt,
             bk.zeros_like(rr),
             rr,
@@ -90,7 +90,7 @@ class IDR(Method):
         # u, with A u = g in the present space: r without its part in the newest vectors of G, times omega
         c = bk.solve_triangular(mu, s.f, lower=True)[:, first:]
         z = apply(M, s.r - combination(bk, G[:, first:], c))
-        omega = bk.where(last, bk.cast(bk.like(1, s.rr), bk.dtype(z)), s.omega)
+        omega = bk.where(last, bk.astype(bk.full_like(s.rr, 1), bk.dtype(z)), s.omega)
         u = combination(bk, U[:, first:], c) + omega * z
         g = A.apply(u)
         size, gain = bk.binary_scale(g), bk.safe_divide(bk.max_abs(g), bk.max_abs(u))
@@ -114,10 +114,10 @@ def _moved(bk: Backend, s: IDRState, P: Array, u: Array, g: Array, size: Array, 
     rows, kind = int(s.f.shape[1]), bk.dtype(g)
     at, last, zero = positions(bk, rows, s.k), s.k == rows, 0 * s.f
     here, square = at == s.k, bk.square_norm(g)
-    pivot = bk.row_sum(bk.where(here, new, zero))
+    pivot = bk.sum(bk.where(here, new, zero), 1, keepdims=True)
     noise = float(np.finfo(bk.dtype(square)).eps) * bk.sqrt(before)
     broken = s.broken | bk.where(last, square == 0, bk.abs(pivot) <= noise)
-    length = bk.safe_divide(bk.row_sum(bk.where(here, s.f, zero)), pivot)
+    length = bk.safe_divide(bk.sum(bk.where(here, s.f, zero), 1, keepdims=True), pivot)
     length = bk.where(last, _minimising(bk, g, s.r, square, s.rr), length)
     length = bk.where(broken, 0 * length, length)
     x = bk.axpy(length, u, s.x)
@@ -130,7 +130,7 @@ def _moved(bk: Backend, s: IDRState, P: Array, u: Array, g: Array, size: Array, 
     mu = flatten(bk, bk.where(stored, new[:, :, None], unfold(bk, s.mu, rows)))
     omega = bk.where(last, bk.times(1 / size, length), s.omega)
     k = bk.where(last, 0 * s.k, s.k + 1)
-    return IDRState(x, r, s.P, G, U, mu, bk.cast(f, kind), omega, k, s.largest, rr, broken)
+    return IDRState(x, r, s.P, G, U, mu, bk.astype(f, kind), omega, k, s.largest, rr, broken)
 
 
 def _minimising(bk: Backend, t: Array, r: Array, square: Array, rr: Array) -> Array:
@@ -138,18 +138,18 @@ def _minimising(bk: Backend, t: Array, r: Array, square: Array, rr: Array) -> Ar
     kind = bk.dtype(t)
     dot, norms = bk.dot(t, r), bk.sqrt(square) * bk.sqrt(rr)
     size = bk.abs(dot)
-    phase = bk.where(size > 0, bk.safe_divide(dot, bk.cast(size, kind)), bk.cast(bk.like(1, size), kind))
+    phase = bk.where(size > 0, bk.safe_divide(dot, bk.astype(size, kind)), bk.astype(bk.full_like(size, 1), kind))
     return bk.times(bk.safe_divide(bk.maximum(size, _KAPPA * norms), square), phase)
 
 
 def _shadow_vectors(bk: Backend, r: Array, s: int, attempt: Array) -> Array:
     """s vectors without a pattern, of length about 1, complex where r is; others after each breakdown."""
     batch, n = (int(k) for k in r.shape)
-    kind, real = bk.dtype(r), bk.real_dtype(r)
+    kind, real = bk.dtype(r), real_dtype(bk.dtype(r))
     parts = 4 if np.issubdtype(kind, np.complexfloating) else 2
     numbers = bk.reshape(bk.scatter_numbers(parts * s * n, real, r), (parts, s * n))
-    vectors = [bk.cast(numbers[i : i + 1], kind) for i in range(parts)]
+    vectors = [bk.astype(numbers[i : i + 1], kind) for i in range(parts)]
     first, other = vectors if parts == 2 else (vectors[0] + 1j * vectors[1], vectors[2] + 1j * vectors[3])
-    weight = bk.cast(attempt, real)
+    weight = bk.astype(attempt, real)
     scale = float(np.sqrt(12 / n)) / (1 + weight)
-    return bk.times(scale, first + bk.cast(weight, kind) * other) + bk.zeros((batch, s * n), kind, r)
+    return bk.times(scale, first + bk.astype(weight, kind) * other) + bk.zeros((batch, s * n), kind, r)

@@ -54,4 +54,4 @@ def length(bk: Backend, v: Array, more: Any = ()) -> Array:
 
 def inverse(bk: Backend, x: Array) -> Array:
     """`1 / x`, and 0 where x is 0."""
-    return bk.safe_divide(bk.like(1, x), x)
+    return bk.safe_divide(bk.full_like(x, 1), x)

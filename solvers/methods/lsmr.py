@@ -66,19 +66,19 @@ class LSMR(LeastSquares):
         size = bk.binary_scale(image)
         image = bk.times(1 / size, image)
         rho, p, below = _normalised(bk, image, bk.times(damp / size, v) if damp else ())
-        one = bk.like(1, rho)
+        one = bk.full_like(rho, 1)
         return LSMRState(
             x=bk.zeros_like(v), r=r if square else (), v=v, p=p, below=below, h=bk.copy(v), h_bar=bk.zeros_like(v),
             images=(image, bk.zeros_like(image)) if square else (), rho=rho, scaled=one, c_bar=one, s_bar=0 * one,
             zeta_bar=size_of_s / size if square else size_of_s, rr=bk.square_norm(r), size=size,
-            broken=bk.like(False, rho, bool),
+            broken=bk.full_like(rho, False, bool),
         )  # fmt: skip
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: LSMRState) -> LSMRState:
         damp = damp_of(A)
 
         def number(real: Array) -> Array:
-            return bk.cast(real, bk.dtype(s.x))
+            return bk.astype(real, bk.dtype(s.x))
 
         # A^H p = rho v + theta v', where v' is the next right vector
         w = bk.times(1 / s.size, apply(M, s.p))

@@ -68,7 +68,7 @@ class MINRES(Method):
         z, rr = apply(M, r), bk.square_norm(r)
         square = bk.real(bk.dot(r, z))
         norm = bk.sqrt(bk.maximum(square, 0 * square))
-        inverse, zero, one = bk.safe_divide(bk.like(1, norm), norm), bk.zeros_like(norm), bk.like(1, norm)
+        inverse, zero, one = bk.safe_divide(bk.full_like(norm, 1), norm), bk.zeros_like(norm), bk.full_like(norm, 1)
         p = bk.times(inverse, r)
         v = p if M is None else bk.times(inverse, z)
         empty = [bk.zeros_like(r) for _ in range(4)]
@@ -85,8 +85,8 @@ class MINRES(Method):
         size = bk.binary_scale(product)
         u = bk.times(1 / size, product)  # new memory, also where a function returns its own
         alpha, beta_old = bk.real(bk.dot(s.v, u)), s.beta / size
-        u = bk.axpy(bk.cast(-alpha, bk.dtype(u)), s.p, u)
-        u = bk.axpy(bk.cast(-beta_old, bk.dtype(u)), s.p_old, u)
+        u = bk.axpy(bk.astype(-alpha, bk.dtype(u)), s.p, u)
+        u = bk.axpy(bk.astype(-beta_old, bk.dtype(u)), s.p_old, u)
         z = apply(M, u)
         square, rest = bk.real(bk.dot(u, z)), alpha * alpha + beta_old * beta_old
         noise = _NOISE * float(np.finfo(bk.dtype(rest)).eps)
@@ -124,19 +124,19 @@ class _Column(NamedTuple):
 def _moved(bk: Backend, M: Operator | None, s: MINRESState, t: _Column) -> MINRESState:
     kind = bk.dtype(s.r)
     gamma = t.gamma * t.size
-    w = bk.axpy(bk.cast(-t.d, kind), s.w, bk.xpay(s.v, bk.cast(-t.e, kind), s.w_old))
-    x = bk.axpy(bk.cast(bk.safe_divide(t.c * s.phi, gamma), kind), w, s.x)
-    shrink = bk.where(t.dead, bk.like(1, t.s), t.s * t.s)
+    w = bk.axpy(bk.astype(-t.d, kind), s.w, bk.xpay(s.v, bk.astype(-t.e, kind), s.w_old))
+    x = bk.axpy(bk.astype(bk.safe_divide(t.c * s.phi, gamma), kind), w, s.x)
+    shrink = bk.where(t.dead, bk.full_like(t.s, 1), t.s * t.s)
     r = bk.times(shrink, s.r)
-    r, rr = bk.axpy_norm(bk.cast(-bk.safe_divide(t.c * s.phi, t.gamma), kind), t.u, r)
-    inverse = bk.safe_divide(bk.like(1, t.beta), t.beta)
+    r, rr = bk.axpy_norm(bk.astype(-bk.safe_divide(t.c * s.phi, t.gamma), kind), t.u, r)
+    inverse = bk.safe_divide(bk.full_like(t.beta, 1), t.beta)
     p = bk.times(inverse, t.u)
     v = p if M is None else bk.times(inverse, t.z)
     beta, phi = t.beta * t.size, -t.s * s.phi
     return MINRESState(
         x, r, p, s.p, v, w, s.w,
         beta=beta, epsilon=s.s * beta, delta=s.c * beta, c=t.c, s=t.s,
-        gamma=bk.where(gamma > 0, gamma, bk.like(1, gamma)), gamma_old=s.gamma,
+        gamma=bk.where(gamma > 0, gamma, bk.full_like(gamma, 1)), gamma_old=s.gamma,
         ww=t.ww, ww_old=s.ww, cross=-t.d * s.ww - t.e * s.cross, phi=phi, least=s.least, largest=t.largest, rr=rr,
         broken=s.broken | t.dead | (bk.abs(phi) <= s.least),
     )  # fmt: skip

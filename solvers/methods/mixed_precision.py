@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator, in_precision
 from ..iteration.driver import Iteration
 from ..iteration.method import Goal, Method
@@ -95,7 +95,7 @@ class MixedPrecision(Method):
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> MixedPrecisionState:
         rr = bk.square_norm(r)
         none = bk.zeros(tuple(rr.shape), np.dtype(np.int32), rr)
-        x, broken = bk.zeros_like(r), bk.like(False, rr, bool)
+        x, broken = bk.zeros_like(r), bk.full_like(rr, False, bool)
         return MixedPrecisionState(x, r, rr, goal.norm + 0 * rr, goal.attempt, none, none, none, broken)
 
     def limited(self, bk: Backend, state: MixedPrecisionState, left: Array) -> MixedPrecisionState:
@@ -125,13 +125,13 @@ class MixedPrecision(Method):
         wide = bk.dtype(s.r)
         single = _SINGLE[wide.kind]
         norm = bk.sqrt(s.rr)
-        part = s.goal / bk.where(norm > 0, norm, bk.like(1, norm))
+        part = s.goal / bk.where(norm > 0, norm, bk.full_like(norm, 1))
         if wide != single:  # half of the tolerance is left to the rounding of the last correction
-            part = bk.maximum(0.5 * part, bk.like(self.inner_rtol, part))
+            part = bk.maximum(0.5 * part, bk.full_like(part, self.inner_rtol))
         scale = bk.binary_scale(s.r)
-        r = bk.cast(bk.where(s.left > 0, bk.times(1 / scale, s.r), bk.zeros_like(s.r)), single)
+        r = bk.astype(bk.where(s.left > 0, bk.times(1 / scale, s.r), bk.zeros_like(s.r)), single)
         narrow = in_precision(A, single)
         inverse = self.inner.setup(bk, narrow, None if M is None else in_precision(M, single))
         inner = Iteration(bk, self.inner, narrow, inverse, r, lambda v: v)
-        d, taken, products = inner.one_round(bk.cast(part, bk.real_dtype(r)) * bk.norm(r), s.attempt, s.left)
-        return bk.times(scale, bk.cast(d, wide)), bk.where(taken > 0, taken, 0 * taken + 1), products
+        d, taken, products = inner.one_round(bk.astype(part, real_dtype(bk.dtype(r))) * bk.norm(r), s.attempt, s.left)
+        return bk.times(scale, bk.astype(d, wide)), bk.where(taken > 0, taken, 0 * taken + 1), products

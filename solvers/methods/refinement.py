@@ -37,7 +37,7 @@ class Refinement(Method):
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> RefinementState:
         rr = bk.square_norm(r)
-        return RefinementState(bk.zeros_like(r), r, rr, bk.like(False, rr, bool))
+        return RefinementState(bk.zeros_like(r), r, rr, bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: RefinementState) -> RefinementState:
         d = apply(M, s.r)

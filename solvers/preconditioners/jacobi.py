@@ -28,10 +28,10 @@ class DiagonalOperator(Operator):
         return self.values * x
 
     def astype(self, dtype: np.dtype) -> DiagonalOperator:
-        return DiagonalOperator(self.bk, self.bk.cast(self.values, dtype))
+        return DiagonalOperator(self.bk, self.bk.astype(self.values, dtype))
 
     def on_backend(self, bk: Backend, like: Array | None) -> DiagonalOperator:
-        return DiagonalOperator(bk, bk.as_array(self.values, like=like))
+        return DiagonalOperator(bk, bk.asarray(self.values, like=like))
 
     def transpose(self) -> DiagonalOperator:
         return self
@@ -40,7 +40,7 @@ class DiagonalOperator(Operator):
         return DiagonalOperator(self.bk, self.bk.conj(self.values))
 
     def dense(self) -> Array:
-        full = self.values[..., None] * self.bk.as_array(np.eye(self.shape[0]), self.dtype, like=self.values)
+        full = self.values[..., None] * self.bk.asarray(np.eye(self.shape[0]), self.dtype, like=self.values)
         return full[0] if self.systems is None else full
 
     def diagonals(self) -> Array:
@@ -70,7 +70,7 @@ def jacobi(A: Operator) -> Preconditioner:
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.2.
     """
     bk, diagonal = A.bk, A.diagonals()
-    one = bk.like(1, diagonal)
+    one = bk.full_like(diagonal, 1)
     values = one / bk.where(diagonal == 0, one, diagonal)
     hermitian = True if A.dtype.kind != "c" else None  # with a complex diagonal it is not, but that may be traced
     return Preconditioner(DiagonalOperator(bk, values), "jacobi", hermitian, int(np.prod(tuple(values.shape))))

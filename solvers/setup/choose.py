@@ -69,7 +69,7 @@ def _function_is_symmetric(bk: Backend, A: FunctionOperator, problem: Problem) -
     u, v = (np.random.default_rng(seed).standard_normal(shape).astype(A.dtype) for seed in (4, 5))
 
     def image(w: np.ndarray) -> np.ndarray | None:
-        found = bk.known_now(lambda: A.apply(bk.as_array(w, like=problem.like)))
+        found = bk.known_now(lambda: A.apply(bk.asarray(w, like=problem.like)))
         return None if found is None else found.copy()  # the function may use the same memory again
 
     Au, Av = image(u), image(v)

@@ -32,8 +32,8 @@ def projection(basis: np.ndarray | None, bk: Backend, like: Array) -> Callable[[
     """The function that takes the null space's part off `(batch, n)`."""
     if basis is None:
         return lambda v: v
-    rows = bk.as_array(basis, like=like)
-    return lambda v: v - bk.product(bk.transpose(rows), bk.product(bk.conj(rows), v))
+    rows = bk.asarray(basis, like=like)
+    return lambda v: v - bk.product(bk.matrix_transpose(rows), bk.product(bk.conj(rows), v))
 
 
 def _orthonormal(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np.ndarray:
@@ -60,7 +60,7 @@ def _check(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Ar
 
     def norms(v: np.ndarray) -> np.ndarray | None:
         tiled = np.broadcast_to(v / np.linalg.norm(v), (layout.systems, n)).astype(A.dtype)
-        return bk.known_now(lambda: bk.norm(A.apply(bk.as_array(np.ascontiguousarray(tiled), like=like))))
+        return bk.known_now(lambda: bk.norm(A.apply(bk.asarray(np.ascontiguousarray(tiled), like=like))))
 
     usual = norms(probe)
     if usual is None:

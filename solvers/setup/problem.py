@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, choose_backend, working_dtype
+from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
 from ...sparse import (
     DenseOperator,
     FunctionOperator,
@@ -121,7 +121,7 @@ def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
     arrays = []
     for leaf in leaves:
         try:
-            arrays.append(leaf if bk.is_array(leaf) and not isinstance(leaf, np.generic) else bk.as_array(leaf))
+            arrays.append(leaf if bk.is_array(leaf) and not isinstance(leaf, np.generic) else bk.asarray(leaf))
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"b must be an array; got {type(leaf).__name__}, which is no array of {bk.name}."
@@ -265,7 +265,7 @@ def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
     leaves, structure = bk.leaves(x0)
     arrays = []
     for leaf in leaves:
-        array = leaf if bk.is_array(leaf) else bk.as_array(leaf, like=like)
+        array = leaf if bk.is_array(leaf) else bk.asarray(leaf, like=like)
         if bk.device(array) != bk.device(like):
             raise ValueError(f"x0 is on {bk.device(array)} and b on {bk.device(like)}; move one of them.")
         arrays.append(array)
@@ -279,9 +279,9 @@ def _default_rtol(dtype: np.dtype) -> float:
 def _tolerance(bk: Backend, value: Any, default: float, name: str, layout: Layout, rows: Array) -> Array:
     """A number, or one per system, as `(1, 1)` or `(systems, 1)` of the real dtype."""
     value = default if value is None else value
-    dtype = bk.real_dtype(rows)
+    dtype = real_dtype(bk.dtype(rows))
     try:
-        array = value if bk.is_array(value) else bk.as_array(np.asarray(value, dtype), like=rows)
+        array = value if bk.is_array(value) else bk.asarray(np.asarray(value, dtype), like=rows)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be a number or one number per system; got {value!r}.") from error
     if tuple(array.shape) not in ((), layout.batch):
@@ -290,7 +290,7 @@ def _tolerance(bk: Backend, value: Any, default: float, name: str, layout: Layou
         )
     if not bk.compiled(array) and bool(bk.any(~(array >= 0))):
         raise ValueError(f"{name} must be >= 0; got {value!r}.")
-    return bk.reshape(bk.cast(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
+    return bk.reshape(bk.astype(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
 
 
 def _limits(max_iter: Any, n: int) -> tuple[tuple[int, ...], bool]:

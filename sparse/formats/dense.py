@@ -43,15 +43,15 @@ class DenseOperator(Matrix):
 
     def astype(self, dtype: np.dtype) -> DenseOperator:
         constant = None if self.constant is None else self.constant.astype(dtype)
-        return DenseOperator(self.bk, self.bk.cast(self.matrix, dtype), constant)
+        return DenseOperator(self.bk, self.bk.astype(self.matrix, dtype), constant)
 
     def on_backend(self, bk: Backend, like: Array | None) -> DenseOperator:
         own = self.matrix.copy()  # a user may write to the other
-        return DenseOperator(bk, bk.as_array(own, like=like), own)
+        return DenseOperator(bk, bk.asarray(own, like=like), own)
 
     def transpose(self) -> DenseOperator:
         constant = None if self.constant is None else np.swapaxes(self.constant, -1, -2)
-        return DenseOperator(self.bk, self.bk.transpose(self.matrix), constant)
+        return DenseOperator(self.bk, self.bk.matrix_transpose(self.matrix), constant)
 
     def conj(self) -> DenseOperator:
         return DenseOperator(
@@ -109,13 +109,13 @@ class DenseOperator(Matrix):
         if tuple(values.shape) != tuple(self.matrix.shape):
             raise ValueError(f"Values of the shape {tuple(values.shape)} were given; expected {self.matrix.shape}.")
         if isinstance(values, np.ndarray):
-            return DenseOperator(self.bk, self.bk.as_array(values, like=self.matrix), values)
+            return DenseOperator(self.bk, self.bk.asarray(values, like=self.matrix), values)
         return DenseOperator(self.bk, values)
 
     def native(self, backend: Any = None) -> Any:
         """The array itself, or that of another library."""
         bk = self.bk if backend is None else get_backend(backend)
-        return self.matrix if bk is self.bk else bk.as_array(self.toarray())
+        return self.matrix if bk is self.bk else bk.asarray(self.toarray())
 
     def explain(self) -> str:
         return f"{self!r}\nstored: all {self.nnz} entries, {self.nnz * self.dtype.itemsize / 1e6:.3g} MB"
@@ -133,15 +133,15 @@ class DenseOperator(Matrix):
 
     def _entries_of(self, other: Any) -> Array:
         if sp.issparse(other):
-            return self.bk.as_array(other.toarray(), like=self.matrix)
+            return self.bk.asarray(other.toarray(), like=self.matrix)
         if other.bk is self.bk:
             return other.dense()
-        return self.bk.as_array(other.toarray(), like=self.matrix)
+        return self.bk.asarray(other.toarray(), like=self.matrix)
 
     def _scaled(self, c: Any, divide: bool = False) -> DenseOperator:
         factor, dtype = as_factor(self.bk, c, self.dtype)
-        matrix = self.bk.cast(self.matrix, dtype)
-        factor = self.bk.as_array(factor, like=matrix)
+        matrix = self.bk.astype(self.matrix, dtype)
+        factor = self.bk.asarray(factor, like=matrix)
         return DenseOperator(self.bk, matrix / factor if divide else matrix * factor)
 
     def _times(self, other: Any) -> DenseOperator:
@@ -151,8 +151,8 @@ class DenseOperator(Matrix):
                 f"Matrices of the shapes {self.shape} and {other.shape} were multiplied; expected equal inner numbers."
             )
         bk = self.bk
-        columns = bk.transpose(self._entries_of(other))
-        return DenseOperator(bk, bk.transpose(bk.product(self.matrix, columns)))
+        columns = bk.matrix_transpose(self._entries_of(other))
+        return DenseOperator(bk, bk.matrix_transpose(bk.product(self.matrix, columns)))
 
     def _part(self, key: Any) -> Any:
         self._single("A part")

@@ -37,8 +37,8 @@ class EllForm(Bilinear):
 
 def without_padding(bk: Any, found: Array, lengths: Array) -> Array:
     """`(k, n)` with 0 from place `lengths[i]` on in each row i."""
-    places = bk.as_array(np.arange(found.shape[0], dtype=np.int32)[:, None], like=lengths)
-    return bk.where(places < bk.cast(lengths, np.dtype(np.int32)), found, 0)
+    places = bk.asarray(np.arange(found.shape[0], dtype=np.int32)[:, None], like=lengths)
+    return bk.where(places < bk.astype(lengths, np.dtype(np.int32)), found, 0)
 
 
 def scatter(bk: Any, values: Array, cols: Array, y: Array, m: int) -> Array:
@@ -47,8 +47,8 @@ def scatter(bk: Any, values: Array, cols: Array, y: Array, m: int) -> Array:
     flat = bk.reshape(cols, (count,))
     if y.shape[0] == 1:
         return bk.segment_sum(bk.reshape(values * y, (count,)), flat, m)[None]
-    parts = values[:, :, None] * bk.permute(y, (1, 0))
-    return bk.permute(bk.segment_sum(bk.reshape(parts, (count, y.shape[0])), flat, m), (1, 0))
+    parts = values[:, :, None] * bk.permute_dims(y, (1, 0))
+    return bk.permute_dims(bk.segment_sum(bk.reshape(parts, (count, y.shape[0])), flat, m), (1, 0))
 
 
 class EllStructure(Structure):

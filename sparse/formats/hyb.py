@@ -38,7 +38,8 @@ class HybForm(Bilinear):
         if x.shape[0] == 1:
             rest = bk.segment_sum(sums[0], piece_rows, self.n, sorted=True)[None]
         else:
-            rest = bk.permute(bk.segment_sum(bk.permute(sums, (1, 0)), piece_rows, self.n, sorted=True), (1, 0))
+            by_row = bk.permute_dims(sums, (1, 0))
+            rest = bk.permute_dims(bk.segment_sum(by_row, piece_rows, self.n, sorted=True), (1, 0))
         return bk.ell_product(values[0], cols, x) + rest
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:

@@ -192,8 +192,8 @@ class Matrix(Operator):
         """A vector `(n,)` or rows `(k, n)` times the matrix."""
         if sp.issparse(v):
             return (self.T @ v.T).T
-        transposed = self.T @ (v if len(np.shape(v)) < 2 else self.bk.transpose(self.bk.as_array(v)))
-        return transposed if len(transposed.shape) < 2 else self.bk.transpose(transposed)
+        transposed = self.T @ (v if len(np.shape(v)) < 2 else self.bk.matrix_transpose(self.bk.asarray(v)))
+        return transposed if len(transposed.shape) < 2 else self.bk.matrix_transpose(transposed)
 
     def __getitem__(self, key: Any) -> Any:
         """Rows `A[rows]` or a part `A[rows, columns]` by slices, index arrays, masks, as in SciPy.

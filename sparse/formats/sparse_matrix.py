@@ -40,7 +40,7 @@ class SparseMatrix(Stored):
         values, dtype = self.arrays(), self.bk.dtype(x)
         if dtype != self.dtype:
             dtype = np.result_type(dtype, self.dtype)
-            x, values = self.bk.cast(x, dtype), tuple(self.bk.cast(v, dtype) for v in values)
+            x, values = self.bk.astype(x, dtype), tuple(self.bk.astype(v, dtype) for v in values)
         indices = self.index_arrays() if self.constant is not None else (*self.index_arrays(), *self.mask_arrays())
         return self.bk.bilinear(self.structure.form, values, indices, x)
 
@@ -72,7 +72,9 @@ class SparseMatrix(Stored):
 
     def astype(self, dtype: np.dtype) -> SparseMatrix:
         bk, dtype = get_backend("numpy") if self.constant is not None else self.bk, np.dtype(dtype)
-        return self if dtype == self.dtype else self.same_structure([bk.cast(v, dtype) for v in self.known_or_arrays()])
+        if dtype == self.dtype:
+            return self
+        return self.same_structure([bk.astype(v, dtype) for v in self.known_or_arrays()])
 
     def on_backend(self, bk: Backend, like: Array | None) -> SparseMatrix | None:
         if self.constant is None:
@@ -85,7 +87,7 @@ class SparseMatrix(Stored):
         if n * m >= 2**31:
             raise ValueError(f"A dense matrix of shape {self.shape} was asked for, {n * m} numbers; keep it sparse.")
         if self.constant is not None:
-            return self.bk.as_array(self.to_scipy().toarray(), like=self.anchor())
+            return self.bk.asarray(self.to_scipy().toarray(), like=self.anchor())
         rows, cols, _ = self.structure.entries()
         places = rows * np.int32(m) + cols
         return self.bk.reshape(self.bk.segment_sum(self.entry_values(), places, n * m, sorted=True), (n, m))
@@ -93,7 +95,7 @@ class SparseMatrix(Stored):
     def diagonals(self) -> Array:
         host = get_backend("numpy") if self.constant is not None else self.bk
         found = self.structure.diagonal(host, self.known_or_arrays())
-        return (found if self.constant is None else self.bk.as_array(found, like=self.anchor()))[None]
+        return (found if self.constant is None else self.bk.asarray(found, like=self.anchor()))[None]
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         host, structure, constant = get_backend("numpy"), self.structure, self.constant
@@ -136,7 +138,7 @@ class SparseMatrix(Stored):
             moved = self.in_library_of(given[0])
             if moved is not self:
                 return moved.with_values(values)
-            given = tuple(v if bk.is_array(v) else bk.as_array(v, like=self.anchor()) for v in given)
+            given = tuple(v if bk.is_array(v) else bk.asarray(v, like=self.anchor()) for v in given)
         found = tuple(tuple(int(n) for n in v.shape) for v in given)
         if found != self.structure.value_shapes:
             raise ValueError(f"Values of the shapes {found} were given; expected {self.structure.value_shapes}.")

@@ -234,9 +234,9 @@ def _of_one_dtype(bk: Backend, values: list[Any], plain: bool) -> list[Any]:
     if all(isinstance(v, (np.ndarray, np.generic)) for v in values):
         dtype = bk.default_float if plain else np.result_type(np.float32, *(v.dtype for v in values))
         return [np.array(v, dtype) for v in values]
-    arrays = [bk.as_array(v) for v in values]
+    arrays = [bk.asarray(v) for v in values]
     dtype = np.result_type(np.float32, *(bk.dtype(v) for v in arrays))
-    return [bk.cast(v, dtype) for v in arrays]
+    return [bk.astype(v, dtype) for v in arrays]
 
 
 def _natural(shift: Grid, outs: Grid, ins: Grid) -> Shifted | None:

@@ -105,7 +105,7 @@ class Stored(Matrix):
     def _of_library(self, values: Sequence[Any], like: Array | None) -> tuple[Array, ...]:
         bk = self.bk
         anchor = next((v for v in values if bk.is_array(v)), like)
-        return tuple(v if bk.is_array(v) else bk.as_array(v, like=anchor) for v in values)
+        return tuple(v if bk.is_array(v) else bk.asarray(v, like=anchor) for v in values)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is made again when it is needed: SciPy's objects, and what libraries' programs were made of."""
@@ -188,7 +188,7 @@ class Stored(Matrix):
 
     def _placed(self, arrays: Sequence[np.ndarray]) -> tuple[Array, ...]:
         anchor = self.anchor()
-        return tuple(self.bk.as_array(a, like=anchor) for a in arrays)
+        return tuple(self.bk.asarray(a, like=anchor) for a in arrays)
 
     def anchor(self) -> Array | None:
         """An array on the matrix's device, if that matters."""

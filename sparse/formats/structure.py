@@ -148,7 +148,7 @@ class Structure(ABC):
 
     def masked(self, bk: Backend, values: Sequence[Array]) -> tuple[Array, ...]:
         """The values with 0 in all padding."""
-        masks = [p if p is None else bk.as_array(p, like=v) for p, v in zip(self.padding(), values, strict=True)]
+        masks = [p if p is None else bk.asarray(p, like=v) for p, v in zip(self.padding(), values, strict=True)]
         return tuple(v if p is None else bk.where(p, v, 0) for v, p in zip(values, masks, strict=True))
 
     def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:

@@ -56,7 +56,7 @@ class TracedCOO(Matrix):
 
     def apply(self, x: Array) -> Array:
         bk, values, dtype = self.bk, self.values, np.result_type(self.bk.dtype(x), self.dtype)
-        x, values = bk.cast(x, dtype), bk.cast(values, dtype)
+        x, values = bk.astype(x, dtype), bk.astype(values, dtype)
         return bk.bilinear(CooForm(*self.shape), (values,), (self.rows, self.cols), x)
 
     def transpose(self) -> TracedCOO:
@@ -66,7 +66,7 @@ class TracedCOO(Matrix):
         return self.with_values(self.bk.conj(self.values)) if self.dtype.kind == "c" else self
 
     def astype(self, dtype: np.dtype) -> TracedCOO:
-        return self.with_values(self.bk.cast(self.values, np.dtype(dtype)))
+        return self.with_values(self.bk.astype(self.values, np.dtype(dtype)))
 
     def with_values(self, values: Any) -> TracedCOO:
         return TracedCOO(self.bk, values, self.rows, self.cols, self.shape)
@@ -120,8 +120,8 @@ class TracedCOO(Matrix):
 
     def _scaled(self, c: Any, divide: bool = False) -> Matrix:
         factor, dtype = as_factor(self.bk, c, self.dtype)
-        values = self.bk.cast(self.values, dtype)
-        factor = self.bk.as_array(factor, like=values)
+        values = self.bk.astype(self.values, dtype)
+        factor = self.bk.asarray(factor, like=values)
         return self.with_values(values / factor if divide else values * factor)
 
     def _times(self, other: Any) -> Matrix:

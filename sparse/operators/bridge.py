@@ -21,7 +21,7 @@ class BridgedOperator(Operator):
 
     def apply(self, x: Array) -> Array:
         theirs = self.inner.bk
-        image = self.inner.apply(theirs.as_array(np.ascontiguousarray(x), like=self.device_like))
+        image = self.inner.apply(theirs.asarray(np.ascontiguousarray(x), like=self.device_like))
         return np.array(theirs.to_numpy(image))  # SciPy's methods write to what they get
 
     @property

@@ -48,7 +48,7 @@ class CastOperator(Operator):
                 return self._direct.apply(x)
             except Exception:  # a function at fault in any precision raises again below
                 self._direct = None
-        return self.bk.cast(self.inner.apply(self.bk.cast(x, self.inner.dtype)), self.dtype)
+        return self.bk.astype(self.inner.apply(self.bk.astype(x, self.inner.dtype)), self.dtype)
 
     def transpose(self) -> Operator:
         return in_precision(self.inner.transpose(), self.dtype)
@@ -57,10 +57,10 @@ class CastOperator(Operator):
         return in_precision(self.inner.conj(), self.dtype)
 
     def dense(self) -> Array:
-        return self.bk.cast(self.inner.dense(), self.dtype)
+        return self.bk.astype(self.inner.dense(), self.dtype)
 
     def diagonals(self) -> Array:
-        return self.bk.cast(self.inner.diagonals(), self.dtype)
+        return self.bk.astype(self.inner.diagonals(), self.dtype)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return products_for_host(self, self.bk.compiled())
@@ -79,5 +79,5 @@ def _of_function(operator: Operator, dtype: np.dtype) -> Operator | None:
     if not isinstance(operator, FunctionOperator) or getattr(operator.function, "one_dtype", False):
         return None
     bk, f = operator.bk, operator
-    constant = None if f.constant is None else bk.cast(f.constant, dtype)
+    constant = None if f.constant is None else bk.astype(f.constant, dtype)
     return FunctionOperator(bk, f.function, f.layout, dtype, f.args, f.name, f.like, constant, f.image)

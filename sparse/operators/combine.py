@@ -28,7 +28,7 @@ class OffsetOperator(Operator):
         return OffsetOperator(self.inner.as_container(), self.offset)
 
     def apply(self, x: Array) -> Array:
-        return self.inner.apply(x) + self._scalar() * self.bk.row_sum(x)
+        return self.inner.apply(x) + self._scalar() * self.bk.sum(x, 1, keepdims=True)
 
     @property
     def in_shape(self) -> tuple[int, ...]:
@@ -50,7 +50,7 @@ class OffsetOperator(Operator):
         return None if moved is None else OffsetOperator(moved, self.offset)
 
     def _scalar(self) -> Array:
-        return self.bk.as_array(np.asarray(self.offset, self.dtype))
+        return self.bk.asarray(np.asarray(self.offset, self.dtype))
 
     def transpose(self) -> Operator:
         return OffsetOperator(self.inner.transpose(), self.offset)

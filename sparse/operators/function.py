@@ -48,9 +48,9 @@ class _Products(Operator):
         """The function gets arrays of the dtype that it was promised, so others are split and cast."""
         bk, dtype = self.bk, np.result_type(self.dtype, self.bk.dtype(rows))
         if dtype.kind == "c" and self.dtype.kind != "c":
-            real, imaginary = (bk.cast(self._rows(bk.real(part)), dtype) for part in (rows, -1j * rows))
+            real, imaginary = (bk.astype(self._rows(bk.real(part)), dtype) for part in (rows, -1j * rows))
             return real + 1j * imaginary
-        return bk.cast(self._many(bk.cast(rows, self.dtype)), dtype)
+        return bk.astype(self._many(bk.astype(rows, self.dtype)), dtype)
 
     @abstractmethod
     def matrix(self) -> SparseMatrix:

@@ -49,7 +49,7 @@ class HostOperator(Operator):
 
     def dense(self) -> Array:
         host = self if self.bk.name == "numpy" else HostOperator(get_backend("numpy"), self.linear, self.dtype)
-        return self.bk.as_array(host._columns())
+        return self.bk.asarray(host._columns())
 
     def diagonals(self) -> Array:
         return self.bk.diagonal(self.dense())[None]

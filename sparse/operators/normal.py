@@ -49,7 +49,7 @@ class NormalOperator(Operator):
         image = self.adjoint_inner.apply(self.inner.apply(x))
         if not self.damp:
             return image
-        damp = self.bk.as_array(np.asarray(self.damp, self.dtype))
+        damp = self.bk.asarray(np.asarray(self.damp, self.dtype))
         return image + damp * (damp * x)
 
     @property

@@ -112,7 +112,7 @@ def test_add_box(mode: str, dtype: str) -> None:
     compare(mode, sums, [first, x + line, x], x, part, line)
 
 
-@covers("pad", "permute", "flip", "sum")
+@covers("pad", "permute_dims", "flip", "sum")
 @cells
 def test_moves(mode: str, dtype: str) -> None:
     arrays = [data(dtype, shape) for shape in SHAPES]
@@ -123,7 +123,7 @@ def test_moves(mode: str, dtype: str) -> None:
     def moves(bk: Backend, *arrays: Any) -> tuple[Any, ...]:
         found: list[Any] = []
         for a, width, order, some in zip(arrays, widths, orders, axes, strict=True):
-            found += [bk.pad(a, width), bk.permute(a, order), bk.flip(a, some), bk.sum(a, some)]
+            found += [bk.pad(a, width), bk.permute_dims(a, order), bk.flip(a, some), bk.sum(a, some)]
             found += [bk.pad(a, [(0, 0)] * len(order)), bk.flip(a, ()), bk.sum(a, ()), bk.sum(a, (-1,))]
         return tuple(found)
 
@@ -138,7 +138,7 @@ def test_moves(mode: str, dtype: str) -> None:
 def test_single_numbers(mode: str) -> None:
     """Arrays without axes."""
     x = np.array(2.5)
-    found = run(mode, lambda bk, x: (bk.pad(x, []), bk.permute(x, ()), bk.flip(x, ()), bk.sum(x, ())), x)
+    found = run(mode, lambda bk, x: (bk.pad(x, []), bk.permute_dims(x, ()), bk.flip(x, ()), bk.sum(x, ())), x)
     assert [float(f) for f in found] == [2.5] * 4
 
 
@@ -146,7 +146,7 @@ def all_moves(bk: Backend, x: Any) -> Any:
     """A linear function of `(3, 4)` that uses all of them."""
     taken = bk.take(x, np.array([[3, 1], [0, 1]]), 1)
     summed = bk.segment_sum(bk.flip(taken, (0, 2)), np.array([1, 0, 1]), 2)
-    return bk.sum(bk.permute(bk.pad(summed, [(1, 0), (0, 2), (1, 1)]), (2, 0, 1)), (1,))
+    return bk.sum(bk.permute_dims(bk.pad(summed, [(1, 0), (0, 2), (1, 1)]), (2, 0, 1)), (1,))
 
 
 @pytest.mark.parametrize("mode", ["jax", "torch", "tf", "jax-jit", "tf-function"])

@@ -89,7 +89,7 @@ def test_frozen_systems_keep_every_bit(mode: str, dtype: str) -> None:
     """Beside a system whose step gives NaN, and with steps that overwrite the state in place."""
 
     def step(bk: Backend, state: State) -> State:
-        a = bk.cast(state.count + 1, bk.dtype(state.x))
+        a = bk.astype(state.count + 1, bk.dtype(state.x))
         x = bk.axpy(a, bk.copy(state.pair[0]), state.x)
         y = bk.xpay(x, a, state.pair[0])
         return State(x, state.count + 1, (), (y, bk.square_norm(y)))
@@ -352,13 +352,13 @@ class Inverse(LinearSystem):
 
     def _times(self, i: int, x: Any) -> Any:
         a = self.arrays[i]
-        return self.bk.product(self.bk.transpose(a) if self.transposed else a, x)
+        return self.bk.product(self.bk.matrix_transpose(a) if self.transposed else a, x)
 
     def product(self, x: Any) -> Any:
         return self._times(0, x)
 
     def solve(self, b: Any) -> tuple[Any, tuple[Any, ...]]:
-        return self._times(1, b), (self.bk.like(7, b),)
+        return self._times(1, b), (self.bk.full_like(b, 7),)
 
     def tangent(self) -> Inverse:
         return self
@@ -384,7 +384,7 @@ def test_implicit_solve(mode: str) -> None:
     inverse = np.linalg.inv(m)
 
     def solved(bk: Backend, b: Any, matrix: Any) -> tuple[Any, Any]:
-        x, (extra,) = bk.implicit_solve(Inverse(bk, (matrix, bk.constant(bk.as_array(inverse)))), b)
+        x, (extra,) = bk.implicit_solve(Inverse(bk, (matrix, bk.constant(bk.asarray(inverse)))), b)
         return x, extra
 
     x, extra = run(mode, solved, b, m)

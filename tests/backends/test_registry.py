@@ -157,7 +157,7 @@ def test_tensorflow_variables_and_symbols() -> None:
     bk, variable = choose_backend("tf"), tf.Variable([1.0, 2.0])
     assert choose_backend(variable) is bk and bk.is_array(variable)
     np.testing.assert_array_equal(bk.to_numpy(variable), [1, 2])
-    assert isinstance(bk.as_array(variable), tf.Tensor) and bk.dtype(variable) == np.float32
+    assert isinstance(bk.asarray(variable), tf.Tensor) and bk.dtype(variable) == np.float32
 
     @tf.function
     def inside(x: Any) -> Any:

@@ -89,7 +89,7 @@ def test_functions_that_are_only_real_linear(mode: str, name: str) -> None:
         if name == "conj":
             return bk.conj(x)
         if name == "real part":
-            return bk.cast(bk.real(x), bk.dtype(x)) + 0.1 * x
+            return bk.astype(bk.real(x), bk.dtype(x)) + 0.1 * x
         return bk.concat([bk.conj(x[:1]), 2 * x[1:]], 0)
 
     with pytest.raises(NonlinearError, match="is not linear"):
@@ -299,12 +299,12 @@ def test_functions_of_another_dtype(mode: str) -> None:
     """A result in another precision is brought back; a complex one for a real b is refused."""
     bk, b = krylix.choose_backend(library(mode)), array(mode, np.arange(8.0, dtype=np.float32))
     exact = np.linalg.solve(MATRIX, np.arange(8.0))
-    wide = linear_solve(lambda x: poisson(bk.cast(x, np.dtype("float64"))), b, method="CG")
+    wide = linear_solve(lambda x: poisson(bk.astype(x, np.dtype("float64"))), b, method="CG")
     assert to_numpy(wide.x).dtype == np.float32
     np.testing.assert_allclose(to_numpy(wide.x), exact, rtol=1e-4)
     with pytest.raises(TypeError, match=r"A\(x\) is complex.*give b as a complex array"):
-        linear_solve(lambda x: 1j * bk.cast(x, np.dtype("complex64")), b)
-    eye = linear_solve(lambda x: bk.cast(bk.real(x), np.dtype("float32")) + 0 * x, b)
+        linear_solve(lambda x: 1j * bk.astype(x, np.dtype("complex64")), b)
+    eye = linear_solve(lambda x: bk.astype(bk.real(x), np.dtype("float32")) + 0 * x, b)
     np.testing.assert_array_equal(to_numpy(eye.x), np.arange(8.0))
 
 

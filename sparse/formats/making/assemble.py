@@ -106,7 +106,7 @@ def kron(A: Given, B: Given, *, format: str | None = None) -> SparseMatrix:
     else:
         x, y = (joint_values([M], dtype) for M in (first, second))
         bk = first.bk
-        x, y = (bk.as_array(v) if isinstance(v, np.ndarray) else v for v in (x, y))
+        x, y = (bk.asarray(v) if isinstance(v, np.ndarray) else v for v in (x, y))
         values = bk.reshape(x[:, None] * y[None, :], (len(rows),))
     options: dict[str, Any] = {"format": format, "prune": False, "sum_duplicates": False, "like": first.anchor()}
     return from_entries(first.bk, rows, cols, values, shape, **options)

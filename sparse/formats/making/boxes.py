@@ -71,7 +71,7 @@ def from_boxes(
     if known:
         values: Any = np.concatenate([np.zeros(0, dtype), *(part[2] for part in parts)])
     else:
-        values = bk.concat([bk.as_array(p[2]) if isinstance(p[2], np.ndarray) else p[2] for p in parts], 0)
+        values = bk.concat([bk.asarray(p[2]) if isinstance(p[2], np.ndarray) else p[2] for p in parts], 0)
     shape = (math.prod(out_shape), math.prod(in_shape))
     options: dict[str, Any] = {"format": format, "prune": prune, "like": like}
     return from_entries(bk, rows, cols, values, shape, in_shape=in_shape, out_shape=out_shape, **options)
@@ -99,7 +99,7 @@ def stencil_of(
     if all(_known(v) for v in values):
         cast: list[Any] = [np.asarray(v, dtype) for v in values]
     else:
-        cast = [bk.as_array(np.asarray(v, dtype), like=like) if _known(v) else bk.cast(v, dtype) for v in values]
+        cast = [bk.asarray(np.asarray(v, dtype), like=like) if _known(v) else bk.astype(v, dtype) for v in values]
     structure = StencilStructure(out_shape, in_shape, shifted, [True] * len(kept))  # type: ignore[arg-type]
     matrix = SparseMatrix.build(bk, structure, cast, like=like, in_shape=in_shape, out_shape=out_shape)
     matrix.reason = f"{len(kept)} boxes with a number each"
@@ -154,7 +154,7 @@ def _entries(bk: Backend, box: Box, in_shape: Grid, out_shape: Grid, dtype: np.d
     if _known(c):
         values: Any = np.broadcast_to(np.asarray(c, dtype), box.shape).reshape(-1)
     else:
-        values = bk.reshape(bk.broadcast_to(bk.cast(c, dtype), box.shape), (len(rows),))
+        values = bk.reshape(bk.broadcast_to(bk.astype(c, dtype), box.shape), (len(rows),))
     if box.mask is None:
         return rows, cols, values
     chosen = np.flatnonzero(np.broadcast_to(box.mask, box.shape)).astype(np.int32)

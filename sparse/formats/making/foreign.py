@@ -88,7 +88,7 @@ def from_native(
         return from_scipy(bk, x, dtype, like, format=format)
     values, rows, cols, shape = bk.sparse.entries(x)
     if dtype is not None and bk.dtype(values) != np.dtype(dtype):
-        values = bk.cast(values, np.dtype(dtype))
+        values = bk.astype(values, np.dtype(dtype))
     known = [bk.known_now(lambda i=i: i) for i in (rows, cols)]  # type: ignore[misc]
     if known[0] is None or known[1] is None:
         return TracedCOO(bk, values, rows, cols, shape)

@@ -28,7 +28,7 @@ def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
     if dtype.kind == "f" and dtype.itemsize < 4:
         raise TypeError(f"The values have the dtype {dtype}; krylix multiplies in float32 and float64. Cast them.")
     if dtype.kind in "biu":
-        array = array.astype(np.float64) if isinstance(array, np.ndarray) else bk.cast(array, bk.default_float)
+        array = array.astype(np.float64) if isinstance(array, np.ndarray) else bk.astype(array, bk.default_float)
     return bk, array
 
 

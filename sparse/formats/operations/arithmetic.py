@@ -59,13 +59,13 @@ def _values(A: SparseMatrix, B: SparseMatrix) -> tuple[list[Array], list[Array]]
     dtype = np.result_type(A.dtype, B.dtype)
     known = A.constant is not None and B.constant is not None
     bk = get_backend("numpy") if known else A.bk
-    one, other = ([bk.cast(v, dtype) for v in (M.constant or () if known else M.arrays())] for M in (A, B))
+    one, other = ([bk.astype(v, dtype) for v in (M.constant or () if known else M.arrays())] for M in (A, B))
     return one, other
 
 
 def _entries(A: SparseMatrix, dtype: np.dtype) -> Array:
     values = A.entry_values()
-    return A.bk.cast(values if A.constant is None else A.bk.as_array(values, like=A.anchor()), dtype)
+    return A.bk.astype(values if A.constant is None else A.bk.asarray(values, like=A.anchor()), dtype)
 
 
 def scaled(A: SparseMatrix, c: Any, divide: bool) -> SparseMatrix:
@@ -75,8 +75,8 @@ def scaled(A: SparseMatrix, c: Any, divide: bool) -> SparseMatrix:
     host = get_backend("numpy") if known and A.constant is not None else A.bk
     values = A.known_or_arrays() if known else A.arrays()
     if known:
-        factor = host.as_array(factor, like=values[0] if values else None)
-    cast = [host.cast(v, dtype) for v in values]
+        factor = host.asarray(factor, like=values[0] if values else None)
+    cast = [host.astype(v, dtype) for v in values]
     found = [v / factor if divide else v * factor for v in cast]
     # the zeros of padding would be NaN times infinity, or divided by zero
     keeps_zeros = known and bool(np.isfinite(c)) and not (divide and c == 0)
@@ -96,7 +96,7 @@ def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
         return np.asarray(number, found), found
     if bk.is_array(c) and all(int(n) == 1 for n in c.shape):
         found = np.result_type(dtype, bk.dtype(c))
-        return bk.cast(bk.reshape(c, ()), found), found
+        return bk.astype(bk.reshape(c, ()), found), found
     got = f"an array of shape {tuple(c.shape)}" if hasattr(c, "shape") else f"a {type(c).__name__}"
     raise TypeError(f"A matrix was multiplied or divided elementwise by {got}; expected a number. Use A @ v.")
 
@@ -144,7 +144,7 @@ def summed(A: SparseMatrix, axis: int | None) -> Array:
         found = bk.segment_sum(values, cols, A.shape[1])
     else:
         found = bk.segment_sum(values, rows, A.shape[0], sorted=True)
-    return found if A.constant is None else A.bk.as_array(np.asarray(found), like=A.anchor())
+    return found if A.constant is None else A.bk.asarray(np.asarray(found), like=A.anchor())
 
 
 def check_axis(axis: int | None) -> None:

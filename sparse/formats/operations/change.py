@@ -51,7 +51,7 @@ def native(A: SparseMatrix, backend: Any = None) -> Any:
     rows, cols, _ = A.structure.entries()
     values = A.entry_values()
     if A.constant is not None:
-        values = bk.as_array(values, like=A.anchor())
+        values = bk.asarray(values, like=A.anchor())
     return bk.sparse.native(values, rows, cols, A.shape)
 
 

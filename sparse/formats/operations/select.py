@@ -50,5 +50,5 @@ def _dense(A: SparseMatrix, entries: np.ndarray) -> Array:
     host = get_backend("numpy") if A.constant is not None else A.bk
     (found,) = Regather((entries.reshape(-1),))(host, (A.entry_values(),))
     if A.constant is not None:
-        found = A.bk.as_array(found, like=A.anchor())
+        found = A.bk.asarray(found, like=A.anchor())
     return A.bk.reshape(found, entries.shape)

@@ -44,8 +44,8 @@ def as_array(bk: Backend, c: Coefficient, dtype: np.dtype | None = None, like: C
     """An array of `bk`, of `dtype`."""
     if known(c):
         c = np.asarray(c, dtype)
-        return c if bk is _HOST else bk.as_array(c, c.dtype, None if like is None or known(like) else like)
-    return c if dtype is None or bk.dtype(c) == dtype else bk.cast(c, dtype)
+        return c if bk is _HOST else bk.asarray(c, c.dtype, None if like is None or known(like) else like)
+    return c if dtype is None or bk.dtype(c) == dtype else bk.astype(c, dtype)
 
 
 def cast(bk: Backend, c: Coefficient, dtype: np.dtype) -> Coefficient:
@@ -159,7 +159,7 @@ def expand(bk: Backend, c: Coefficient, shape: Sequence[int], dims: Sequence[int
 
 def transpose(bk: Backend, c: Coefficient, axes: Sequence[int]) -> Coefficient:
     """Axes in a new order."""
-    return side(bk, c).permute(c, tuple(axes))
+    return side(bk, c).permute_dims(c, tuple(axes))
 
 
 def flip(bk: Backend, c: Coefficient, axes: Sequence[int]) -> Coefficient:

@@ -104,7 +104,7 @@ def test_a_copy_works_as_the_matrix_itself(bk, kind, duplicate):
     np.testing.assert_array_equal(np.asarray(B @ x), np.asarray(A @ x))
     np.testing.assert_array_equal((A + B).toarray(), 2 * REGULAR.toarray())
     if kind == "dia":
-        found = linear_solve(B, bk.as_array(x), method="GMRES").x
+        found = linear_solve(B, bk.asarray(x), method="GMRES").x
         np.testing.assert_allclose(np.asarray(found), np.linalg.solve(REGULAR.toarray(), x), rtol=1e-4)
 
 
@@ -123,7 +123,7 @@ def test_padding_stays_zero_when_the_factor_is_traced(kind):
     import jax
 
     A = from_scipy(bk, S, format=kind)
-    v = bk.as_array(x)
+    v = bk.asarray(x)
     scaled = jax.jit(lambda c: (A * c) @ v)(np.inf)
     np.testing.assert_array_equal(scaled, (S * np.inf) @ x)
 
@@ -147,17 +147,17 @@ def test_gradients_of_a_stencil_are_known_values():
 def test_matrices_are_multiplied_by_numbers_only(bk):
     bk = library(bk)
     places = np.array([0, 1], np.int32)
-    traced = TracedCOO(bk, bk.as_array(np.ones(2)), bk.as_array(places), bk.as_array(places), (2, 2))
-    dense = as_operator(bk.as_array(np.eye(2)))
+    traced = TracedCOO(bk, bk.asarray(np.ones(2)), bk.asarray(places), bk.asarray(places), (2, 2))
+    dense = as_operator(bk.asarray(np.eye(2)))
     for A in (traced, dense, traced.T):
-        for wrong in (bk.as_array(np.array([1.0, 2.0])), np.array([1.0, 2.0])):
+        for wrong in (bk.asarray(np.array([1.0, 2.0])), np.array([1.0, 2.0])):
             with pytest.raises(TypeError, match="expected a number"):
                 A * wrong
             with pytest.raises(TypeError, match="expected a number"):
                 A / wrong
         with pytest.raises(ValueError, match="axis=2"):
             A.sum(2)
-        for factor in (2, np.float64(2), bk.as_array(np.full((1,), 2.0))):
+        for factor in (2, np.float64(2), bk.asarray(np.full((1,), 2.0))):
             np.testing.assert_array_equal(np.asarray((A * factor) @ np.ones(2)), [2.0, 2.0])
     assert (dense * 1j).dtype == np.complex128
 
@@ -226,11 +226,11 @@ def test_compiling_a_product_with_pytorch(kind):
 def test_a_matrix_of_numpy_is_a_constant_to_every_library(bk, kind):
     A = from_scipy(get_backend("numpy"), S, format=kind)
     library = get_backend(bk)
-    v = library.as_array(np.arange(1.0, S.shape[1] + 1))
+    v = library.asarray(np.arange(1.0, S.shape[1] + 1))
     found = A @ v
     assert library.is_array(found)
     np.testing.assert_allclose(library.to_numpy(found), S @ np.arange(1.0, S.shape[1] + 1), rtol=1e-12)
-    doubled = A.with_values(library.as_array(2 * np.asarray(A.values)) if kind != "hyb" else A.values)
+    doubled = A.with_values(library.asarray(2 * np.asarray(A.values)) if kind != "hyb" else A.values)
     assert doubled.bk is library or kind == "hyb"
     factor = 1 if kind == "hyb" else 2
     np.testing.assert_allclose(doubled.toarray(), factor * S.toarray(), rtol=1e-12)

@@ -46,7 +46,7 @@ class Case:
     def coefficient(self, c):
         """Known or, for other backends, sometimes an array of theirs."""
         if self.bk.name != "numpy" and self.rng.random() < 0.6:
-            return self.bk.as_array(c)
+            return self.bk.asarray(c)
         return c
 
     def bias(self, c):
@@ -413,7 +413,7 @@ def check(case, tolerance=1e-9):
     expected = ref.reshape(rows, case.columns + 1)
     scale = max(1.0, np.abs(ref).max(initial=0))
     np.testing.assert_allclose(dense, expected[:, :-1], atol=tolerance * scale, rtol=tolerance)
-    bias = case.bk.to_numpy(case.bk.as_array(np.asarray(biases_of([x])[0])))
+    bias = case.bk.to_numpy(case.bk.asarray(np.asarray(biases_of([x])[0])))
     assert bias.shape == case.shape
     np.testing.assert_allclose(bias.reshape(-1), expected[:, -1], atol=tolerance * scale, rtol=tolerance)
     plan = plan_diagonals(case.bk, blocks, x.dtype, rows, most=1000, least_fill=0)

@@ -83,7 +83,7 @@ def entries(x, columns):
 def test_known_zeros_leave_no_entries(bk, change, first):
     """An obstacle: the mask is known, the coefficient is not."""
     mask = np.array([[1.0, 0, 1], [0, 0, 1]])
-    k = bk.as_array(np.arange(6.0).reshape(2, 3) + 1)
+    k = bk.asarray(np.arange(6.0).reshape(2, 3) + 1)
     x = change(t.identity(bk, (2, 3), np.float64))
     factors = (mask, k) if first == "known" else (k, mask)
     dense, count = entries(t.scale(t.scale(x, factors[0]), factors[1]), 6)
@@ -94,8 +94,8 @@ def test_known_zeros_leave_no_entries(bk, change, first):
 @pytest.mark.parametrize("change", [lambda x: x, gathered, as_entries], ids=["boxes", "gathered", "entries"])
 def test_traced_choice_hides_nan(bk, change):
     x = change(t.identity(bk, (4,), np.float64))
-    which = bk.as_array(np.array([True, False, True, False]))
-    c = bk.as_array(np.array([np.nan, 2, np.nan, 3]))
+    which = bk.asarray(np.array([True, False, True, False]))
+    c = bk.asarray(np.array([np.nan, 2, np.nan, 3]))
     dense, _ = entries(t.select(which, [t.scale(x, c), x]), 4)
     np.testing.assert_array_equal(dense, np.diag([1.0, 2, 1, 3]))
     y = t.select(which, [t.add(x, c), np.zeros(4)])
@@ -107,7 +107,7 @@ def test_gradient_of_a_traced_choice_is_finite(bk):
 
     def value(c):
         x = t.identity(bk, (3,), np.float64)
-        y = t.select(bk.as_array(np.array([True, False, True])), [t.divide(x, c), x])
+        y = t.select(bk.asarray(np.array([True, False, True])), [t.divide(x, c), x])
         return entries_of(bk, blocks_of([y]), y.dtype).values.sum()
 
     gradient = jax.grad(value)(np.array([0.0, 2.0, 0.0]))
@@ -129,7 +129,7 @@ def test_numbers_without_axes_stay_symbolic(bk):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_running_sums_of_a_traced_bias(bk, reverse):
     b = np.arange(12.0).reshape(3, 4)
-    x = t.cumulative_sum(t.add(t.identity(bk, (3, 4), np.float64), bk.as_array(b)), 1, reverse)
+    x = t.cumulative_sum(t.add(t.identity(bk, (3, 4), np.float64), bk.asarray(b)), 1, reverse)
     expected = np.cumsum(b[:, ::-1], 1)[:, ::-1] if reverse else np.cumsum(b, 1)
     np.testing.assert_allclose(x.bias, expected)
 
@@ -141,7 +141,7 @@ def test_merged_boxes_with_known_and_traced_parts(bk):
     for i in range(60):
         c = rng.standard_normal((7, 8))
         a, b = i % 3, 5 + i % 4
-        part = t.slice_(t.scale(u, bk.as_array(c) if i % 2 else c), (a, 0), (7, b))
+        part = t.slice_(t.scale(u, bk.asarray(c) if i % 2 else c), (a, 0), (7, b))
         part = t.pad(part, [(a, 0, 0), (0, 8 - b, 0)])
         total = part if total is None else t.add(total, part)
         expected[a:, :b] += c[a:, :b]
