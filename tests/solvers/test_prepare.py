@@ -49,6 +49,7 @@ def test_same_as_linear_solve(method: str, mode: str, kind: str) -> None:
         np.testing.assert_allclose(found.x, wanted.x, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.compiled_by_default("CG", "direct")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "GMRES", "direct", "scipy-direct", "auto"])
 def test_in_compiled_functions(method: str, mode: str) -> None:
@@ -63,6 +64,7 @@ def test_in_compiled_functions(method: str, mode: str) -> None:
     np.testing.assert_allclose(to_numpy(inside), exact[1] / 2, rtol=1e-8)
 
 
+@pytest.mark.compiled_by_default("CG", "direct")
 @pytest.mark.parametrize("mode", EAGER)
 @pytest.mark.parametrize("method", ["CG", "direct", "scipy-direct", "auto"])
 def test_update(method: str, mode: str) -> None:

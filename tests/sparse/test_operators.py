@@ -206,6 +206,7 @@ def test_functions_of_containers() -> None:
     ],
 )
 @eager
+@pytest.mark.compiled_by_default()
 def test_mixed_dtypes(mode: str, entries: str, vector: str) -> None:
     """As in NumPy: the product has the dtype that holds both."""
     m, v = matrix_of((4, 4), entries), (10 * rows("complex128" if "c" in vector else "float64", (4,), 1)).astype(vector)

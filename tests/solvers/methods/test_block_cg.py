@@ -11,6 +11,8 @@ from krylix.solvers import CG, BlockCG
 from modes import MODES, array, solve
 from problems import SYSTEMS, make_operator
 
+pytestmark = pytest.mark.compiled_by_default()
+
 SIDE = 20
 N = SIDE**2
 FAST = [m for m in MODES if m not in ("torch-compile", "tf", "tf-function")]

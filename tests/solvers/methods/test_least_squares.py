@@ -15,6 +15,8 @@ from krylix.sparse import DenseOperator, NormalOperator
 from modes import array, product, solve
 from problems import make_operator
 
+pytestmark = pytest.mark.compiled_by_default()
+
 NAMES = tuple(name for name, method in METHODS.items() if method.least_squares)
 MODES = ("numpy", "jax", "jax-jit", "torch", "tf", "tf-function")
 EAGER = ("numpy", "torch")  # quick: nothing is compiled

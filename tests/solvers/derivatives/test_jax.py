@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse.linalg as spl
 
-from cells import METHOD_NAMES
+from cells import METHOD_NAMES, others_before_a_merge
 from krylix import linear_solve
 from krylix.solvers import METHODS
 
@@ -113,11 +113,17 @@ def check(method: str, transform: str, make: Callable[..., Any]) -> None:
 
 # One method in every way, and every method in one way; the rest of the table on demand.
 ONE, LONG = "CG", ("jacrev of jacfwd", "jacfwd of jacrev of b")
+BEFORE_A_MERGE = ("third order", "jvp of jvp", "vmap of vmap", "grad of scan", "grad of grad")
+
+
+def mark_of(method: str, transform: str, make: Callable[..., Any]) -> Any:
+    if method != ONE or make is not as_function or transform in LONG:
+        return pytest.mark.slow
+    return pytest.mark.merge if transform in BEFORE_A_MERGE else ()
+
+
 CASES = [
-    pytest.param(m, t, make, marks=() if m == ONE and make is as_function and t not in LONG else pytest.mark.slow)
-    for m in METHOD_NAMES
-    for t in TRANSFORMS
-    for make in MAKERS
+    pytest.param(m, t, make, marks=mark_of(m, t, make)) for m in METHOD_NAMES for t in TRANSFORMS for make in MAKERS
 ]
 
 
@@ -126,12 +132,13 @@ def test_every_transformation(method: str, transform: str, make: Callable[..., A
     check(method, transform, make)
 
 
-@pytest.mark.parametrize("method", METHOD_NAMES)
-def test_every_method(method: str) -> None:
-    check(method, "grad in jit", as_function)
+@pytest.mark.parametrize("transform", ["grad in jit"])
+@pytest.mark.parametrize("method", others_before_a_merge(METHOD_NAMES))
+def test_every_method(method: str, transform: str) -> None:
+    check(method, transform, as_function)
 
 
-@pytest.mark.parametrize("method", ["direct", "scipy-GMres"])
+@pytest.mark.parametrize("method", ["direct", pytest.param("scipy-GMres", marks=pytest.mark.merge)])
 @pytest.mark.parametrize("make", [as_matrix, as_sparse])
 def test_other_operators(method: str, make: Callable[..., Any]) -> None:
     check(method, "jacfwd of jacrev of b", make)

@@ -11,6 +11,8 @@ from krylix.solvers import GMRES
 from modes import MODES, array, solve
 from problems import SYSTEMS, make_operator
 
+pytestmark = pytest.mark.compiled_by_default()
+
 
 def nonsymmetric(n: int, complex_: bool = False, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)

@@ -9,6 +9,8 @@ from krylix import Status, linear_solve
 from modes import MODES, array, solve
 from problems import SYSTEMS, make_operator
 
+pytestmark = pytest.mark.compiled_by_default()
+
 
 def indefinite(n: int, complex_: bool = False) -> np.ndarray:
     rng = np.random.default_rng(1)

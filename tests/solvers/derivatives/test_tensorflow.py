@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cells import METHOD_NAMES
+from cells import METHOD_NAMES, others_before_a_merge
 from krylix import linear_solve
 from krylix.solvers import METHODS
 from modes import compiled
@@ -136,7 +136,7 @@ def test_every_transformation(method: str, kind: str, transform: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["args", "sparse"])
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize("method", others_before_a_merge(METHOD_NAMES))
 def test_every_method(method: str, kind: str) -> None:
     check(method, kind, "gradient")
 
@@ -186,6 +186,7 @@ def test_what_was_computed_before(mode: str) -> None:
         np.testing.assert_allclose(a, expected, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.compiled_by_default("direct", "biCG-stab(2)")
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 @pytest.mark.parametrize("method", ["biCG-stab(2)", "GMRES", "direct", "scipy-GMres"])
 def test_complex(method: str, mode: str) -> None:

@@ -17,6 +17,7 @@ from krylix.solvers import LSMR, METHODS  # noqa: E402
 from krylix.solvers.lineax.solver import _code  # noqa: E402
 from krylix.solvers.lineax_solver import LineaxSolver  # noqa: E402
 
+pytestmark = pytest.mark.merge
 N = 6
 MATRIX = np.diag(np.full(N, 3.0)) + 0.7 * np.eye(N, k=1) - 0.3 * np.eye(N, k=-1)
 SPD = MATRIX @ MATRIX.T

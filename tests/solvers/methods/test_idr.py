@@ -11,6 +11,8 @@ from krylix.solvers import IDR
 from modes import MODES, solve
 from problems import make_operator
 
+pytestmark = pytest.mark.compiled_by_default()
+
 
 def nonsymmetric(n: int, complex_: bool = False) -> np.ndarray:
     rng = np.random.default_rng(5)

@@ -11,6 +11,8 @@ from krylix.solvers import CG, BiCGStab, MixedPrecision, find_method
 from modes import MODES, array, compiled, library, solve
 from problems import SYSTEMS, make_operator
 
+pytestmark = pytest.mark.compiled_by_default()
+
 MATRIX = SYSTEMS["definite"].matrix
 
 
