@@ -52,7 +52,7 @@ class Attempt:
         bk, method = problem.bk, self.method if problem.layout.size else CG()  # which has nothing to factorise
         limits = problem.limits.of_systems(problem.layout.systems)
         settings = Settings(bk, method, limits, self.history, problem.by_default)
-        if method.on_host and bk.name != "numpy":
+        if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
         if bk.compiles_solves and not problem.compiled and problem.null_basis is None and report is None:

@@ -13,7 +13,7 @@ from .results.result import SolveResult
 from .setup.choose import choose
 from .setup.make_problem import make_problem
 from .setup.request import Progress, Request
-from .setup.requirements import refuse_preconditioner
+from .setup.requirements import check_requirements, refuse_preconditioner
 from .solve import solve
 
 
@@ -84,8 +84,9 @@ def linear_solve(
     evaluation to take off a constant part and 3 to test linearity when it is seen for the first time.
     """
     request = Request(
-        A, b, x0, method, preconditioner, rtol, atol, max_iter, args, batch_ndim, nullspace, matrix_offset,
-        on_failure, history, progress,
+        A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
+        max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
+        on_failure=on_failure, history=history, progress=progress,
     )  # fmt: skip
     return left_alone(_linear_solve)(request)
 
@@ -103,4 +104,5 @@ def _linear_solve(request: Request) -> SolveResult:
     if M is not None:
         refuse_preconditioner(method, M)
         M = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
+    check_requirements(problem, method, M)
     return solve(problem, method, M, fallback, request)

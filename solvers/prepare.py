@@ -9,7 +9,7 @@ from typing import Any
 from ..backends import Array, get_backend, left_alone
 from ..sparse import FunctionOperator, Matrix, Operator
 from .iteration.method import Method
-from .methods.refinement import Refinement
+from .methods.direct.refinement import Refinement
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
@@ -67,6 +67,7 @@ class PreparedSolver:
                 f"This solver was prepared for {self.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
                 "Cast it, or prepare with a `like` of that dtype."
             )
+        check_requirements(problem, self.method, self.preconditioner)  # again, as A may have been written to
         return solve(problem, self.method, self.preconditioner, self._fallback, request)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
@@ -120,8 +121,9 @@ def prepare(
     host factorisation (scipy-direct) of a matrix that is computed inside a compiled function is made in each solve.
     """
     request = Request(
-        A, like, None, method, preconditioner, rtol, atol, max_iter, args, batch_ndim, nullspace, matrix_offset,
-        on_failure,
+        A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
+        max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
+        on_failure=on_failure,
     )  # fmt: skip
     return left_alone(_prepare)(request)
 

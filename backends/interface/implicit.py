@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import compress
 
-from .shared import Array
+from .arrays import Array
 
 
 class LinearSystem(ABC):

@@ -11,7 +11,7 @@ from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.operators.function import DerivedFunction
 from ..attempt import Attempt
 from ..iteration.outcome import Outcome
-from ..methods.direct import Direct
+from ..methods.direct.dense import Direct
 from ..setup.nullspace import projection
 from ..setup.problem import Problem
 

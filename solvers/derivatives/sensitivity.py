@@ -16,9 +16,10 @@ from ...sparse import (
     operand_dtype,
     to_operator,
 )
+from ...sparse.symmetry import PRODUCTS
 from ..attempt import Attempt
 from ..iteration.outcome import Outcome
-from ..methods.refinement import Refinement
+from ..methods.direct.refinement import Refinement
 from ..results.result import Gradient
 from ..setup.problem import Problem
 from .implicit import BACKWARD, ImplicitSolve
@@ -94,7 +95,7 @@ class Sensitivity:
         # <A u, y> is <u, A^H y>, and <u, A y> only where A^H y = A y
         norm, dot = self.problem.bk.norm, self.problem.bk.dot
         error = np.abs(dot(image, y) - dot(u, right))
-        allowed = 10 * bound + 1e3 * np.finfo(y.dtype).eps * (norm(image) * norm(y) + norm(u) * norm(right))
+        allowed = 10 * bound + PRODUCTS * np.finfo(y.dtype).eps * (norm(image) * norm(y) + norm(u) * norm(right))
         if np.any(error > allowed):
             raise ValueError(
                 f"{self.attempt.method.name} solved A x = b, but A is not symmetric (Hermitian), so this does not "

@@ -22,6 +22,7 @@ from .limits import Limits
 from .method import Goal, Method
 from .outcome import Outcome
 from .status import Status
+from .stopping import StoppingRule
 
 _LATER_GOAL = 0.5  # of the bound, for rounds after the first: one that ends just above it would pass for stalled
 _PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
@@ -62,42 +63,6 @@ class _Round(NamedTuple):
     goal: Goal
     state: Any
     tally: _Tally
-
-
-class _Rule(NamedTuple):
-    """When a system stops, as far as the recurrence knows: the one place that says so."""
-
-    bk: Backend
-    limit: int | Array  # of iterations
-    enough: Array  # squared residual norm that is asked for
-    largest: Array  # squared residual norm that the precision can take back
-
-    @classmethod
-    def of(cls, bk: Backend, this: _Round, limit: int | Array) -> _Rule:
-        largest = (this.start.norm / this.scale) / np.finfo(bk.dtype(this.goal.norm)).eps
-        return cls(bk, limit, this.goal.norm * this.goal.norm, largest * largest)
-
-    def conditions(self, state: Any, steps: Array) -> tuple[tuple[Array, int], ...]:
-        """What is true of a system that goes on, and what has become of one of which it is not; the last counts."""
-        bounded = self.bk.isfinite(state.rr) & (state.rr <= self.largest)  # not by a negation, which loses NaN
-        return (
-            (~state.broken, _BREAKDOWN),
-            (steps < self.limit, _MAX_ITER),
-            (state.rr > self.enough, _CANDIDATE),
-            (bounded, _DIVERGED),
-        )
-
-    def status(self, state: Any, steps: Array) -> Array:
-        """RUNNING, or why a system stops."""
-        bk, status = self.bk, 0 * steps
-        for goes_on, reason in self.conditions(state, steps):
-            status = bk.where(goes_on, status, 0 * steps + reason)
-        return status
-
-    def everyone_goes_on(self, state: Any, steps: Array) -> bool:
-        """Where arrays have values."""
-        (a, _), (b, _), (c, _), (d, _) = self.conditions(state, steps)
-        return not self.bk.any(~(a & b & c & d))
 
 
 @dataclass(frozen=True)
@@ -205,29 +170,27 @@ class Iteration:
         return _Round(between, scale, goal, state, tally._replace(products=tally.products + made))
 
     def _iterate(self, this: _Round, limit: int | Array) -> _Round:
-        bk, method, rule = self.bk, self.method, _Rule.of(self.bk, this, limit)
+        bk, method = self.bk, self.method
+        rule = StoppingRule.of(bk, this.goal, this.start.norm / this.scale, limit)
         status = this.tally.status
         late = (status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
         tally = this.tally._replace(status=bk.where(late, 0 * status + _MAX_ITER, status))
         records = not (isinstance(tally.history, tuple) and self.checkpoints is None)
         counts_only = bk.updates_in_place and self.report is None and not records
 
-        def step(state: Any, left: Array, active: Array | None) -> Any:
-            return self._advanced(method.limited(bk, state, left), active)
-
         def advance(loop: tuple[Any, _Tally]) -> tuple[Any, _Tally]:
             state, tally = loop
             active = tally.status == _RUNNING
-            everyone = counts_only and not bk.any(~active)
-            none = bk.zeros_like(tally.steps)
-            state = step(state, bk.where(active, limit - tally.steps, none), None if everyone else active)
+            left = bk.where(active, limit - tally.steps, 0 * tally.steps)
+            state = self._advanced(method.limited(bk, state, left), active)
             # Where the loop is Python's, a step after which everyone goes on costs no more than this look at it.
+            everyone = counts_only and not bk.any(~active)
             while everyone:
                 steps = tally.steps + method.steps_taken(state)
                 if not rule.everyone_goes_on(state, steps):
                     break
                 tally = tally._replace(steps=steps, products=tally.products + method.products_made(state))
-                state = step(state, limit - steps, None)
+                state = method.step(bk, self.A, self.M, method.limited(bk, state, limit - steps))
             tally = self._counted(this, tally, state, active, rule)
             return state, tally._replace(kept=self._kept(this, tally, state, active))
 
@@ -237,9 +200,9 @@ class Iteration:
         state, tally = bk.while_loop(go_on, advance, (this.state, tally))
         return this._replace(state=state, tally=tally)
 
-    def _counted(self, this: _Round, tally: _Tally, state: Any, active: Array, rule: _Rule) -> _Tally:
+    def _counted(self, this: _Round, tally: _Tally, state: Any, active: Array, rule: StoppingRule) -> _Tally:
         """What is known after a step of the active systems."""
-        bk, none = self.bk, self.bk.zeros_like(tally.steps)
+        bk, none = self.bk, 0 * tally.steps
         steps = tally.steps + bk.where(active, self.method.steps_taken(state) + none, none)
         products = tally.products + bk.where(active, self.method.products_made(state) + none, none)
         status = bk.where(active, rule.status(state, steps), tally.status)
@@ -247,17 +210,15 @@ class Iteration:
         if not isinstance(history, tuple):
             history = bk.put(history, steps, bk.sqrt(state.rr) * this.scale, active)
         if self.report is not None:
-            bk.report(self.report, steps, bk.sqrt(state.rr) * this.scale, this.goal.norm * this.scale, active)
+            bk.host_call(self.report, (), steps, bk.sqrt(state.rr) * this.scale, this.goal.norm * this.scale, active)
         return _Tally(status, steps, products, history, tally.kept)
 
-    def _advanced(self, state: Any, active: Array | None) -> Any:
-        """The next state of the active systems, None for all. Coupled ones all move on, the finished keep what is."""
+    def _advanced(self, state: Any, active: Array) -> Any:
+        """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
 
         def step(state: Any) -> Any:
             return self.method.step(self.bk, self.A, self.M, state)
 
-        if active is None:
-            return step(state)
         if not self.method.couples_systems:
             return self.bk.step_active(step, state, active)
         new: list[Any] = []
@@ -301,7 +262,7 @@ class Iteration:
         x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
         products = tally.products + bk.where(ran, none + self.A.products, none)
         products = products + bk.where(missed, none + self.A.products, none)
-        goal = bound if self.method.refines else _LATER_GOAL * bound
+        goal = bound if self.method.factorises else _LATER_GOAL * bound
         return _Between(
             x, r, norm, attempt, start.asked,
             bound=bk.where(ran, bound, start.bound),

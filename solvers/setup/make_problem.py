@@ -42,7 +42,7 @@ def make_problem(request: Request, method: Method | None) -> Problem:
     if request.on_failure not in POLICIES:
         raise ValueError(f"on_failure must be one of {', '.join(map(repr, POLICIES))}; got {request.on_failure!r}.")
     A, args = request.A, request.args
-    bk = choose_backend(request.b, A, request.x0, list(args), request.preconditioner)
+    bk = choose_backend(request.b, A, request.x0, *args, request.preconditioner)
     b, like = _arrays(bk, request.b)
     layout, dtype = _layout(bk, A, b, like, request.batch_ndim)
     rows = layout.flatten(bk, b, dtype, "b")
@@ -51,19 +51,22 @@ def make_problem(request: Request, method: Method | None) -> Problem:
     operator = _operator(bk, request, layout, unknown, dtype, like, method)
     if unknown is layout and operator.shape[0] != operator.shape[1]:
         unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes)
-    rows = _without_constant(rows, operator)
+    if isinstance(operator, OffsetOperator | FunctionOperator):
+        rows = _without_constant(rows, operator)
     start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
     limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
-    null_basis = find_basis(request.nullspace, bk, operator, unknown, like)
+    unnamed = request.nullspace is None or (isinstance(request.nullspace, str) and request.nullspace == "auto")
+    null_basis = None if unnamed else find_basis(request.nullspace, bk, operator, unknown, like)
     given, damp = None, float(getattr(method, "damp", 0.0))
     if unknown is not layout or damp:
         given = Given(operator, rows, layout, damp)
         operator, rows = given.equations()
+    real = real_dtype(bk.dtype(rows))
     return Problem(
         bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
-        rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows),
-        atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows),
+        rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows, real),
+        atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
         by_default=request.rtol is None, limits=limits, several=several, null_basis=null_basis, compiled=compiled,
         given=given, source=A,
     )  # fmt: skip
@@ -71,6 +74,8 @@ def make_problem(request: Request, method: Method | None) -> Problem:
 
 def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
     """`b` with its leaves as arrays of the backend, and the first of them."""
+    if bk.is_array(b) and not isinstance(b, np.generic):
+        return b, b
     leaves, structure = bk.leaves(b)
     if not leaves:
         raise ValueError("b is an empty container; expected at least one array.")
@@ -90,7 +95,7 @@ def _layout(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> tuple[
     found = operand_dtype(A, bk)
     if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
-    if not is_function(A):
+    if found is not None:
         batch_ndim = _matrix_batch(bk, A, b, like, batch_ndim)
     layout = Layout.of(bk, b, batch_ndim)
     integer = found if found is not None and found.kind in "fc" else bk.default_float
@@ -238,10 +243,11 @@ def _default_rtol(dtype: np.dtype) -> float:
     return 1e-5 if dtype.itemsize == (8 if dtype.kind == "c" else 4) else 1e-10
 
 
-def _tolerance(bk: Backend, value: Any, default: float, name: str, layout: Layout, rows: Array) -> Array:
-    """A number, or one per system, as `(1, 1)` or `(systems, 1)` of the real dtype."""
+def _tolerance(
+    bk: Backend, value: Any, default: float, name: str, layout: Layout, rows: Array, dtype: np.dtype
+) -> Array:
+    """A number, or one per system, as `(1, 1)` or `(systems, 1)` of the real `dtype`."""
     value = default if value is None else value
-    dtype = real_dtype(bk.dtype(rows))
     if isinstance(value, (int, float)) and value >= 0:
         return bk.asarray(np.full((1, 1), value, dtype), like=rows)
     try:
