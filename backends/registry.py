@@ -9,6 +9,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from . import defaults
 from .interface.backend import Backend
 
@@ -20,6 +22,8 @@ _CLASSES = {
 }
 _ALIASES = {"np": "numpy", "pytorch": "torch", "tf": "tensorflow"}
 _FRAMEWORKS = ("jax", "torch", "tensorflow")
+# Bases of containers, which have operators of NumPy and no numbers: what is in them tells the library.
+_NO_ARRAYS = (object, np.lib.mixins.NDArrayOperatorsMixin)
 _chosen: list[Backend] = []
 _known_types: dict[type, str | None] = {}
 _left_alone: dict[tuple[Callable[..., Any], bool, bool], Callable[..., Any]] = {}
@@ -79,6 +83,11 @@ def _of_type(cls: type) -> str | None:
 
 
 def _find_type(cls: type) -> str | None:
+    if issubclass(cls, np.ma.MaskedArray):
+        raise TypeError(
+            "A masked array was given, whose mask a solver cannot follow; expected an array of numbers. Give "
+            "`array.filled(value)`, or the system of the entries that are not masked."
+        )
     root = cls.__module__.partition(".")[0]
     if root in ("numpy", "scipy"):
         return "numpy"
@@ -87,7 +96,7 @@ def _find_type(cls: type) -> str | None:
     if root in ("tensorflow", "torch"):
         return root
     for base in cls.__mro__[1:]:
-        found = _of_type(base) if base is not object else None
+        found = _of_type(base) if base not in _NO_ARRAYS else None
         if found:
             return found
     return None
@@ -152,7 +161,8 @@ def _names(x: Any, in_callables: bool) -> list[str]:
 def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose source no compiler reads: `torch.compile` runs it between two graphs, AutoGraph as it is."""
     torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
-    key = (function, hasattr(torch, "compiler"), hasattr(tensorflow, "autograph"))
+    # Where nobody has imported Dynamo, which takes a second, nobody compiles.
+    key = (function, "torch._dynamo" in sys.modules and hasattr(torch, "compiler"), hasattr(tensorflow, "autograph"))
     if key not in _left_alone:
         wrapped = tensorflow.autograph.experimental.do_not_convert(function) if key[2] else function  # type: ignore[union-attr]
         _left_alone[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]

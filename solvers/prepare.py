@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends import Array, get_backend, left_alone
-from ..sparse import FunctionOperator, Matrix, Operator
+from ..sparse import FunctionOperator, Operator
 from .iteration.method import Method
 from .methods.direct.refinement import Refinement
 from .methods.registry import find_method, is_auto
@@ -57,18 +57,8 @@ class PreparedSolver:
 
         Cost: the method's, without setting it up.
         """
-        return left_alone(self._solve)(b, x0, history, progress)
-
-    def _solve(self, b: Any, x0: Any, history: bool, progress: Progress) -> SolveResult:
-        request = replace(self._request, A=self.A, b=b, x0=x0, preconditioner=None, history=history, progress=progress)
-        problem = make_problem(request, self.method)
-        if problem.A.dtype != self.A.dtype:
-            raise ValueError(
-                f"This solver was prepared for {self.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
-                "Cast it, or prepare with a `like` of that dtype."
-            )
-        check_requirements(problem, self.method, self.preconditioner)  # again, as A may have been written to
-        return solve(problem, self.method, self.preconditioner, self._fallback, request)
+        given = replace(self._request, A=self.A, b=b, x0=x0, preconditioner=None, history=history, progress=progress)
+        return left_alone(_solve_prepared)(self, given)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
@@ -82,6 +72,18 @@ class PreparedSolver:
     def __repr__(self) -> str:
         with_what = "" if self.preconditioner is None else f", {self.preconditioner!r}"
         return f"<PreparedSolver: {self.method.name} for {self.A!r}{with_what}>"
+
+
+def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
+    """No method of the solver, as what is left alone is remembered for ever."""
+    problem = make_problem(request, solver.method)
+    if problem.A.dtype != solver.A.dtype:
+        raise ValueError(
+            f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
+            "Cast it, or prepare with a `like` of that dtype."
+        )
+    check_requirements(problem, solver.method, solver.preconditioner)  # again, as A may have been written to
+    return solve(problem, solver.method, solver.preconditioner, solver._fallback, request)
 
 
 def prepare(
@@ -109,7 +111,7 @@ def prepare(
         A, args, batch_ndim, matrix_offset, nullspace, rtol, atol, max_iter, on_failure: as for `linear_solve`.
         like: an array of the shape and dtype of the right-hand sides.
         method: a name, a method object, or "auto".
-        preconditioner: as for `linear_solve`; "auto" takes what suits the method and A, perhaps none.
+        preconditioner: as for `linear_solve`; "auto" takes what suits A with method "auto", and none with a method by name.
 
     Returns:
         PreparedSolver: `solve(b, x0=None)` as often as needed, `update(A)` for other numbers.
@@ -137,9 +139,8 @@ def _prepare(request: Request) -> PreparedSolver:
         choice = choose(problem, not (automatic or kind is None))
         method, fallback = choice.method, choice.fallback
         kind = choice.preconditioner if automatic else kind
-    elif automatic:
-        shows_diagonal = isinstance(problem.A.without_offset, Matrix)
-        kind = "jacobi" if method.takes_preconditioner and shows_diagonal else None
+    elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
+        kind = None
     refuse_preconditioner(method, kind)
     M = to_preconditioner(kind, problem.A, problem.bk, problem.layout, problem.like)
     check_requirements(problem, method, M)

@@ -92,3 +92,13 @@ def test_every_module_imports() -> None:
         missing_names = [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
         broken += [f"{label(path)}: __all__ names {name}, which is not there" for name in missing_names]
     assert not broken, "\n".join(broken)
+
+
+@pytest.mark.needs("torch")
+def test_a_solve_in_torch_does_not_import_its_compiler(tmp_path: Path) -> None:
+    """It takes longer than most solves."""
+    solve = "krylix.linear_solve(torch.eye(3), torch.ones(3))"
+    code = f"import sys, torch, krylix; {solve}; print('torch._dynamo' in sys.modules)"
+    run = python(code, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["False"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -224,3 +226,31 @@ def test_operators_of_scipy() -> None:
     matrix = SYSTEMS["definite"].matrix
     solver = prepare(spl.aslinearoperator(matrix), B[0])
     np.testing.assert_allclose(solver.solve(B[0]).x, np.linalg.solve(matrix, B[0]), rtol=1e-8)
+
+
+def test_a_solver_is_freed() -> None:
+    """Also one that was made by `update`: time loops make thousands."""
+    solver = prepare(2 * np.eye(8), np.ones(8), method="direct")
+    solver.solve(np.ones(8))
+    old = weakref.ref(solver.A)
+    solver = solver.update(3 * np.eye(8))
+    solver.solve(np.ones(8))
+    gc.collect()
+    assert old() is None
+
+
+@pytest.mark.needs("jax")
+def test_a_solver_made_inside_jit_leaks_no_tracer() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    with jax.checking_leaks():
+        x = jax.jit(lambda A, b: prepare(A, b, method="CG").solve(b).x)(2 * jnp.eye(5), jnp.ones(5))
+    assert np.allclose(x, 0.5)
+
+
+def test_a_named_method_takes_no_preconditioner_unless_asked() -> None:
+    A, b = np.diag(np.arange(1.0, 21.0)), np.ones(20)
+    assert prepare(A, b, method="CG").preconditioner is None
+    assert prepare(A, b, method="CG").solve(b).iterations == linear_solve(A, b, method="CG").iterations
+    assert prepare(A, b, method="CG", preconditioner="jacobi").solve(b).iterations == 1

@@ -38,16 +38,48 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors:
     if _may_be_definite(bk, dense):
         factor = bk.linalg.cholesky(matrix)
         diagonal = None if factor is None else bk.diagonal(factor)
-        if diagonal is not None and not bool(bk.any(_singular(bk, diagonal * bk.conj(diagonal)))):
+        if diagonal is not None and not bool(bk.any(_singular(bk, diagonal * bk.conj(diagonal) / bk.diagonal(matrix)))):
             return DenseFactors(bk, (factor,), True, A.shape, A.dtype, systems)
+    return DenseFactors(bk, _lu_factors(bk, matrix), False, A.shape, A.dtype, systems)
+
+
+def _lu_factors(bk: Backend, matrix: Array) -> tuple[Array, ...]:
+    """LU of the matrix; of R A C with powers of two R, C where it seems singular, and shifted where that does too.
+
+    Rows of different size make pivots of different size, which say nothing: units play no role for what R A C is.
+
+    Returns:
+        The factors, and the diagonals of R and C as `(n or systems * n, 1)`.
+    """
     factors = bk.linalg.lu_factor(matrix)
     singular = _singular(bk, bk.diagonal(factors[0]))
+    one = bk.full_like(bk.max_abs(bk.reshape(matrix, (-1, int(matrix.shape[-1])))), 1)
 
-    def shifted(*_: Array) -> tuple[Array, ...]:
-        return bk.linalg.lu_factor(_shift(bk, matrix, singular))
+    def again(*_: Array) -> tuple[Array, ...]:
+        rows = _scales(bk, matrix, singular)
+        columns = _scales(bk, bk.matrix_transpose(_scaled(bk, matrix, rows)), singular)
+        scaled = bk.matrix_transpose(_scaled(bk, bk.matrix_transpose(_scaled(bk, matrix, rows)), columns))
+        better = bk.linalg.lu_factor(scaled)
+        still = _singular(bk, bk.diagonal(better[0]))
 
-    factors = bk.cond(bk.any(singular), shifted, lambda *same: same, *factors)
-    return DenseFactors(bk, factors, False, A.shape, A.dtype, systems)
+        def shifted(*_: Array) -> tuple[Array, ...]:
+            return tuple(bk.linalg.lu_factor(_shift(bk, scaled, still)))
+
+        return *bk.cond(bk.any(still), shifted, lambda *same: same, *better), rows, columns
+
+    return tuple(bk.cond(bk.any(singular), again, lambda *same: same, *factors, one, one))
+
+
+def _scales(bk: Backend, matrix: Array, where: Array) -> Array:
+    """`(systems * n, 1)`: powers of two that bring the rows of some systems `(systems, 1)` to size 1."""
+    n = int(matrix.shape[-1])
+    scales = bk.reshape(1 / bk.binary_scale(bk.reshape(matrix, (-1, n))), (-1, n))
+    return bk.reshape(bk.where(where, scales, bk.full_like(scales, 1)), (-1, 1))
+
+
+def _scaled(bk: Backend, matrix: Array, scales: Array) -> Array:
+    rows = bk.reshape(matrix, (-1, int(matrix.shape[-1])))
+    return bk.reshape(bk.times(scales, rows), tuple(matrix.shape))
 
 
 def _may_be_definite(bk: Backend, A: DenseOperator) -> bool:

@@ -20,7 +20,7 @@ class Factorisation(Turned):
 
 
 class DenseFactors(Factorisation):
-    """LU or Cholesky factors in arrays of the library."""
+    """LU or Cholesky factors in arrays of the library; behind those of LU, the scales of its rows and columns."""
 
     is_container = True
 
@@ -46,10 +46,16 @@ class DenseFactors(Factorisation):
 
     def product(self, x: Array) -> Array:
         if not self.cholesky:
-            return self.bk.linalg.lu_solve(self.factors, x, self.transposed)
+            *factors, rows, columns = self.factors
+            first, last = (columns, rows) if self.transposed else (rows, columns)
+            return self._scaled(self.bk.linalg.lu_solve(tuple(factors), self._scaled(x, first), self.transposed), last)
         if not self.transposed:
             return self.bk.linalg.cholesky_solve(self.factors[0], x)
         return self.bk.conj(self.bk.linalg.cholesky_solve(self.factors[0], self.bk.conj(x)))
+
+    def _scaled(self, x: Array, scales: Array) -> Array:
+        """`(batch, n)` times the diagonal of a matrix, or those of one per system."""
+        return self.bk.astype(self.bk.reshape(scales, (-1, self.shape[0])), self.dtype) * x
 
     def turned(self, *, transposed: bool, conjugated: bool) -> DenseFactors:
         static = (self.cholesky, self.shape, self.dtype, self.systems)

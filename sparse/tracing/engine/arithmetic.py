@@ -150,16 +150,25 @@ def _known_zeros(a: Coefficient | None, b: Coefficient) -> np.ndarray | None:
     return zeros if zeros.any() else None
 
 
+_SINGLE = 4  # bytes
+
+
 def convert(x: Linear, dtype: Any) -> Linear:
     """In another dtype.
 
     Raises:
-        NonlinearError: to integers or bool, which rounds.
+        NonlinearError: to integers or bool, or to a float of less than single precision, which rounds. Double to single
+            precision is followed as exact: both are precisions of a matrix.
         UnsupportedOperation: from complex to real; take the real part instead.
     """
     dtype = np.dtype(dtype)
     if dtype == x.dtype:
         return x
+    if dtype.kind in "fV" and dtype.itemsize < min(_SINGLE, x.dtype.itemsize):
+        raise NonlinearError(
+            f"Converting {x.dtype} to {dtype} rounds to less than single precision, so a matrix of {x.dtype} would not "
+            "give what the function gives. Keep at least float32 inside of it, and cast what it returns."
+        )
     if dtype.kind not in "fc" and not (x.dtype.kind in "iu" and dtype.kind in "iu"):
         raise NonlinearError(f"Converting {x.dtype} to {dtype} rounds, which is not linear. Keep a float dtype.")
     if x.dtype.kind == "c" and dtype.kind != "c":

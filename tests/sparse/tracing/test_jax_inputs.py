@@ -323,3 +323,10 @@ def test_the_first_power_is_linear_and_others_are_not() -> None:
     for function in (lambda u: u**1.5, lambda u: 1.0**u, lambda u: u ** np.array([1.0, 1, 2, 1])):
         with pytest.raises(NonlinearError, match="pow"):
             matrix_from_function(function, jnp.ones(4))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e5m2"])
+def test_less_than_single_precision_is_refused_by_name(dtype: str) -> None:
+    """One rule for all: what rounds to a few digits is no matrix of single precision."""
+    with pytest.raises(NonlinearError, match=f"{dtype}.*less than single precision"):
+        matrix_from_function(lambda u: u.astype(dtype).astype(u.dtype), jnp.zeros(3, jnp.float32))
