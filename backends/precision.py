@@ -11,6 +11,10 @@ import numpy as np
 _BITS = (16, 32, 64, None)
 _COMPLEX: dict[int, np.dtype] = {32: np.dtype(np.complex64), 64: np.dtype(np.complex128)}
 _FLOAT: dict[int, np.dtype] = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
+_EXPONENT_BITS: dict[int, tuple[np.dtype, int]] = {  # by the bytes of a real number
+    4: (np.dtype(np.int32), 0x7F800000),
+    8: (np.dtype(np.int64), 0x7FF0000000000000),
+}
 
 _local: ContextVar[tuple[int | None] | None] = ContextVar("krylix_precision", default=None)
 _global: list[int | None] = [None]
@@ -54,6 +58,11 @@ def precision(bits: int | None) -> Iterator[None]:
         yield
     finally:
         _local.reset(token)
+
+
+def exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:
+    """The integer dtype of the size of a real one, and the mask of the bits that hold the exponent."""
+    return _EXPONENT_BITS[dtype.itemsize]
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:

@@ -1,4 +1,4 @@
-"""The code in docstrings, in the README and in docs/ runs and prints what it says."""
+"""The code in docstrings, in README, CONTRIBUTING and docs/ runs and prints what it says."""
 
 import doctest
 import importlib
@@ -10,7 +10,7 @@ import pytest
 from frameworks import FRAMEWORKS, missing
 from library import ROOT, label, library_files, module_name
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS = [
     pytest.param(page, match.start(1), match.group(1), id=f"{label(page)}-{number}")
@@ -47,6 +47,14 @@ def test_docstrings() -> None:
 
 
 def test_links_between_pages() -> None:
-    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+    for page in [*PAGES, ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\((?!\w+:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{label(page)} links to {target}, which is not there"
+
+
+def test_paths_in_text_exist() -> None:
+    """Of files and folders of this repository, as they are written in backticks."""
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
+    for page in [*PAGES, ROOT / "tests" / "README.md"]:
+        for target in re.findall(rf"`((?:{folders})/[\w/.*]+)", page.read_text() if page.exists() else ""):
+            assert any(ROOT.glob(target.rstrip("/."))), f"{label(page)} names {target}, which is not there"

@@ -20,6 +20,8 @@ FILES = library_files()
 MODULES = {module_name(path): path for path in FILES}
 LEVELS = {"backends": 0, "sparse": 1, "solvers": 2}  # anything else in krylix: 3
 HEAVY = {"jax", "torch", "tensorflow", "pyamg", "matplotlib", "tqdm"}  # a reason to import one of our modules late
+LIBRARIES = {"numpy", "jax", "torch", "tensorflow"}
+TABLES_OF_LIBRARIES = ("sparse/tracing/front_end.py",)  # where a front end is registered
 MAX_FILE_LINES = 350
 MAX_FUNCTION_LINES = 60
 LONG_FILES: dict[str, str] = {}  # "solvers/name.py": "why it reads better whole"
@@ -90,6 +92,13 @@ def is_heavy(module: str) -> bool:
     return any(is_heavy(t) if t in MODULES else t.split(".")[0] in HEAVY for t in eager if t != module)
 
 
+def names_a_library(node: ast.AST | None) -> bool:
+    """Is it a library's name, or a tuple, list, set or dictionary with one in it?"""
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    parts = node.keys if isinstance(node, ast.Dict) else parts
+    return any(isinstance(part, ast.Constant) and part.value in LIBRARIES for part in parts)
+
+
 def functions_of(tree: ast.Module) -> Iterator[Function]:
     return (node for node in ast.walk(tree) if isinstance(node, Function))
 
@@ -119,6 +128,34 @@ def every_file(rule: Callable[[Path], Iterator[str]]) -> None:
     """No file breaks the rule, which yields the places that do: all of them are listed."""
     places = [place for path in FILES for place in rule(path)]
     assert not places, f"{len(places)} places:\n" + "\n".join(places)
+
+
+def test_libraries_are_known_to_their_folders_only() -> None:
+    """Elsewhere code asks what a backend can do, as its class says, not what it is called."""
+
+    def rule(path: Path) -> Iterator[str]:
+        if label(path).startswith(("backends/", *(f"sparse/tracing/{library}/" for library in LIBRARIES))):
+            return
+        tree = tree_of(path)
+        tables = {
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign | ast.AnnAssign) and names_a_library(node.value)
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            where = f"{label(path)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Dict) and names_a_library(node) and label(path) not in TABLES_OF_LIBRARIES:
+                yield f"{where}: make it an attribute of Backend"
+            if isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+                asked = any(isinstance(side, ast.Attribute) and side.attr == "name" for side in sides)
+                named = any(names_a_library(s) or (isinstance(s, ast.Name) and s.id in tables) for s in sides)
+                if asked and named:
+                    yield f"{where}: ask the backend for a capability"
+
+    every_file(rule)
 
 
 def test_imports_are_relative_and_point_down() -> None:
@@ -152,10 +189,9 @@ def test_late_imports_only_for_heavy_modules() -> None:
 
 
 def test_no_import_cycles() -> None:
-    """Late imports count, imports for type checking do not."""
+    """Late imports count, and imports for type checking."""
     graph = {
-        name: {i.target for i in imports_of(path) if i.target in MODULES and not i.typing_only} - {name}
-        for name, path in MODULES.items()
+        name: {i.target for i in imports_of(path) if i.target in MODULES} - {name} for name, path in MODULES.items()
     }
     try:
         TopologicalSorter(graph).prepare()

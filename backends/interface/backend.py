@@ -9,26 +9,31 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import defaults
-from .block_algebra import BlockAlgebra
-from .dense_algebra import Array as Array
-from .shared import EXPONENT_BITS, Spec, as_declared, scatter
+from .arrays import Array as Array
+from .control import Control
+from .linalg import Linalg
+from .scattered import scattered
 from .sparse_kernels import SparseKernels
 from .transformations import Transformations
-from .tree import tree_map
 
 
-class Backend(BlockAlgebra, SparseKernels, Transformations):
+class Backend(Control, SparseKernels, Transformations):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str
     is_eager: ClassVar[bool] = False  # is control flow always Python's own?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
+    on_host: ClassVar[bool] = False  # are its arrays NumPy's: SciPy's too, and constants to all others?
+    has_compiled_rows: ClassVar[bool] = False  # is its product of CSR rows the fastest for scattered entries?
+    fuses_elementwise: ClassVar[bool] = False  # do many elementwise operations take fewer passes through memory?
+    has_pure_arrays: ClassVar[bool] = False  # immutable, with no record: can what was made of one be kept?
+    always_writable: ClassVar[bool] = False  # are all arrays, so that only a copy protects one?
+    linalg: Linalg  # dense factorisations
     sparse: Any  # reads and makes sparse matrices of the library itself, see numpy_sparse.py
 
     def __repr__(self) -> str:
@@ -49,6 +54,9 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         """The dtype that a NumPy array of `dtype` gets in the library: JAX may be set to single precision."""
         return np.dtype(dtype)
+
+    def enable_double_precision(self) -> None:
+        """Let arrays be in double precision for the rest of the process, where the library must be told."""
 
     # --- arrays -------------------------------------------------------------------------------------------------
 
@@ -110,7 +118,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        """A user's function, in the surroundings that it expects."""
+        """A user's function, in the surroundings that it expects; it cannot, or may not, write to `x`."""
         return function(x, *args)
 
     def read_only(self, x: Array) -> Array:
@@ -176,10 +184,6 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     def _keep_exponent(self, x: Array) -> Array:
         """`x >= 0` with the bits of its mantissa cleared."""
 
-    @staticmethod
-    def _exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:
-        return EXPONENT_BITS[dtype.itemsize]
-
     def times(self, scalar: Array, v: Array) -> Array:
         """Real `(batch, 1)` times real or complex `(batch, n)`."""
         return self.astype(scalar, self.dtype(v)) * v
@@ -190,7 +194,7 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
 
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
         """`(n,)` fixed numbers in [-0.5, 0.5) without a pattern, from a formula: no generator, no large constant."""
-        return self.asarray(scatter(np, np.arange(1, n + 1, dtype=np.float64)), dtype, like)
+        return self.asarray(scattered(np, np.arange(1, n + 1, dtype=np.float64)), dtype, like)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
         """`a / b`, and 0 where `b` is 0."""
@@ -200,6 +204,20 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
     def full_like(self, x: Array, value: float | int | bool, dtype: Any = None) -> Array:
         """A new array of `x`'s shape and device, filled with one number."""
         return self.full(tuple(x.shape), value, np.dtype(dtype) if dtype is not None else self.dtype(x), x)
+
+    # --- dense matrices -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def product(self, matrix: Array, x: Array) -> Array:
+        """`(n, m)` or `(batch, n, m)` times each row of `(batch, m)` -> `(batch, n)`."""
+
+    @abstractmethod
+    def matrix_transpose(self, matrix: Array) -> Array:
+        """Swap the last two axes."""
+
+    @abstractmethod
+    def diagonal(self, matrix: Array) -> Array:
+        """`(..., n, n)` -> `(..., n)`."""
 
     # --- updates ------------------------------------------------------------------------------------------------
 
@@ -220,50 +238,19 @@ class Backend(BlockAlgebra, SparseKernels, Transformations):
         """`x + a p` and `z + b p`; may overwrite `x` and `p`."""
         return self.axpy(a, p, x), self.xpay(z, b, p)
 
-    # --- control flow -------------------------------------------------------------------------------------------
+    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
+        """`y + c x` with c `(k, m)`, a few rows x `(m, n)` and y `(k, n)`; may overwrite `y`."""
+        return y + self.product(self.matrix_transpose(x), c)
 
-    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
-        """Python's `while` where arrays have values, the library's loop where they do not."""
-        while condition(state):
-            state = body(state)
-        return state
+    def xpay_block(self, x: Array | None, c: Array, y: Array) -> Array:
+        """`x + c y` with c `(k, k)`, x (zero where None) and a few rows y `(k, n)`; may overwrite `y`."""
+        image = self.product(self.matrix_transpose(y), c)
+        return image if x is None else x + image
 
-    def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
-        """One of two branches; only the chosen one runs."""
-        return if_true(*operands) if predicate else if_false(*operands)
+    def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
+        """`function(*blocks)` -> (new values of the first blocks, sums over n); these blocks may be overwritten.
 
-    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
-        """`step(state)` for the systems where `active` `(batch, 1)`, the old state for the others."""
-        if active.shape[0] == 1:
-            return step(state)  # the loop runs only while a system is active
-        return self.select(active, step(state), state)
-
-    def select(self, active: Array, new: Any, old: Any) -> Any:
-        """`new` for the systems where `active` `(batch, 1)`, `old` for the others, in every array of a state."""
-        return tree_map(lambda a, b: self.where(active, a, b), new, old)
-
-    @abstractmethod
-    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
-        """`buffer[row[i], i] = values[i]` for each system where `active`; `(rows, batch)`, the others `(batch, 1)`."""
-
-    def quiet(self) -> AbstractContextManager[Any]:
-        """Context in which overflow, division by zero and derivatives are of no concern: the loop checks by itself."""
-        return nullcontext()
-
-    # --- the host -----------------------------------------------------------------------------------------------
-
-    def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
-        """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes."""
-        results = as_declared(function(*(self.to_numpy(x) for x in arrays)), returns)
-        reference = arrays[0] if arrays else None
-        return tuple(self.asarray(r, like=reference) for r in results)
-
-    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
-        """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
-        if failed:
-            handler(*(self.to_numpy(a) for a in arrays))
-        return x
-
-    def report(self, function: Callable[..., None], *arrays: Array) -> None:
-        """Call `function` with the values of `arrays`, in order, for its side effect."""
-        function(*(self.to_numpy(a) for a in arrays))
+        Blocks are a few long rows `(k, n)`. The function treats all n positions alike, so that a library may call it
+        with a part of them at a time.
+        """
+        return function(*blocks)

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from .shared import Array
+from .arrays import Array
 
 Arrays: TypeAlias = tuple[Array, ...]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 
 class Entries(NamedTuple):
     """Arrays of the library; duplicates add up, so that their order does not matter."""
@@ -12,3 +14,9 @@ class Entries(NamedTuple):
     rows: Any  # (nnz,) integers
     cols: Any  # (nnz,) integers
     shape: tuple[int, int]
+
+
+def row_starts(rows: np.ndarray, n: int) -> np.ndarray:
+    """`(n + 1,)`: where each row begins among entries in the order of rows; int32 where it holds the numbers."""
+    starts = np.searchsorted(rows, np.arange(n + 1, dtype=rows.dtype))
+    return starts.astype(np.int32) if len(rows) < 2**31 else starts

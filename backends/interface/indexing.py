@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
-from .shared import Array
-
-Integers: TypeAlias = Any  # an array of int32 or int64, of NumPy or of the library
+from .arrays import Array, Integers
 
 
 class Indexing(ABC):

@@ -16,9 +16,9 @@ from operator import add
 
 import numpy as np
 
+from .arrays import Array, Integers
 from .bilinear import Arrays, Bilinear
-from .indexing import Indexing, Integers
-from .shared import Array
+from .indexing import Indexing
 
 # Rows of up to so many entries are summed term by term, which compilers fuse into one pass: XLA took 1.5 ms for five
 # terms of 1024^2 numbers, and 50 ms for the sum over the axis of five.
@@ -48,24 +48,22 @@ class SparseKernels(Indexing):
 
     # --- diagonals ------------------------------------------------------------------------------------------------
 
-    def dia_product(self, diagonals: Array, offsets: Sequence[int], x: Array, n: int) -> Array:
-        """y[i] = sum over d of diagonals[d, i] x[i + offsets[d]], with `diagonals` `(k, n)`.
+    def dia_product(
+        self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        """y[i] = sum over d of diagonals[d, i] x[i + offsets[d]], with `diagonals` `(k, n)`; or the transposed product.
 
-        What lies outside of x counts as 0, whatever the stored value is.
+        What lies outside of x counts as 0, whatever the stored value is. The transpose multiplies a row of x for each
+        row of the matrix, and n is how many columns that has.
         """
         parts = [
-            self.pad(part_of(diagonals[d], lo, hi) * part_of(x, lo + o, hi + o), ((0, 0), (lo, n - hi)))
-            for d, o, lo, hi in inside(offsets, n, int(x.shape[1]))
+            self.pad(
+                part_of(diagonals[d], lo + shift, hi + shift) * part_of(x, lo + step, hi + step),
+                ((0, 0), (lo, n - hi)),
+            )
+            for d, lo, hi, shift, step in places(offsets, n, int(x.shape[1]), transposed)
         ]
         return _total(parts) if parts else self.zeros((x.shape[0], n), self.dtype(x), x)
-
-    def dia_product_transposed(self, diagonals: Array, offsets: Sequence[int], y: Array, m: int) -> Array:
-        """The transpose of `dia_product`: `(batch, n)` -> `(batch, m)`."""
-        parts = [
-            self.pad(part_of(diagonals[d], lo, hi) * part_of(y, lo, hi), ((0, 0), (lo + o, m - hi - o)))
-            for d, o, lo, hi in inside(offsets, int(y.shape[1]), m)
-        ]
-        return _total(parts) if parts else self.zeros((y.shape[0], m), self.dtype(y), y)
 
     def dia_sample(self, offsets: Sequence[int], y: Array, x: Array) -> Array:
         """`(k, n)`: the sum over the batch of y[b, i] x[b, i + offsets[d]], and 0 outside of x."""
@@ -95,38 +93,19 @@ class SparseKernels(Indexing):
             return self.permute_dims(self.sum(values[:, :, None] * self.take(by_row, cols), (0,)), (1, 0))
         return self.permute_dims(_total(values[d][:, None] * self.take(by_row, cols[d]) for d in range(k)), (1, 0))
 
-    def ell_sample(self, cols: Integers, y: Array, x: Array) -> Array:
-        """`(k, n)`: the sum over the batch of y[b, i] x[b, cols[d, i]]."""
-        if x.shape[0] == 1:
-            return y[0] * self.take(x[0], cols)
-        return self.sum(self.permute_dims(y, (1, 0)) * self.take(self.permute_dims(x, (1, 0)), cols), (2,))
-
     # --- entries --------------------------------------------------------------------------------------------------
 
-    def entries_product(self, values: Array, rows: Integers, cols: Integers, x: Array, n: int) -> Array:
-        """y[rows[e]] += values[e] x[cols[e]] for entries `(nnz,)` in any order; duplicates add up."""
-        return self._gather_and_sum(values, rows, cols, x, n, False)
+    def entries_product(
+        self, values: Array, rows: Integers, cols: Integers, x: Array, n: int, starts: Integers | None = None
+    ) -> Array:
+        """y[rows[e]] += values[e] x[cols[e]] for entries `(nnz,)` in any order; duplicates add up.
 
-    def csr_product(
-        self, values: Array, starts: Integers, cols: Integers, rows: Integers, x: Array, n: int
-    ) -> Array:  # fmt: skip
-        """As `entries_product`, for entries in the order of rows, where row i begins at `starts[i]`, `(n + 1,)`."""
-        return self._gather_and_sum(values, rows, cols, x, n, True)
-
-    def entries_sample(self, rows: Integers, cols: Integers, y: Array, x: Array) -> Array:
-        """The sum over the batch of y[b, rows] x[b, cols], in the shape to which both index arrays broadcast."""
+        `starts`, `(n + 1,)`, says that they are in the order of rows, and that row i begins at `starts[i]`.
+        """
         if x.shape[0] == 1:
-            return self.take(y[0], rows) * self.take(x[0], cols)
-        both = self.take(self.permute_dims(y, (1, 0)), rows) * self.take(self.permute_dims(x, (1, 0)), cols)
-        return self.sum(both, (-1,))
-
-    def _gather_and_sum(
-        self, values: Array, rows: Integers, cols: Integers, x: Array, n: int, ordered: bool
-    ) -> Array:  # fmt: skip
-        if x.shape[0] == 1:
-            return self.segment_sum(values * self.take(x[0], cols), rows, n, ordered)[None]
+            return self.segment_sum(values * self.take(x[0], cols), rows, n, starts is not None)[None]
         gathered = values[:, None] * self.take(self.permute_dims(x, (1, 0)), cols)
-        return self.permute_dims(self.segment_sum(gathered, rows, n, ordered), (1, 0))
+        return self.permute_dims(self.segment_sum(gathered, rows, n, starts is not None), (1, 0))
 
 
 def _total(parts: Iterable[Array]) -> Array:
@@ -145,3 +124,13 @@ def inside(offsets: Sequence[int], n: int, m: int) -> Iterator[tuple[int, int, i
         lo, hi = max(0, -o), min(n, m - o)
         if lo < hi:
             yield d, o, lo, hi
+
+
+def places(offsets: Sequence[int], n: int, m: int, transposed: bool) -> Iterator[tuple[int, int, int, int, int]]:
+    """What each diagonal adds to an image of n numbers from m: image[i] += diagonal[i + shift] x[i + step].
+
+    Its number, the first i and the last + 1, shift and step.
+    """
+    if transposed:
+        return ((d, lo + o, hi + o, -o, -o) for d, o, lo, hi in inside(offsets, m, n))
+    return ((d, lo, hi, 0, o) for d, o, lo, hi in inside(offsets, n, m))

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
+from .arrays import Array
 from .implicit import LinearSystem
-from .shared import Array
 from .tree import Container, take_apart
 
 
@@ -15,6 +15,7 @@ class Transformations(ABC):
     """The part of a backend that sees whole functions."""
 
     has_derivatives: ClassVar[bool] = True  # does the library transpose a linear function by itself?
+    derivatives: ClassVar[str] = ""  # what users call to get them, in words
     explicit_derivatives: ClassVar[bool] = False  # are its derivative rules functions of explicit arguments?
     compiles_solves: ClassVar[bool] = False  # does an eager solve gain from `compile`?
 
@@ -39,12 +40,13 @@ class Transformations(ABC):
         """`x` without a link to what it was computed from."""
         return x
 
-    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
-        """`x`, such that asking for its derivative by the `sources` is an error and not silently nothing."""
-        return x
+    def refuse_derivatives(
+        self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
+    ) -> Array:
+        """`x`; asking for its derivative raises `error(why)`, where the library has derivatives at all.
 
-    def forbid_derivatives(self, x: Array, why: str) -> Array:
-        """`x`; asking for its derivative is an error that says `why`, where the library has derivatives at all."""
+        `sources`: the arrays that x was computed from, if this was not recorded: else there would silently be none.
+        """
         return x
 
     # --- whole functions ----------------------------------------------------------------------------------------

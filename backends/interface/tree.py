@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
-from .shared import Array
+from .arrays import Array
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:

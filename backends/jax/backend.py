@@ -11,15 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..interface.arrays import Spec, native_order
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
+from ..interface.control import as_declared
 from ..interface.implicit import LinearSystem
-from ..interface.shared import Spec, as_declared, native_order, scatter
-from ..precision import real_dtype
+from ..interface.scattered import scattered
+from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .function import trace
 from .indexing import JaxIndexing
+from .linalg import JaxLinalg
 from .sparse import JaxSparse
+from .tracing import is_compiled, is_traced
 
 
 class JaxBackend(JaxIndexing, Backend):
@@ -27,6 +31,10 @@ class JaxBackend(JaxIndexing, Backend):
 
     name = "jax"
     compiles_solves = True
+    fuses_elementwise = True
+    has_pure_arrays = True
+    derivatives = "jax.vjp and jax.jvp"
+    linalg = JaxLinalg()
     sparse = JaxSparse()
 
     @property
@@ -35,6 +43,9 @@ class JaxBackend(JaxIndexing, Backend):
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+    def enable_double_precision(self) -> None:
+        jax.config.update("jax_enable_x64", True)
 
     def is_array(self, x: Any) -> bool:
         return isinstance(x, jax.Array)
@@ -61,16 +72,12 @@ class JaxBackend(JaxIndexing, Backend):
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 
     def compiled(self, *arrays: Any) -> bool:
-        return _tracing() or self._traced(arrays)
-
-    @staticmethod
-    def _traced(*arrays: Any) -> bool:
-        return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(arrays))
+        return is_compiled(arrays)
 
     def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
         with jax.ensure_compile_time_eval():
             value = function()
-            return None if self._traced(value) else np.asarray(value)
+            return None if is_traced(value) else np.asarray(value)
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return jnp.reshape(x, shape)
@@ -122,12 +129,12 @@ class JaxBackend(JaxIndexing, Backend):
         return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
-        integer, mask = self._exponent_bits(np.dtype(x.dtype))
+        integer, mask = exponent_bits(np.dtype(x.dtype))
         bits = lax.bitcast_convert_type(x, integer) & np.array(mask, integer)
         return lax.bitcast_convert_type(bits, x.dtype)
 
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
-        return scatter(jnp, jnp.arange(1, n + 1, dtype=real_dtype(dtype))).astype(dtype)
+        return scattered(jnp, jnp.arange(1, n + 1, dtype=real_dtype(dtype))).astype(dtype)
 
     def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
         return lax.while_loop(condition, body, state)
@@ -146,6 +153,9 @@ class JaxBackend(JaxIndexing, Backend):
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         if not self.compiled(arrays):
             return super().host_call(function, returns, *arrays)
+        if not returns:
+            jax.debug.callback(lambda *values: function(*(np.asarray(v) for v in values)), *arrays, ordered=False)
+            return ()
         shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in returns)
 
         def on_host(*values: Any) -> tuple[np.ndarray, ...]:
@@ -172,9 +182,6 @@ class JaxBackend(JaxIndexing, Backend):
         flag = lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), *operands)
         return jax.tree.map(lambda leaf: jnp.where(flag, jnp.zeros((), leaf.dtype), leaf), x)
 
-    def report(self, function: Callable[..., None], *arrays: Array) -> None:
-        jax.debug.callback(lambda *values: function(*(np.asarray(v) for v in values)), *arrays, ordered=False)
-
     def product(self, matrix: Array, x: Array) -> Array:
         if matrix.ndim == 2:
             return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
@@ -185,45 +192,6 @@ class JaxBackend(JaxIndexing, Backend):
 
     def diagonal(self, matrix: Array) -> Array:
         return jnp.diagonal(matrix, axis1=-2, axis2=-1)
-
-    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        lu, _, permutation = lax.linalg.lu(matrix)
-        return lu, permutation
-
-    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
-        lu, permutation = factors
-        if lu.ndim == 3:
-            return jax.vmap(lambda f, p, rhs: self._lu_solve(f, p, rhs[:, None], transposed)[:, 0])(lu, permutation, b)
-        return self._lu_solve(lu, permutation, b.T, transposed).T
-
-    @staticmethod
-    def _lu_solve(lu: Array, permutation: Array, columns: Array, transposed: bool) -> Array:
-        def triangle(columns: Array, lower: bool) -> Array:
-            return lax.linalg.triangular_solve(
-                lu, columns, left_side=True, lower=lower, unit_diagonal=lower, transpose_a=transposed
-            )
-
-        if not transposed:
-            return triangle(triangle(columns[permutation], True), False)
-        return triangle(triangle(columns, False), True)[jnp.argsort(permutation)]
-
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return lax.linalg.triangular_solve(matrix, b[..., None], left_side=True, lower=lower)[..., 0]
-
-    def cholesky(self, matrix: Array) -> Array | None:
-        if self.compiled(matrix):
-            return None
-        factor = jnp.linalg.cholesky(matrix)
-        return factor if bool(jnp.all(jnp.isfinite(factor))) else None
-
-    def cholesky_solve(self, factor: Array, b: Array) -> Array:
-        if factor.ndim == 2:
-            return jax.scipy.linalg.cho_solve((factor, True), b.T).T
-        return jax.vmap(lambda f, rhs: jax.scipy.linalg.cho_solve((f, True), rhs))(factor, b)
-
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        values, vectors = jnp.linalg.eigh(matrix)
-        return values, vectors
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         def forward(_: Any, rhs: Array) -> tuple[Array, Any]:
@@ -240,8 +208,10 @@ class JaxBackend(JaxIndexing, Backend):
                 raise
             return lax.custom_linear_solve(system.product, b, forward, has_aux=True)
 
-    def forbid_derivatives(self, x: Array, why: str) -> Array:
-        return _forbidden(x, why)
+    def refuse_derivatives(
+        self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
+    ) -> Array:
+        return _refused(x, why, error)
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         return _jitted(function, static)
@@ -290,23 +260,14 @@ def _has_transpose(system: LinearSystem, b: Array) -> bool:
     return True
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _forbidden(x: Array, why: str) -> Array:
+@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def _refused(x: Array, why: str, error: type[Exception]) -> Array:
     return x
 
 
-@_forbidden.defjvp
-def _raise(why: str, primals: Any, tangents: Any) -> Any:
-    raise TypeError(why)
-
-
-def _tracing() -> bool:
-    """Is a transformation (jit, grad, vmap) running, even where all arrays in hand have values?"""
-    try:
-        from jax._src.core import trace_state_clean  # not public; the fallback sees jit, which is the main case
-    except ImportError:
-        return isinstance(jnp.zeros(()), jax.core.Tracer)
-    return not trace_state_clean()
+@_refused.defjvp
+def _raise(why: str, error: type[Exception], primals: Any, tangents: Any) -> Any:
+    raise error(why)
 
 
 @cache

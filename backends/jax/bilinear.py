@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from ..interface.arrays import Array
 from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
-from ..interface.shared import Array
 
 primitive = Primitive("krylix_bilinear")
 primitive.multiple_results = True

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..interface.indexing import Indexing, Integers
-from ..interface.shared import Array
+from ..interface.arrays import Array, Integers
+from ..interface.indexing import Indexing
 
 
 class JaxIndexing(Indexing):

@@ -7,15 +7,18 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, cho_solve, lapack
+from scipy.linalg import blas
 
 from ..interface.backend import Array, Backend
 from ..interface.tree import tree_leaves
+from ..precision import exponent_bits
 from .kernels import NumpyKernels
+from .linalg import NumpyLinalg
 from .sparse import NumpySparse
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
 _GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
+_SQUARES = {"f": (1e-20, 1e30), "F": (1e-20, 1e30), "d": (1e-200, 1e300), "D": (1e-200, 1e300)}  # safe from both ends
 _LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
 # Elements of one BLAS call, which also stay in the cache between two passes. OpenBLAS spreads calls of 10 000 elements
 # and more over threads, and on a busy machine then waits for them: 8 ms instead of 4 us was measured.
@@ -29,16 +32,6 @@ def _einsum_vecdot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 _vecdot = getattr(np, "vecdot", _einsum_vecdot)  # from NumPy 2.0 on
 
 
-def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
-    """Lower Cholesky factor of `(..., n, n)`, None where some matrix is not positive definite."""
-    try:
-        with np.errstate(all="ignore"):
-            factor = np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return None
-    return factor if np.isfinite(factor).all() else None
-
-
 class NumpyBackend(NumpyKernels, Backend):
     """NumPy arrays."""
 
@@ -46,6 +39,9 @@ class NumpyBackend(NumpyKernels, Backend):
     has_derivatives = False
     is_eager = True
     updates_in_place = True
+    on_host = True
+    has_compiled_rows = True
+    linalg = NumpyLinalg()
     sparse = NumpySparse()
 
     def is_array(self, x: Any) -> bool:
@@ -65,6 +61,9 @@ class NumpyBackend(NumpyKernels, Backend):
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
         return np.zeros(shape, dtype)
+
+    def zeros_like(self, x: Array) -> Array:
+        return np.zeros(x.shape, x.dtype)
 
     def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
         return np.full(shape, value, dtype)
@@ -89,13 +88,20 @@ class NumpyBackend(NumpyKernels, Backend):
         view.flags.writeable = False
         return view
 
+    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+        view = x.view()  # read-only, as `x` belongs to the solver
+        view.flags.writeable = False
+        return function(view, *args)
+
     where = staticmethod(np.where)
     maximum = staticmethod(np.maximum)
     sqrt = staticmethod(np.sqrt)
     abs = staticmethod(np.abs)
     real = staticmethod(np.real)
-    conj = staticmethod(np.conj)
     isfinite = staticmethod(np.isfinite)
+
+    def conj(self, x: Array) -> Array:
+        return np.conj(x) if x.dtype.kind == "c" else x  # NumPy copies real numbers
 
     def any(self, condition: Array) -> bool:
         return bool(condition.any())
@@ -106,15 +112,30 @@ class NumpyBackend(NumpyKernels, Backend):
     def dot(self, a: Array, b: Array) -> Array:
         if a.shape[0] > 1 and not a.flags.c_contiguous and not b.flags.c_contiguous:  # a block of columns
             return np.einsum("ij,ij->j", np.conj(a.T) if a.dtype.kind == "c" else a.T, b.T)[:, None]
+        if a.shape[0] == 1 and a.shape[1] <= _BLOCK:
+            return np.array([[np.vdot(a, b)]], a.dtype)
         if a.shape[0] == 1 or a.shape[1] >= _LONG:
             return np.array([[_vdot(a[i], b[i])] for i in range(a.shape[0])], a.dtype)
         return _vecdot(a, b)[:, None]
+
+    def times(self, scalar: Array, v: Array) -> Array:
+        return scalar.astype(v.dtype, copy=False) * v
+
+    def square_norm(self, v: Array) -> Array:
+        if v.shape[0] == 1 and v.shape[1] <= _BLOCK:
+            return np.array([[np.vdot(v, v).real]], v.real.dtype)
+        return self.dot(v, v).real
+
+    def norm(self, v: Array) -> Array:
+        """By scaling, as elsewhere, only where squares may leave the range: powers of two change no digit."""
+        square, limits = self.square_norm(v), _SQUARES[v.dtype.char]
+        return np.sqrt(square) if ((square > limits[0]) & (square < limits[1])).all() else super().norm(v)
 
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         return np.sum(x, axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
-        integer, mask = self._exponent_bits(x.dtype)
+        integer, mask = exponent_bits(x.dtype)
         return (x.view(integer) & mask).view(x.dtype)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
@@ -149,7 +170,8 @@ class NumpyBackend(NumpyKernels, Backend):
     def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
         """Block by block, so that the norm finds its numbers in the cache."""
         if y.shape[0] > 1 or y.shape[1] <= _BLOCK or not y.flags.c_contiguous:
-            return super().axpy_norm(a, x, y)
+            y = self.axpy(a, x, y)
+            return y, self.square_norm(y)
         update, square = _AXPY[y.dtype.char], 0.0
         for start in range(0, y.shape[1], _BLOCK):
             part = y[0, start : start + _BLOCK]
@@ -160,7 +182,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
         """Block by block, so that p is read once."""
         if p.shape[0] > 1 or p.shape[1] <= _BLOCK or not x.flags.c_contiguous:
-            return super().axpy_xpay(a, p, x, z, b)
+            return self.axpy(a, p, x), self.xpay(z, b, p)
         update = _AXPY[p.dtype.char]
         for start in range(0, p.shape[1], _BLOCK):
             part = p[0, start : start + _BLOCK]
@@ -204,42 +226,6 @@ class NumpyBackend(NumpyKernels, Backend):
     def diagonal(self, matrix: Array) -> Array:
         return np.diagonal(matrix, axis1=-2, axis2=-1)
 
-    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        (factor,) = lapack.get_lapack_funcs(("getrf",), (matrix,))
-        single = matrix.reshape(-1, *matrix.shape[-2:])
-        parts = [factor(m)[:2] for m in single]  # a zero pivot is no error here: it shows on the diagonal of U
-        shape = matrix.shape[:-2]
-        return (
-            np.array([lu for lu, _ in parts]).reshape(matrix.shape),
-            np.array([pivots for _, pivots in parts]).reshape(*shape, matrix.shape[-1]),
-        )
-
-    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
-        lu, pivots = factors
-        (solve,) = lapack.get_lapack_funcs(("getrs",), (lu,))
-        if lu.ndim == 2:
-            return solve(lu, pivots, b.T, trans=int(transposed))[0].T
-        return np.array([solve(f, p, rhs, trans=int(transposed))[0] for f, p, rhs in zip(lu, pivots, b, strict=True)])
-
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, b))
-        # the transpose of a row-major matrix is what LAPACK reads without a copy
-        found = [solve(m.T, rhs, lower=not lower, trans=1)[0] for m, rhs in zip(matrix, b, strict=True)]
-        return np.array(found, b.dtype).reshape(b.shape)
-
-    def cholesky(self, matrix: Array) -> Array | None:
-        return cholesky_or_none(matrix)
-
-    def cholesky_solve(self, factor: Array, b: Array) -> Array:
-        if factor.ndim == 2:
-            return cho_solve((factor, True), b.T, check_finite=False).T
-        return np.array([cho_solve((f, True), rhs, check_finite=False) for f, rhs in zip(factor, b, strict=True)])
-
-    def gram(self, a: Array, b: Array) -> Array:
-        if a.dtype.kind == "c":
-            a = a.conj()
-        return sum(a[:, part] @ b.T[part] for part in _parts(a.T))
-
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
         columns, multiply = _by_columns(y), _GEMM[y.dtype.char]
         for part in _parts(columns) if y.size else ():
@@ -267,10 +253,6 @@ class NumpyBackend(NumpyKernels, Backend):
                     own[part] = value.T
             sums = found if i == 0 else tuple(a + b for a, b in zip(sums, found, strict=True))
         return tuple(c.T for c in columns[: len(new)]), sums
-
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        values, vectors = np.linalg.eigh(matrix)
-        return values, vectors
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         raise TypeError(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from ..interface.indexing import Indexing, Integers
-from ..interface.shared import Array
+from ..interface.arrays import Array, Integers
+from ..interface.indexing import Indexing
 
 _SPARSE_PRODUCTS = "bBhHiIlLqQfdFD"  # dtypes that SciPy's compiled products know
 _SMALL = 16384  # values; bincount then takes less time than making a matrix of SciPy

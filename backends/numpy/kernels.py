@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from ..interface.indexing import Integers
-from ..interface.shared import Array
-from ..interface.sparse_kernels import SparseKernels, inside
+from ..interface.arrays import Array, Integers
+from ..interface.sparse_kernels import SparseKernels, inside, places
 from .indexing import NumpyIndexing
 
 # Numbers of the image that are worked on at a time. A pass over all diagonals for each part, which stays in the cache,
@@ -21,13 +20,10 @@ _SMALL = 4096  # with less entries than this, making a matrix object of SciPy ta
 class NumpyKernels(NumpyIndexing, SparseKernels):
     """Vectors are multiplied where they lie; only the image is new."""
 
-    def dia_product(self, diagonals: Array, offsets: Sequence[int], x: Array, n: int) -> Array:
-        places = [(diagonals[d], lo, hi, 0, o) for d, o, lo, hi in inside(offsets, n, x.shape[1])]
-        return _by_parts(places, x, n)
-
-    def dia_product_transposed(self, diagonals: Array, offsets: Sequence[int], y: Array, m: int) -> Array:
-        places = [(diagonals[d], lo + o, hi + o, -o, -o) for d, o, lo, hi in inside(offsets, y.shape[1], m)]
-        return _by_parts(places, y, m)
+    def dia_product(
+        self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        return _by_parts(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
 
     def dia_sample(self, offsets: Sequence[int], y: Array, x: Array) -> Array:
         n = y.shape[1]
@@ -42,21 +38,21 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
             return super().ell_product(values, cols, x)
         n = values.shape[1]
         starts = np.arange(n + 1, dtype=np.int32 if n < 2**31 - 1 else np.int64)
-        parts = [self.csr_product(v, starts, c, None, x, n) for v, c in zip(values, cols, strict=True)]
+        parts = [self.entries_product(v, None, c, x, n, starts) for v, c in zip(values, cols, strict=True)]
         image = parts[0]
         for part in parts[1:]:
             image += part
         return image
 
-    def entries_product(self, values: Array, rows: Integers, cols: Integers, x: Array, n: int) -> Array:
+    def entries_product(
+        self, values: Array, rows: Integers, cols: Integers, x: Array, n: int, starts: Integers | None = None
+    ) -> Array:
+        shape = (n, x.shape[1])
+        if starts is not None:
+            return _rows_times(sp.csr_array((values, cols, starts), shape), x)
         if values.size < _SMALL:
             return super().entries_product(values, rows, cols, x, n)
-        return _rows_times(sp.coo_array((values, (rows, cols)), (n, x.shape[1])), x)
-
-    def csr_product(
-        self, values: Array, starts: Integers, cols: Integers, rows: Integers, x: Array, n: int
-    ) -> Array:  # fmt: skip
-        return _rows_times(sp.csr_array((values, cols, starts), (n, x.shape[1])), x)
+        return _rows_times(sp.coo_array((values, (rows, cols)), shape), x)
 
 
 def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
@@ -65,20 +61,19 @@ def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
     return (matrix @ x.T).T
 
 
-def _by_parts(places: Sequence[tuple[np.ndarray, int, int, int, int]], x: np.ndarray, n: int) -> np.ndarray:
-    """image[i] = sum of diagonal[i + shift] x[i + offset] over the diagonals with first <= i < end.
-
-    Each place is (diagonal, first, end, shift, offset).
-    """
+def _by_parts(
+    diagonals: np.ndarray, where: Sequence[tuple[int, int, int, int, int]], x: np.ndarray, n: int
+) -> np.ndarray:
+    """The image that `places` describes."""
     image = np.zeros((x.shape[0], n), x.dtype)
     room = np.empty(min(_PART, n), x.dtype)
     for start in range(0, n, _PART):
         end = min(start + _PART, n)
         for own, row in zip(image, x, strict=True):
-            for diagonal, first, last, shift, offset in places:
+            for d, first, last, shift, step in where:
                 lo, hi = max(start, first), min(end, last)
                 if lo < hi:
                     part, product = own[lo:hi], room[: hi - lo]
-                    np.multiply(diagonal[lo + shift : hi + shift], row[lo + offset : hi + offset], out=product)
+                    np.multiply(diagonals[d, lo + shift : hi + shift], row[lo + step : hi + step], out=product)
                     np.add(part, product, out=part)
     return image

@@ -8,8 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..interface.backend import Array
-from ..interface.entries import Entries
-from ..interface.shared import row_starts
+from ..interface.entries import Entries, row_starts
 
 
 class NumpySparse:

@@ -10,14 +10,16 @@ import tensorflow as tf
 from tensorflow.python.eager import record  # not public, as the next; tests pin them
 from tensorflow.python.ops import control_flow_util
 
+from ..interface.arrays import Spec
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
+from ..interface.control import as_declared
 from ..interface.implicit import LinearSystem
-from ..interface.shared import NO_DERIVATIVES, Spec, as_declared
-from ..numpy.backend import cholesky_or_none
+from ..precision import exponent_bits
 from .bilinear import bilinear
 from .implicit import ClosedFunction, closed_arrays, has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
+from .linalg import TensorflowLinalg
 from .sparse import TensorflowSparse
 
 
@@ -26,6 +28,9 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     name = "tensorflow"
     explicit_derivatives = True
+    fuses_elementwise = True
+    derivatives = "tf.GradientTape"
+    linalg = TensorflowLinalg()
     sparse = TensorflowSparse()
 
     @property
@@ -98,7 +103,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         return tf.reduce_sum(x, axis, keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
-        integer, mask = self._exponent_bits(self.dtype(x))
+        integer, mask = exponent_bits(self.dtype(x))
         bits = tf.bitwise.bitwise_and(tf.bitcast(x, integer), tf.constant(mask, integer))
         return tf.bitcast(bits, x.dtype)
 
@@ -140,6 +145,10 @@ class TensorflowBackend(TensorflowIndexing, Backend):
                 "method, a LinearOperator or progress. Use a method of krylix itself, or leave jit_compile out."
             )
 
+        if not returns:
+            tf.py_function(lambda *values: function(*(v.numpy() for v in values)), arrays, [])
+            return ()
+
         def on_host(*values: np.ndarray) -> list[np.ndarray]:
             return list(as_declared(function(*values), returns))
 
@@ -160,12 +169,6 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         with tf.control_dependencies([flag]):
             return tf.nest.map_structure(tf.identity, x)
 
-    def report(self, function: Callable[..., None], *arrays: Array) -> None:
-        if tf.executing_eagerly():
-            super().report(function, *arrays)
-        else:
-            tf.py_function(lambda *values: function(*(v.numpy() for v in values)), arrays, [])
-
     def product(self, matrix: Array, x: Array) -> Array:
         if len(matrix.shape) == 2:
             return tf.linalg.matmul(x, matrix, transpose_b=True)
@@ -176,72 +179,6 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     def diagonal(self, matrix: Array) -> Array:
         return tf.linalg.diag_part(matrix)
-
-    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        # TensorFlow's LU refuses exactly singular matrices. In a graph QR takes its place, which XLA and
-        # vectorized_map know too; eagerly LAPACK on the host is quicker.
-        if not tf.executing_eagerly():
-            q, r = tf.linalg.qr(matrix)
-            return r, q
-        from scipy.linalg import lapack
-
-        shape, values = tuple(matrix.shape), matrix.numpy()
-        (factor,) = lapack.get_lapack_funcs(("getrf",), (values,))
-        parts = [factor(m)[:2] for m in values.reshape(-1, *shape[-2:])]
-        lu = np.array([lu for lu, _ in parts]).reshape(shape)
-        permutation = np.array([_permutation(p) for _, p in parts], np.int32).reshape(shape[:-1])
-        return tf.convert_to_tensor(lu), tf.convert_to_tensor(permutation)
-
-    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
-        if transposed:  # TensorFlow has the conjugate transpose
-            return tf.math.conj(self._lu_solve(factors, tf.math.conj(b), True))
-        return self._lu_solve(factors, b, False)
-
-    @staticmethod
-    def _lu_solve(factors: tuple[Array, ...], b: Array, adjoint: bool) -> Array:
-        triangle, other = factors
-        columns = tf.transpose(b) if len(triangle.shape) == 2 else b[..., None]
-        if other.dtype.is_integer:
-            axes = len(triangle.shape) - 2
-            lower = tf.linalg.set_diag(triangle, tf.ones(triangle.shape[:-1], triangle.dtype))
-            if adjoint:
-                y = tf.linalg.triangular_solve(triangle, columns, lower=False, adjoint=True)
-                y = tf.linalg.triangular_solve(lower, y, lower=True, adjoint=True)
-                x = tf.gather(y, tf.argsort(other, axis=-1), axis=-2, batch_dims=axes)
-            else:
-                y = tf.gather(columns, other, axis=-2, batch_dims=axes)
-                y = tf.linalg.triangular_solve(lower, y, lower=True)
-                x = tf.linalg.triangular_solve(triangle, y, lower=False)
-        elif adjoint:
-            x = tf.linalg.matmul(other, tf.linalg.triangular_solve(triangle, columns, lower=False, adjoint=True))
-        else:
-            y = tf.linalg.matmul(other, columns, adjoint_a=True)
-            x = tf.linalg.triangular_solve(triangle, y, lower=False)
-        return tf.transpose(x) if len(triangle.shape) == 2 else x[..., 0]
-
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return tf.linalg.triangular_solve(matrix, b[..., None], lower=lower)[..., 0]
-
-    def cholesky(self, matrix: Array) -> Array | None:
-        if not tf.executing_eagerly():
-            return None
-        if matrix.dtype.is_complex:  # TensorFlow returns memory as it found it for an indefinite complex matrix
-            factor = cholesky_or_none(matrix.numpy())
-            return None if factor is None else tf.convert_to_tensor(factor)
-        try:
-            factor = tf.linalg.cholesky(matrix)
-        except tf.errors.InvalidArgumentError:
-            return None
-        return factor if bool(tf.reduce_all(self.isfinite(factor))) else None
-
-    def cholesky_solve(self, factor: Array, b: Array) -> Array:
-        if len(factor.shape) == 2:
-            return tf.transpose(tf.linalg.cholesky_solve(factor, tf.transpose(b)))
-        return tf.linalg.cholesky_solve(factor, b[..., None])[..., 0]
-
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        values, vectors = tf.linalg.eigh(matrix)
-        return self.real(values), vectors
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         zeros = tf.zeros_like(like)
@@ -262,16 +199,6 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
         super().register(cls, flatten, unflatten)  # TensorFlow itself asks classes for `__tf_flatten__`
-
-    def forbid_derivatives(self, x: Array, why: str) -> Array:
-        @tf.custom_gradient
-        def passed_on(x: Array) -> tuple[Array, Callable[..., Any]]:
-            def gradient(*cotangents: Array) -> Any:
-                raise TypeError(why)
-
-            return tf.identity(x), gradient
-
-        return passed_on(x)
 
     def constant(self, x: Array) -> Array:
         return tf.stop_gradient(x)
@@ -296,11 +223,13 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         return ClosedFunction(function, args), closed_arrays(function, x, args)
 
-    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
+    def refuse_derivatives(
+        self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
+    ) -> Array:
         @tf.custom_gradient
         def passed_on(x: Array, *sources: Array) -> tuple[Array, Callable[..., Any]]:
             def gradient(*cotangents: Array) -> Any:
-                raise RuntimeError(NO_DERIVATIVES)
+                raise error(why)
 
             return tf.identity(x), gradient
 
@@ -310,11 +239,3 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 def _for_xla() -> bool:
     """Is this graph made for XLA?"""
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
-
-
-def _permutation(pivots: np.ndarray) -> np.ndarray:
-    """LAPACK's row interchanges as one permutation."""
-    order = np.arange(len(pivots), dtype=np.int32)
-    for i, p in enumerate(pivots):
-        order[[i, p]] = order[[p, i]]
-    return order

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from ..interface.indexing import Indexing, Integers
-from ..interface.shared import Array
+from ..interface.arrays import Array, Integers
+from ..interface.indexing import Indexing
 
 
 class TensorflowIndexing(Indexing):

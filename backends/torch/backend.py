@@ -10,16 +10,18 @@ import numpy as np
 import torch
 from torch.utils._pytree import register_pytree_node
 
+from ..interface.arrays import native_order
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
-from ..interface.shared import NO_DERIVATIVES, native_order
 from ..interface.tree import tree_leaves
+from ..precision import exponent_bits
 from .bilinear import bilinear
 from .closures import is_tracked, is_transformed, may_have_derivatives, open_function, transforming
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .implicit import implicit_solve
 from .kernels import TorchKernels
+from .linalg import TorchLinalg
 from .sparse import TorchSparse
 
 
@@ -29,7 +31,11 @@ class TorchBackend(TorchKernels, Backend):
     name = "torch"
     is_eager = True
     updates_in_place = True
+    has_compiled_rows = True
+    always_writable = True
+    derivatives = "torch.autograd or torch.func"
     explicit_derivatives = True
+    linalg = TorchLinalg()
     sparse = TorchSparse()
 
     @property
@@ -120,7 +126,7 @@ class TorchBackend(TorchKernels, Backend):
         return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given
 
     def _keep_exponent(self, x: Array) -> Array:
-        integer, mask = self._exponent_bits(numpy_dtype(x.dtype))
+        integer, mask = exponent_bits(numpy_dtype(x.dtype))
         return (x.contiguous().view(TORCH_DTYPE[integer]) & mask).view(x.dtype)
 
     def axpy(self, a: Array, x: Array, y: Array) -> Array:
@@ -156,11 +162,11 @@ class TorchBackend(TorchKernels, Backend):
     def constant(self, x: Array) -> Array:
         return x.detach()
 
-    def refuse_derivatives(self, x: Any, sources: Sequence[Array]) -> Any:
-        return _NoDerivative.apply(x, x.new_zeros(1).requires_grad_())
-
-    def forbid_derivatives(self, x: Array, why: str) -> Array:
-        result: Array = _Forbidden.apply(x, why)
+    def refuse_derivatives(
+        self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
+    ) -> Array:
+        marker = x.new_zeros(1).requires_grad_() if sources else None
+        result: Array = _Refused.apply(x, marker, error(why))
         return result
 
     def bilinear(
@@ -216,38 +222,8 @@ class TorchBackend(TorchKernels, Backend):
     def diagonal(self, matrix: Array) -> Array:
         return torch.diagonal(matrix, dim1=-2, dim2=-1)
 
-    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        lu, pivots, _ = torch.linalg.lu_factor_ex(matrix)
-        return lu, pivots
-
-    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
-        lu, pivots = factors
-        if transposed:  # torch has the conjugate transpose
-            columns = b.conj_physical().T if lu.ndim == 2 else b.conj_physical().unsqueeze(-1)
-            x = torch.linalg.lu_solve(lu, pivots, columns, adjoint=True).conj_physical()
-            return x.T if lu.ndim == 2 else x.squeeze(-1)
-        if lu.ndim == 2:
-            return torch.linalg.lu_solve(lu, pivots, b.T).T
-        return torch.linalg.lu_solve(lu, pivots, b.unsqueeze(-1)).squeeze(-1)
-
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return torch.linalg.solve_triangular(matrix, b.unsqueeze(-1), upper=not lower).squeeze(-1)
-
-    def cholesky(self, matrix: Array) -> Array | None:
-        factor, info = torch.linalg.cholesky_ex(matrix)
-        return factor if not bool(info.any()) and bool(torch.isfinite(factor).all()) else None
-
-    def cholesky_solve(self, factor: Array, b: Array) -> Array:
-        if factor.ndim == 2:
-            return torch.cholesky_solve(b.T, factor).T
-        return torch.cholesky_solve(b.unsqueeze(-1), factor).squeeze(-1)
-
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
         return y.addmm_(c, x)
-
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        values, vectors = torch.linalg.eigh(matrix)
-        return values, vectors
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         try:
@@ -272,38 +248,26 @@ def _scalar(a: Array) -> Array:
     return a.reshape(()) if a.shape[0] == 1 else a
 
 
-class _Forbidden(torch.autograd.Function):
-    """Passes x on; a derivative raises TypeError."""
+class _Refused(torch.autograd.Function):
+    """Passes x on; a derivative by x, or by what stands for its sources, raises."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: torch.Tensor, why: str) -> torch.Tensor:
+    def forward(x: torch.Tensor, marker: torch.Tensor | None, error: Exception) -> torch.Tensor:
         return x.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        ctx.why = inputs[1]
+        ctx.error = inputs[2]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
-        raise TypeError(ctx.why)
+        raise ctx.error
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise TypeError(ctx.why)
-
-
-class _NoDerivative(torch.autograd.Function):
-    """Passes x on and raises when a derivative is asked for."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
-        raise RuntimeError(NO_DERIVATIVES)
+        raise ctx.error
 
 
 __all__ = ["NUMPY_DTYPE", "TorchBackend"]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ..interface.indexing import Indexing, Integers
-from ..interface.shared import Array
+from ..interface.arrays import Array, Integers
+from ..interface.indexing import Indexing
 
 
 class TorchIndexing(Indexing):

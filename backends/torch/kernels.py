@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch._C import _functorch  # not public; see torch_closures.py
 
-from ..interface.indexing import Integers
-from ..interface.shared import Array
-from ..interface.sparse_kernels import SparseKernels, inside
+from ..interface.arrays import Array, Integers
+from ..interface.sparse_kernels import SparseKernels, inside, places
 from .closures import is_tracked, is_transformed, may_have_derivatives
 from .indexing import TorchIndexing, as_index
 
@@ -19,17 +18,12 @@ _PART = 2**17  # numbers of the image that are worked on at a time, which stay i
 class TorchKernels(TorchIndexing, SparseKernels):
     """Out of place where derivatives are recorded or a transformation runs; inside `bilinear` they never are."""
 
-    def dia_product(self, diagonals: Array, offsets: Sequence[int], x: Array, n: int) -> Array:
+    def dia_product(
+        self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
+    ) -> Array:  # fmt: skip
         if _is_recorded(diagonals, x):
-            return super().dia_product(diagonals, offsets, x, n)
-        places = [(diagonals[d], lo, hi, 0, o) for d, o, lo, hi in inside(offsets, n, x.shape[1])]
-        return _by_parts(places, x, n)
-
-    def dia_product_transposed(self, diagonals: Array, offsets: Sequence[int], y: Array, m: int) -> Array:
-        if _is_recorded(diagonals, y):
-            return super().dia_product_transposed(diagonals, offsets, y, m)
-        places = [(diagonals[d], lo + o, hi + o, -o, -o) for d, o, lo, hi in inside(offsets, y.shape[1], m)]
-        return _by_parts(places, y, m)
+            return super().dia_product(diagonals, offsets, x, n, transposed)
+        return _by_parts(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
 
     def dia_sample(self, offsets: Sequence[int], y: Array, x: Array) -> Array:
         if _is_recorded(y, x):
@@ -40,11 +34,12 @@ class TorchKernels(TorchIndexing, SparseKernels):
                 found[d, lo:hi].addcmul_(y[row, lo:hi], x[row, lo + o : hi + o])
         return found
 
-    def csr_product(
-        self, values: Array, starts: Integers, cols: Integers, rows: Integers, x: Array, n: int
-    ) -> Array:  # fmt: skip
-        if _is_recorded(values, x):  # torch's own has no derivatives of second order, and none in forward mode
-            return super().csr_product(values, starts, cols, rows, x, n)
+    def entries_product(
+        self, values: Array, rows: Integers, cols: Integers, x: Array, n: int, starts: Integers | None = None
+    ) -> Array:
+        # torch's own has no derivatives of second order, and none in forward mode
+        if starts is None or _is_recorded(values, x):
+            return super().entries_product(values, rows, cols, x, n, starts)
         index = as_index(starts, values), as_index(cols, values)
         matrix = torch.sparse_csr_tensor(*index, values, (n, x.shape[1]), check_invariants=False)
         return (matrix @ x[0])[None] if x.shape[0] == 1 else (matrix @ x.T).T
@@ -56,18 +51,17 @@ def _is_recorded(*tensors: torch.Tensor) -> bool:
     return may_have_derivatives() and any(is_tracked(t) for t in tensors)
 
 
-def _by_parts(places: Sequence[tuple[torch.Tensor, int, int, int, int]], x: torch.Tensor, n: int) -> torch.Tensor:
-    """image[i] = sum of diagonal[i + shift] x[i + offset] over the diagonals with first <= i < end.
-
-    Each place is (diagonal, first, end, shift, offset).
-    """
+def _by_parts(
+    diagonals: torch.Tensor, where: Sequence[tuple[int, int, int, int, int]], x: torch.Tensor, n: int
+) -> torch.Tensor:
+    """The image that `places` describes."""
     batch = x.shape[0]
     image = x.new_zeros((batch, n))
     size = max(_PART // max(batch, 1), 1024)
     for start in range(0, n, size):
         end = min(start + size, n)
-        for diagonal, first, last, shift, offset in places:
+        for d, first, last, shift, step in where:
             lo, hi = max(start, first), min(end, last)
             if lo < hi:
-                image[:, lo:hi].addcmul_(diagonal[lo + shift : hi + shift], x[:, lo + offset : hi + offset])
+                image[:, lo:hi].addcmul_(diagonals[d, lo + shift : hi + shift], x[:, lo + step : hi + step])
     return image

@@ -54,6 +54,7 @@ class BlockCG(Method):
     """
 
     needs_hermitian = True
+    needs_definite = True
     couples_systems = True
     can_pause = False
 
@@ -70,20 +71,20 @@ class BlockCG(Method):
         rr = bk.square_norm(r)
         noise = (_NOISE * _eps(bk, rr)) ** 2 * rr
         z = bk.copy(_preconditioned(bk, M, r, rr))
-        p = _orthonormal(bk, z, bk.gram(z, z), rr > noise)
+        p = _orthonormal(bk, z, _gram(bk, z, z), rr > noise)
         return BlockCGState(bk.zeros_like(r), r, p, rr, noise, bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BlockCGState) -> BlockCGState:
         def energies(p: Array, q: Array, r: Array) -> Any:
-            return (), (bk.gram(p, q), bk.gram(p, r))
+            return (), (_gram(bk, p, q), _gram(bk, p, r))
 
         def descend(x: Array, r: Array, p: Array, q: Array) -> Any:
             r = bk.axpy_block(-alpha, q, r)
-            return (bk.axpy_block(alpha, p, x), r), (bk.square_norm(r), bk.gram(q, r))
+            return (bk.axpy_block(alpha, p, x), r), (bk.square_norm(r), _gram(bk, q, r))
 
         def conjugate(p: Array, z: Array) -> Any:
             p = bk.xpay_block(z, -beta, p)
-            return (p,), (bk.gram(p, p),)
+            return (p,), (_gram(bk, p, p),)
 
         q = A.apply(s.p)
         _, (pq, pr) = bk.by_parts(energies, s.p, q, s.r)
@@ -91,7 +92,9 @@ class BlockCG(Method):
         alpha = _times_transposed(bk, inverse, pr)
         (x, r), (rr, qz) = bk.by_parts(descend, s.x, s.r, s.p, q)
         z = _preconditioned(bk, M, r, rr)
-        beta = _times_transposed(bk, inverse, qz if z is r else bk.gram(q, z))
+        if z is not r:
+            _, (qz,) = bk.by_parts(lambda q, z: ((), (_gram(bk, q, z),)), q, z)
+        beta = _times_transposed(bk, inverse, qz)
         (p,), (pp,) = bk.by_parts(conjugate, s.p, z)
         p = _orthonormal(bk, p, pp, rr > s.noise)
         return BlockCGState(x, r, p, rr, s.noise, is_zero | bk.full_like(rr, False, bool))
@@ -125,6 +128,11 @@ def _eps(bk: Backend, real: Array) -> float:
     return float(np.finfo(bk.dtype(real)).eps)
 
 
+def _gram(bk: Backend, a: Array, b: Array) -> Array:
+    """`(k, m)`: sum of conj(a_i) b_j over the unknowns, for each of the rows `a` `(k, n)` with each of `b` `(m, n)`."""
+    return bk.product(b, bk.conj(a))
+
+
 def _times_transposed(bk: Backend, inverse: Array, g: Array) -> Array:
     """`(inverse g)ᵀ`: a row of coefficients for each system."""
     return bk.product(inverse, bk.matrix_transpose(g))
@@ -156,7 +164,7 @@ def _orthonormal(bk: Backend, w: Array, g: Array, live: Array) -> Array:
     length = bk.sqrt(bk.where(usable, square, bk.full_like(square, 1)))
     scale = bk.astype(bk.where(usable, 1 / length, bk.zeros_like(length)), dtype)
     g = bk.where(usable & bk.matrix_transpose(usable), g, bk.zeros_like(g)) * scale * bk.matrix_transpose(scale)
-    values, vectors = bk.eigh(g)
+    values, vectors = bk.linalg.eigh(g)
     values = bk.reshape(values, (k, 1))
     clear = values > _DEPENDENT * _eps(bk, values)
     inverse = bk.where(clear, 1 / bk.sqrt(bk.where(clear, values, bk.full_like(values, 1))), bk.zeros_like(values))
@@ -170,7 +178,7 @@ def _inverse(bk: Backend, g: Array) -> tuple[Array, Array]:
     usable = (largest > 0) & bk.isfinite(largest)
     size = bk.astype(bk.where(usable, largest, bk.full_like(largest, 1)), dtype)
     g = bk.where(usable, g, bk.zeros_like(g)) / size
-    values, vectors = bk.eigh(0.5 * (g + bk.conj(bk.matrix_transpose(g))))
+    values, vectors = bk.linalg.eigh(0.5 * (g + bk.conj(bk.matrix_transpose(g))))
     values = bk.reshape(values, (1, k))
     clear = bk.abs(values) > _FLAT * _eps(bk, values) * bk.max_abs(values)
     inverse = bk.where(clear, 1 / bk.where(clear, values, bk.full_like(values, 1)), bk.zeros_like(values))

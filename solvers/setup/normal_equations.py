@@ -56,6 +56,6 @@ class Given:
         if m < n and not self.damp and not known_null_space:
             leaves, structure = bk.leaves(x)
             why = _UNDERDETERMINED.format(m=m, n=n, method=result.method)
-            x = bk.unleaves(structure, [bk.forbid_derivatives(leaf, why) for leaf in leaves])
+            x = bk.unleaves(structure, [bk.refuse_derivatives(leaf, why) for leaf in leaves])
         made = result.function_evaluations + 2  # A^H b, and A x
         return replace(result, x=x, residual=residual, function_evaluations=made)

@@ -11,8 +11,10 @@ from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import as_indices, check_shape, check_size
 from .entries.order import put_in_order
+from .entries.sample import entries_sample
 from .making.given import as_values, check_lengths
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 
@@ -33,7 +35,7 @@ class CooForm(Bilinear):
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
         rows, cols = indices
-        return (bk.entries_sample(rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x),)
 
 
 class CooStructure(Structure):
@@ -92,4 +94,4 @@ class COO(SparseMatrix):
         check_lengths(values, rows, "rows")
         check_lengths(values, cols, "columns")
         ordered, values = put_in_order(bk, rows, cols, values, (n, m))
-        self._set(bk, CooStructure(ordered.rows, ordered.cols, (n, m)), (values,))
+        self._set(Stored(bk, CooStructure(ordered.rows, ordered.cols, (n, m)), (values,)))

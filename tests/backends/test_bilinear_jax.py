@@ -178,7 +178,7 @@ class TestJax:
         @dataclass(frozen=True)
         class Square(Diagonals):
             def product_transposed(self, bk: Any, values: Any, indices: Any, y: Any) -> Any:
-                return bk.dia_product_transposed(values[0], OFFSETS, y, N)
+                return bk.dia_product(values[0], OFFSETS, y, N, transposed=True)
 
         d = 0.1 * rows("float64", (len(OFFSETS), N)) + 3 * (np.array(OFFSETS) == 0)[:, None]
         matrix = dense("diagonals", [d])[:, :N]

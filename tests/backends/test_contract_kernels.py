@@ -13,6 +13,7 @@ import krylix.backends.torch.kernels
 from contract import CELLS, MODES, backend, check, covers, rows, run, wide
 from krylix.backends import Backend
 from krylix.backends.interface.bilinear import Bilinear
+from krylix.sparse.formats.entries.sample import ell_sample, entries_sample
 from modes import array, to_numpy
 
 cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
@@ -36,7 +37,7 @@ class Two(Bilinear):
         return bk.dia_product(values[0], (-1, 1), x, 3)
 
     def product_transposed(self, bk: Any, values: Any, indices: Any, y: Any) -> Any:
-        return bk.dia_product_transposed(values[0], (-1, 1), y, 4)
+        return bk.dia_product(values[0], (-1, 1), y, 4, transposed=True)
 
     def sample(self, bk: Any, indices: Any, y: Any, x: Any) -> Any:
         return (bk.dia_sample((-1, 1), y, x),)
@@ -56,7 +57,7 @@ DIAGONALS = [
 ]
 
 
-@covers("dia_product", "dia_product_transposed", "dia_sample")
+@covers("dia_product", "dia_sample")
 @cells
 def test_diagonals(mode: str, dtype: str) -> None:
     """What has no place in the matrix is not read: it is NaN here."""
@@ -69,7 +70,8 @@ def test_diagonals(mode: str, dtype: str) -> None:
             x, y = rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)
 
             def all_three(bk: Backend, d: Any, x: Any, y: Any, n: int = n, m: int = m, o: Any = offsets) -> Any:
-                return bk.dia_product(d, o, x, n), bk.dia_product_transposed(d, o, y, m), bk.dia_sample(o, y, x)
+                back = bk.dia_product(d, o, y, m, transposed=True)
+                return bk.dia_product(d, o, x, n), back, bk.dia_sample(o, y, x)
 
             product, transposed, sample = run(mode, all_three, diagonals, x, y)
             matrix, size = dense_diagonals(wide(diagonals), offsets, m), 10 * (len(offsets) + 1)
@@ -83,7 +85,7 @@ def test_diagonals(mode: str, dtype: str) -> None:
             check(sample, exact, dtype, size)
 
 
-@covers("ell_product", "ell_sample")
+@covers("ell_product")
 @cells
 def test_rows_of_equal_length(mode: str, dtype: str) -> None:
     for k, n, m in ((3, 5, 4), (1, 4, 6), (0, 3, 2), (2, 0, 3)):
@@ -92,7 +94,7 @@ def test_rows_of_equal_length(mode: str, dtype: str) -> None:
             x, y = rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)
 
             def both(bk: Backend, v: Any, x: Any, y: Any, cols: Any = cols) -> Any:
-                return bk.ell_product(v, cols, x), bk.ell_sample(cols, y, x)
+                return bk.ell_product(v, cols, x), ell_sample(bk, cols, y, x)
 
             product, sample = run(mode, both, values, x, y)
             assert product.dtype == sample.dtype == np.dtype(dtype)
@@ -106,7 +108,7 @@ def some_entries(n: int, m: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.integers(0, n, count).astype(np.int32), rng.integers(0, m, count).astype(np.int32)
 
 
-@covers("entries_product", "entries_sample", "csr_product")
+@covers("entries_product")
 @cells
 def test_entries(mode: str, dtype: str) -> None:
     for n, m, count in ((5, 4, 9), (3, 6, 1), (4, 3, 0), (0, 3, 0)):
@@ -122,8 +124,8 @@ def check_entries(mode: str, dtype: str, n: int, m: int, count: int) -> None:
     np.add.at(matrix, (at, cols), wide(values))
 
     def all_three(bk: Backend, v: Any, sorted_v: Any, x: Any, y: Any) -> Any:
-        by_row = bk.csr_product(sorted_v, starts, cols[order], at[order], x, n)
-        return bk.entries_product(v, at, cols, x, n), by_row, bk.entries_sample(at, cols, y, x)
+        by_row = bk.entries_product(sorted_v, at[order], cols[order], x, n, starts)
+        return bk.entries_product(v, at, cols, x, n), by_row, entries_sample(bk, at, cols, y, x)
 
     for batch in BATCHES:
         x, y = rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)
@@ -155,7 +157,7 @@ def test_sample_of_rows_with_several_columns(mode: str) -> None:
     at, cols = np.array([2, 0, 1]), np.array([[0, 3, 1], [2, 2, 0]])
     for batch in BATCHES:
         x, y = rows("float64", (batch, 4), 1), rows("float64", (batch, 3), 2)
-        found = run(mode, lambda bk, x, y: (bk.entries_sample(at, cols, y, x),), x, y)[0]
+        found = run(mode, lambda bk, x, y: (entries_sample(bk, at, cols, y, x),), x, y)[0]
         np.testing.assert_allclose(found, np.sum(y[:, at][:, None] * x[:, cols], 0), rtol=1e-14)
 
 
@@ -167,7 +169,7 @@ def test_indices_of_the_library(mode: str) -> None:
     values, x = rows("float64", (9,)), rows("float64", (2, 4), 1)
 
     def products(bk: Backend, v: Any, sorted_v: Any, x: Any, at: Any, cols: Any, starts: Any, *ordered: Any) -> Any:
-        return bk.entries_product(v, at, cols, x, 5), bk.csr_product(sorted_v, starts, ordered[0], ordered[1], x, 5)
+        return bk.entries_product(v, at, cols, x, 5), bk.entries_product(sorted_v, ordered[1], ordered[0], x, 5, starts)
 
     for found in run(mode, products, values, values[order], x, at, cols, starts, cols[order], at[order]):
         exact = np.zeros((5, 4))
@@ -186,7 +188,7 @@ def test_not_a_number_stays_in_its_row(mode: str) -> None:
         starts = np.array([0, 1, 2, 2, 3], np.int32)
         return (
             bk.entries_product(v, at, cols, x, 4),
-            bk.csr_product(v, starts, cols, at, x, 4),
+            bk.entries_product(v, at, cols, x, 4, starts),
             bk.dia_product(d, (-2, 2), x, 4),
         )
 
@@ -219,7 +221,7 @@ def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPat
     for n in (1024, 2050):  # longer than the smallest part
         d, x = rows("float64", (3, n)), rows("float64", (2, n), 1)
         found = to_numpy(bk.dia_product(array(mode, d), (-1000, 0, 1), array(mode, x), n))
-        back = to_numpy(bk.dia_product_transposed(array(mode, d), (-1000, 0, 1), array(mode, x), n))
+        back = to_numpy(bk.dia_product(array(mode, d), (-1000, 0, 1), array(mode, x), n, transposed=True))
         matrix = dense_diagonals(d, (-1000, 0, 1), n)
         np.testing.assert_allclose(found, x @ matrix.T, atol=1e-13)
         np.testing.assert_allclose(back, x @ matrix, atol=1e-13)
@@ -236,13 +238,13 @@ def test_torch_kernels_have_derivatives_themselves(transform: str) -> None:
     at, cols, starts = np.array([0, 1, 1, 3]), np.array([1, 0, 2, 3]), np.array([0, 1, 3, 3, 4])
 
     def function(d: Any, x: Any) -> Any:
-        one = bk.dia_product(d, (-1, 0, 1), x, 4) + bk.dia_product_transposed(d, (-1, 0, 1), x, 4)
-        return one + bk.csr_product(d[0], starts, cols, at, x, 4) + bk.dia_sample((0, 1), x, x).sum(0)
+        one = bk.dia_product(d, (-1, 0, 1), x, 4) + bk.dia_product(d, (-1, 0, 1), x, 4, transposed=True)
+        return one + bk.entries_product(d[0], at, cols, x, 4, starts) + bk.dia_sample((0, 1), x, x).sum(0)
 
     def generic(d: Any, x: Any) -> Any:
         kernels: Callable[..., Any] = krylix.backends.interface.sparse_kernels.SparseKernels.dia_product
         numbers = krylix.backends.interface.sparse_kernels.SparseKernels
-        one = kernels(bk, d, (-1, 0, 1), x, 4) + numbers.dia_product_transposed(bk, d, (-1, 0, 1), x, 4)
+        one = kernels(bk, d, (-1, 0, 1), x, 4) + kernels(bk, d, (-1, 0, 1), x, 4, transposed=True)
         sampled = numbers.dia_sample(bk, (0, 1), x, x).sum(0)
         return one + numbers.entries_product(bk, d[0], at, cols, x, 4) + sampled
 

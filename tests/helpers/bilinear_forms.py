@@ -12,6 +12,7 @@ import pytest
 
 from contract import rows
 from krylix.backends.interface.bilinear import Bilinear
+from krylix.sparse.formats.entries.sample import entries_sample
 from modes import array, to_numpy
 
 ROWS = np.array([2, 0, 0, 3, 2, 2, 1], np.int32)  # in no order, with a duplicate and an empty row
@@ -31,7 +32,7 @@ class Coordinates(Bilinear):
         return bk.entries_product(values[0], *indices[::-1], y, M)
 
     def sample(self, bk: Any, indices: Any, y: Any, x: Any) -> Any:
-        return (bk.entries_sample(*indices, y, x),)
+        return (entries_sample(bk, *indices, y, x),)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Diagonals(Bilinear):
         return bk.dia_product(values[0], OFFSETS, x, N)
 
     def product_transposed(self, bk: Any, values: Any, indices: Any, y: Any) -> Any:
-        return bk.dia_product_transposed(values[0], OFFSETS, y, M)
+        return bk.dia_product(values[0], OFFSETS, y, M, transposed=True)
 
     def sample(self, bk: Any, indices: Any, y: Any, x: Any) -> Any:
         return (bk.dia_sample(OFFSETS, y, x),)

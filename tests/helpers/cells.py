@@ -99,7 +99,7 @@ def suits(method: str, system: System, dtype: str) -> bool:
         return False
     if settings.needs_hermitian and not system.hermitian:
         return False
-    return system.definite or method not in ("CG", "CG-adaptive", "scipy-CG")
+    return system.definite or not settings.needs_definite
 
 
 def check_true_residual(result: Any, matrix: np.ndarray, b: np.ndarray) -> None:

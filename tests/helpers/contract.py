@@ -10,6 +10,7 @@ import numpy as np
 import krylix
 from krylix.backends import Backend
 from krylix.backends.interface.backend import Backend as Base
+from krylix.backends.interface.linalg import Linalg
 from krylix.backends.interface.tree import tree_map
 from modes import array, compiled, library, to_numpy
 
@@ -27,7 +28,8 @@ def public_methods() -> set[str]:
     members = {name: value for cls in Base.__mro__[-2::-1] for name, value in vars(cls).items()}  # without `object`
     methods = {name for name, value in members.items() if callable(value) or isinstance(value, property)}
     taken_over = {name for name, kind in Base.__annotations__.items() if str(kind).startswith("Callable")}
-    return {name for name in methods | taken_over if not name.startswith("_")}
+    dense = {f"linalg.{name}" for name in vars(Linalg) if not name.startswith("_")}
+    return {name for name in methods | taken_over if not name.startswith("_")} | dense
 
 
 def covers(*names: str) -> Callable[[Any], Any]:

@@ -1,0 +1,16 @@
+"""What backends pass around, and NumPy arrays on their way into a library."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any  # an array of the library
+Integers: TypeAlias = Any  # an array of int32 or int64, of NumPy or of the library
+Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a host call returns
+
+
+def native_order(x: Any) -> Any:
+    """A NumPy array with its bytes in the order of this machine, as files may have another; all else unchanged."""
+    return x.astype(x.dtype.newbyteorder("=")) if isinstance(x, np.ndarray) and not x.dtype.isnative else x

@@ -1,0 +1,89 @@
+"""Control flow, states of which only some systems change, and calls of the host out of a compiled program."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array, Spec
+from .tree import tree_map
+
+
+class Control(ABC):
+    """The part of a backend that decides what runs, and where."""
+
+    asarray: Callable[..., Array]
+    to_numpy: Callable[[Array], np.ndarray]
+    where: Callable[[Array, Any, Any], Array]
+
+    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+        """Python's `while` where arrays have values, the library's loop where they do not."""
+        while condition(state):
+            state = body(state)
+        return state
+
+    def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+        """One of two branches; only the chosen one runs."""
+        return if_true(*operands) if predicate else if_false(*operands)
+
+    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        """`step(state)` for the systems where `active` `(batch, 1)`, the old state for the others."""
+        if active.shape[0] == 1:
+            return step(state)  # the loop runs only while a system is active
+        return self.select(active, step(state), state)
+
+    def select(self, active: Array, new: Any, old: Any) -> Any:
+        """`new` for the systems where `active` `(batch, 1)`, `old` for the others, in every array of a state."""
+        return tree_map(lambda a, b: self.where(active, a, b), new, old)
+
+    @abstractmethod
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        """`buffer[row[i], i] = values[i]` for each system where `active`; `(rows, batch)`, the others `(batch, 1)`."""
+
+    @abstractmethod
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        """`stack[i, row[i]] = values[i]` for each i whose row exists; may overwrite `stack`.
+
+        `(batch, rows, n)`, integers `(batch, 1)` and `(batch, n)`.
+        """
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Context in which overflow, division by zero and derivatives are of no concern: the loop checks by itself."""
+        return nullcontext()
+
+    # --- the host -----------------------------------------------------------------------------------------------
+
+    def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
+        """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes.
+
+        With nothing to return it is called for its side effect.
+        """
+        found = function(*(self.to_numpy(x) for x in arrays))
+        results = as_declared(found if returns else (), returns)
+        reference = arrays[0] if arrays else None
+        return tuple(self.asarray(r, like=reference) for r in results)
+
+    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
+        """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
+        if failed:
+            handler(*(self.to_numpy(a) for a in arrays))
+        return x
+
+
+def as_declared(results: Sequence[Any], returns: Sequence[Spec]) -> tuple[np.ndarray, ...]:
+    """What a function on the host returned, in the declared dtypes.
+
+    Raises:
+        ValueError: it has other shapes than declared.
+    """
+    arrays = tuple(np.asarray(r, dtype) for r, (_, dtype) in zip(results, returns, strict=True))
+    for array, (shape, _) in zip(arrays, returns):
+        if array.shape != tuple(shape):
+            raise ValueError(
+                f"A function on the host returned an array of shape {array.shape}; {tuple(shape)} was declared."
+            )
+    return arrays

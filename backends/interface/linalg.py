@@ -1,0 +1,57 @@
+"""Factorisations of dense matrices and solves with them: `backend.linalg`, as `linalg` of the array standard.
+
+Every library has its own LAPACK, or a compiler's form of it; none of these can be written with other operations.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from .arrays import Array
+
+
+class Linalg(ABC):
+    """Right-hand sides and solutions are rows of `(batch, n)`."""
+
+    @abstractmethod
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        """Pivoted LU of `(..., n, n)`; the first array holds U in its upper triangle. Singular matrices pass."""
+
+    def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
+        """Solve with factors of `(n, n)` or `(batch, n, n)`, or with the transpose, for each row of `(batch, n)`."""
+        return self._by_columns(factors[0], b, lambda columns: self._lu_columns(factors, columns, transposed))
+
+    @abstractmethod
+    def _lu_columns(self, factors: tuple[Array, ...], columns: Array, transposed: bool) -> Array:
+        """`lu_solve` for columns `(n, batch)` of one matrix, or `(batch, n, 1)` of several."""
+
+    @abstractmethod
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        """Solve with one triangle of `(batch, n, n)` for each row of `(batch, n)`; no zeros on the diagonal."""
+
+    @abstractmethod
+    def cholesky(self, matrix: Array) -> Array | None:
+        """Lower Cholesky factor of `(..., n, n)`, or None if some matrix is not positive definite or not known yet."""
+
+    def cholesky_solve(self, factor: Array, b: Array) -> Array:
+        """Solve with a lower factor `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`."""
+        return self._by_columns(factor, b, lambda columns: self._cholesky_columns(factor, columns))
+
+    @abstractmethod
+    def _cholesky_columns(self, factor: Array, columns: Array) -> Array:
+        """`cholesky_solve` for columns `(n, batch)` of one matrix, or `(batch, n, 1)` of several."""
+
+    @abstractmethod
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        """Eigenvalues `(k,)`, rising, and eigenvectors `(k, k)` in columns of a finite Hermitian matrix `(k, k)`."""
+
+    def _by_columns(self, factor: Array, b: Array, solve: Callable[[Array], Array]) -> Array:
+        """One matrix solves for all rows of b at once, each of several for its own."""
+        if len(factor.shape) == 2:
+            return self._turned(solve(self._turned(b)))
+        return solve(b[..., None])[..., 0]
+
+    def _turned(self, rows: Array) -> Array:
+        """The transpose of `(batch, n)`."""
+        return rows.T

@@ -1,0 +1,27 @@
+"""Whether JAX is tracing: then arrays have no values yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def is_compiled(*arrays: Any) -> bool:
+    """Does a transformation (jit, grad, vmap) run, or has an array in these containers no value yet?"""
+    return _tracing() or is_traced(arrays)
+
+
+def is_traced(*arrays: Any) -> bool:
+    """Has an array in these containers no value yet?"""
+    return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(arrays))
+
+
+def _tracing() -> bool:
+    """Is a transformation (jit, grad, vmap) running, even where all arrays in hand have values?"""
+    try:
+        from jax._src.core import trace_state_clean  # not public; the fallback sees jit, which is the main case
+    except ImportError:
+        return isinstance(jnp.zeros(()), jax.core.Tracer)
+    return not trace_state_clean()

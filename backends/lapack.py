@@ -1,0 +1,25 @@
+"""Factorisations by LAPACK on the host, for NumPy and for libraries that have no such function themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack
+
+
+def lu_factor(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """L and U of `(..., n, n)` in one array, and the row interchanges `(..., n)`."""
+    (factor,) = lapack.get_lapack_funcs(("getrf",), (matrix,))
+    single = matrix.reshape(-1, *matrix.shape[-2:])
+    parts = [factor(m)[:2] for m in single]  # a zero pivot is no error here: it shows on the diagonal of U
+    lu = np.array([lu for lu, _ in parts]).reshape(matrix.shape)
+    return lu, np.array([pivots for _, pivots in parts]).reshape(matrix.shape[:-1])
+
+
+def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
+    """Lower Cholesky factor of `(..., n, n)`, None where some matrix is not positive definite."""
+    try:
+        with np.errstate(all="ignore"):
+            factor = np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    return factor if np.isfinite(factor).all() else None

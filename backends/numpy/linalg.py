@@ -1,0 +1,44 @@
+"""Dense factorisations in NumPy: LAPACK by way of SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cho_solve, lapack
+
+from .. import lapack as host
+from ..interface.arrays import Array
+from ..interface.linalg import Linalg
+
+
+class NumpyLinalg(Linalg):
+    """One call of LAPACK for each matrix."""
+
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        return host.lu_factor(matrix)
+
+    def _lu_columns(self, factors: tuple[Array, ...], columns: Array, transposed: bool) -> Array:
+        lu, pivots = factors
+        (solve,) = lapack.get_lapack_funcs(("getrs",), (lu,))
+        if lu.ndim == 2:
+            return solve(lu, pivots, columns, trans=int(transposed))[0]
+        every = zip(lu, pivots, columns, strict=True)
+        return np.array([solve(f, p, rhs, trans=int(transposed))[0] for f, p, rhs in every])
+
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, b))
+        # the transpose of a row-major matrix is what LAPACK reads without a copy
+        found = [solve(m.T, rhs, lower=not lower, trans=1)[0] for m, rhs in zip(matrix, b, strict=True)]
+        return np.array(found, b.dtype).reshape(b.shape)
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        return host.cholesky_or_none(matrix)
+
+    def _cholesky_columns(self, factor: Array, columns: Array) -> Array:
+        if factor.ndim == 2:
+            return cho_solve((factor, True), columns, check_finite=False)
+        every = zip(factor, columns, strict=True)
+        return np.array([cho_solve((f, True), rhs, check_finite=False) for f, rhs in every])
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(matrix)
+        return values, vectors

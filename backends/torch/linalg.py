@@ -1,0 +1,35 @@
+"""Dense factorisations in PyTorch."""
+
+from __future__ import annotations
+
+import torch
+
+from ..interface.arrays import Array
+from ..interface.linalg import Linalg
+
+
+class TorchLinalg(Linalg):
+    """`torch.linalg`, in the variants that raise nothing."""
+
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        lu, pivots, _ = torch.linalg.lu_factor_ex(matrix)
+        return lu, pivots
+
+    def _lu_columns(self, factors: tuple[Array, ...], columns: Array, transposed: bool) -> Array:
+        if transposed:  # torch has the conjugate transpose
+            return torch.linalg.lu_solve(*factors, columns.conj_physical(), adjoint=True).conj_physical()
+        return torch.linalg.lu_solve(*factors, columns)
+
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        return torch.linalg.solve_triangular(matrix, b.unsqueeze(-1), upper=not lower).squeeze(-1)
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        factor, info = torch.linalg.cholesky_ex(matrix)
+        return factor if not bool(info.any()) and bool(torch.isfinite(factor).all()) else None
+
+    def _cholesky_columns(self, factor: Array, columns: Array) -> Array:
+        return torch.cholesky_solve(columns, factor)
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = torch.linalg.eigh(matrix)
+        return values, vectors

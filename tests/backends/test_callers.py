@@ -1,0 +1,79 @@
+"""The interface of a backend stays small: what a single function needs is no part of it, unless there is a reason."""
+
+import ast
+from collections import defaultdict
+
+from krylix.backends import Backend
+from library import label, library_files
+
+# Called in one place only, and yet part of a backend: what it gains there, or why nothing else can do it.
+# Times: one thread, n = 1024^2 (blocks: 8 rows of 1024^2 / 4), in the way of the library and by other names.
+REASONS = {
+    "add_box": "in place inside of JAX's programs, where a sum with padding is a pass over all of x for each part",
+    "axpy_block": "in place, by gemm and addmm_: 3.7 ms for 17.6 in NumPy, 28 for 58 in torch",
+    "by_parts": "updates and sums of a block while it is in the cache: 8.7 ms for 11.7 in NumPy",
+    "compile": "only the library can, and an eager JAX solve pays the dispatch of each operation without it",
+    "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
+    "flip": "torch has no slices backwards; 0.6 ms for 8.9 of a gather in NumPy, 17 for 24 in torch",
+    "guard": "an error at run time of a compiled program, which costs no call of the host on success",
+    "implicit_solve": "the library's own derivative rule",
+    "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
+    "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
+    "stored_dtype": "what JAX makes of double precision is its setting, and asking it by making an array warns",
+    "trace": "the library's own tracer, or what its functions close over",
+    "derivatives": "what a message tells users of the library to call",
+    "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",
+    "read_only": "an array that nobody can write to, where the library has such arrays, costs no copy",
+    "transpose_function": "the library's own transposition",
+}
+NAMES = {"bk", "backend", "host", "own", "theirs"}  # of variables and attributes that hold a backend
+MAKERS = {"side", "get_backend", "choose_backend", "default_backend"}  # of functions that return one
+
+
+def public_names() -> set[str]:
+    """But for facts (true or false), which stand in the place of a question for the library's name."""
+    annotated = {name for cls in Backend.__mro__ for name in getattr(cls, "__annotations__", {})}
+    facts = {name for name in dir(Backend) if isinstance(getattr(Backend, name), bool)}
+    return {name for name in {*dir(Backend), *annotated} - facts if not name.startswith("_")}
+
+
+def is_backend(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        node, names = node.func, MAKERS
+    else:
+        names = NAMES
+    return (isinstance(node, ast.Name) and node.id in names) or (isinstance(node, ast.Attribute) and node.attr in names)
+
+
+def callers() -> dict[str, set[tuple[str, ...]]]:
+    """Of each name: the functions outside of backends/ that use it, as (file, class, function, ...)."""
+    found: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+
+    def visit(node: ast.AST, where: tuple[str, ...]) -> None:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            where = (*where, node.name)
+        if isinstance(node, ast.Attribute) and is_backend(node.value):
+            found[node.attr].add(where)
+        for child in ast.iter_child_nodes(node):
+            visit(child, where)
+
+    for path in library_files():
+        if not label(path).startswith("backends/"):
+            visit(ast.parse(path.read_text()), (label(path),))
+    return found
+
+
+def test_every_name_has_two_callers() -> None:
+    """Or stands above with its reason; what one place needs and the other names can do is a function of that place."""
+    found = callers()
+    few = {name: sorted(found[name]) for name in sorted(public_names() - set(REASONS)) if len(found[name]) < 2}
+    listed = "\n".join(f"{name}: {places or 'nowhere'}" for name, places in few.items())
+    assert not few, f"fewer than two functions outside of backends/ use\n{listed}"
+
+
+def test_reasons_are_still_needed() -> None:
+    found, known = callers(), public_names()
+    gone = {name for name in REASONS if name not in known or len(found[name]) > 1}
+    assert not gone, f"take out of REASONS, as they have several callers or are no names of a backend: {sorted(gone)}"
+    unused = {name for name in REASONS if not found[name]}
+    assert not unused, f"nobody uses {sorted(unused)}"
