@@ -43,7 +43,7 @@ def test_history_changes_nothing(method: str, mode: str) -> None:
             assert abs(last - recorded.residual_norm[k]) <= 1e-10 * history[0, k]
 
 
-@pytest.mark.compiled_by_default("CG", modes=("jax", "jax-jit", "tf-function"))
+@pytest.mark.compiled_by_default("CG", modes=("jax-jit",))
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes([*KRYLOV, "direct", "scipy-CG", "scipy-direct"]))
 def test_checkpoints(method: str, mode: str) -> None:
     """Each checkpoint is what a solve with that limit returns, and the rest goes on as if not stopped."""
