@@ -39,8 +39,9 @@ def linear_solve(
 
     Converged means `|b - A x| <= max(rtol |b|, atol)` in the 2-norm, for the true residual of the returned x, whatever
     the method, the preconditioner and the start; for a rectangular A or with damping it means the same for the normal
-    equations `(A^H A + damp^2 I) x = A^H b`, whose residual norm the result then has. Every system of a
-    batch has its own count, status and history.
+    equations `(A^H A + damp^2 I) x = A^H b`, whose residual norm the result then has. Where rtol is not given, a
+    residual that the precision does not let go below counts too (`SolveResult.attainable`), up to 5 % of `|b|`. Every
+    system of a batch has its own count, status and history.
 
     Args:
         A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine
@@ -54,10 +55,13 @@ def linear_solve(
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, or a method object.
         preconditioner: M, an approximation of the inverse of A: a name ("jacobi"), a `Preconditioner`, a function
             `r -> M r` on arrays shaped as `b`, a matrix, or None.
-        rtol: relative tolerance, one number or one per system; 1e-5 in single and 1e-10 in double precision if None.
+        rtol: relative tolerance, one number or one per system, which is kept; if None 1e-5 in single and 1e-10 in
+            double precision, or what the precision can reach.
         atol: absolute tolerance, one number or one per system.
-        max_iter: limit of iterations, 10 n but at most 10 000 if None. An increasing sequence returns the state at each
-            of these counts on a new first axis of every array.
+        max_iter: limit of iterations, 10 n but at most 10 000 if None. An increasing sequence (a list, tuple or range)
+            returns the state at each of these counts on a new first axis of every array; only the last one may be
+            called a failure. An array of the shape of the batch axes gives each system its own limit, one of
+            `(checkpoints, *batch)` its own sequence.
         args: further arguments of a function, `A(x, *args)`.
         batch_ndim: for a function A, how many leading axes of `b` are independent systems.
         nullspace: "constant", or independent null vectors `(k, *shape of one system)` of A: the solution then has no
@@ -80,7 +84,8 @@ def linear_solve(
         ValueError, TypeError, NoBackendFound, NonlinearError, UnsupportedOperation: an input that cannot be used,
             before any iteration.
 
-    Cost: see the method. On top: 1 product for the true residual (2 with x0); for a function whose values are known, 1
+    Cost: see the method. On top: 1 product for the true residual (2 with x0), and where that misses the tolerance 1 to
+    see what the precision allows; for a function whose values are known, 1
     evaluation to take off a constant part and 3 to test linearity when it is seen for the first time.
     """
     request = Request(
