@@ -27,6 +27,7 @@ class Backend(Control, SparseKernels, Transformations):
 
     name: str
     is_eager: ClassVar[bool] = False  # is control flow always Python's own?
+    raises_in_programs: Any = True  # can a compiled program end with an error, in every process that runs it?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
     on_host: ClassVar[bool] = False  # are its arrays NumPy's: SciPy's too, and constants to all others?
     has_compiled_rows: ClassVar[bool] = False  # is its product of CSR rows the fastest for scattered entries?

@@ -163,6 +163,10 @@ class JaxBackend(JaxIndexing, Backend):
 
         return jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
 
+    @property
+    def raises_in_programs(self) -> bool:
+        return jax.process_count() == 1  # the others would go on with what they have
+
     def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
         if not self.compiled(failed, arrays):
             return super().guard(bool(failed), handler, x, *arrays)
@@ -179,6 +183,10 @@ class JaxBackend(JaxIndexing, Backend):
             return jax.pure_callback(on_host, flag, bad, *values, vmap_method="sequential")
 
         operands = lax.stop_gradient((failed, *arrays))
+        if jax.device_count() > 1:
+            # One device calls the host; if x waited for it, the others would wait in a collective for ever.
+            lax.cond(failed, lambda *v: jax.debug.callback(on_host, *v), lambda *v: None, *operands)
+            return x
         flag = lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), *operands)
         return jax.tree.map(lambda leaf: jnp.where(flag, jnp.zeros((), leaf.dtype), leaf), x)
 

@@ -44,6 +44,11 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResu
     failed, known = bk.any(numbers[0] != int(Status.CONVERGED)), not bk.compiled(result.status)
     if known and not failed:
         return result
+    if on_failure == "raise" and not known and not bk.raises_in_programs:
+        raise ValueError(
+            "This solve is compiled for several processes, of which only one would raise if it failed, and the others "
+            "go on as if all were well. Give on_failure='status' and look at result.status, or on_failure='warn'."
+        )
     handler = _handler(result.method, on_failure, result if known else None, result.least_squares)
     return replace(result, x=bk.guard(failed, handler, result.x, *numbers))
 
