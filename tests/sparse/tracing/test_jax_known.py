@@ -305,3 +305,11 @@ def test_operands_are_not_changed() -> None:
 def test_small_shapes(shape: tuple[int, ...]) -> None:
     x = np.ones(shape)
     check(lambda x: (x + 1, x * x, jnp.where(x > 0, x, 0), x.sum(), x.reshape(-1), jnp.broadcast_to(x, (2, *shape))), x)
+
+
+def test_positions_in_the_place_of_numbers_stay_integers() -> None:
+    """Above 2^24 they are no numbers of single precision."""
+    equation = jax.make_jaxpr(lambda x: x[::-1])(jnp.zeros(3, jnp.float32)).eqns[0]
+    positions = np.array([2**24 + 1, 2**24 + 3, 2**24 + 5])
+    (found,) = jax_known.evaluate(equation, [positions])
+    assert found.dtype == positions.dtype and np.array_equal(found, positions[::-1])

@@ -43,7 +43,11 @@ def as_known(x: Any, dtype: Any = None) -> Any:
 
 
 def evaluate(equation: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of one equation for known operands."""
+    """The results of one equation for known operands.
+
+    They have the equation's dtypes, but where the operands have others: positions that were put in the place of numbers
+    stay integers, as those above 2^24 are no numbers of single precision.
+    """
     rule = RULES.get(equation.primitive.name)
     avals = [v.aval for v in equation.outvars]
     if rule is not None and all(isinstance(value, np.ndarray) for value in values):
@@ -51,6 +55,8 @@ def evaluate(equation: Any, values: Sequence[Any]) -> list[Any]:
             result = rule(values, equation.params, avals)
         if result is not None:
             results = result if isinstance(result, list) else [result]
+            if any(_is_integer(v.dtype) and not _is_integer(a.aval.dtype) for v, a in zip(values, equation.invars)):
+                return [np.broadcast_to(r, aval.shape) for r, aval in zip(results, avals)]
             return [_fitting(r, aval) for r, aval in zip(results, avals)]
     return evaluate_by_jax(equation, values)
 
@@ -70,6 +76,10 @@ def bind(equation: Any, values: Sequence[Any]) -> list[Any]:
     else:
         result = primitive.bind(*values, **params)
     return list(result) if primitive.multiple_results else [result]
+
+
+def _is_integer(dtype: Any) -> bool:
+    return np.dtype(dtype).kind in "iu" if isinstance(dtype, np.dtype) else False
 
 
 def _fitting(result: Any, aval: Any) -> np.ndarray:
