@@ -12,11 +12,13 @@ from .preconditioners import to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import choose
 from .setup.make_problem import make_problem
+from .setup.other_names import with_our_names
 from .setup.request import Progress, Request
 from .setup.requirements import check_requirements, refuse_preconditioner
 from .solve import solve
 
 
+@with_our_names
 def linear_solve(
     A: Any,
     b: Any,

@@ -15,6 +15,7 @@ from .preconditioners import to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import choose
 from .setup.make_problem import make_problem
+from .setup.other_names import with_our_names
 from .setup.problem import Problem
 from .setup.request import Progress, Request
 from .setup.requirements import check_requirements, refuse_preconditioner
@@ -86,6 +87,7 @@ def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
     return solve(problem, solver.method, solver.preconditioner, solver._fallback, request)
 
 
+@with_our_names
 def prepare(
     A: Any,
     like: Any,

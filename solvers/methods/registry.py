@@ -55,6 +55,15 @@ _WITH_A_NUMBER: dict[str, Callable[[int], Method]] = {
     "fgmres": lambda m: GMRES(m, flexible=True),
     "idr": IDR,
 }
+_FACTORS = "'direct' (a dense matrix) or 'scipy-direct' (a sparse one)"
+_CALLED_ELSEWHERE = {
+    **dict.fromkeys(("lu", "solve", "splu", "spsolve", "superlu", "umfpack", "dense"), _FACTORS),
+    **dict.fromkeys(("cholesky", "cholmod", "ldl", "ldlt"), f"{_FACTORS}, which find out by themselves"),
+    **dict.fromkeys(("pcg", "preconditioned-cg"), "'CG' with preconditioner=..."),
+    **dict.fromkeys(("bicg", "cgs", "qmr", "tfqmr"), "'biCG-stab(2)', or SciPy's method of that name, 'scipy-...'"),
+    **dict.fromkeys(("bicgstab", "bi-cgstab", "bicgstab2"), "'biCG-stab' or 'biCG-stab(2)'"),
+    **dict.fromkeys(("lsqr", "lstsq", "least-squares"), "'LSMR'"),
+}
 _MIXED = "mixed-"
 _NUMBER = re.compile(r"(.+)\((\d+)\)")
 
@@ -84,5 +93,6 @@ def find_method(method: str | Method) -> Method:
     if key.startswith(_MIXED):
         return MixedPrecision(find_method(key.removeprefix(_MIXED)))
     close = get_close_matches(key, _BY_LOWER_CASE, 1)
-    hint = f" Did you mean {_BY_LOWER_CASE[close[0]].name!r}?" if close else ""
+    meant = _CALLED_ELSEWHERE.get(key) or (repr(_BY_LOWER_CASE[close[0]].name) if close else None)
+    hint = f" Did you mean {meant}?" if meant else ""
     raise ValueError(f"No method is called {method!r}.{hint} There are auto, {', '.join(METHODS)}.")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
 from ...sparse import (
@@ -42,6 +43,8 @@ def make_problem(request: Request, method: Method | None) -> Problem:
     if request.on_failure not in POLICIES:
         raise ValueError(f"on_failure must be one of {', '.join(map(repr, POLICIES))}; got {request.on_failure!r}.")
     A, args = request.A, request.args
+    if not isinstance(args, list | tuple):
+        raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")
     bk = choose_backend(request.b, A, request.x0, *args, request.preconditioner)
     b, like = _arrays(bk, request.b)
     layout, dtype = _layout(bk, A, b, like, request.batch_ndim)
@@ -81,6 +84,12 @@ def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
         raise ValueError("b is an empty container; expected at least one array.")
     arrays = []
     for leaf in leaves:
+        if leaf is None or isinstance(leaf, str | bytes):
+            raise TypeError(f"b must be an array; got {type(leaf).__name__}, {leaf!r}.")
+        if sp.issparse(leaf):
+            raise TypeError(
+                f"b must be a dense array; got {type(leaf).__name__}. Give b.toarray(), as vectors (..., n)."
+            )
         try:
             arrays.append(leaf if bk.is_array(leaf) and not isinstance(leaf, np.generic) else bk.asarray(leaf))
         except (TypeError, ValueError) as error:

@@ -137,6 +137,8 @@ class FunctionOperator(LinearFunction):
 
     def apply(self, x: Array) -> Array:
         image = self.bk.call(self.function, self.layout.unflatten(self.bk, x), self.args)
+        if image is None:
+            raise TypeError(f"{self.name} returned None; expected an array. Has the function a `return`?")
         rows = self.image.flatten(self.bk, image, self.dtype, self.name)
         return rows if self.constant is None else rows - self.constant
 
