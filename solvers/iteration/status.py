@@ -34,12 +34,12 @@ _EXPLANATION = {
 }
 
 _ADVICE = {
-    Status.MAX_ITER: "raise max_iter, loosen rtol, or give a preconditioner; check that the matrix has what the method "
-    "needs (CG: symmetric and definite)",
+    Status.MAX_ITER: "raise max_iter, loosen rtol, give a preconditioner (preconditioner='jacobi', or one of your own), or "
+    "factorise (method='scipy-direct'); check that the matrix has what the method needs (CG: symmetric and definite)",
     Status.STAGNATED: "loosen rtol, use double precision, or check that the system has a solution: the matrix may be "
-    "singular",
+    "singular, and b outside of its range; name its null vectors with nullspace=... (nullspace='constant')",
     Status.BREAKDOWN: "check that the matrix has what the method needs (CG: symmetric and definite) and that the "
-    "system has a solution, or try another method",
+    "system has a solution (name the null vectors of a singular matrix with nullspace=...), or try another method",
     Status.DIVERGED: "check A, b and x0 for NaN and infinity and that the matrix has what the method needs, or try a "
     "direct method",
 }
