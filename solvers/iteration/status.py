@@ -34,7 +34,7 @@ _EXPLANATION = {
 }
 
 _ADVICE = {
-    Status.MAX_ITER: "raise max_iter, loosen rtol, give a preconditioner (preconditioner='jacobi', or one of your own), or "
+    Status.MAX_ITER: "raise max_iter, loosen rtol, give a preconditioner (preconditioner='jacobi' or your own), or "
     "factorise (method='scipy-direct'); check that the matrix has what the method needs (CG: symmetric and definite)",
     Status.STAGNATED: "loosen rtol, use double precision, or check that the system has a solution: the matrix may be "
     "singular, and b outside of its range; name its null vectors with nullspace=... (nullspace='constant')",
