@@ -112,7 +112,7 @@ def choose_backend(*objects: Any) -> Backend:
     """
     if len(objects) == 1 and isinstance(objects[0], (str, Backend)):
         return get_backend(objects[0])
-    found = dict.fromkeys(name for x in objects for name in _names(x))
+    found = dict.fromkeys(name for x in objects if x is not None for name in _names(x, in_callables=False))
     frameworks = [name for name in found if name != "numpy"]
     if len(frameworks) > 1:
         raise NoBackendFound(
@@ -124,21 +124,29 @@ def choose_backend(*objects: Any) -> Backend:
     return _load("numpy") if found else default_backend()
 
 
-def _names(x: Any) -> list[str]:
+def libraries_of(*objects: Any) -> list[str]:
+    """Names of the backends whose arrays are among `objects` and in their containers, also callable ones."""
+    return list(dict.fromkeys(name for x in objects for name in _names(x, in_callables=True)))
+
+
+def _names(x: Any, in_callables: bool) -> list[str]:
     name = backend_name(x)
     if name is not None:
         return [name]
     if isinstance(getattr(x, "bk", None), Backend):  # an operator or preconditioner
         return [x.bk.name]
     if isinstance(x, dict):
-        return [n for value in x.values() for n in _names(value)]
+        return [n for value in x.values() for n in _names(value, in_callables)]
     if isinstance(x, (list, tuple)):
-        return [n for value in x for n in _names(value)]
-    if "jax" in sys.modules and not callable(x) and not isinstance(x, (str, bytes, int, float, complex, type(None))):
-        leaves = sys.modules["jax"].tree.leaves(x)  # an array type that another package registered with JAX
-        if len(leaves) != 1 or leaves[0] is not x:
-            return [n for leaf in leaves for n in _names(leaf)]
-    return []
+        return [n for value in x for n in _names(value, in_callables)]
+    if "jax" not in sys.modules or isinstance(x, (str, bytes, int, float, complex, type(None))):
+        return []
+    if callable(x) and not in_callables:
+        return []
+    leaves = sys.modules["jax"].tree.leaves(x)  # an array type that another package registered with JAX
+    if len(leaves) == 1 and leaves[0] is x:
+        return []
+    return [n for leaf in leaves for n in _names(leaf, in_callables)]
 
 
 def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:

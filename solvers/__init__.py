@@ -10,19 +10,19 @@ from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
 from .methods.cg import CG
 from .methods.cg_adaptive import CGAdaptive
-from .methods.cgls import CGLS
-from .methods.direct import Direct
+from .methods.direct.dense import Direct
+from .methods.direct.superlu import ScipyDirect
 from .methods.gmres import GMRES
 from .methods.idr import IDR
-from .methods.lsmr import LSMR
+from .methods.least_squares.cgls import CGLS
+from .methods.least_squares.lsmr import LSMR
 from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.registry import METHODS, find_method
-from .methods.scipy_direct import ScipyDirect
 from .methods.scipy_methods import ScipyMethod
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner
 from .prepare import PreparedSolver, prepare
-from .results.errors import ConvergenceError, Diverged, NotConverged
+from .results.failure import ConvergenceError, Diverged, NotConverged
 from .results.result import SolveResult
 
 __all__ = [

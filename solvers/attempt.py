@@ -1,116 +1,106 @@
-"""One method on one problem, with its result."""
+"""One method on one problem: what it finds, and that as a result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ..backends import Array
 from ..sparse import Operator
-from .derivatives.sensitivity import Sensitivity
 from .iteration.driver import Outcome
 from .iteration.method import Method
-from .iteration.progress import make_report
+from .iteration.run import Settings, run
 from .iteration.status import Status
+from .methods.cg import CG
+from .on_host import run_on_host
 from .preconditioners import Preconditioner
 from .results.failure import apply_policy
-from .results.result import SolveResult, register_result
-from .run import run
+from .results.result import SolveResult
+from .setup.nullspace import projection
 from .setup.problem import Problem
-from .setup.requirements import check_requirements
-
-_SEVERAL_LIMITS = (
-    "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
-    "limit for the solve that is to be differentiated."
-)
 
 
-class Options(NamedTuple):
-    """What a user wants besides the solution."""
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A method that is to solve a problem.
 
+    Attributes:
+        problem: A x = b in rows.
+        method: what solves it.
+        M: a preconditioner, a factorisation made before, or None.
+        on_failure: what a solve does whose failure shows later, or in several solves; see `guarded`.
+        history: are residual norms recorded?
+        report: called after each iteration, see `make_report`.
+    """
+
+    problem: Problem
+    method: Method
+    M: Operator | None
     on_failure: str
     history: bool = False
-    progress: bool | Callable[[int, float, float], None] = False
+    report: Callable[..., None] | None = None
 
+    def run(self) -> Outcome:
+        """In the library itself, compiled once where that pays, or on the host. Without derivatives.
 
-def solve_problem(
-    problem: Problem, method: Method, M: Operator | None, fallback: Method | None, options: Options
-) -> SolveResult:
-    """The result, after what `on_failure` says; M is a preconditioner, or a factorisation made before.
+        The outcome has a first axis for checkpoints if the problem has several limits.
+        """
+        problem, A, M, report = self.problem, self.problem.A, self.M, self.report
+        bk, method = problem.bk, self.method if problem.layout.size else CG()  # which has nothing to factorise
+        settings = Settings(bk, method, problem.limits, self.history)
+        if method.on_host and not bk.on_host:
+            return run_on_host(problem, settings, M, report)
+        arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
+        if bk.compiles_solves and not problem.compiled and problem.null_basis is None and report is None:
+            A, M = A.as_container(), None if M is None else M.as_container()
+            if A.is_container and (M is None or M.is_container):
+                return bk.compile(run, ("settings",))(A, M, *arrays, settings=settings)
+        project = None if problem.null_basis is None else projection(problem.null_basis, bk, problem.like)
+        return run(A, M, *arrays, settings=settings, project=project, report=report)
 
-    Raises:
-        NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
-    """
-    bk = problem.bk
-    register_result(bk)
-    result = _attempt(problem, method, M, options)
-    known = not problem.compiled
-    if fallback is not None and known and not np.all(bk.to_numpy(result.status) == Status.CONVERGED):
-        second = _attempt(problem, fallback, None, options)
-        result = replace(second, method=f"{second.method} (after {result.method} had failed)")
-    if not (problem.compiled and problem.is_implicit):  # the solve of a compiled function saw to its failure by itself
-        result = apply_policy(bk, result, options.on_failure)
-    if problem.is_tracked and not problem.is_implicit:
-        sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
-        return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
-    return result
+    def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:
+        """The outcome of a solve in a compiled function, or for a derivative, whose failure is seen to here.
 
+        Args:
+            purpose: words that go before the method's name: what the solve is for.
+        """
+        result = replace(self.result(outcome), method=purpose + self.method.name, x=outcome.x)
+        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure).x)
 
-def _attempt(problem: Problem, method: Method, M: Operator | None, options: Options) -> SolveResult:
-    check_requirements(problem, method, M)
+    def result(self, outcome: Outcome, sensitivity: Any = None) -> SolveResult:
+        """The outcome in the shapes of the user's arrays."""
+        problem, M = self.problem, self.M
+        bk, layout = problem.bk, problem.layout
+        lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
+        if problem.several and not lead:
+            outcome = Outcome(*(() if isinstance(a, tuple) else a[None] for a in outcome))
+            lead = (1,)
+        shape = (*lead, *layout.batch)
+        status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
+        return SolveResult(
+            x=layout.unflatten(bk, outcome.x, lead),
+            residual=layout.unflatten(bk, outcome.residual, lead),
+            residual_norm=bk.reshape(outcome.norm, shape),
+            tolerance=bk.reshape(outcome.bound, shape),
+            iterations=steps,
+            function_evaluations=bk.reshape(outcome.products, shape),
+            converged=status == int(Status.CONVERGED),
+            diverged=status == int(Status.DIVERGED),
+            status=status,
+            history=None if isinstance(outcome.history, tuple) else self._history(outcome.history, steps, lead),
+            method=self.method.name,
+            preconditioner=M.kind if isinstance(M, Preconditioner) else None,
+            least_squares=problem.given is not None,
+            _sensitivity=sensitivity,
+        )
 
-    def guarded(this: Problem, outcome: Outcome, name: str) -> Outcome:
-        result = replace(_result(this, method, M, outcome), method=name, x=outcome.x)
-        return outcome._replace(x=apply_policy(this.bk, result, options.on_failure).x)
-
-    outcome = run(problem, method, M, options.history, make_report(options.progress, method.name), guarded)
-    sensitivity = Sensitivity.of(problem, method, M, outcome, guarded) if problem.bk.name == "numpy" else None
-    result = _result(problem, method, M, outcome, sensitivity)
-    if problem.given is None:
-        return result
-    rows = outcome.x[None] if problem.several and len(problem.limits) == 1 else outcome.x
-    return problem.given.restore(problem.bk, result, rows, problem.null_basis is not None)
-
-
-def _result(
-    problem: Problem, method: Method, M: Operator | None, outcome: Outcome, sensitivity: Sensitivity | None = None
-) -> SolveResult:
-    bk, layout = problem.bk, problem.layout
-    lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
-    if problem.several and not lead:
-        outcome = Outcome(*(() if isinstance(a, tuple) else a[None] for a in outcome))
-        lead = (1,)
-
-    def per_system(values: Array) -> Array:
-        return bk.reshape(values, (*lead, *layout.batch))
-
-    status = per_system(outcome.status)
-    steps = per_system(outcome.steps)
-    return SolveResult(
-        x=layout.unflatten(bk, outcome.x, lead),
-        residual=layout.unflatten(bk, outcome.residual, lead),
-        residual_norm=per_system(outcome.norm),
-        tolerance=per_system(outcome.bound),
-        iterations=steps,
-        function_evaluations=per_system(outcome.products),
-        converged=status == int(Status.CONVERGED),
-        diverged=status == int(Status.DIVERGED),
-        status=status,
-        history=None if isinstance(outcome.history, tuple) else _history(problem, outcome.history, steps, lead),
-        method=method.name,
-        preconditioner=M.kind if isinstance(M, Preconditioner) else None,
-        least_squares=problem.given is not None,
-        _sensitivity=sensitivity,
-    )
-
-
-def _history(problem: Problem, lines: Array, steps: Array, lead: tuple[int, ...]) -> Array:
-    """`(*lead, iterations + 1, *batch)`, cut after the last iteration where that is known."""
-    bk = problem.bk
-    if not problem.compiled and not bk.compiled(steps):
-        longest = int(np.max(bk.to_numpy(steps), initial=0)) + 1
-        lines = lines[..., :longest, :]
-    return bk.reshape(lines, (*lead, int(lines.shape[-2]), *problem.layout.batch))
+    def _history(self, lines: Array, steps: Array, lead: tuple[int, ...]) -> Array:
+        """`(*lead, iterations + 1, *batch)`, cut after the last iteration where that is known."""
+        bk, problem = self.problem.bk, self.problem
+        if not problem.compiled and not bk.compiled(steps):
+            longest = int(np.max(bk.to_numpy(steps), initial=0)) + 1
+            lines = lines[..., :longest, :]
+        return bk.reshape(lines, (*lead, int(lines.shape[-2]), *problem.layout.batch))

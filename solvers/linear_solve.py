@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..backends import Array, left_alone
-from .attempt import Options, solve_problem
 from .iteration.method import Method
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
-from .results.failure import check_policy
 from .results.result import SolveResult
 from .setup.choose import choose
-from .setup.problem import make_problem
-from .setup.requirements import refuse_preconditioner
+from .setup.make_problem import make_problem
+from .setup.request import Progress, Request
+from .setup.requirements import check_requirements, refuse_preconditioner
+from .solve import solve
 
 
 def linear_solve(
@@ -33,7 +33,7 @@ def linear_solve(
     matrix_offset: complex | None = None,
     on_failure: str = "raise",
     history: bool = False,
-    progress: bool | Callable[[int, float, float], None] = False,
+    progress: Progress = False,
 ) -> SolveResult:
     """Solve `A x = b`; with "LSMR" and "CGLS" also least squares, `min |b - A x|^2 + damp^2 |x|^2`.
 
@@ -83,22 +83,26 @@ def linear_solve(
     Cost: see the method. On top: 1 product for the true residual (2 with x0); for a function whose values are known, 1
     evaluation to take off a constant part and 3 to test linearity when it is seen for the first time.
     """
-    solve = left_alone(_linear_solve)
-    inputs = (A, b, x0, args, preconditioner, batch_ndim, rtol, atol, max_iter, nullspace, matrix_offset)
-    return solve(inputs, method, Options(on_failure, history, progress))
+    request = Request(
+        A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
+        max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
+        on_failure=on_failure, history=history, progress=progress,
+    )  # fmt: skip
+    return left_alone(_linear_solve)(request)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
 
 
-def _linear_solve(inputs: tuple[Any, ...], method: str | Method, options: Options) -> SolveResult:
-    check_policy(options.on_failure)
-    chosen = None if is_auto(method) else find_method(method)
-    problem = make_problem(*inputs, method=chosen)
-    M, fallback = inputs[4], None
-    if chosen is None:
+def _linear_solve(request: Request) -> SolveResult:
+    method = None if is_auto(request.method) else find_method(request.method)
+    problem = make_problem(request, method)
+    M, fallback = request.preconditioner, None
+    if method is None:
         choice = choose(problem, M is not None)
-        chosen, fallback, M = choice.method, choice.fallback, choice.preconditioner if M is None else M
-    refuse_preconditioner(chosen, M)
-    operator = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
-    return solve_problem(problem, chosen, operator, fallback, options)
+        method, fallback, M = choice.method, choice.fallback, choice.preconditioner if M is None else M
+    if M is not None:
+        refuse_preconditioner(method, M)
+        M = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
+    check_requirements(problem, method, M)
+    return solve(problem, method, M, fallback, request)

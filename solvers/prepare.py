@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..backends import Array, get_backend, left_alone
-from ..sparse import FunctionOperator, Matrix, OffsetOperator, Operator
-from .attempt import Options, solve_problem
+from ..sparse import FunctionOperator, Matrix, Operator
 from .iteration.method import Method
-from .methods.refinement import Refinement
+from .methods.direct.refinement import Refinement
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
-from .results.failure import check_policy
 from .results.result import SolveResult
 from .setup.choose import choose
-from .setup.problem import Problem, make_problem
+from .setup.make_problem import make_problem
+from .setup.problem import Problem
+from .setup.request import Progress, Request
 from .setup.requirements import check_requirements, refuse_preconditioner
-
-
-class _Settings(NamedTuple):
-    """What `prepare` was told besides A."""
-
-    method: str | Method
-    preconditioner: Any
-    rtol: Any
-    atol: Any
-    max_iter: Any
-    batch_ndim: int
-    nullspace: Any
-    matrix_offset: complex | None
-    on_failure: str
+from .solve import solve
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,8 +35,7 @@ class PreparedSolver:
     method: Method
     preconditioner: Operator | None
     _fallback: Method | None
-    _like: Any
-    _settings: _Settings
+    _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
 
     def solve(
         self,
@@ -57,7 +43,7 @@ class PreparedSolver:
         x0: Any = None,
         *,
         history: bool = False,
-        progress: bool | Callable[[int, float, float], None] = False,
+        progress: Progress = False,
     ) -> SolveResult:
         """Solve `A x = b`; also inside compiled functions, differentiated and vectorised.
 
@@ -73,16 +59,16 @@ class PreparedSolver:
         """
         return left_alone(self._solve)(b, x0, history, progress)
 
-    def _solve(self, b: Any, x0: Any, history: bool, progress: Any) -> SolveResult:
-        settings = self._settings
-        problem = _problem(self.A, b, x0, (), settings, self.method)
+    def _solve(self, b: Any, x0: Any, history: bool, progress: Progress) -> SolveResult:
+        request = replace(self._request, A=self.A, b=b, x0=x0, preconditioner=None, history=history, progress=progress)
+        problem = make_problem(request, self.method)
         if problem.A.dtype != self.A.dtype:
             raise ValueError(
                 f"This solver was prepared for {self.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
                 "Cast it, or prepare with a `like` of that dtype."
             )
-        options = Options(settings.on_failure, history, progress)
-        return solve_problem(problem, self.method, self.preconditioner, self._fallback, options)
+        check_requirements(problem, self.method, self.preconditioner)  # again, as A may have been written to
+        return solve(problem, self.method, self.preconditioner, self._fallback, request)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
@@ -91,7 +77,7 @@ class PreparedSolver:
 
         A preconditioner that was handed to `prepare` as an operator or a function stays too.
         """
-        return replace(left_alone(_prepare)(A, self._like, args, self._settings), _fallback=self._fallback)
+        return replace(left_alone(_prepare)(replace(self._request, A=A, args=args)), _fallback=self._fallback)
 
     def __repr__(self) -> str:
         with_what = "" if self.preconditioner is None else f", {self.preconditioner!r}"
@@ -134,48 +120,41 @@ def prepare(
     Cost: see the method and the preconditioner. Factors made where values are known serve compiled functions too; a
     host factorisation (scipy-direct) of a matrix that is computed inside a compiled function is made in each solve.
     """
-    check_policy(on_failure)
-    settings = _Settings(method, preconditioner, rtol, atol, max_iter, batch_ndim, nullspace, matrix_offset, on_failure)
-    return left_alone(_prepare)(A, like, args, settings)
+    request = Request(
+        A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
+        max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
+        on_failure=on_failure,
+    )  # fmt: skip
+    return left_alone(_prepare)(request)
 
 
-def _prepare(A: Any, like: Any, args: Sequence[Any], settings: _Settings) -> PreparedSolver:
-    chosen = None if is_auto(settings.method) else find_method(settings.method)
-    problem = _problem(A, like, None, args, settings, chosen)
-    bk, kind, fallback = problem.bk, settings.preconditioner, None
+def _prepare(request: Request) -> PreparedSolver:
+    method = None if is_auto(request.method) else find_method(request.method)
+    kind, fallback = request.preconditioner, None
+    problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
     automatic = isinstance(kind, str) and kind.strip().lower() == "auto"
-    if chosen is None:
+    if method is None:
         choice = choose(problem, not (automatic or kind is None))
-        chosen, fallback = choice.method, choice.fallback
+        method, fallback = choice.method, choice.fallback
         kind = choice.preconditioner if automatic else kind
     elif automatic:
-        kind = "jacobi" if chosen.takes_preconditioner and _shows_diagonal(problem.A) else None
-    refuse_preconditioner(chosen, kind)
-    M = to_preconditioner(kind, problem.A, bk, problem.layout, problem.like)
-    check_requirements(problem, chosen, M)
-    if isinstance(chosen, Refinement):
-        M = _factors(problem, chosen)
-    bk.register(PreparedSolver, _flatten, _restore)
-    resolved = settings._replace(method=chosen, preconditioner=kind)
-    return PreparedSolver(_prepared(problem), chosen, M, fallback, like, resolved)
-
-
-def _problem(A: Any, b: Any, x0: Any, args: Sequence[Any], settings: _Settings, method: Method | None) -> Problem:
-    return make_problem(
-        A, b, x0, args, None, settings.batch_ndim, settings.rtol, settings.atol, settings.max_iter,
-        settings.nullspace, settings.matrix_offset, method=method,
-    )  # fmt: skip
+        shows_diagonal = isinstance(problem.A.without_offset, Matrix)
+        kind = "jacobi" if method.takes_preconditioner and shows_diagonal else None
+    refuse_preconditioner(method, kind)
+    M = to_preconditioner(kind, problem.A, problem.bk, problem.layout, problem.like)
+    check_requirements(problem, method, M)
+    if isinstance(method, Refinement):
+        M = _factors(problem, method)
+    problem.bk.register(PreparedSolver, _flatten, _restore)
+    resolved = replace(request, A=None, args=(), method=method, preconditioner=kind)
+    return PreparedSolver(_prepared(problem), method, M, fallback, resolved)
 
 
 def _prepared(problem: Problem) -> Operator:
     """The operator that later solves take for A: without the offset, which they add, and as a program in JAX."""
     A = problem.given.A if problem.given is not None else problem.A
-    A = A.inner if isinstance(A, OffsetOperator) else A
+    A = A.without_offset
     return A.as_container() if problem.bk.compiles_solves and isinstance(A, FunctionOperator) else A
-
-
-def _shows_diagonal(A: Operator) -> bool:
-    return isinstance(A.inner if isinstance(A, OffsetOperator) else A, Matrix)
 
 
 def _factors(problem: Problem, method: Refinement) -> Operator | None:
@@ -191,12 +170,12 @@ def _factors(problem: Problem, method: Refinement) -> Operator | None:
 
 
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
-    settings = solver._settings
-    parts = (solver.A, solver.preconditioner, solver._like, settings.rtol, settings.atol)
-    return parts, (solver.method, solver._fallback, settings._replace(rtol=None, atol=None))
+    request = solver._request
+    parts = (solver.A, solver.preconditioner, request.b, request.rtol, request.atol)
+    return parts, (solver.method, solver._fallback, replace(request, b=None, rtol=None, atol=None))
 
 
 def _restore(static: Any, parts: Sequence[Any]) -> PreparedSolver:
-    method, fallback, settings = static
+    method, fallback, request = static
     A, M, like, rtol, atol = parts
-    return PreparedSolver(A, method, M, fallback, like, settings._replace(rtol=rtol, atol=atol))
+    return PreparedSolver(A, method, M, fallback, replace(request, b=like, rtol=rtol, atol=atol))

@@ -12,6 +12,7 @@ from .formats import (
     DIA,
     ELL,
     HYB,
+    Dense,
     Matrix,
     SparseMatrix,
     Stencil,
@@ -24,20 +25,24 @@ from .formats import (
     save,
     vstack,
 )
-from .formats.dense import Dense, DenseOperator
 from .layout import Layout
 from .linearity import linear_part
 from .operator import Operator
 from .operators.bridge import BridgedOperator
 from .operators.cast import CastOperator, in_precision
 from .operators.combine import OffsetOperator
+from .operators.composed import Composed
 from .operators.function import FunctionOperator
 from .operators.host import HostOperator
 from .operators.mapped import MappedOperator
 from .operators.normal import NormalOperator
+from .operators.products import Turned
+from .plot import picture as picture
 from .symmetry import asymmetry
 from .tracing.jacobian_matrix import jacobian_matrix
 from .tracing.matrix_from_function import matrix_from_function
+
+DenseOperator = Dense  # as an operator among others
 
 __all__ = [
     "COO",
@@ -48,6 +53,7 @@ __all__ = [
     "HYB",
     "BridgedOperator",
     "CastOperator",
+    "Composed",
     "Dense",
     "DenseOperator",
     "FunctionOperator",
@@ -61,6 +67,7 @@ __all__ = [
     "Operator",
     "SparseMatrix",
     "Stencil",
+    "Turned",
     "UnsupportedOperation",
     "as_operator",
     "asymmetry",

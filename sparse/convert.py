@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, working_dtype
-from .formats import from_native, from_scipy
-from .formats.dense import DenseOperator
+from .formats import Dense, from_native, from_scipy
 from .layout import Layout
 from .operator import Operator
 from .operators.function import FunctionOperator
@@ -56,13 +55,15 @@ def is_function(A: Any) -> bool:
 
 def operand_dtype(A: Any, bk: Backend) -> Any:
     """NumPy dtype of a matrix; None for a function, which does not tell."""
-    if isinstance(A, Operator) or _is_linear_operator(A) or sp.issparse(A):
+    if is_function(A):
+        return None
+    if isinstance(A, Operator) or sp.issparse(A) or _is_linear_operator(A):
         return np.dtype(A.dtype) if A.dtype is not None else np.dtype(np.float64)
     if bk.sparse.accepts(A):
         return bk.sparse.dtype(A)
     if bk.is_array(A):
         return bk.dtype(A)
-    return None if is_function(A) else np.asarray(A).dtype
+    return np.asarray(A).dtype
 
 
 def to_operator(
@@ -91,14 +92,13 @@ def to_operator(
     if _is_linear_operator(A):
         return HostOperator(bk, A, dtype)
     if sp.issparse(A):
-        _check_sparse(A, name)
-        return from_scipy(bk, A, dtype, like)
+        return from_scipy(bk, A, dtype, like, name=name)
     if bk.sparse.accepts(A):
-        return from_native(bk, A, dtype, like)
+        return from_native(bk, A, dtype, like, name=name)
     return _dense(bk, A, dtype, like, name)
 
 
-def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) -> DenseOperator:
+def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) -> Dense:
     constant = None if bk.is_array(A) and bk.dtype(A).kind in "biufc" else _constant(bk, A, dtype, name)
     matrix = A if constant is None else bk.asarray(constant, like=like)
     if len(matrix.shape) < 2:
@@ -109,14 +109,14 @@ def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) 
         matrix = bk.astype(matrix, dtype)
     if len(matrix.shape) > 3:
         matrix = bk.reshape(matrix, (-1, *matrix.shape[-2:]))
-    return DenseOperator(bk, matrix, None if constant is None else constant.reshape(tuple(matrix.shape)))
+    return Dense(bk, matrix, None if constant is None else constant.reshape(tuple(matrix.shape)))
 
 
 def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
     try:
         values = np.asarray(A)
         if values.dtype.kind in "biufc":
-            return values.astype(dtype, copy=bk.name != "numpy")  # libraries copy some arrays, and share others
+            return values.astype(dtype, copy=not bk.on_host)  # libraries copy some arrays, and share others
         problem: Exception | None = None
     except (TypeError, ValueError) as error:  # a ragged list, or an object of another library that refuses
         problem = error
@@ -126,7 +126,7 @@ def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
 
 
 def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str, like: Array | None) -> Operator:
-    if A.bk is not bk and A.bk.name != "numpy":
+    if A.bk is not bk and not A.bk.on_host:
         raise TypeError(f"{name} is an operator on arrays of {A.bk.name}, the other arrays are of {bk.name}.")
     cast = A if A.dtype == dtype else A.astype(dtype)
     if A.bk is bk and cast.dtype == dtype:
@@ -135,11 +135,6 @@ def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str, like: Array 
     if moved is not None and moved.dtype == dtype:
         return moved
     raise TypeError(f"{name} is an operator of {A.bk.name} on {A.dtype}; expected {bk.name} and {dtype}.")
-
-
-def _check_sparse(A: Any, name: str) -> None:
-    if len(A.shape) != 2:
-        raise ValueError(f"{name} is a sparse array of shape {A.shape}; expected two axes.")
 
 
 def _is_linear_operator(A: Any) -> bool:

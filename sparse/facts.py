@@ -13,7 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-_ROUNDING = 100  # in units of eps: entries of assembled matrices are sums of many contributions
+from .canonical import canonical as canonical
+from .canonical import row_maxima
+from .symmetry import is_hermitian as is_hermitian
+from .symmetry import is_symmetric as is_symmetric
 
 
 class Dominance(NamedTuple):
@@ -38,19 +41,6 @@ class Dominance(NamedTuple):
     def strict(self) -> np.ndarray:
         """`(n,)` bool: |a_ii| > sum of the others, by more than rounding."""
         return self.diagonal - self.others > self.rounding
-
-
-def is_hermitian(A: Any) -> bool:
-    """Is A = Aᴴ, entry by entry and up to rounding of the largest entries in its row and in its column?
-
-    Rectangular matrices are not. Cost: one transposition and one difference of sparse matrices.
-    """
-    return _equals(A, lambda A: A.conj().T)
-
-
-def is_symmetric(A: Any) -> bool:
-    """Is A = Aᵀ? As `is_hermitian`, without the complex conjugate."""
-    return _equals(A, lambda A: A.T)
 
 
 def has_symmetric_pattern(A: Any) -> bool:
@@ -102,7 +92,7 @@ def dominance(A: Any) -> Dominance:
     """
     _check_square(A, "diagonal dominance")
     A = canonical(A)
-    largest = _row_maxima(A)
+    largest = row_maxima(A)
     scaled = _magnitudes(A, np.where(largest > 0, largest, 1))  # row by row: sums of large entries would overflow
     with np.errstate(invalid="ignore"):
         diagonal, total = scaled.diagonal(), scaled @ np.ones(A.shape[0])
@@ -135,38 +125,6 @@ def occupied_diagonals(A: Any) -> np.ndarray:
     if A.nnz < n + m:
         return np.unique(offsets)
     return np.flatnonzero(np.bincount(offsets + (n - 1), minlength=1)) - (n - 1)
-
-
-def canonical(A: Any) -> Any:
-    """A as a floating-point `csr_array` in row order, without duplicates and zeros; A itself if it is that already."""
-    found = sp.csr_array(A)
-    if found.dtype.kind not in "fc":
-        found = found.astype(np.float64)
-    if not found.has_canonical_format or np.count_nonzero(found.data) < found.nnz:
-        found = found.copy()
-        found.sum_duplicates()
-        found.eliminate_zeros()
-    return found
-
-
-def _equals(A: Any, adjoint: Any) -> bool:
-    A = canonical(A)
-    if A.shape[0] != A.shape[1]:
-        return False
-    largest = _row_maxima(A)
-    with np.errstate(all="ignore"):
-        difference = (A - adjoint(A)).tocoo()
-        limit = _ROUNDING * np.finfo(A.dtype).eps * np.minimum(*(largest[k] for k in difference.coords))
-        return bool(np.all(np.abs(difference.data) <= limit) and np.isfinite(largest).all())
-
-
-def _row_maxima(A: Any) -> np.ndarray:
-    """`(n,)` float64: the largest |a_ij| of each row, NaN where one is NaN, 0 where the row is empty."""
-    lengths = np.diff(A.indptr)
-    found = np.zeros(A.shape[0])
-    if A.nnz:
-        found[lengths > 0] = np.maximum.reduceat(np.abs(A.data), A.indptr[:-1][lengths > 0])
-    return found
 
 
 def _magnitudes(A: Any, rows: np.ndarray) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,15 +55,15 @@ class Layout:
         dtypes = tuple(bk.dtype(leaf) for leaf in leaves)
         return cls(shapes[0][:batch_ndim], tuple(s[batch_ndim:] for s in shapes), dtypes, structure)
 
-    @property
+    @cached_property
     def systems(self) -> int:
         """Number of independent systems."""
         return math.prod(self.batch)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of unknowns of one system."""
-        return sum(math.prod(shape) for shape in self.shapes)
+        return sum(map(math.prod, self.shapes))
 
     @property
     def shape(self) -> Any:
@@ -71,7 +72,8 @@ class Layout:
 
     def with_dtype(self, dtype: np.dtype) -> Layout:
         """The same shapes, handed out in `dtype`."""
-        return Layout(self.batch, self.shapes, (dtype,) * len(self.shapes), self.structure)
+        dtypes = (dtype,) * len(self.shapes)
+        return self if dtypes == self.dtypes else Layout(self.batch, self.shapes, dtypes, self.structure)
 
     def flatten(self, bk: Backend, tree: Any, dtype: np.dtype, what: str) -> Array:
         """The arrays of `tree` as `(systems, size)` of `dtype`.
@@ -80,19 +82,23 @@ class Layout:
             ValueError: the arrays have other shapes than this layout, or another container.
             TypeError: they are complex and `dtype` is not.
         """
+        if self.structure is None and bk.is_array(tree):
+            return self._row(bk, tree, self.shapes[0], dtype, what)
         leaves, structure = bk.leaves(tree)
         if len(leaves) != len(self.shapes) or (self.structure is not None and structure != self.structure):
             raise ValueError(f"{what} has the structure {structure}; expected {self.structure}, that of b.")
-        rows = [self._row(bk, leaf, shape, dtype, what) for leaf, shape in zip(leaves, self.shapes, strict=True)]
+        rows = []
+        for leaf, shape in zip(leaves, self.shapes, strict=True):
+            try:
+                array = leaf if bk.is_array(leaf) else bk.asarray(leaf)
+            except (TypeError, ValueError) as error:
+                raise TypeError(
+                    f"{what} is a {type(leaf).__name__}; expected an array of {bk.name}, the library of b."
+                ) from error
+            rows.append(self._row(bk, array, shape, dtype, what))
         return rows[0] if len(rows) == 1 else bk.concat(rows, 1)
 
-    def _row(self, bk: Backend, leaf: Any, shape: tuple[int, ...], dtype: np.dtype, what: str) -> Array:
-        try:
-            array = leaf if bk.is_array(leaf) else bk.asarray(leaf)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"{what} is a {type(leaf).__name__}; expected an array of {bk.name}, the library of b."
-            ) from error
+    def _row(self, bk: Backend, array: Array, shape: tuple[int, ...], dtype: np.dtype, what: str) -> Array:
         if tuple(array.shape) != self.batch + shape:
             raise ValueError(f"{what} has the shape {tuple(array.shape)}; expected {self.batch + shape}, that of b.")
         found = bk.dtype(array)
@@ -111,4 +117,4 @@ class Layout:
             part = bk.reshape(part, (*lead, *self.batch, *shape))
             leaves.append(part if bk.dtype(part) == dtype else bk.astype(part, dtype))
             start += size
-        return bk.unleaves(self.structure, leaves)
+        return leaves[0] if self.structure is None else bk.unleaves(self.structure, leaves)

@@ -10,9 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..backends import Array, Backend
-from .errors import UnsupportedOperation
-
-_DENSE_LIMIT = 4096  # columns of a function that are worth finding one by one
 
 
 class Operator(ABC):
@@ -32,6 +29,12 @@ class Operator(ABC):
     products: ClassVar[int] = 1  # with the user's matrix, in one `apply`
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
+    offset: complex = 0  # a constant that is added to every entry of `without_offset`
+
+    @property
+    def without_offset(self) -> Operator:
+        """The operator below a constant that is added to every entry."""
+        return self
 
     # --- for solvers: rows of (batch, n) ---
 
@@ -177,18 +180,6 @@ class Operator(ABC):
         kind = type(self).__name__.removesuffix("Operator").lower()
         batch = f", {self.systems} systems" if self.systems is not None else ""
         return f"<{self.shape[0]}x{self.shape[1]} {kind} operator{batch}, {self.dtype}, {self.bk.name}>"
-
-    def _columns(self) -> Array:
-        """`dense()` of an operator that only knows its products: one product per column."""
-        n = self.shape[1]
-        if n > _DENSE_LIMIT:
-            raise UnsupportedOperation(
-                f"This needs the entries of a function of {n} unknowns, which takes {n} evaluations and {n}x{n} "
-                f"numbers; krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free "
-                "method such as CG or biCG-stab(2)."
-            )
-        images = self._images(self.bk.asarray(np.eye(n, dtype=self.dtype)))
-        return images[0] if self.systems is None else images
 
     def _images(self, columns: Array) -> Array:
         """`(k, columns)` -> `(systems, rows, k)`: the image of each under every system."""

@@ -1,13 +1,61 @@
-"""How far a known matrix is from being Hermitian, found by products with a random vector."""
+"""Is A symmetric, or Hermitian where it is complex? All answers, and how far from it is far.
+
+What is asked decides how sure the answer must be:
+
+| question | answer | up to |
+|---|---|---|
+| is it proven, entry by entry? | `is_hermitian`, `is_symmetric` | 100 eps of the largest entries of row and column |
+| may one triangle stand for both (Cholesky)? | `has_equal_triangles` | 10 eps, for a random vector |
+| shall a method for such matrices be chosen? | `seems_hermitian` | 1e-8, for a random vector |
+| must one that the user chose be refused? | `is_far_from_hermitian` | 1e-4, for a random vector |
+| does a function look like it? | `products_agree` | 1e3 eps of its products with two random vectors |
+
+A method is chosen where it works, and refused where it cannot; in between, the true residual tells. The limits are
+relative: of the size of the products. Assembled entries are sums of many contributions, hence 100 eps, and the products
+of functions have roundings that nobody sees, hence 1e3 eps.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..backends import Array
+from .canonical import canonical, row_maxima
 from .operator import Operator
+
+ENTRIES = 100  # in units of eps
+TRIANGLES = 10
+PRODUCTS = 1e3
+CHOSEN = 1e-8
+REFUSED = 1e-4
+
+
+def is_hermitian(A: Any) -> bool:
+    """Is A = Aᴴ, entry by entry and up to rounding of the largest entries in its row and in its column?
+
+    Rectangular matrices are not. Cost: one transposition and one difference of sparse matrices.
+    """
+    return _equals(A, lambda A: A.conj().T)
+
+
+def is_symmetric(A: Any) -> bool:
+    """Is A = Aᵀ? As `is_hermitian`, without the complex conjugate."""
+    return _equals(A, lambda A: A.T)
+
+
+def _equals(A: Any, adjoint: Callable[[Any], Any]) -> bool:
+    A = canonical(A)
+    if A.shape[0] != A.shape[1]:
+        return False
+    largest = row_maxima(A)
+    with np.errstate(all="ignore"):
+        difference = (A - adjoint(A)).tocoo()
+        limit = ENTRIES * np.finfo(A.dtype).eps * np.minimum(*(largest[k] for k in difference.coords))
+        return bool(np.all(np.abs(difference.data) <= limit) and np.isfinite(largest).all())
 
 
 def asymmetry(operator: Operator) -> float | None:
@@ -18,6 +66,44 @@ def asymmetry(operator: Operator) -> float | None:
     """
     matrix = operator.known()
     return None if matrix is None else _asymmetry(matrix)
+
+
+def has_equal_triangles(operator: Operator) -> bool:
+    """Is it Hermitian to working precision? False where the entries are not known now."""
+    relative = asymmetry(operator)
+    return relative is not None and relative < TRIANGLES * np.finfo(operator.dtype).eps
+
+
+def seems_hermitian(operator: Operator) -> bool:
+    """Is it as good as Hermitian for an iteration? False where the entries are not known now."""
+    relative = asymmetry(operator)
+    return relative is not None and relative < CHOSEN
+
+
+def is_far_from_hermitian(operator: Operator) -> float | None:
+    """How far, if that is known now and too far for methods that need it; else None."""
+    relative = asymmetry(operator)
+    return relative if relative is not None and relative > REFUSED else None
+
+
+def products_agree(operator: Operator, systems: int, like: Array) -> bool:
+    """<u, A v> = <A u, v> for random u and v, in each of the systems that are taken at once.
+
+    False where the function cannot be evaluated now. Costs two products.
+    """
+    bk, shape = operator.bk, (systems, operator.shape[1])
+    u, v = (np.random.default_rng(seed).standard_normal(shape).astype(operator.dtype) for seed in (4, 5))
+
+    def image(w: np.ndarray) -> np.ndarray | None:
+        found = bk.known_now(lambda: operator.apply(bk.asarray(w, like=like)))
+        return None if found is None else found.copy()  # the function may use the same memory again
+
+    Au, Av = image(u), image(v)
+    if Au is None or Av is None:
+        return False
+    left, right = (np.sum(a.conj() * b, axis=1) for a, b in ((u, Av), (Au, v)))
+    size = np.linalg.norm(u, axis=1) * np.linalg.norm(Av, axis=1)
+    return bool(np.all(np.abs(left - right) <= PRODUCTS * np.finfo(operator.dtype).eps * size))
 
 
 def _asymmetry(matrix: Any) -> float:

@@ -5,6 +5,7 @@ import os
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,21 +32,57 @@ for name, value in {
 
 import krylix
 from frameworks import framework_of, missing
+from modes import forget_compiled
+from tiers import CELLS, cell
 
 installed = Path(krylix.__file__).resolve().is_relative_to(Path(sysconfig.get_paths()["purelib"]).resolve())
 if os.environ.get("KRYLIX_TEST_INSTALLED") and not installed:
     raise pytest.UsageError(f"the installed package was to be tested, but krylix comes from {krylix.__file__}")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip a test whose `needs` marker, or whose parameter called backend or mode, names a missing framework."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with its tier, and skip it where a framework is missing.
+
+    Its `needs` marker names frameworks, and so does a parameter called backend or mode.
+    """
+    cells = config.stash.setdefault(CELLS, [])
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
+        markers = {marker.name: marker for marker in reversed([*item.iter_markers()])}
+        found = cell(
+            item.path.relative_to(ROOT / "tests").as_posix() + item.nodeid[item.nodeid.index("::") :],
+            markers,
+            parameters,
+        )
+        cells.append(found)
+        if found.tier not in ("default", *markers):
+            item.add_marker(found.tier)
         wanted = {framework_of(parameters[key]) for key in ("backend", "mode") if key in parameters}
         wanted.update(name for marker in item.iter_markers("needs") for name in marker.args)
         absent = sorted(name for name in wanted if name and missing(name))
         if absent:
             item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(absent)}"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`pytest -n 2` hands out whole files: the tests of a file share what was compiled for the first of them."""
+    if config.getvalue("dist") != "load":  # somebody asks for another way
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
+
+
+MAPS = 20_000  # a process may have 65 530
+
+
+def memory_maps() -> int:
+    """How many there are in this process; 0 where the system does not tell."""
+    try:
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return 0
 
 
 _tests_run = 0
@@ -55,6 +92,7 @@ def pytest_runtest_teardown() -> None:
     """Compiled programs of thousands of tests would fill the memory maps of a process, so they go now and then."""
     global _tests_run
     _tests_run += 1
-    if _tests_run % 200 == 0 and "jax" in sys.modules:
+    if _tests_run % 50 == 0 and "jax" in sys.modules and memory_maps() > MAPS:
+        forget_compiled()
         sys.modules["jax"].clear_caches()
         gc.collect()

@@ -28,6 +28,11 @@ class Backend(Control, SparseKernels, Transformations):
     name: str
     is_eager: ClassVar[bool] = False  # is control flow always Python's own?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
+    on_host: ClassVar[bool] = False  # are its arrays NumPy's: SciPy's too, and constants to all others?
+    has_compiled_rows: ClassVar[bool] = False  # is its product of CSR rows the fastest for scattered entries?
+    fuses_elementwise: ClassVar[bool] = False  # do many elementwise operations take fewer passes through memory?
+    has_pure_arrays: ClassVar[bool] = False  # immutable, with no record: can what was made of one be kept?
+    always_writable: ClassVar[bool] = False  # are all arrays, so that only a copy protects one?
     linalg: Linalg  # dense factorisations
     sparse: Any  # reads and makes sparse matrices of the library itself, see numpy_sparse.py
 
@@ -49,6 +54,9 @@ class Backend(Control, SparseKernels, Transformations):
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         """The dtype that a NumPy array of `dtype` gets in the library: JAX may be set to single precision."""
         return np.dtype(dtype)
+
+    def enable_double_precision(self) -> None:
+        """Let arrays be in double precision for the rest of the process, where the library must be told."""
 
     # --- arrays -------------------------------------------------------------------------------------------------
 
@@ -110,7 +118,7 @@ class Backend(Control, SparseKernels, Transformations):
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        """A user's function, in the surroundings that it expects."""
+        """A user's function, in the surroundings that it expects; it cannot, or may not, write to `x`."""
         return function(x, *args)
 
     def read_only(self, x: Array) -> Array:

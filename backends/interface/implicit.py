@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import compress
 
 from .arrays import Array
 
@@ -15,16 +16,16 @@ class LinearSystem(ABC):
     that find by themselves what a function closes over (JAX) are not.
 
     Attributes:
-        arrays: what the system is made of, those of A that have derivatives first.
-        differentiable: how many of them have.
+        arrays: what the system is made of.
+        differentiable: for each of them, has x a derivative with respect to it? Those are the entries of A.
     """
 
     arrays: Sequence[Array]
-    differentiable: int
+    differentiable: Sequence[bool]
 
     @abstractmethod
     def product(self, x: Array) -> Array:
-        """`A x` for rows `(batch, n)`, linear in x; differentiable in x and the first `arrays`."""
+        """`A x` for rows `(batch, n)`, linear in x; differentiable in x and the `differentiable` arrays."""
 
     def factors(self, x: Array) -> Sequence[Array]:
         """Rows `x` multiplied by each operator that `solve` uses: a trial of whether all of them exist."""
@@ -45,6 +46,16 @@ class LinearSystem(ABC):
     @abstractmethod
     def with_arrays(self, arrays: Sequence[Array]) -> LinearSystem:
         """The same system made of other arrays."""
+
+    def entries(self) -> list[Array]:
+        """The arrays that have derivatives."""
+        return list(compress(self.arrays, self.differentiable))
+
+    def with_entries(self, entries: Sequence[Array]) -> LinearSystem:
+        """The same system with others of the arrays that have derivatives."""
+        new = iter(entries)
+        pairs = zip(self.arrays, self.differentiable, strict=True)
+        return self.with_arrays([next(new) if changes else array for array, changes in pairs])
 
     @abstractmethod
     def started_at(self, x: Array) -> LinearSystem:

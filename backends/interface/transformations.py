@@ -15,6 +15,7 @@ class Transformations(ABC):
     """The part of a backend that sees whole functions."""
 
     has_derivatives: ClassVar[bool] = True  # does the library transpose a linear function by itself?
+    derivatives: ClassVar[str] = ""  # what users call to get them, in words
     explicit_derivatives: ClassVar[bool] = False  # are its derivative rules functions of explicit arguments?
     compiles_solves: ClassVar[bool] = False  # does an eager solve gain from `compile`?
 

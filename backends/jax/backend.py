@@ -31,6 +31,9 @@ class JaxBackend(JaxIndexing, Backend):
 
     name = "jax"
     compiles_solves = True
+    fuses_elementwise = True
+    has_pure_arrays = True
+    derivatives = "jax.vjp and jax.jvp"
     linalg = JaxLinalg()
     sparse = JaxSparse()
 
@@ -40,6 +43,9 @@ class JaxBackend(JaxIndexing, Backend):
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+    def enable_double_precision(self) -> None:
+        jax.config.update("jax_enable_x64", True)
 
     def is_array(self, x: Any) -> bool:
         return isinstance(x, jax.Array)

@@ -11,6 +11,7 @@ from jax.experimental import sparse as jsp
 
 from ..interface.backend import Array
 from ..interface.entries import Entries
+from ..interface.places import check_count, check_range, check_rising
 
 
 class JaxSparse:
@@ -23,6 +24,23 @@ class JaxSparse:
     def dtype(self, x: Any) -> np.dtype:
         """NumPy dtype of the values."""
         return np.dtype(x.dtype)
+
+    def check(self, x: Any, name: str) -> None:
+        """Refuse indices below 0 and starts that do not rise, where they are known.
+
+        Indices beyond the end are JAX's padding, which every product leaves out.
+
+        Raises:
+            ValueError: there are such.
+        """
+        starts = (x.indptr,) if isinstance(x, jsp.BCSR) else ()
+        if x.n_batch or x.n_dense or any(isinstance(i, jax.core.Tracer) for i in (x.indices, *starts)):
+            return
+        indices = np.asarray(x.indices)
+        check_count(int(x.data.shape[0]), len(indices), f"indices of {name}")
+        check_range(indices, None, f"The indices of {name}")
+        for indptr in starts:
+            check_rising(np.asarray(indptr), x.shape[0], len(indices), f"The starts (indptr) of {name}", spare=True)
 
     def entries(self, x: Any) -> Entries:
         """The entries of a BCOO or BCSR matrix (no batch and no dense axes), which may be traced.

@@ -18,6 +18,7 @@ from .sparse import NumpySparse
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
 _GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
+_SQUARES = {"f": (1e-20, 1e30), "F": (1e-20, 1e30), "d": (1e-200, 1e300), "D": (1e-200, 1e300)}  # safe from both ends
 _LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
 # Elements of one BLAS call, which also stay in the cache between two passes. OpenBLAS spreads calls of 10 000 elements
 # and more over threads, and on a busy machine then waits for them: 8 ms instead of 4 us was measured.
@@ -38,6 +39,8 @@ class NumpyBackend(NumpyKernels, Backend):
     has_derivatives = False
     is_eager = True
     updates_in_place = True
+    on_host = True
+    has_compiled_rows = True
     linalg = NumpyLinalg()
     sparse = NumpySparse()
 
@@ -58,6 +61,9 @@ class NumpyBackend(NumpyKernels, Backend):
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
         return np.zeros(shape, dtype)
+
+    def zeros_like(self, x: Array) -> Array:
+        return np.zeros(x.shape, x.dtype)
 
     def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
         return np.full(shape, value, dtype)
@@ -82,6 +88,11 @@ class NumpyBackend(NumpyKernels, Backend):
         view.flags.writeable = False
         return view
 
+    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+        view = x.view()  # read-only, as `x` belongs to the solver
+        view.flags.writeable = False
+        return function(view, *args)
+
     where = staticmethod(np.where)
     maximum = staticmethod(np.maximum)
     sqrt = staticmethod(np.sqrt)
@@ -101,9 +112,24 @@ class NumpyBackend(NumpyKernels, Backend):
     def dot(self, a: Array, b: Array) -> Array:
         if a.shape[0] > 1 and not a.flags.c_contiguous and not b.flags.c_contiguous:  # a block of columns
             return np.einsum("ij,ij->j", np.conj(a.T) if a.dtype.kind == "c" else a.T, b.T)[:, None]
+        if a.shape[0] == 1 and a.shape[1] <= _BLOCK:
+            return np.array([[np.vdot(a, b)]], a.dtype)
         if a.shape[0] == 1 or a.shape[1] >= _LONG:
             return np.array([[_vdot(a[i], b[i])] for i in range(a.shape[0])], a.dtype)
         return _vecdot(a, b)[:, None]
+
+    def times(self, scalar: Array, v: Array) -> Array:
+        return scalar.astype(v.dtype, copy=False) * v
+
+    def square_norm(self, v: Array) -> Array:
+        if v.shape[0] == 1 and v.shape[1] <= _BLOCK:
+            return np.array([[np.vdot(v, v).real]], v.real.dtype)
+        return self.dot(v, v).real
+
+    def norm(self, v: Array) -> Array:
+        """By scaling, as elsewhere, only where squares may leave the range: powers of two change no digit."""
+        square, limits = self.square_norm(v), _SQUARES[v.dtype.char]
+        return np.sqrt(square) if ((square > limits[0]) & (square < limits[1])).all() else super().norm(v)
 
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         return np.sum(x, axis, x.dtype, keepdims=keepdims)
@@ -144,7 +170,8 @@ class NumpyBackend(NumpyKernels, Backend):
     def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
         """Block by block, so that the norm finds its numbers in the cache."""
         if y.shape[0] > 1 or y.shape[1] <= _BLOCK or not y.flags.c_contiguous:
-            return super().axpy_norm(a, x, y)
+            y = self.axpy(a, x, y)
+            return y, self.square_norm(y)
         update, square = _AXPY[y.dtype.char], 0.0
         for start in range(0, y.shape[1], _BLOCK):
             part = y[0, start : start + _BLOCK]
@@ -155,7 +182,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
         """Block by block, so that p is read once."""
         if p.shape[0] > 1 or p.shape[1] <= _BLOCK or not x.flags.c_contiguous:
-            return super().axpy_xpay(a, p, x, z, b)
+            return self.axpy(a, p, x), self.xpay(z, b, p)
         update = _AXPY[p.dtype.char]
         for start in range(0, p.shape[1], _BLOCK):
             part = p[0, start : start + _BLOCK]

@@ -28,6 +28,8 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     name = "tensorflow"
     explicit_derivatives = True
+    fuses_elementwise = True
+    derivatives = "tf.GradientTape"
     linalg = TensorflowLinalg()
     sparse = TensorflowSparse()
 

@@ -22,13 +22,13 @@ def has_tangent(x: tf.Tensor) -> bool:
 
 
 def implicit_solve(system: LinearSystem, b: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
-    """`system.solve(b)` with derivatives with respect to `b` and the first of `system.arrays`.
+    """`system.solve(b)` with derivatives with respect to `b` and those `system.arrays` that have some.
 
     Raises:
         RuntimeError: a ForwardAccumulator watches one of them.
     """
-    matrix = system.arrays[: system.differentiable]
-    values = [tf.convert_to_tensor(a) for a in matrix]
+    entries = system.entries()
+    values = [tf.convert_to_tensor(a) for a in entries]
     if any(map(has_tangent, [b, *values])):
         raise RuntimeError(
             "A ForwardAccumulator watches an input of linear_solve, and TensorFlow gives custom gradients no forward "
@@ -42,7 +42,7 @@ def implicit_solve(system: LinearSystem, b: tf.Tensor) -> tuple[tf.Tensor, tuple
 
         def gradient(cotangent: tf.Tensor, *_: Any, variables: Sequence[Any] | None = None) -> Any:
             adjoint = tf.math.conj(implicit_solve(system.transpose(), tf.math.conj(cotangent))[0])
-            gradients = _gradients(system, matrix, _again(system, b, x), adjoint)
+            gradients = _gradients(system, entries, _again(system, b, x), adjoint)
             return (adjoint, *gradients) if variables is None else ((adjoint, *gradients), [None] * len(variables))
 
         return (x, *rest), gradient
@@ -58,15 +58,15 @@ def _again(system: LinearSystem, b: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     return implicit_solve(system.started_at(tf.stop_gradient(x)), b)[0]
 
 
-def _gradients(system: LinearSystem, matrix: Sequence[Any], x: tf.Tensor, adjoint: tf.Tensor) -> Sequence[tf.Tensor]:
+def _gradients(system: LinearSystem, entries: Sequence[Any], x: tf.Tensor, adjoint: tf.Tensor) -> Sequence[tf.Tensor]:
     """- adjoint^H dA x for the entries of A."""
-    if not matrix:
+    if not entries:
         return ()
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-        for array in matrix:
+        for array in entries:
             tape.watch(array)
         image = system.product(x)
-    found = tape.gradient(image, matrix, -adjoint, tf.UnconnectedGradients.ZERO)
+    found = tape.gradient(image, entries, -adjoint, tf.UnconnectedGradients.ZERO)
     return [tf.convert_to_tensor(g) for g in found]  # of a gather it is an IndexedSlices
 
 

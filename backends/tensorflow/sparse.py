@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..interface.entries import Entries
+from ..interface.places import check_count, check_range
 
 
 class TensorflowSparse:
@@ -20,6 +21,20 @@ class TensorflowSparse:
     def dtype(self, x: tf.SparseTensor) -> np.dtype:
         """NumPy dtype of the values."""
         return np.dtype(x.dtype.as_numpy_dtype)
+
+    def check(self, x: tf.SparseTensor, name: str) -> None:
+        """Refuse indices outside of the matrix, where they are known: eager ones, and constants of a graph.
+
+        Raises:
+            ValueError: there are such.
+        """
+        indices = tf.get_static_value(x.indices)
+        if indices is None or len(x.shape) != 2 or None in tuple(x.shape):
+            return
+        if x.values.shape[0] is not None:
+            check_count(int(x.values.shape[0]), len(indices), f"indices of {name}")
+        for axis, word in enumerate(("row", "column")):
+            check_range(indices[:, axis], int(x.shape[axis]), f"The {word} indices of {name}")
 
     def entries(self, x: tf.SparseTensor) -> Entries:
         """The entries of a SparseTensor in row order; duplicates may be among them, and it may be symbolic.

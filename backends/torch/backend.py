@@ -31,6 +31,9 @@ class TorchBackend(TorchKernels, Backend):
     name = "torch"
     is_eager = True
     updates_in_place = True
+    has_compiled_rows = True
+    always_writable = True
+    derivatives = "torch.autograd or torch.func"
     explicit_derivatives = True
     linalg = TorchLinalg()
     sparse = TorchSparse()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from ..interface.implicit import LinearSystem
 
 
 def implicit_solve(system: LinearSystem, b: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """`system.solve(b)` with derivatives with respect to `b` and the first of `system.arrays`."""
+    """`system.solve(b)` with derivatives with respect to `b` and those `system.arrays` that have some."""
     x, *rest = _Solve.apply(system, b, *system.arrays)
     return x, tuple(rest)
 
@@ -37,16 +38,15 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Any, cotangent: torch.Tensor, *_: Any) -> tuple[Any, ...]:
         """A^H y = cotangent; y for b, and - y^H dA x for the entries of A."""
         x, *arrays = ctx.saved_tensors
-        system: LinearSystem = ctx.system
+        system: LinearSystem = ctx.system.with_arrays(arrays)
         y = torch.conj_physical(_Solve.apply(system.transpose(), torch.conj_physical(cotangent), *arrays)[0])
-        wanted = ctx.needs_input_grad[2 : 2 + system.differentiable]
-        gradients: list[Any] = [None] * len(arrays)
-        if any(wanted):
-            matrix = arrays[: system.differentiable]
-            _, pullback = torch.func.vjp(_product(system, arrays, x), *matrix)
-            for i, gradient in enumerate(pullback(y)):
-                gradients[i] = -gradient if wanted[i] else None
-        return (None, y, *gradients)
+        has_derivative, wanted = system.differentiable, ctx.needs_input_grad[2:]
+        if not any(compress(wanted, has_derivative)):
+            return (None, y, *(None for _ in arrays))
+        _, pullback = torch.func.vjp(_product(system, x), *system.entries())
+        found = iter(pullback(y))
+        gradients = [next(found) if has else None for has in has_derivative]
+        return (None, y, *(-g if g is not None and asked else None for g, asked in zip(gradients, wanted, strict=True)))
 
     @staticmethod
     def jvp(ctx: Any, _: Any, tangent: Any, *tangents: Any) -> tuple[Any, ...]:
@@ -54,13 +54,13 @@ class _Solve(torch.autograd.Function):
         # Without these two, PyTorch is silently wrong where forward mode is nested in forward mode.
         with forward_ad._set_fwd_grad_enabled(True):
             x, *arrays = (forward_ad.unpack_dual(t).primal for t in ctx.saved_tensors)
-            system: LinearSystem = ctx.system
+            system: LinearSystem = ctx.system.with_arrays(arrays)
             b = torch.zeros_like(x) if tangent is None else tangent
-            given = tangents[: system.differentiable]
+            given = list(compress(tangents, system.differentiable))
             if any(t is not None for t in given):
-                matrix = arrays[: system.differentiable]
-                full = [torch.zeros_like(a) if t is None else t for a, t in zip(matrix, given, strict=True)]
-                b = b - _pushforward(_product(system, arrays, x), matrix, full)
+                entries = system.entries()
+                full = [torch.zeros_like(a) if t is None else t for a, t in zip(entries, given, strict=True)]
+                b = b - _pushforward(_product(system, x), entries, full)
             found, *rest = _Solve.apply(system.tangent(), b, *arrays)
         return (found, *(None for _ in rest))
 
@@ -76,9 +76,9 @@ class _Solve(torch.autograd.Function):
         return tuple(o.reshape(size, -1, *o.shape[1:]) for o in outputs), (0,) * len(outputs)
 
 
-def _product(system: LinearSystem, arrays: Sequence[torch.Tensor], x: torch.Tensor) -> Callable[..., torch.Tensor]:
+def _product(system: LinearSystem, x: torch.Tensor) -> Callable[..., torch.Tensor]:
     """The entries of A -> A x."""
-    return lambda *matrix: system.with_arrays([*matrix, *arrays[len(matrix) :]]).product(x)
+    return lambda *entries: system.with_entries(entries).product(x)
 
 
 def _pushforward(

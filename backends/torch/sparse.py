@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ..interface.entries import Entries, row_starts
+from ..interface.places import check_count, check_range, check_rising
 from .dtypes import numpy_dtype
 from .indexing import as_index
 
@@ -24,6 +25,29 @@ class TorchSparse:
     def dtype(self, x: torch.Tensor) -> np.dtype:
         """NumPy dtype of the values."""
         return numpy_dtype(x.dtype)
+
+    def check(self, x: torch.Tensor, name: str) -> None:
+        """Refuse indices outside of the matrix, which PyTorch takes where it is told not to look (its default).
+
+        Raises:
+            ValueError: there are such.
+        """
+        if x.ndim != 2 or x.dense_dim():
+            return
+        if x.layout == torch.sparse_coo:
+            indices = x._indices()  # of those that are not coalesced too
+            check_count(len(x._values()), indices.shape[1], f"indices of {name}")
+            for word, places, limit in zip(("row", "column"), indices, x.shape):
+                check_range(_on_host(places), int(limit), f"The {word} indices of {name}")
+            return
+        by_row = x.layout in (torch.sparse_csr, torch.sparse_bsr)
+        starts, places = (x.crow_indices(), x.col_indices()) if by_row else (x.ccol_indices(), x.row_indices())
+        block = x.values().shape[1:] if x.layout in (torch.sparse_bsr, torch.sparse_bsc) else (1, 1)
+        n, m = (int(size) // int(part) for size, part in zip(x.shape, block, strict=True))
+        lines, limit, word = (n, m, "column") if by_row else (m, n, "row")
+        check_count(len(x.values()), len(places), f"{word} indices of {name}")
+        check_rising(_on_host(starts), lines, len(places), f"The starts of {name}")
+        check_range(_on_host(places), limit, f"The {word} indices of {name}")
 
     def entries(self, x: torch.Tensor) -> Entries:
         """The entries of a sparse tensor of any layout, without duplicates; they may have derivatives.
@@ -50,6 +74,10 @@ class TorchSparse:
         starts = torch.as_tensor(row_starts(np.asarray(rows), shape[0]), device=values.device)
         columns = as_index(cols, values).to(starts.dtype)
         return torch.sparse_csr_tensor(starts, columns, values, tuple(shape), check_invariants=False)
+
+
+def _on_host(indices: torch.Tensor) -> np.ndarray:
+    return indices.cpu().numpy()
 
 
 def _expanded(starts: torch.Tensor) -> torch.Tensor:

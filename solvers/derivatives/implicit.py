@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...backends import Array, LinearSystem
-from ...sparse import FunctionOperator, MappedOperator, OffsetOperator, Operator
+from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.operators.function import DerivedFunction
+from ..attempt import Attempt
 from ..iteration.driver import Outcome
+from ..methods.direct.dense import Direct
 from ..setup.nullspace import projection
 from ..setup.problem import Problem
 
-Run = Callable[[Problem, "Operator | None", bool, bool], Outcome]
+DERIVATIVE, BACKWARD = "the solve for a derivative of ", "the backward solve of "  # and then the method
 
 
 class Parts(NamedTuple):
@@ -32,24 +34,28 @@ class ImplicitSolve(LinearSystem):
     """One solve and its derivatives.
 
     Attributes:
-        problem: the right-hand side, and what no array decides.
-        run: solves a problem with a preconditioner, for a derivative or not, for a reverse one or not.
+        attempt: the method and the problem, of which `make` gives what arrays decide.
         make: arrays -> Parts.
+        transposed: is it the transposed matrix that this solves with?
+        purpose: what it is for, in words; none where it is the solve that was asked for.
+        many: are there more systems than the method was asked about?
     """
 
-    problem: Problem
-    run: Run
+    attempt: Attempt
     make: Callable[[Sequence[Array]], Parts]
     arrays: Sequence[Array]
-    differentiable: int
-    hermitian: bool
+    differentiable: Sequence[bool]
     transposed: bool = False
-    derived: bool = False
+    purpose: str = ""
+    many: bool = False
 
     @classmethod
-    def of(cls, problem: Problem, M: Operator | None, hermitian: bool, run: Run) -> ImplicitSolve:
-        """The system of `problem`; its arrays are found where the backend needs them as arguments."""
-        bk = problem.bk
+    def of(cls, attempt: Attempt) -> ImplicitSolve:
+        """The system of an attempt; its arrays are found where the backend needs them as arguments."""
+        problem, bk, M = attempt.problem, attempt.problem.bk, attempt.M
+        if isinstance(attempt.method, Direct) and problem.layout.size and not (problem.compiled and bk.is_eager):
+            with bk.quiet():  # one factorisation for the solve and its derivatives
+                M = attempt.method.setup(bk, problem.A, M)
         size = bk.norm(problem.b)
         size = bk.where(bk.isfinite(size), size, bk.zeros_like(size))  # a NaN in b says nothing about derivatives
         relative = bk.maximum(problem.rtol, bk.safe_divide(problem.atol, size))
@@ -59,20 +65,34 @@ class ImplicitSolve(LinearSystem):
             if M is not None:
                 arrays, make_M = bk.take_apart(M.as_container())
                 parts = parts._replace(M=make_M([bk.constant(a) for a in arrays]))
-            return cls(problem, run, lambda _: parts, (), 0, hermitian)
+            return cls(attempt, lambda _: parts, (), ())
         A, M = problem.A.as_container(), M if M is None or not problem.compiled else M.as_container()
         entries, make_A = bk.take_apart(A)
         others, make_others = bk.take_apart((M, *parts[2:]))
-        own = [i for i, a in enumerate(entries) if bk.dtype(a).kind in "fc"]
-        rest = [i for i in range(len(entries)) if i not in own]
-        order = [*own, *rest]
-        back = sorted(range(len(order)), key=order.__getitem__)
+        count = len(entries)
 
         def make(arrays: Sequence[Array]) -> Parts:
-            values = [arrays[i] for i in back]
-            return Parts(make_A(values), *make_others(arrays[len(order) :]))
+            return Parts(make_A(arrays[:count]), *make_others(arrays[count:]))
 
-        return cls(problem, run, make, (*(entries[i] for i in order), *map(bk.constant, others)), len(own), hermitian)
+        differentiable = (*(bk.dtype(a).kind in "fc" for a in entries), *(False for _ in others))
+        return cls(attempt, make, (*entries, *map(bk.constant, others)), differentiable)
+
+    @property
+    def problem(self) -> Problem:
+        """That of the attempt, with the right-hand side that was given."""
+        return self.attempt.problem
+
+    @property
+    def hermitian(self) -> bool:
+        """Does the method ask for A^H = A?"""
+        return self.attempt.method.needs_hermitian
+
+    def outcome(self) -> Outcome:
+        """What the attempt finds, with derivatives of x."""
+        bk = self.problem.bk
+        x, rest = bk.implicit_solve(self, self.problem.b)
+        lines = (bk.matrix_transpose(rest[-1]),) if self.attempt.history else ((),)
+        return Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
 
     def product(self, x: Array) -> Array:
         A = self.make(self.arrays).A
@@ -89,7 +109,7 @@ class ImplicitSolve(LinearSystem):
         A, M, x0, rtol, atol, relative = self.make(self.arrays)
         if self.transposed:
             A, M = A.transpose(), None if M is None else M.transpose()
-        if self.derived:
+        if self.purpose:
             x0, rtol, atol = None, relative, 0 * relative
         elif not bk.explicit_derivatives:
             # JAX calls this for derivatives too; x0 and atol are for the given right-hand side only.
@@ -98,13 +118,25 @@ class ImplicitSolve(LinearSystem):
             x0 = None if x0 is None else bk.where(given, x0, bk.zeros_like(x0))
             rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
         problem = replace(self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b))
-        if self.derived and problem.null_basis is not None:
+        if self.purpose and problem.null_basis is not None:
             problem = self._without_null_vectors(problem)
         if self.transposed and self.hermitian and bk.explicit_derivatives and _is_function(A):
             problem = replace(problem, x0=self._by_symmetry(problem))
-        outcome = self.run(problem, M, self.derived, self.transposed)
+        outcome = self._run(problem, M)
         history = () if isinstance(outcome.history, tuple) else (bk.matrix_transpose(outcome.history),)
         return outcome.x, (*outcome[1:-1], *history)
+
+    def _run(self, problem: Problem, M: Operator | None) -> Outcome:
+        attempt, derived = self.attempt, bool(self.purpose)
+        if self.many:
+            attempt.method.check(problem.A, M)
+        # JAX wants the same outputs of all solves
+        recorded = attempt.history and not (derived and problem.bk.explicit_derivatives)
+        this = replace(attempt, problem=problem, M=M, history=recorded, report=None if derived else attempt.report)
+        outcome = this.run()
+        if not derived and not self.problem.compiled:
+            return outcome  # whose failure may lead to another method
+        return this.guarded(outcome, self.purpose)
 
     def _by_symmetry(self, problem: Problem) -> Array:
         """The solution with A as it is where its transpose should be the same but for conjugation.
@@ -115,7 +147,7 @@ class ImplicitSolve(LinearSystem):
         A, M, *_ = self.make(self.arrays)
         if A.dtype.kind == "c":
             A, M = A.conj(), None if M is None else M.conj()
-        return self.run(replace(problem, A=A), M, True, True).x
+        return self._run(replace(problem, A=A), M).x
 
     def _without_null_vectors(self, problem: Problem) -> Problem:
         """x has no part in the null space of A, so neither has its cotangent; likewise b where A is Hermitian."""
@@ -128,10 +160,10 @@ class ImplicitSolve(LinearSystem):
         return replace(problem, b=b, null_basis=None if self.transposed and not self.hermitian else basis)
 
     def tangent(self) -> ImplicitSolve:
-        return replace(self, derived=True)
+        return replace(self, purpose=BACKWARD if self.transposed else DERIVATIVE)
 
     def transpose(self) -> ImplicitSolve:
-        return replace(self, transposed=not self.transposed, derived=True)
+        return replace(self, transposed=not self.transposed).tangent()
 
     def with_arrays(self, arrays: Sequence[Array]) -> ImplicitSolve:
         return replace(self, arrays=tuple(arrays))
@@ -146,11 +178,12 @@ class ImplicitSolve(LinearSystem):
             return _mapped(self.problem, make, arrays, axes, size)
 
         wide = replace(layout, batch=(size, *layout.batch))
-        return replace(self, problem=replace(self.problem, layout=wide), make=many)
+        attempt = replace(self.attempt, problem=replace(self.problem, layout=wide))
+        return replace(self, attempt=attempt, make=many, many=True)
 
 
 def _is_function(A: Operator) -> bool:
-    return isinstance(A.inner if isinstance(A, OffsetOperator) else A, FunctionOperator | DerivedFunction)
+    return isinstance(A.without_offset, FunctionOperator | DerivedFunction)
 
 
 def _mapped(

@@ -38,7 +38,7 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
 
 
 def _of_format(A: SparseMatrix, y: Array, x: Array) -> SparseMatrix:
-    values = A.structure.form.sample(A.bk, A.index_arrays(), -y, x.conj())
+    values = A.structure.form.sample(A.bk, A.stored.index_arrays(), -y, x.conj())
     return A.with_values([_kind_of(A.dtype, v) for v in values])
 
 

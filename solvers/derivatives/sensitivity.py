@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,20 +11,18 @@ import numpy as np
 from ...backends import Array
 from ...sparse import (
     Matrix,
-    OffsetOperator,
-    Operator,
     UnsupportedOperation,
     is_function,
     operand_dtype,
     to_operator,
 )
+from ...sparse.symmetry import PRODUCTS
+from ..attempt import Attempt
 from ..iteration.driver import Outcome
-from ..iteration.method import Method
-from ..methods.refinement import Refinement
+from ..methods.direct.refinement import Refinement
 from ..results.result import Gradient
-from ..run import derivable
 from ..setup.problem import Problem
-from .implicit import ImplicitSolve
+from .implicit import BACKWARD, ImplicitSolve
 from .matrix_gradient import matrix_gradient
 
 
@@ -33,18 +30,21 @@ from .matrix_gradient import matrix_gradient
 class Sensitivity:
     """What the derivatives of a solve need of it; x and residual are rows `(systems, n)`."""
 
-    problem: Problem
-    method: Method
-    M: Operator | None
+    attempt: Attempt
     x: Array
     residual: Array
-    guarded: Callable[[Problem, Outcome, str], Outcome]
 
     @classmethod
-    def of(cls, problem: Problem, method: Method, M: Operator | None, outcome: Outcome, guarded: Any) -> Sensitivity:
+    def of(cls, attempt: Attempt, outcome: Outcome) -> Sensitivity:
         """Without the initial guess, which derivatives have no use for."""
-        problem = problem if problem.x0 is None else replace(problem, x0=None)
-        return cls(problem, method, M, outcome.x, outcome.residual, guarded)
+        if attempt.problem.x0 is not None:
+            attempt = replace(attempt, problem=replace(attempt.problem, x0=None))
+        return cls(attempt, outcome.x, outcome.residual)
+
+    @property
+    def problem(self) -> Problem:
+        """What was solved."""
+        return self.attempt.problem
 
     def vjp(self, cotangent: Any) -> Gradient:
         """See `SolveResult.vjp`."""
@@ -70,14 +70,14 @@ class Sensitivity:
 
     @cached_property
     def _system(self) -> ImplicitSolve:
-        problem, M = self.problem, self.M
-        if isinstance(self.method, Refinement):  # one factorisation for all derivatives
-            M = self.method.setup(problem.bk, problem.A, M)
-        return derivable(problem, self.method, M, False, None, self.guarded)
+        attempt, problem = replace(self.attempt, history=False, report=None), self.problem
+        if isinstance(attempt.method, Refinement):  # one factorisation for all derivatives
+            attempt = replace(attempt, M=attempt.method.setup(problem.bk, problem.A, attempt.M))
+        return ImplicitSolve.of(attempt)
 
     def _backward(self, cotangent: Array) -> Array:
         """y with A^H y = cotangent."""
-        if self.method.needs_hermitian and not self._is_matrix():
+        if self.attempt.method.needs_hermitian and not isinstance(self.problem.A.without_offset, Matrix):
             return self._backward_by_symmetry(cotangent)
         try:
             return np.conj(self._system.transpose().solve(np.conj(cotangent))[0])
@@ -87,25 +87,19 @@ class Sensitivity:
                 "matrix, or a LinearOperator with rmatvec; for a function that is symmetric (Hermitian), CG or MINRES."
             ) from error
 
-    def _is_matrix(self) -> bool:
-        A = self.problem.A
-        return isinstance(A.inner if isinstance(A, OffsetOperator) else A, Matrix)
-
     def _backward_by_symmetry(self, cotangent: Array) -> Array:
         """A y = cotangent, as a function of NumPy arrays has no transpose; proven with one random vector."""
-        run = self._system.run
-        system = replace(self._system, run=lambda p, M, derived, _: run(p, M, derived, True))
-        y, (_, _, bound, *_) = system.tangent().solve(cotangent)
+        y, (_, _, bound, *_) = replace(self._system, purpose=BACKWARD).solve(cotangent)
         u = np.random.default_rng(6).standard_normal(y.shape).astype(y.dtype)
         image, right = np.copy(self.problem.A.apply(u)), self.problem.A.apply(y)  # which may be one buffer
         # <A u, y> is <u, A^H y>, and <u, A y> only where A^H y = A y
         norm, dot = self.problem.bk.norm, self.problem.bk.dot
         error = np.abs(dot(image, y) - dot(u, right))
-        allowed = 10 * bound + 1e3 * np.finfo(y.dtype).eps * (norm(image) * norm(y) + norm(u) * norm(right))
+        allowed = 10 * bound + PRODUCTS * np.finfo(y.dtype).eps * (norm(image) * norm(y) + norm(u) * norm(right))
         if np.any(error > allowed):
             raise ValueError(
-                f"{self.method.name} solved A x = b, but A is not symmetric (Hermitian), so this does not solve the "
-                "transposed system. Give a matrix, and use biCG-stab(2) or scipy-direct."
+                f"{self.attempt.method.name} solved A x = b, but A is not symmetric (Hermitian), so this does not "
+                "solve the transposed system. Give a matrix, and use biCG-stab(2) or scipy-direct."
             )
         return y
 

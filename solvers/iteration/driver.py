@@ -18,6 +18,7 @@ from ...backends import Array, Backend
 from ...sparse import Operator
 from .method import Goal, Method
 from .status import Status
+from .stopping import StoppingRule
 
 _PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
 _PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
@@ -76,20 +77,19 @@ class Iteration:
     A: Operator
     M: Operator | None
     b: Array
-    project: Callable[[Array], Array]
+    project: Callable[[Array], Array] | None = None  # takes the null space's part off x
     report: Callable[..., None] | None = None
 
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Sequence[int], history: bool) -> list[Outcome]:
-        """The outcome at each of the increasing `limits` of iterations."""
+        """The outcome at each of the increasing `limits` of iterations. To be called inside `bk.quiet()`."""
         bk = self.bk
         if len(limits) > 1 and not self.method.can_pause:
             return [self.run(x0, rtol, atol, (limit,), history)[0] for limit in limits]
-        with bk.quiet():
-            bound = bk.maximum(rtol * bk.norm(self.b), atol)
-            first = self._first(x0, bound, limits[-1] if history else None)
-            if len(limits) == 1:
-                return [self._outcome(self._rounds(first, bound, limits[0]), bound)]
-            return self._checkpoints(first, bound, limits)
+        bound = bk.maximum(rtol * bk.norm(self.b), atol)
+        first = self._first(x0, bound, limits[-1] if history else None)
+        if len(limits) == 1:
+            return [self._outcome(self._rounds(first, bound, limits[0]), bound)]
+        return self._checkpoints(first, bound, limits)
 
     def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
         """For methods that solve with another one inside: x after one round from zero, iterations, products.
@@ -164,54 +164,53 @@ class Iteration:
         return _Round(between, scale, goal, state, tally._replace(products=tally.products + made))
 
     def _iterate(self, this: _Round, limit: int | Array) -> _Round:
-        bk, method, goal = self.bk, self.method, this.goal
-        enough = goal.norm * goal.norm
-        largest = (this.start.norm / this.scale) / np.finfo(bk.dtype(goal.norm)).eps
-
-        def step(state: Any) -> Any:
-            return method.step(bk, self.A, self.M, state)
-
-        # Where the loop is Python's, a step after which every system goes on costs no more than this look at it.
-        counts_only = bk.updates_in_place and self.report is None and isinstance(this.tally.history, tuple)
-
-        def stops(state: Any, active: Array, steps: Array) -> Array:
-            bounded = (state.rr <= largest * largest) & (state.rr > enough)
-            return ~active | state.broken | ~bounded | (steps >= limit)
+        bk, method = self.bk, self.method
+        rule = StoppingRule.of(bk, this.goal, this.start.norm / this.scale, limit)
+        status = this.tally.status
+        late = (status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
+        tally = this.tally._replace(status=bk.where(late, 0 * status + _MAX_ITER, status))
+        counts_only = bk.updates_in_place and self.report is None and isinstance(tally.history, tuple)
 
         def advance(loop: tuple[Any, _Tally]) -> tuple[Any, _Tally]:
             state, tally = loop
             active = tally.status == _RUNNING
-            none = bk.zeros_like(tally.steps)
-            left = bk.where(active, limit - tally.steps, none)
-            state = self._advanced(step, method.limited(bk, state, left), active)
-            if counts_only and not bk.any(stops(state, active, tally.steps + method.steps_taken(state))):
-                products = tally.products + method.products_made(state)
-                return state, tally._replace(steps=tally.steps + method.steps_taken(state), products=products)
-            steps = tally.steps + bk.where(active, method.steps_taken(state) + none, none)
-            products = tally.products + bk.where(active, method.products_made(state) + none, none)
-            norm = bk.sqrt(state.rr)
-            status = bk.where(state.broken, none + _BREAKDOWN, none)
-            status = bk.where(steps >= limit, none + _MAX_ITER, status)
-            status = bk.where(bk.isfinite(norm) & (norm <= largest), status, none + _DIVERGED)
-            status = bk.where(state.rr <= enough, none + _CANDIDATE, status)
-            history = tally.history
-            if not isinstance(history, tuple):
-                history = bk.put(history, steps, norm * this.scale, active)
-            if self.report is not None:
-                bk.host_call(self.report, (), steps, norm * this.scale, goal.norm * this.scale, active)
-            return state, _Tally(bk.where(active, status, tally.status), steps, products, history)
-
-        late = (this.tally.status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
-        status = bk.where(late, 0 * this.tally.status + _MAX_ITER, this.tally.status)
+            left = bk.where(active, limit - tally.steps, 0 * tally.steps)
+            state = self._advanced(method.limited(bk, state, left), active)
+            # Where the loop is Python's, a step after which everyone goes on costs no more than this look at it.
+            everyone = counts_only and not bk.any(~active)
+            while everyone:
+                steps = tally.steps + method.steps_taken(state)
+                if not rule.everyone_goes_on(state, steps):
+                    break
+                tally = _Tally(tally.status, steps, tally.products + method.products_made(state), ())
+                state = method.step(bk, self.A, self.M, method.limited(bk, state, limit - steps))
+            return state, self._counted(this, tally, state, active, rule)
 
         def go_on(loop: tuple[Any, _Tally]) -> Any:
             return bk.any(loop[1].status == _RUNNING)
 
-        state, tally = bk.while_loop(go_on, advance, (this.state, this.tally._replace(status=status)))
+        state, tally = bk.while_loop(go_on, advance, (this.state, tally))
         return this._replace(state=state, tally=tally)
 
-    def _advanced(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+    def _counted(self, this: _Round, tally: _Tally, state: Any, active: Array, rule: StoppingRule) -> _Tally:
+        """What is known after a step of the active systems."""
+        bk, none = self.bk, 0 * tally.steps
+        steps = tally.steps + bk.where(active, self.method.steps_taken(state) + none, none)
+        products = tally.products + bk.where(active, self.method.products_made(state) + none, none)
+        status = bk.where(active, rule.status(state, steps), tally.status)
+        history = tally.history
+        if not isinstance(history, tuple):
+            history = bk.put(history, steps, bk.sqrt(state.rr) * this.scale, active)
+        if self.report is not None:
+            bk.host_call(self.report, (), steps, bk.sqrt(state.rr) * this.scale, this.goal.norm * this.scale, active)
+        return _Tally(status, steps, products, history)
+
+    def _advanced(self, state: Any, active: Array) -> Any:
         """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
+
+        def step(state: Any) -> Any:
+            return self.method.step(self.bk, self.A, self.M, state)
+
         if not self.method.couples_systems:
             return self.bk.step_active(step, state, active)
         new: list[Any] = []
@@ -228,7 +227,8 @@ class Iteration:
         bk, start, tally = self.bk, this.start, this.tally
         ran = start.tally.status == _RUNNING
         d = self.method.solution(bk, self.M, this.state)
-        x = bk.where(ran, self.project(start.x + bk.times(this.scale, d)), start.x)
+        new = start.x + bk.times(this.scale, d)
+        x = bk.where(ran, new if self.project is None else self.project(new), start.x)
         r = self.b - self.A.apply(x)
         norm = bk.norm(r)
         none = bk.zeros_like(tally.status)

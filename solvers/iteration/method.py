@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from ...backends import Array, Backend
@@ -23,25 +24,58 @@ class Method(ABC):
     first axis, and has at least: `x` (see `solution`), `r` the residual of the recurrence, `rr` its squared norm and
     `broken`, True for a system that cannot go on. The method owns the arrays of its state, and only these may be
     overwritten by `axpy` and `xpay`.
+
+    The attributes below are facts, which each method declares where they differ. What it needs is checked before a
+    solve; tests ask of it what its facts promise, and nothing else.
     """
 
-    needs_hermitian: ClassVar[bool] = False  # symmetric, or Hermitian where complex
-    least_squares: ClassVar[bool] = False  # takes rectangular matrices, and has a setting `damp`
-    needs_transpose: ClassVar[bool] = False  # products with the transpose of A (and of the preconditioner)
-    on_host: ClassVar[bool] = False  # runs on NumPy arrays whatever the library
+    # --- what it needs and takes
+    needs_hermitian: ClassVar[bool] = False
+    """A is symmetric, or Hermitian where complex; so is the preconditioner."""
+    needs_definite: ClassVar[bool] = False
+    """A is definite of either sign, or semi-definite with a solution; others may end in a breakdown."""
+    needs_transpose: ClassVar[bool] = False
+    """Products with the transpose of A (and of the preconditioner)."""
+    least_squares: ClassVar[bool] = False
+    """Takes rectangular matrices, and has a setting `damp`."""
     takes_preconditioner: ClassVar[bool] = True
     takes_complex: ClassVar[bool] = True
-    can_pause: ClassVar[bool] = True  # does a solve stopped at a limit go on as if it had not been stopped?
-    couples_systems: ClassVar[bool] = (
-        False  # does a step of one system use the others? Then A and M are the same for all
-    )
+
+    # --- how it works
+    on_host: ClassVar[bool] = False
+    """Runs on NumPy arrays whatever the library."""
+    can_pause: ClassVar[bool] = True
+    """A solve stopped at a limit goes on as if it had not been stopped."""
+    couples_systems: ClassVar[bool] = False
+    """A step of one system uses the others; A and M are then the same for all."""
+    factorises: ClassVar[bool] = False
+    """Solves with factors of A, so that one iteration is mostly enough."""
+    lower_precision: ClassVar[bool] = False
+    """Computes inside with fewer digits than the system has; a perfect preconditioner is then not quite perfect."""
+
+    # --- what can be expected of it
+    minimises_residual: ClassVar[bool] = False
+    """Of a system without a solution it finds the x that leaves the least residual, with a singular M too."""
+    may_break_down: ClassVar[bool] = False
+    """Dot products that it divides by may vanish though A is regular, and a restart does not help."""
+    amplifies_rounding: ClassVar[bool] = False
+    """Its residuals may grow so large on their way that their rounding errors keep x from the tolerance."""
+    steps_per_iteration: ClassVar[float] = 1
+    """Dimensions by which an iteration may enlarge the Krylov space: as many unknowns may be found in one."""
     products_per_step: ClassVar[int] = 1
-    products_at_start: ClassVar[int] = 0  # of each round
+    """Products with A in each iteration."""
+    products_at_start: ClassVar[int] = 0
+    """Products with A at the start of each round."""
 
     @property
     @abstractmethod
     def name(self) -> str:
         """The name by which `linear_solve(method=...)` finds it."""
+
+    @property
+    def summary(self) -> str:
+        """What it is, in one line."""
+        return (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".").replace("`", "")
 
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator | None:
         """What `init` and `step` get as M: the preconditioner, or a factorisation."""
@@ -78,6 +112,12 @@ class Method(ABC):
     def products_made(self, state: Any) -> Any:
         """Products with A in the last step."""
         return self.products_per_step
+
+
+def declare(method: Method, facts: Mapping[str, Any]) -> None:
+    """Facts that differ between methods of one class; to be called from `__post_init__`."""
+    for name, value in facts.items():
+        object.__setattr__(method, name, value)  # the settings are frozen
 
 
 def apply(M: Operator | None, r: Array) -> Array:

@@ -33,7 +33,7 @@ _BLAMES_THE_MATRIX = {Status.MAX_ITER, Status.STAGNATED, Status.BREAKDOWN}  # wh
 def _constant(M: Any) -> Any:
     """SciPy's and krylix's operators on NumPy arrays are no containers of JAX, nor hashable."""
     M = as_operator(M) if sp.issparse(M) or isinstance(M, np.ndarray) else M
-    return HostOperator(M) if isinstance(M, Operator) and M.bk.name == "numpy" else M
+    return HostOperator(M) if isinstance(M, Operator) and M.bk.on_host else M
 
 
 class _Ready(eqx.Module):

@@ -1,1 +1,1 @@
-"""The methods, one file each, and what several of them share."""
+"""The methods, one file each; families and what several of them share in folders."""

@@ -11,6 +11,8 @@ import numpy as np
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
+from .shared.scaling import growth, scaled_product
+from .shared.shadow import left_vector
 
 
 class BiCGStabState(NamedTuple):
@@ -68,7 +70,12 @@ class BiCGStab(Method):
     def name(self) -> str:
         return "biCG-stab" if self.l == 1 else f"biCG-stab({self.l})"
 
-    def products_made(self, state: BiCGStabState) -> int:
+    @property
+    def steps_per_iteration(self) -> int:  # type: ignore[override]
+        return self.l
+
+    @property
+    def products_per_step(self) -> int:  # type: ignore[override]
         return 2 * self.l
 
     def solution(self, bk: Backend, M: Operator | None, state: BiCGStabState) -> Array:
@@ -77,8 +84,8 @@ class BiCGStab(Method):
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> BiCGStabState:
         rr = bk.square_norm(r)
         one = bk.astype(bk.full_like(rr, 1), bk.dtype(r))
-        size = bk.binary_scale(A.apply(apply(M, r))) / bk.binary_scale(r)
-        shadow = _left_vector(bk, r, goal.attempt)
+        size = growth(bk, A.apply(apply(M, r)), r)
+        shadow = left_vector(bk, r, goal.attempt)
         return BiCGStabState(
             bk.zeros_like(r),
             r,
@@ -95,9 +102,7 @@ class BiCGStab(Method):
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BiCGStabState) -> BiCGStabState:
         def product(v: Array) -> Array:
-            if bk.updates_in_place:  # scaled afterwards: new memory, also where a function returns its own buffer
-                return bk.times(1 / s.size, A.apply(apply(M, v)))
-            return A.apply(apply(M, bk.times(1 / s.size, v)))  # else XLA would compute the product again for each use
+            return scaled_product(bk, A, M, v, s.size)
 
         broken = bk.full_like(s.rr, False, bool)
         cycle = _Cycle(s.x, (s.r,), (s.u,), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, broken)
@@ -154,13 +159,3 @@ def _minimise(bk: Backend, s: BiCGStabState, c: _Cycle) -> BiCGStabState:
     rr, omega = bk.square_norm(r[0]), gamma[degree]
     broken = c.broken | (live & (omega == 0))
     return BiCGStabState(y, r[0], u, s.shadow, c.rho, c.alpha, omega, rr, s.size, s.done, broken)
-
-
-def _left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
-    """r itself; after a breakdown r plus a fixed vector without a pattern, of its length, longer with each attempt."""
-    n = r.shape[1]
-    dtype = bk.dtype(r)
-    noise = bk.scatter_numbers(n, real_dtype(bk.dtype(r)), r)
-    length = bk.sqrt(bk.square_norm(r) * (12.0 / max(n, 1)))
-    weight = length * bk.astype(attempt, bk.dtype(length))
-    return r + bk.astype(weight, dtype) * bk.astype(noise, dtype)

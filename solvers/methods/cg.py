@@ -33,6 +33,7 @@ class CG(Method):
     """
 
     needs_hermitian = True
+    needs_definite = True
 
     @property
     def name(self) -> str:
@@ -50,7 +51,7 @@ class CG(Method):
         alpha = bk.safe_divide(s.rho, pq)
         r, rr = bk.axpy_norm(-alpha, q, s.r)
         z = apply(M, r)
-        rho = bk.astype(rr, bk.dtype(r)) if M is None else bk.dot(r, z)
+        rho = bk.dot(r, z) if M is not None else rr if rr.dtype == r.dtype else bk.astype(rr, bk.dtype(r))
         beta = bk.safe_divide(rho, s.rho)
         x, p = bk.axpy_xpay(alpha, s.p, s.x, z, beta)
         return CGState(x, r, p, rho, rr, (pq == 0) | (rho == 0))

@@ -33,6 +33,7 @@ class CGAdaptive(Method):
     """
 
     needs_hermitian = True
+    needs_definite = True
 
     @property
     def name(self) -> str:

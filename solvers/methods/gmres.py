@@ -10,7 +10,8 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .basis import combination, components, flatten, identity, positions, span, unfold
+from .shared.basis import combination, components, flatten, identity, positions, span, unfold
+from .shared.scaling import to_unit_size
 
 _NOISE = 10  # times the rounding unit: what is smaller, relative to the vector that it was computed from, is noise
 
@@ -67,6 +68,8 @@ class GMRES(Method):
         ValueError: `restart` is no integer >= 1.
     """
 
+    minimises_residual = True
+
     restart: int = 30
     flexible: bool = False
 
@@ -79,6 +82,11 @@ class GMRES(Method):
         if self.flexible:
             return f"FGMRES({self.restart})"
         return "GMRES" if self.restart == 30 else f"GMRES({self.restart})"
+
+    @property
+    def summary(self) -> str:
+        varying = ", with a preconditioner that may be another one in every step" if self.flexible else ""
+        return super().summary.replace("m = restart steps", f"{self.restart} steps") + varying
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> GMRESState:
         batch, n = (int(k) for k in r.shape)
@@ -135,8 +143,7 @@ def _begin(bk: Backend, x: Array, r: Array, j: Array, m: int) -> GMRESState:
 def _orthogonalise(bk: Backend, V: Array, j: Array, w: Array) -> _Column:
     """w in terms of v_0 ... v_j and a new vector."""
     batch, m = int(V.shape[0]), int(V.shape[1])
-    size = bk.binary_scale(w)
-    w = bk.times(1 / size, w)  # new memory, also where a function returns its own
+    w, size = to_unit_size(bk, w)
     before = bk.sqrt(bk.square_norm(w))
     used = min(span(bk, j, m)[1] + 1, m)
     V = V[:, :used]

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend, real_dtype
+from ...backends import Array, Backend
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .basis import combination, components, flatten, identity, positions, span, unfold
+from .shared.basis import combination, components, flatten, identity, positions, span, unfold
+from .shared.scaling import to_unit_size
+from .shared.shadow import left_vectors
 
 _KAPPA = 0.7  # smallest cosine of the angle between r and A M r that a minimising step is taken for as it is
 
@@ -65,7 +67,7 @@ class IDR(Method):
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> IDRState:
         batch, n = (int(k) for k in r.shape)
         rows, kind, rr = min(self.s, n), bk.dtype(r), bk.square_norm(r)
-        P = _shadow_vectors(bk, r, rows, goal.attempt)
+        P = left_vectors(bk, r, rows, goal.attempt)
         return IDRState(
             bk.zeros_like(r),
             r,
@@ -93,8 +95,9 @@ class IDR(Method):
         omega = bk.where(last, bk.astype(bk.full_like(s.rr, 1), bk.dtype(z)), s.omega)
         u = combination(bk, U[:, first:], c) + omega * z
         g = A.apply(u)
-        size, gain = bk.binary_scale(g), bk.safe_divide(bk.max_abs(g), bk.max_abs(u))
-        u, g = bk.times(1 / size, u), bk.times(1 / size, g)
+        gain = bk.safe_divide(bk.max_abs(g), bk.max_abs(u))
+        g, size = to_unit_size(bk, g)
+        u = bk.times(1 / size, u)
         square = bk.square_norm(g)
         # g orthogonal to p_0 ... p_(k-1), which takes the vectors of G before it
         before = (at < s.k) & ~last
@@ -140,16 +143,3 @@ def _minimising(bk: Backend, t: Array, r: Array, square: Array, rr: Array) -> Ar
     size = bk.abs(dot)
     phase = bk.where(size > 0, bk.safe_divide(dot, bk.astype(size, kind)), bk.astype(bk.full_like(size, 1), kind))
     return bk.times(bk.safe_divide(bk.maximum(size, _KAPPA * norms), square), phase)
-
-
-def _shadow_vectors(bk: Backend, r: Array, s: int, attempt: Array) -> Array:
-    """s vectors without a pattern, of length about 1, complex where r is; others after each breakdown."""
-    batch, n = (int(k) for k in r.shape)
-    kind, real = bk.dtype(r), real_dtype(bk.dtype(r))
-    parts = 4 if np.issubdtype(kind, np.complexfloating) else 2
-    numbers = bk.reshape(bk.scatter_numbers(parts * s * n, real, r), (parts, s * n))
-    vectors = [bk.astype(numbers[i : i + 1], kind) for i in range(parts)]
-    first, other = vectors if parts == 2 else (vectors[0] + 1j * vectors[1], vectors[2] + 1j * vectors[3])
-    weight = bk.astype(attempt, real)
-    scale = float(np.sqrt(12 / n)) / (1 + weight)
-    return bk.times(scale, first + bk.astype(weight, kind) * other) + bk.zeros((batch, s * n), kind, r)

@@ -10,6 +10,7 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
+from .shared.scaling import to_unit_size
 
 _NOISE = 10  # times the rounding unit: what is smaller, relative to the terms that it is the sum of, is noise
 
@@ -59,6 +60,7 @@ class MINRES(Method):
     """
 
     needs_hermitian = True
+    minimises_residual = True
 
     @property
     def name(self) -> str:
@@ -81,9 +83,7 @@ class MINRES(Method):
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: MINRESState) -> MINRESState:
         # Lanczos: A v = size (beta_old p_old + alpha p + u), everything divided by a power of two
-        product = A.apply(s.v)
-        size = bk.binary_scale(product)
-        u = bk.times(1 / size, product)  # new memory, also where a function returns its own
+        u, size = to_unit_size(bk, A.apply(s.v))
         alpha, beta_old = bk.real(bk.dot(s.v, u)), s.beta / size
         u = bk.axpy(bk.astype(-alpha, bk.dtype(u)), s.p, u)
         u = bk.axpy(bk.astype(-beta_old, bk.dtype(u)), s.p_old, u)

@@ -10,11 +10,12 @@ import numpy as np
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator, in_precision
 from ..iteration.driver import Iteration
-from ..iteration.method import Goal, Method
+from ..iteration.method import Goal, Method, declare
 from .cg import CG
-from .refinement import Refinement
 
 _CG = CG()
+_INHERITED = ("needs_hermitian", "needs_definite", "needs_transpose", "takes_preconditioner", "takes_complex",
+              "may_break_down", "amplifies_rounding", "steps_per_iteration")  # fmt: skip
 _SINGLE = {"f": np.dtype(np.float32), "c": np.dtype(np.complex64)}
 
 
@@ -60,10 +61,11 @@ class MixedPrecision(Method):
     inner_rtol: float = 1e-5
 
     can_pause = False
+    lower_precision = True
 
     def __post_init__(self) -> None:
         m = self.inner
-        unfit = not isinstance(m, Method) or isinstance(m, MixedPrecision | Refinement)
+        unfit = not isinstance(m, Method) or m.lower_precision or m.factorises
         if unfit or m.on_host or m.couples_systems or m.least_squares:
             raise ValueError(
                 f"MixedPrecision needs an inner method of the library that iterates on each system by itself, such as "
@@ -71,26 +73,15 @@ class MixedPrecision(Method):
             )
         if not 0 < self.inner_rtol < 1:
             raise ValueError(f"inner_rtol must lie between 0 and 1; got {self.inner_rtol!r}.")
+        declare(self, {fact: getattr(m, fact) for fact in _INHERITED})
 
     @property
     def name(self) -> str:
         return f"mixed-{self.inner.name}"
 
     @property
-    def needs_hermitian(self) -> bool:  # type: ignore[override]
-        return self.inner.needs_hermitian
-
-    @property
-    def needs_transpose(self) -> bool:  # type: ignore[override]
-        return self.inner.needs_transpose
-
-    @property
-    def takes_preconditioner(self) -> bool:  # type: ignore[override]
-        return self.inner.takes_preconditioner
-
-    @property
-    def takes_complex(self) -> bool:  # type: ignore[override]
-        return self.inner.takes_complex
+    def summary(self) -> str:
+        return f"{self.inner.name} in single precision, corrected to a tolerance of double precision"
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> MixedPrecisionState:
         rr = bk.square_norm(r)
@@ -132,6 +123,6 @@ class MixedPrecision(Method):
         r = bk.astype(bk.where(s.left > 0, bk.times(1 / scale, s.r), bk.zeros_like(s.r)), single)
         narrow = in_precision(A, single)
         inverse = self.inner.setup(bk, narrow, None if M is None else in_precision(M, single))
-        inner = Iteration(bk, self.inner, narrow, inverse, r, lambda v: v)
+        inner = Iteration(bk, self.inner, narrow, inverse, r)
         d, taken, products = inner.one_round(bk.astype(part, real_dtype(bk.dtype(r))) * bk.norm(r), s.attempt, s.left)
         return bk.times(scale, bk.astype(d, wide)), bk.where(taken > 0, taken, 0 * taken + 1), products

@@ -11,14 +11,14 @@ from .bicgstab import BiCGStab
 from .block_cg import BlockCG
 from .cg import CG
 from .cg_adaptive import CGAdaptive
-from .cgls import CGLS
-from .direct import Direct
+from .direct.dense import Direct
+from .direct.superlu import ScipyDirect
 from .gmres import GMRES
 from .idr import IDR
-from .lsmr import LSMR
+from .least_squares.cgls import CGLS
+from .least_squares.lsmr import LSMR
 from .minres import MINRES
 from .mixed_precision import MixedPrecision
-from .scipy_direct import ScipyDirect
 from .scipy_methods import SCIPY_NAMES, ScipyMethod
 
 METHODS: dict[str, Method] = {

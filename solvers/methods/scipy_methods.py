@@ -13,7 +13,7 @@ import scipy.sparse.linalg as spl
 
 from ...backends import Array, Backend
 from ...sparse import Operator
-from ..iteration.method import Goal, Method
+from ..iteration.method import Goal, Method, declare
 
 
 class _Task(NamedTuple):
@@ -103,29 +103,29 @@ def _least_squares(function: Callable[..., Any], limit_name: str, task: _Task) -
 
 class _Entry(NamedTuple):
     run: Callable[[_Task], np.ndarray]
-    needs_hermitian: bool = False
-    needs_transpose: bool = False
-    takes_preconditioner: bool = True
-    takes_complex: bool = True
+    facts: dict[str, Any]
 
+
+def _entry(run: Callable[[_Task], np.ndarray], **facts: Any) -> _Entry:
+    return _Entry(run, facts)
+
+
+_TWO_SIDED = {"needs_transpose": True, "may_break_down": True}
+_LEAST_SQUARES = {"needs_transpose": True, "takes_preconditioner": False, "minimises_residual": True}
 
 _TABLE = {
-    "scipy-CG": _Entry(partial(_standard, spl.cg), needs_hermitian=True),
-    "scipy-GMres": _Entry(_gmres),
-    "scipy-lGMres": _Entry(partial(_outer, spl.lgmres)),
-    "scipy-biCG": _Entry(partial(_standard, spl.bicg), needs_transpose=True),
-    "scipy-biCG-stab": _Entry(partial(_standard, spl.bicgstab)),
-    "scipy-CGS": _Entry(partial(_standard, spl.cgs)),
-    "scipy-QMR": _Entry(_qmr, needs_transpose=True),
-    "scipy-TFQMR": _Entry(_tfqmr),
-    "scipy-GCrotMK": _Entry(partial(_outer, spl.gcrotmk)),
-    "scipy-MINRES": _Entry(_minres, needs_hermitian=True, takes_complex=False),
-    "scipy-lsqr": _Entry(
-        partial(_least_squares, spl.lsqr, "iter_lim"), needs_transpose=True, takes_preconditioner=False
-    ),
-    "scipy-lsmr": _Entry(
-        partial(_least_squares, spl.lsmr, "maxiter"), needs_transpose=True, takes_preconditioner=False
-    ),
+    "scipy-CG": _entry(partial(_standard, spl.cg), needs_hermitian=True, needs_definite=True),
+    "scipy-GMres": _entry(_gmres, minimises_residual=True),
+    "scipy-lGMres": _entry(partial(_outer, spl.lgmres), minimises_residual=True, steps_per_iteration=30),
+    "scipy-biCG": _entry(partial(_standard, spl.bicg), **_TWO_SIDED),
+    "scipy-biCG-stab": _entry(partial(_standard, spl.bicgstab), may_break_down=True),
+    "scipy-CGS": _entry(partial(_standard, spl.cgs), may_break_down=True, amplifies_rounding=True),
+    "scipy-QMR": _entry(_qmr, **_TWO_SIDED),
+    "scipy-TFQMR": _entry(_tfqmr, may_break_down=True, amplifies_rounding=True),
+    "scipy-GCrotMK": _entry(partial(_outer, spl.gcrotmk), steps_per_iteration=40),
+    "scipy-MINRES": _entry(_minres, needs_hermitian=True, takes_complex=False, minimises_residual=True),
+    "scipy-lsqr": _entry(partial(_least_squares, spl.lsqr, "iter_lim"), **_LEAST_SQUARES),
+    "scipy-lsmr": _entry(partial(_least_squares, spl.lsmr, "maxiter"), **_LEAST_SQUARES),
 }
 SCIPY_NAMES = tuple(_TABLE)
 
@@ -150,7 +150,10 @@ class ScipyMethod(Method):
     Runs on the host, one system after the other; arrays of other libraries are copied there and back, in compiled
     functions by a callback. The tolerance is ours: the true residual decides, and the method is called again on the
     residual where it stopped too early. `iterations` counts SciPy's callbacks: an inner step for GMRES, an outer one
-    for LGMRES and GCROT(m,k). MINRES costs a second product per step, to look at its residual.
+    for LGMRES and GCROT(m,k).
+
+    Cost: the vectors of SciPy's function, for one system at a time, and copies to the host and back; per iteration its
+    products with A and M, of which MINRES makes a second one with A to look at its residual; per call 1 product more.
     """
 
     key: str
@@ -161,26 +164,16 @@ class ScipyMethod(Method):
     def __post_init__(self) -> None:
         if self.key not in _TABLE:
             raise ValueError(f"ScipyMethod wraps {', '.join(_TABLE)}; got {self.key!r}.")
+        declare(self, _TABLE[self.key].facts)
 
     @property
     def name(self) -> str:
         return self.key
 
     @property
-    def needs_hermitian(self) -> bool:  # type: ignore[override]
-        return _TABLE[self.key].needs_hermitian
-
-    @property
-    def needs_transpose(self) -> bool:  # type: ignore[override]
-        return _TABLE[self.key].needs_transpose
-
-    @property
-    def takes_preconditioner(self) -> bool:  # type: ignore[override]
-        return _TABLE[self.key].takes_preconditioner
-
-    @property
-    def takes_complex(self) -> bool:  # type: ignore[override]
-        return _TABLE[self.key].takes_complex
+    def summary(self) -> str:
+        function = self.key.removeprefix("scipy-").replace("-", "").lower()
+        return f"scipy.sparse.linalg.{function}, on the host, one system after the other"
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> ScipyState:
         rr = bk.square_norm(r)

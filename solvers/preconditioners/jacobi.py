@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend, get_backend
-from ...sparse import Operator
+from ...backends import Array, Backend
+from ...sparse import Composed, Operator
 from .base import Preconditioner
 
 
-class DiagonalOperator(Operator):
+@dataclass(eq=False, repr=False)
+class DiagonalOperator(Composed):
     """Multiplication with a diagonal `(1, n)`, or one per system `(systems, n)`."""
 
+    parts = ("values",)
     is_container = True
 
-    def __init__(self, bk: Backend, values: Array) -> None:
-        self.bk, self.values, self.dtype = bk, values, bk.dtype(values)
-        rows, n = int(values.shape[0]), int(values.shape[1])
-        self.shape, self.systems = (n, n), None if rows == 1 else rows
-        bk.register(DiagonalOperator, lambda d: ((d.values,), d.bk), _restore)
+    bk: Backend
+    values: Array
+
+    def _settle(self) -> None:
+        rows, n = (int(k) for k in self.values.shape)
+        self.shape, self.dtype, self.systems = (n, n), self.bk.dtype(self.values), None if rows == 1 else rows
 
     def apply(self, x: Array) -> Array:
         return self.values * x
 
-    def astype(self, dtype: np.dtype) -> DiagonalOperator:
-        return DiagonalOperator(self.bk, self.bk.astype(self.values, dtype))
-
-    def on_backend(self, bk: Backend, like: Array | None) -> DiagonalOperator:
-        return DiagonalOperator(bk, bk.asarray(self.values, like=like))
-
     def transpose(self) -> DiagonalOperator:
         return self
-
-    def conj(self) -> DiagonalOperator:
-        return DiagonalOperator(self.bk, self.bk.conj(self.values))
 
     def dense(self) -> Array:
         full = self.values[..., None] * self.bk.asarray(np.eye(self.shape[0]), self.dtype, like=self.values)
@@ -46,20 +40,8 @@ class DiagonalOperator(Operator):
     def diagonals(self) -> Array:
         return self.values
 
-    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        return (self.values,), lambda arrays: DiagonalOperator(get_backend("numpy"), arrays[0])
-
     def per_system(self, i: int) -> Any:
         return sp.dia_array((self.values[0 if self.systems is None else i][None], [0]), shape=self.shape)
-
-
-def _restore(bk: Backend, arrays: Sequence[Any]) -> DiagonalOperator:
-    d = object.__new__(DiagonalOperator)
-    d.bk, d.values = bk, arrays[0]
-    shape = tuple(getattr(d.values, "shape", (1, 0)))
-    d.shape, d.systems = (shape[-1], shape[-1]), None if shape[0] == 1 else shape[0]
-    d.dtype = bk.dtype(d.values) if hasattr(d.values, "dtype") else np.dtype(np.float64)
-    return d
 
 
 def jacobi(A: Operator) -> Preconditioner:

@@ -1,4 +1,4 @@
-"""What happens when a solve fails: raise, warn, or leave it to the status."""
+"""What happens when a solve fails: an error, a warning, or nothing but its status."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ from dataclasses import replace
 import numpy as np
 
 from ...backends import Backend
-from ..iteration.status import Status
-from .describe import describe
-from .errors import Diverged, NotConverged
+from ..iteration.status import Status, describe
 from .result import SolveResult
 
 POLICIES = ("raise", "warn", "status")
 
 
-def check_policy(on_failure: str) -> None:
-    """Raises ValueError for an unknown policy."""
-    if on_failure not in POLICIES:
-        raise ValueError(f"on_failure must be one of {', '.join(map(repr, POLICIES))}; got {on_failure!r}.")
+class ConvergenceError(RuntimeError):
+    """A solve did not reach its tolerance. `result` holds all that it found, per system."""
+
+    def __init__(self, message: str, result: SolveResult | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class NotConverged(ConvergenceError):
+    """The tolerance was not reached: limit of iterations, no more progress, or breakdown."""
+
+
+class Diverged(ConvergenceError):
+    """The iteration left the finite numbers, or its input already had."""
 
 
 def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResult:
@@ -32,9 +40,10 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResu
     """
     if on_failure == "status":
         return result
-    failed = bk.any(result.status != int(Status.CONVERGED))
-    eager = result if not bk.compiled(result.status) else None
-    handler = _handler(result.method, on_failure, eager, result.least_squares)
+    failed, known = bk.any(result.status != int(Status.CONVERGED)), not bk.compiled(result.status)
+    if known and not failed:
+        return result
+    handler = _handler(result.method, on_failure, result if known else None, result.least_squares)
     x = bk.guard(failed, handler, result.x, result.status, result.iterations, result.residual_norm, result.tolerance)
     return replace(result, x=x)
 

@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend
-from .describe import describe
-
-_DERIVATIVES = {"jax": "jax.vjp and jax.jvp", "torch": "torch.autograd or torch.func", "tensorflow": "tf.GradientTape"}
+from ..iteration.status import describe
 
 
 class Gradient(NamedTuple):
@@ -122,11 +120,11 @@ class SolveResult:
     def _differentiable(self) -> Any:
         if self._sensitivity is not None:
             return self._sensitivity
-        name = choose_backend(self.status).name
-        if name in _DERIVATIVES:
+        bk = choose_backend(self.status)
+        if bk.has_derivatives:
             raise TypeError(
-                f"vjp and jvp are for solves on NumPy arrays; this was one on {name}, which differentiates "
-                f"linear_solve itself: use {_DERIVATIVES[name]}."
+                f"vjp and jvp are for solves on NumPy arrays; this was one on {bk.name}, which differentiates "
+                f"linear_solve itself: use {bk.derivatives}."
             )
         raise TypeError("This result was copied or read from a file, so A is not known. Call vjp of the original.")
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends import Backend
-from ...sparse import DenseOperator, FunctionOperator, Matrix, OffsetOperator, Operator, asymmetry
+from ...sparse import DenseOperator, FunctionOperator, Matrix, Operator
+from ...sparse.symmetry import products_agree, seems_hermitian
 from ..iteration.method import Method
 from ..methods.registry import METHODS
 from .problem import Problem
 
 _SMALL = 1000  # unknowns up to which a dense factorisation is the quickest and safest way
-_SYMMETRIC = 1e-8
 
 
 class Choice(NamedTuple):
@@ -36,12 +36,12 @@ def choose(problem: Problem, preconditioned: bool = False) -> Choice:
     | anything else | biCG-stab(2); eagerly for a matrix, scipy-direct if that fails |
     """
     A, n = problem.A, problem.layout.size
-    inner = A.inner if isinstance(A, OffsetOperator) else A
+    inner = A.without_offset
     if isinstance(inner, DenseOperator) and n <= _SMALL and not preconditioned:
         return Choice(METHODS["direct"], None, None)
     matrix = isinstance(inner, Matrix)
     fallback = METHODS["scipy-direct"] if matrix and not problem.compiled else None
-    if _symmetric(problem.bk, inner, problem):
+    if _symmetric(inner, problem):
         if matrix and _one_sign(problem.bk, A):
             return Choice(METHODS["CG"], None if preconditioned else "jacobi", fallback)
         if not matrix:
@@ -51,30 +51,12 @@ def choose(problem: Problem, preconditioned: bool = False) -> Choice:
     return Choice(METHODS["biCG-stab(2)"], None, fallback)
 
 
-def _symmetric(bk: Backend, A: Operator, problem: Problem) -> bool:
+def _symmetric(A: Operator, problem: Problem) -> bool:
     if isinstance(A, FunctionOperator):
-        return _function_is_symmetric(bk, A, problem)
-    relative = asymmetry(A)
-    return relative is not None and relative < _SYMMETRIC
+        return products_agree(A, problem.layout.systems, problem.like)
+    return seems_hermitian(A)
 
 
 def _one_sign(bk: Backend, A: Operator) -> bool:
     diagonal = bk.known_now(lambda: bk.real(A.diagonals()))
     return diagonal is not None and bool(np.all(diagonal > 0) or np.all(diagonal < 0))
-
-
-def _function_is_symmetric(bk: Backend, A: FunctionOperator, problem: Problem) -> bool:
-    """<u, A v> = <A u, v> for random u and v, where the function can be evaluated now. Costs two evaluations."""
-    shape = (problem.layout.systems, problem.layout.size)
-    u, v = (np.random.default_rng(seed).standard_normal(shape).astype(A.dtype) for seed in (4, 5))
-
-    def image(w: np.ndarray) -> np.ndarray | None:
-        found = bk.known_now(lambda: A.apply(bk.asarray(w, like=problem.like)))
-        return None if found is None else found.copy()  # the function may use the same memory again
-
-    Au, Av = image(u), image(v)
-    if Au is None or Av is None:
-        return False
-    left, right = (np.sum(a.conj() * b, axis=1) for a, b in ((u, Av), (Au, v)))
-    size = np.linalg.norm(u, axis=1) * np.linalg.norm(Av, axis=1)
-    return bool(np.all(np.abs(left - right) <= 1e3 * np.finfo(A.dtype).eps * size))

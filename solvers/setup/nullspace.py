@@ -11,27 +11,23 @@ from ...backends import Array, Backend
 from ...sparse import Layout, Operator
 
 
-def find_basis(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: Array) -> np.ndarray | None:
-    """Orthonormal basis `(k, n)` of the given null space; None for None and "auto".
+def find_basis(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: Array) -> np.ndarray:
+    """Orthonormal basis `(k, n)` of the given null space.
 
     Args:
-        nullspace: None, "auto", "constant", or basis vectors `(k, *shape of one right-hand side)`, independent.
+        nullspace: "constant", or basis vectors `(k, *shape of one right-hand side)`, independent.
 
     Raises:
         ValueError: another string, a wrong shape, dependent vectors, or vectors that A does not map to zero.
     """
-    if nullspace is None or (isinstance(nullspace, str) and nullspace == "auto"):
-        return None
     basis = _orthonormal(nullspace, bk, layout, A.dtype)
     with bk.quiet():
         _check(bk, A, basis, layout, like)
     return basis
 
 
-def projection(basis: np.ndarray | None, bk: Backend, like: Array) -> Callable[[Array], Array]:
+def projection(basis: np.ndarray, bk: Backend, like: Array) -> Callable[[Array], Array]:
     """The function that takes the null space's part off `(batch, n)`."""
-    if basis is None:
-        return lambda v: v
     rows = bk.asarray(basis, like=like)
     return lambda v: v - bk.product(bk.matrix_transpose(rows), bk.product(bk.conj(rows), v))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...sparse import Operator, UnsupportedOperation, asymmetry
+from ...sparse import Operator, UnsupportedOperation
+from ...sparse.symmetry import is_far_from_hermitian
 from ..iteration.method import Method
 from ..preconditioners import Preconditioner
 from .problem import Problem
-
-_NOT_SYMMETRIC = 1e-4  # relative asymmetry from which on methods for symmetric matrices refuse
 
 
 def refuse_preconditioner(method: Method, M: Any) -> None:
@@ -35,8 +34,8 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
             _check_transpose(M, method)
     if not method.needs_hermitian:
         return
-    relative = asymmetry(problem.A)
-    if relative is not None and relative > _NOT_SYMMETRIC:
+    relative = is_far_from_hermitian(problem.A)
+    if relative is not None:
         word, adjoint = (
             ("symmetric", "transpose") if problem.A.dtype.kind != "c" else ("Hermitian", "conjugate transpose")
         )

@@ -4,18 +4,18 @@ from .choose import Choice, choose_format
 from .coo import COO
 from .csc import CSC
 from .csr import CSR
+from .dense import Dense
 from .dia import DIA
 from .ell import ELL
 from .hyb import HYB
 from .making.assemble import block, block_diagonal, eye, hstack, kron, vstack
-from .making.boxes import from_boxes, stencil_of
+from .making.boxes import stencil_of
 from .making.build import from_csr, from_diagonals, from_entries
 from .making.foreign import from_native, from_scipy
 from .making.io import load, save
-from .matrix import Matrix
+from .matrix import FORMATS, Matrix
 from .sparse_matrix import SparseMatrix
 from .stencil import Stencil
-from .stored import FORMATS
 from .structure import Slots, Structure
 from .traced_coo import TracedCOO
 
@@ -28,6 +28,7 @@ __all__ = [
     "FORMATS",
     "HYB",
     "Choice",
+    "Dense",
     "Matrix",
     "Slots",
     "SparseMatrix",
@@ -38,7 +39,6 @@ __all__ = [
     "block_diagonal",
     "choose_format",
     "eye",
-    "from_boxes",
     "from_csr",
     "from_diagonals",
     "from_entries",

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends import Backend
+from .entries.integers import places_in_rows, starts_from
 
 MOST_DIAGONALS = 40
 _LEAST_FILLED = 0.3  # entries per place of the diagonals
 _WIDEST_ELL = 1.3  # stored values per entry
 _SAMPLE = 2000  # rows
-_COMPILED_ROWS = ("numpy", "torch")  # libraries whose own compiled product of rows is the fastest for scattered entries
 
 
 class Choice(NamedTuple):
@@ -41,7 +41,7 @@ def choose_format(bk: Backend, starts: np.ndarray, cols: np.ndarray, shape: tupl
         why = f"{diagonals} diagonals, {nnz / (diagonals * shape[0]):.0%} filled"
     else:
         why = f"more than {MOST_DIAGONALS} diagonals"
-    if bk.name in _COMPILED_ROWS:
+    if bk.has_compiled_rows:
         return Choice("csr", f"{why}; {bk.name} has a compiled product of rows")
     lengths = np.diff(starts)
     padding = int(lengths.max()) * shape[0] / nnz
@@ -58,9 +58,7 @@ def _sample(n: int) -> np.ndarray:
 
 def _diagonals(starts: np.ndarray, cols: np.ndarray, rows: np.ndarray) -> np.ndarray:
     lengths = starts[rows + 1] - starts[rows]
-    ends = np.cumsum(lengths, dtype=np.int64)
-    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-    entries = np.repeat(starts[rows].astype(np.int64), lengths) + within
+    entries = np.repeat(starts[rows], lengths) + places_in_rows(starts_from(lengths))
     return np.unique(cols[entries].astype(np.int64) - np.repeat(rows, lengths))
 
 

@@ -14,6 +14,7 @@ from .entries.order import put_in_order
 from .entries.sample import entries_sample
 from .making.given import as_values, check_lengths
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 
@@ -93,4 +94,4 @@ class COO(SparseMatrix):
         check_lengths(values, rows, "rows")
         check_lengths(values, cols, "columns")
         ordered, values = put_in_order(bk, rows, cols, values, (n, m))
-        self._set(bk, CooStructure(ordered.rows, ordered.cols, (n, m)), (values,))
+        self._set(Stored(bk, CooStructure(ordered.rows, ordered.cols, (n, m)), (values,)))

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from .compressed import CsrStructure
 from .entries.integers import as_indices, check_shape, repeat_rows, starts_of
 from .entries.order import put_in_order
 from .making.given import as_values, check_lengths, check_starts
-from .rows import CsrStructure
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 
 
 class CSR(SparseMatrix):
@@ -32,4 +33,4 @@ class CSR(SparseMatrix):
         rows = repeat_rows(check_starts(starts, n, len(cols)))
         check_lengths(values, cols, "columns")
         ordered, values = put_in_order(bk, rows, cols, values, (n, m))
-        self._set(bk, CsrStructure(starts_of(ordered.rows, n), ordered.cols, (n, m)), (values,))
+        self._set(Stored(bk, CsrStructure(starts_of(ordered.rows, n), ordered.cols, (n, m)), (values,)))

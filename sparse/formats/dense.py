@@ -11,12 +11,14 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..operator import Operator
-from . import Matrix, SparseMatrix, from_entries
+from .making.build import from_entries
+from .making.checked import checked
+from .matrix import FORMATS, Matrix
 from .operations.arithmetic import as_factor, check_axis
-from .operations.change import DENSE
+from .sparse_matrix import SparseMatrix
 
 
-class DenseOperator(Matrix):
+class Dense(Matrix):
     """A matrix `(n, m)`, or one per system `(systems, n, m)`.
 
     `constant` is the same matrix as a NumPy array where it is known although the library compiles.
@@ -32,7 +34,7 @@ class DenseOperator(Matrix):
         self._register()
 
     def _register(self) -> None:
-        self.bk.register(DenseOperator, lambda a: ((a.matrix,), a.bk), lambda bk, arrays: _restore(bk, *arrays))
+        self.bk.register(Dense, lambda a: ((a.matrix,), a.bk), lambda bk, arrays: _restore(bk, *arrays))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -41,22 +43,20 @@ class DenseOperator(Matrix):
     def apply(self, x: Array) -> Array:
         return self.bk.product(self.matrix, x)
 
-    def astype(self, dtype: np.dtype) -> DenseOperator:
+    def astype(self, dtype: np.dtype) -> Dense:
         constant = None if self.constant is None else self.constant.astype(dtype)
-        return DenseOperator(self.bk, self.bk.astype(self.matrix, dtype), constant)
+        return Dense(self.bk, self.bk.astype(self.matrix, dtype), constant)
 
-    def on_backend(self, bk: Backend, like: Array | None) -> DenseOperator:
+    def on_backend(self, bk: Backend, like: Array | None) -> Dense:
         own = self.matrix.copy()  # a user may write to the other
-        return DenseOperator(bk, bk.asarray(own, like=like), own)
+        return Dense(bk, bk.asarray(own, like=like), own)
 
-    def transpose(self) -> DenseOperator:
+    def transpose(self) -> Dense:
         constant = None if self.constant is None else np.swapaxes(self.constant, -1, -2)
-        return DenseOperator(self.bk, self.bk.matrix_transpose(self.matrix), constant)
+        return Dense(self.bk, self.bk.matrix_transpose(self.matrix), constant)
 
-    def conj(self) -> DenseOperator:
-        return DenseOperator(
-            self.bk, self.bk.conj(self.matrix), None if self.constant is None else self.constant.conj()
-        )
+    def conj(self) -> Dense:
+        return Dense(self.bk, self.bk.conj(self.matrix), None if self.constant is None else self.constant.conj())
 
     def dense(self) -> Array:
         return self.matrix
@@ -69,8 +69,8 @@ class DenseOperator(Matrix):
         host = get_backend("numpy")
         known = self.known()
         if known is not None:
-            return (), lambda _: DenseOperator(host, known)
-        return (self.matrix,), lambda arrays: DenseOperator(host, arrays[0])
+            return (), lambda _: Dense(host, known)
+        return (self.matrix,), lambda arrays: Dense(host, arrays[0])
 
     def per_system(self, i: int) -> Any:
         return self.matrix if self.systems is None else self.matrix[i]
@@ -81,6 +81,11 @@ class DenseOperator(Matrix):
         return None if self.bk.compiled(self.matrix) else self.bk.to_numpy(self.matrix)
 
     # --- as a matrix ---
+
+    @classmethod
+    def of(cls, A: SparseMatrix) -> Dense:
+        """A with all its entries."""
+        return Dense(A.bk, A.dense(), A.toarray() if A.constant is not None else None)
 
     @property
     def format(self) -> str:
@@ -94,7 +99,7 @@ class DenseOperator(Matrix):
     @property
     def values(self) -> Array:
         """The matrix as an array of the library; of PyTorch a copy where it is known."""
-        return self.matrix if self.constant is None or self.bk.name != "torch" else self.bk.copy(self.matrix)
+        return self.matrix if self.constant is None or not self.bk.always_writable else self.bk.copy(self.matrix)
 
     def to(self, format: str) -> Matrix:
         if format == "dense":
@@ -105,12 +110,12 @@ class DenseOperator(Matrix):
         values = known.reshape(-1) if known is not None else self.bk.reshape(self.matrix, (n * m,))
         return from_entries(self.bk, rows, cols, values, (n, m), format=format, like=self.matrix)
 
-    def with_values(self, values: Any) -> DenseOperator:
+    def with_values(self, values: Any) -> Dense:
         if tuple(values.shape) != tuple(self.matrix.shape):
             raise ValueError(f"Values of the shape {tuple(values.shape)} were given; expected {self.matrix.shape}.")
         if isinstance(values, np.ndarray):
-            return DenseOperator(self.bk, self.bk.asarray(values, like=self.matrix), values)
-        return DenseOperator(self.bk, values)
+            return Dense(self.bk, self.bk.asarray(values, like=self.matrix), values)
+        return Dense(self.bk, values)
 
     def native(self, backend: Any = None) -> Any:
         """The array itself, or that of another library."""
@@ -125,26 +130,26 @@ class DenseOperator(Matrix):
         check_axis(axis)
         return self.bk.sum(self.matrix, (0, 1) if axis is None else (axis,))
 
-    def _plus(self, other: Any) -> DenseOperator:
+    def _plus(self, other: Any) -> Dense:
         self._single("A sum")
         if self.shape != tuple(other.shape):
             raise ValueError(f"Matrices of the shapes {self.shape} and {other.shape} were added; expected equal ones.")
-        return DenseOperator(self.bk, self.matrix + self._entries_of(other))
+        return Dense(self.bk, self.matrix + self._entries_of(other))
 
     def _entries_of(self, other: Any) -> Array:
         if sp.issparse(other):
-            return self.bk.asarray(other.toarray(), like=self.matrix)
+            return self.bk.asarray(checked(other, "the other matrix").toarray(), like=self.matrix)
         if other.bk is self.bk:
             return other.dense()
         return self.bk.asarray(other.toarray(), like=self.matrix)
 
-    def _scaled(self, c: Any, divide: bool = False) -> DenseOperator:
+    def _scaled(self, c: Any, divide: bool = False) -> Dense:
         factor, dtype = as_factor(self.bk, c, self.dtype)
         matrix = self.bk.astype(self.matrix, dtype)
         factor = self.bk.asarray(factor, like=matrix)
-        return DenseOperator(self.bk, matrix / factor if divide else matrix * factor)
+        return Dense(self.bk, matrix / factor if divide else matrix * factor)
 
-    def _times(self, other: Any) -> DenseOperator:
+    def _times(self, other: Any) -> Dense:
         self._single("A product of matrices")
         if self.shape[1] != other.shape[0]:
             raise ValueError(
@@ -152,13 +157,13 @@ class DenseOperator(Matrix):
             )
         bk = self.bk
         columns = bk.matrix_transpose(self._entries_of(other))
-        return DenseOperator(bk, bk.matrix_transpose(bk.product(self.matrix, columns)))
+        return Dense(bk, bk.matrix_transpose(bk.product(self.matrix, columns)))
 
     def _part(self, key: Any) -> Any:
         self._single("A part")
         places = np.arange(self.nnz, dtype=np.int32).reshape(self.shape)[key]
         found = self.bk.take(self.bk.reshape(self.matrix, (self.nnz,)), np.asarray(places))
-        return DenseOperator(self.bk, found) if np.ndim(places) == 2 else found
+        return Dense(self.bk, found) if np.ndim(places) == 2 else found
 
     def _single(self, what: str) -> None:
         if self.systems is not None:
@@ -167,19 +172,12 @@ class DenseOperator(Matrix):
             )
 
 
-Dense = DenseOperator
+FORMATS["dense"] = Dense
 
 
-def _densified(A: SparseMatrix) -> DenseOperator:
-    return DenseOperator(A.bk, A.dense(), A.toarray() if A.constant is not None else None)
-
-
-DENSE["dense"] = _densified
-
-
-def _restore(bk: Backend, matrix: Any) -> DenseOperator:
+def _restore(bk: Backend, matrix: Any) -> Dense:
     """Rebuild without a look at `matrix`: transformations put placeholders in its place."""
-    operator = object.__new__(DenseOperator)
+    operator = object.__new__(Dense)
     operator.bk, operator.matrix, operator.constant = bk, matrix, None
     shape = tuple(getattr(matrix, "shape", (0, 0)))
     operator.shape = shape[-2:] if len(shape) >= 2 else (0, 0)

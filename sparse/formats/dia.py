@@ -18,6 +18,7 @@ from .entries.integers import check_shape, check_size
 from .entries.scipy_form import csr_array
 from .making.given import as_values
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 _BITS = 31  # of a word that stays positive
@@ -181,7 +182,7 @@ class DIA(SparseMatrix):
         if np.any(order[1:] < order[:-1]):
             host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
             values = host.take(values, order)
-        self._set(bk, DiaStructure(steps[order], (n, m)), (values,))
+        self._set(Stored(bk, DiaStructure(steps[order], (n, m)), (values,)))
 
 
 def check_offsets(offsets: Any, shape: tuple[int, int]) -> np.ndarray:
@@ -196,10 +197,9 @@ def check_offsets(offsets: Any, shape: tuple[int, int]) -> np.ndarray:
         raise TypeError(f"The offsets have the dtype {found.dtype}; expected integers.")
     if found.ndim != 1:
         raise ValueError(f"The offsets have the shape {found.shape}; expected one axis.")
-    found = found.astype(np.int64)
     if found.size and (found.min() <= -max(shape[0], 1) or found.max() >= max(shape[1], 1)):
         raise ValueError(
             f"The offsets {found.tolist()} were given for a matrix of {shape}; "
             f"expected numbers from {1 - shape[0]} to {shape[1] - 1}."
         )
-    return found
+    return found.astype(np.int64)

@@ -10,11 +10,12 @@ import numpy as np
 
 from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
-from .entries.integers import check_shape, check_size, lengths_text, starts_of
+from .entries.integers import check_shape, check_size, lengths_text, places_in_rows, repeat_rows, starts_from, starts_of
 from .entries.order import put_in_order
 from .entries.sample import ell_sample
 from .making.given import as_values
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 
@@ -133,10 +134,9 @@ def filled(cols: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def packed_entries(cols: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns and slots of `(k, n)` places, row by row."""
     n = cols.shape[1]
-    rows = np.repeat(np.arange(n, dtype=np.int32), lengths)
-    starts = np.cumsum(lengths, dtype=np.int32) - lengths
-    place = np.arange(len(rows), dtype=np.int32) - np.repeat(starts, lengths)
-    slots = (place * np.int32(n) + rows).astype(np.int32, copy=False)
+    starts = starts_from(lengths)
+    rows = repeat_rows(starts)
+    slots = places_in_rows(starts) * np.int32(n) + rows
     return rows, cols.reshape(-1)[slots], slots
 
 
@@ -171,4 +171,4 @@ class ELL(SparseMatrix):
         rows = (places % max(n, 1)).astype(np.int32)
         chosen = flat[places] if isinstance(values, np.ndarray) else bk.take(flat, places.astype(np.int32))
         order, ordered = put_in_order(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))
-        self._set_from_rows(bk, order, ordered, (n, m))
+        self._set(Stored.from_rows(bk, EllStructure, order, ordered, (n, m)))

@@ -11,11 +11,21 @@ import numpy as np
 from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .ell import filled, pack, packed_entries, scatter, without_padding
-from .entries.integers import as_indices, check_shape, check_size, lengths_text, repeat_rows, starts_of
+from .entries.integers import (
+    as_indices,
+    check_shape,
+    check_size,
+    lengths_text,
+    places_in_rows,
+    repeat_rows,
+    starts_from,
+    starts_of,
+)
 from .entries.order import put_in_order, rows_first
 from .entries.sample import ell_sample
 from .making.given import as_values, check_lengths, check_starts
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 PIECE = 8  # entries
@@ -123,8 +133,8 @@ class HybStructure(Structure):
         packed, source = pack(cols, starts[:-1], first, width, shape[1])
         rest = lengths - first
         pieces = -(-rest // PIECE)
-        piece_rows = np.repeat(np.arange(shape[0], dtype=np.int32), pieces)
-        number = np.arange(len(piece_rows), dtype=np.int32) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        first_piece = starts_from(pieces)
+        piece_rows, number = repeat_rows(first_piece), places_in_rows(first_piece)
         piece_starts = (starts[:-1] + first)[piece_rows] + PIECE * number
         piece_lengths = np.minimum(rest[piece_rows] - PIECE * number, PIECE).astype(np.int32)
         piece_cols, piece_source = pack(cols, piece_starts.astype(np.int32), piece_lengths, PIECE, shape[1])
@@ -177,4 +187,4 @@ class HYB(SparseMatrix):
         rows = repeat_rows(check_starts(starts, n, len(cols)))
         check_lengths(values, cols, "columns")
         order, ordered = put_in_order(bk, rows, cols, values, (n, m))
-        self._set_from_rows(bk, order, ordered, (n, m))
+        self._set(Stored.from_rows(bk, HybStructure, order, ordered, (n, m)))

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, choose_backend
-from .. import facts
 from ..errors import UnsupportedOperation
+from ..facts import is_positive_definite
 from ..operator import Operator
-from ..plot.picture import plot
+from ..symmetry import is_hermitian
+
+
+class Format(Protocol):
+    """The class of the matrices of a format."""
+
+    def of(self, A: Any) -> Matrix:
+        """A sparse matrix in this format."""
+
+
+FORMATS: dict[str, Format] = {}  # by the word that `to` understands
+
+
+def format_class(word: str) -> Format:
+    """The class of the matrices of a format.
+
+    Raises:
+        ValueError: there is no such format.
+    """
+    if word not in FORMATS:
+        raise ValueError(f"The format {word!r} was asked for; there are {', '.join(FORMATS)}.")
+    return FORMATS[word]
 
 
 class Matrix(Operator):
@@ -24,6 +45,7 @@ class Matrix(Operator):
     """
 
     __array_ufunc__ = None  # NumPy leaves `array * A` to the matrix
+    picture: ClassVar[Callable[..., Any]]  # what draws one: set where pictures are made, which lies above
 
     @property
     @abstractmethod
@@ -106,7 +128,7 @@ class Matrix(Operator):
         Raises:
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
-        return facts.is_hermitian(self.to_scipy())
+        return is_hermitian(self.to_scipy())
 
     def is_positive_definite(self) -> bool | None:
         """True where symmetry and diagonal dominance prove it, else None: not proven.
@@ -114,7 +136,7 @@ class Matrix(Operator):
         Raises:
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
-        return facts.is_positive_definite(self.to_scipy())
+        return is_positive_definite(self.to_scipy())
 
     def plot(self, kind: str = "spy", ax: Any = None, *, grid: Sequence[int] | None = None) -> Any:
         """Draw the matrix with matplotlib, which `pip install "krylix[plot]"` brings; returns the Axes.
@@ -128,7 +150,7 @@ class Matrix(Operator):
             ValueError: there is no such kind, or no grid for a stencil.
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
-        return plot(self, kind, ax, grid=grid)
+        return type(self).picture(self, kind, ax, grid=grid)
 
     def _found(self) -> Any:
         found = self.known()
@@ -183,7 +205,7 @@ class Matrix(Operator):
 
     def in_library_of(self, x: Any) -> Any:
         """This matrix for the arrays of x's library, if its own values are of NumPy: constants to all others."""
-        if self.bk.name != "numpy" or isinstance(x, np.ndarray | np.generic) or not hasattr(x, "shape"):
+        if not self.bk.on_host or isinstance(x, np.ndarray | np.generic) or not hasattr(x, "shape"):
             return self
         bk = choose_backend(x)
         return (None if bk is self.bk else self.on_backend(bk, x)) or self

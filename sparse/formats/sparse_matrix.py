@@ -1,126 +1,220 @@
-"""The sparse matrix: an operator by its structure's products, and a matrix by its entries."""
+"""The sparse matrix: an operator by its structure's products, and a matrix by its entries.
+
+Every format is a subclass with a public constructor; inside krylix matrices are made by
+
+    SparseMatrix.build(bk, structure, values, like=..., in_shape=..., out_shape=...)
+
+whose `structure` decides the class, with `values` as for `Stored`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ..operator import Operator
+from .choose import choose_format
 from .entries.integers import as_tuple
-from .making.given import working
-from .matrix import Matrix
+from .matrix import FORMATS, Matrix, format_class
 from .operations import arithmetic, change, select
-from .stored import FORMATS, Stored
+from .stored import Stored, are_known
+from .structure import Structure
+
+Shape = tuple[int, ...]
+_PLAIN = ("csr", "csc", "coo")  # formats that any structure has
 
 
-class SparseMatrix(Stored):
+class SparseMatrix(Matrix):
     """A sparse matrix on arrays of `bk`, immutable; see the formats for constructors.
 
     Attributes:
+        stored: structure and values, in the library.
         structure: where the entries are: static NumPy integers.
         constant: the values as NumPy arrays where they are known, also inside a compiled function; else None.
+        reason: why it has its format, if that was chosen.
     """
+
+    is_container = True
+    structure_class: ClassVar[type[Structure]]
 
     def __init_subclass__(cls) -> None:
         FORMATS[cls.structure_class.format] = cls
 
+    @staticmethod
+    def build(
+        bk: Backend,
+        structure: Structure,
+        values: Sequence[Any],
+        *,
+        like: Array | None = None,
+        in_shape: Shape | None = None,
+        out_shape: Shape | None = None,
+    ) -> SparseMatrix:
+        """The matrix of a structure with `values`, on the device of the values or of `like`; nothing is copied.
+
+        Raises ValueError if the values, or the shapes of the arrays that it maps, do not fit.
+        """
+        return SparseMatrix.of_stored(Stored(bk, structure, values, like), in_shape, out_shape)
+
+    @staticmethod
+    def of_stored(stored: Stored, in_shape: Shape | None = None, out_shape: Shape | None = None) -> SparseMatrix:
+        """The matrix of what is stored, in the class of its structure's format."""
+        cls: Any = FORMATS[stored.structure.format]
+        matrix: SparseMatrix = object.__new__(cls)
+        matrix._set(stored, in_shape, out_shape)
+        return matrix
+
+    def _set(self, stored: Stored, in_shape: Shape | None = None, out_shape: Shape | None = None) -> None:
+        """What constructors of formats end with."""
+        for given, size, side in ((in_shape, stored.shape[1], "in"), (out_shape, stored.shape[0], "out")):
+            if given is not None and math.prod(given) != size:
+                raise ValueError(f"{side}_shape={given} was given for a matrix of {stored.shape}.")
+        self.stored, self.bk, self.shape, self.dtype = stored, stored.bk, stored.shape, stored.dtype
+        self.structure, self.constant = stored.structure, stored.constant
+        self._in_shape, self._out_shape = in_shape, out_shape
+        self._transposed: SparseMatrix | None = None
+        self._compiled: list[Any] = []  # in NumPy: SciPy's object of this format, or None, once it was needed
+        self.reason: str | None = None
+        self._register()
+
+    def _register(self) -> None:
+        self.bk.register(type(self), _flatten, _restore)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_transposed": None, "_compiled": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._register()  # in the process that reads it
+
+    # --- its parts ---
+
+    @property
+    def in_shape(self) -> Shape:
+        """Shape of the arrays that it takes."""
+        return (self.shape[1],) if self._in_shape is None else self._in_shape
+
+    @property
+    def out_shape(self) -> Shape:
+        """Shape of the arrays that it returns."""
+        return (self.shape[0],) if self._out_shape is None else self._out_shape
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries, without padding."""
+        return self.structure.nnz
+
+    @property
+    def format(self) -> str:
+        """The word that `to` understands."""
+        return self.structure.format
+
+    @property
+    def values(self) -> Any:
+        """The value array of the library, or a tuple of them (HYB, Stencil).
+
+        Known values cannot be changed by it: NumPy's are read-only, and those of PyTorch copies.
+        """
+        arrays = self.arrays()
+        if self.constant is not None:
+            arrays = tuple(self.bk.copy(a) if self.bk.always_writable else self.bk.read_only(a) for a in arrays)
+        return arrays[0] if len(arrays) == 1 else arrays
+
+    def arrays(self) -> tuple[Array, ...]:
+        """All value arrays of the library."""
+        return self.stored.arrays()
+
     # --- as an operator ---
 
     def apply(self, x: Array) -> Array:
-        if self.bk.name == "numpy" and not self._compiled:
-            compiled = self.known() if self.format == "csr" else self.structure.compiled(self.arrays())
+        stored, bk = self.stored, self.bk
+        if bk.on_host and not self._compiled:
+            compiled = stored.known() if self.format == "csr" else self.structure.compiled(stored.arrays())
             self._compiled.append(compiled)
         if self._compiled and self._compiled[0] is not None:
             A = self._compiled[0]
             return (A @ x[0])[None] if x.shape[0] == 1 else (A @ x.T).T
-        values, dtype = self.arrays(), self.bk.dtype(x)
+        values, dtype = stored.arrays(), bk.dtype(x)
         if dtype != self.dtype:
             dtype = np.result_type(dtype, self.dtype)
-            x, values = self.bk.astype(x, dtype), tuple(self.bk.astype(v, dtype) for v in values)
-        indices = self.index_arrays() if self.constant is not None else (*self.index_arrays(), *self.mask_arrays())
-        return self.bk.bilinear(self.structure.form, values, indices, x)
+            x, values = bk.astype(x, dtype), tuple(bk.astype(v, dtype) for v in values)
+        masks = () if self.constant is not None else stored.mask_arrays()
+        return bk.bilinear(self.structure.form, values, (*stored.index_arrays(), *masks), x)
 
     def transpose(self) -> SparseMatrix:
         if self._transposed is None:
-            made = self._flipped()
+            made = SparseMatrix.of_stored(change.flipped(self.stored), self._out_shape, self._in_shape)
             made._transposed = self
             # not kept: traced values, and tensors, which an optimiser may write to and whose graph or tape is used up
-            if self.constant is None and (self.bk.name != "jax" or self.bk.compiled()):
+            if self.constant is None and (not self.bk.has_pure_arrays or self.bk.compiled()):
                 return made
             self._transposed = made
         return self._transposed
 
-    def _flipped(self) -> SparseMatrix:
-        other = {"csr": "csc", "csc": "csr"}.get(self.format)
-        if self.bk.name == "numpy" and other:  # the same arrays, read the other way round: SciPy's products are as fast
-            cls: Any = FORMATS[other].structure_class
-            starts, lines = self.structure.indices[:2]
-            flipped = cls(starts, lines, self.shape[::-1])
-            return self.rebuilt(flipped, self.known_or_arrays(), **self._shapes_of_transpose())
-        structure, regather = self.structure.transposed()
-        return self.regathered(structure, regather, transposed=True)
-
     def conj(self) -> SparseMatrix:
-        if self.dtype.kind != "c":
-            return self
-        bk = get_backend("numpy") if self.constant is not None else self.bk
-        return self.same_structure([bk.conj(v) for v in self.known_or_arrays()])
+        return self if self.dtype.kind != "c" else self._each(self.stored.host.conj)
 
     def astype(self, dtype: np.dtype) -> SparseMatrix:
-        bk, dtype = get_backend("numpy") if self.constant is not None else self.bk, np.dtype(dtype)
-        if dtype == self.dtype:
-            return self
-        return self.same_structure([bk.astype(v, dtype) for v in self.known_or_arrays()])
+        host, dtype = self.stored.host, np.dtype(dtype)
+        return self if dtype == self.dtype else self._each(lambda v: host.astype(v, dtype))
+
+    def _each(self, function: Callable[[Array], Array]) -> SparseMatrix:
+        return self._with(self.stored.with_values([function(v) for v in self.stored.known_or_arrays()]), self.reason)
 
     def on_backend(self, bk: Backend, like: Array | None) -> SparseMatrix | None:
-        if self.constant is None:
-            return None
-        values = [v.copy() for v in self.constant]  # a user may write to the memory of those
-        return Stored.build(bk, self.structure, values, like=like, **self.shapes)
+        moved = self.stored.on_backend(bk, like)
+        return None if moved is None else self._with(moved)
 
     def dense(self) -> Array:
-        n, m = self.shape
-        if n * m >= 2**31:
-            raise ValueError(f"A dense matrix of shape {self.shape} was asked for, {n * m} numbers; keep it sparse.")
-        if self.constant is not None:
-            return self.bk.asarray(self.to_scipy().toarray(), like=self.anchor())
-        rows, cols, _ = self.structure.entries()
-        places = rows * np.int32(m) + cols
-        return self.bk.reshape(self.bk.segment_sum(self.entry_values(), places, n * m, sorted=True), (n, m))
+        return change.densified(self.stored)
 
     def diagonals(self) -> Array:
-        host = get_backend("numpy") if self.constant is not None else self.bk
-        found = self.structure.diagonal(host, self.known_or_arrays())
-        return (found if self.constant is None else self.bk.asarray(found, like=self.anchor()))[None]
+        found = self.structure.diagonal(self.stored.host, self.stored.known_or_arrays())
+        return (found if self.constant is None else self.stored.placed(found))[None]
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         host, structure, constant = get_backend("numpy"), self.structure, self.constant
         if constant is not None:
-            return (), lambda _: Stored.build(host, structure, constant)
-        return self.arrays(), lambda arrays: Stored.build(host, structure, [np.asarray(a) for a in arrays])
+            return (), lambda _: SparseMatrix.build(host, structure, constant)
+        return self.arrays(), lambda arrays: SparseMatrix.build(host, structure, [np.asarray(a) for a in arrays])
 
     def per_system(self, i: int) -> Any:
         return self.to_scipy()
 
     def known(self) -> sp.csr_array | None:
-        if self._scipy is not None:
-            return self._scipy
-        if self.constant is None and self.bk.compiled(*(self._arrays or ())):
-            return None
-        values = self.constant or tuple(self.bk.to_numpy(v) for v in self.arrays())
-        found = self.structure.to_scipy(values)
-        if self.constant is not None and not (self.bk.name == "numpy" and self.format == "csc"):
-            self._scipy = found  # not a copy of CSC, which may share a user's memory
-        return found
+        return self.stored.known()
 
     # --- as a matrix ---
 
+    def _with(self, stored: Stored, reason: str | None = None) -> SparseMatrix:
+        """What is stored, on the grids of this matrix."""
+        matrix = SparseMatrix.of_stored(stored, self._in_shape, self._out_shape)
+        matrix.reason = reason
+        return matrix
+
+    def _suited(self, rows: Stored, in_shape: Shape | None, out_shape: Shape | None) -> SparseMatrix:
+        """CSR in the format of this matrix if that suits any structure, else in the one that suits this."""
+        matrix: Any = SparseMatrix.of_stored(rows, in_shape, out_shape)
+        if self.format in _PLAIN:
+            return matrix.to(self.format)
+        structure: Any = rows.structure
+        choice = choose_format(rows.bk, structure.starts, structure.cols, structure.shape)
+        found: SparseMatrix = matrix.to(choice.format)
+        found.reason = choice.reason
+        return found
+
     def to(self, format: str) -> Matrix:
-        return change.converted(self, format)
+        return self if format == self.format else format_class(format).of(self)
+
+    @classmethod
+    def of(cls, A: SparseMatrix) -> SparseMatrix:
+        """A in this format. Cost: one gather of the values; the structure is converted once."""
+        return A._with(change.converted(A.stored, cls.structure_class))
 
     def with_values(self, values: Any) -> SparseMatrix:
         """The same structure with other values, shaped as `values`: of NumPy or of the library, possibly traced.
@@ -130,29 +224,26 @@ class SparseMatrix(Stored):
         Raises:
             ValueError: they have another shape.
         """
-        bk, given = self.bk, as_tuple(values)
-        known = all(isinstance(v, (np.ndarray, np.generic)) for v in given)
-        if known:
-            given = tuple(working(np.asarray(v)) for v in given)
-        else:
-            moved = self.in_library_of(given[0])
-            if moved is not self:
-                return moved.with_values(values)
-            given = tuple(v if bk.is_array(v) else bk.asarray(v, like=self.anchor()) for v in given)
-        found = tuple(tuple(int(n) for n in v.shape) for v in given)
-        if found != self.structure.value_shapes:
-            raise ValueError(f"Values of the shapes {found} were given; expected {self.structure.value_shapes}.")
-        return self.same_structure(self.structure.masked(get_backend("numpy") if known else bk, given))
+        given = as_tuple(values)
+        other = self if are_known(given) else self.in_library_of(given[0])
+        if other is not self:
+            return other.with_values(values)
+        return self._with(change.revalued(self.stored, given), self.reason)
 
     def native(self, backend: Any = None) -> Any:
-        return change.native(self, backend)
+        bk = self.bk if backend is None else get_backend(backend)
+        if bk.on_host:
+            return self.to_scipy()
+        return change.native(self.stored if bk is self.bk else Stored.of_rows(bk, self.to_scipy()))
 
     def prune(self) -> SparseMatrix:
         """The matrix without stored zeros, in its format; itself where its values are not known."""
-        return change.pruned(self)
+        found = change.pruned(self.stored)
+        return self if found is None else type(self).of(self._with(found))
 
     def explain(self) -> str:
-        return change.explained(self)
+        why = [f"format: {self.format}; {self.reason}"] if self.reason else []
+        return "\n".join([repr(self), *change.explained(self.stored), *why])
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -163,18 +254,48 @@ class SparseMatrix(Stored):
         )
 
     def sum(self, axis: int | None = None) -> Array:
-        return arithmetic.summed(self, axis)
+        return arithmetic.summed(self.stored, axis)
 
     def _plus(self, other: Any) -> Matrix:
-        joint = change.together(self, other)
-        return other._plus(self.to("dense")) if joint is None else arithmetic.plus(*joint)
+        joint = self._joint(other)
+        if joint is None:
+            return other._plus(self.to("dense"))
+        found = arithmetic.plus(*joint)
+        if found.structure is joint[0].structure:
+            return self._with(found, self.reason)
+        return self._suited(found, self._in_shape, self._out_shape)
 
     def _scaled(self, c: Any, divide: bool = False) -> Matrix:
-        return arithmetic.scaled(self, c, divide)
+        return self._with(arithmetic.scaled(self.stored, c, divide), self.reason)
 
     def _times(self, other: Any) -> Matrix:
-        joint = change.together(self, other)
-        return self.to("dense")._times(other) if joint is None else arithmetic.times(*joint)
+        joint = self._joint(other)
+        if joint is None:
+            return self.to("dense")._times(other)
+        in_shape = other._in_shape if isinstance(other, SparseMatrix) else None
+        return self._suited(arithmetic.times(*joint), in_shape, self._out_shape)
+
+    def _joint(self, other: Any) -> tuple[Stored, Stored] | None:
+        """This and another sparse matrix, which may be SciPy's, in one library; None where the other one is dense."""
+        if sp.issparse(other):
+            return change.together(self.stored, change.copied(self.stored, other))
+        return change.together(self.stored, other.stored) if isinstance(other, SparseMatrix) else None
 
     def _part(self, key: Any) -> Any:
-        return select.part(self, key)
+        found = select.part(self.stored, key)
+        return self._suited(found, None, None) if isinstance(found, Stored) else found
+
+
+def sparse_formats() -> list[str]:
+    """The words of the formats that are sparse."""
+    return [word for word, cls in FORMATS.items() if isinstance(cls, type) and issubclass(cls, SparseMatrix)]
+
+
+def _flatten(matrix: SparseMatrix) -> tuple[tuple[Array, ...], Any]:
+    arrays, static = matrix.stored.take_apart()
+    return arrays, (static, matrix._in_shape, matrix._out_shape)
+
+
+def _restore(static: Any, arrays: Sequence[Any]) -> SparseMatrix:
+    stored, in_shape, out_shape = static
+    return SparseMatrix.of_stored(Stored.put_together(stored, arrays), in_shape, out_shape)

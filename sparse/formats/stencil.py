@@ -13,10 +13,12 @@ import numpy as np
 from ...backends import Array, Backend, choose_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
 from ..errors import UnsupportedOperation
+from .entries.grid import points
 from .entries.integers import check_shape, check_size
 from .entries.order import rows_first
 from .entries.regather import Regather
 from .sparse_matrix import SparseMatrix
+from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 Grid = tuple[int, ...]
@@ -152,7 +154,7 @@ class StencilStructure(Structure):
         check_size(self.nnz, "entries")
         parts, first = [], 0
         for box, number, shape in zip(self.boxes, self.numbers, self.value_shapes):
-            rows, cols = flat(box.lo, box.shape, self.out_grid), flat(box.start, box.shape, self.in_grid)
+            rows, cols = points(box.lo, box.shape, self.out_grid), points(box.start, box.shape, self.in_grid)
             count = 1 if number else math.prod(shape)
             slots = np.full(len(rows), first, np.int32) if number else np.arange(first, first + count, dtype=np.int32)
             parts.append((rows, cols, slots))
@@ -180,14 +182,6 @@ class StencilStructure(Structure):
         kinds = "numbers" if not arrays else f"{len(self.boxes) - arrays} numbers and {arrays} arrays"
         grids = f"{self.in_grid}" if self.in_grid == self.out_grid else f"{self.in_grid} -> {self.out_grid}"
         return f"{len(self.boxes)} boxes on the grid {grids}, {kinds}"
-
-
-def flat(lo: Sequence[int], shape: Sequence[int], grid: Sequence[int]) -> np.ndarray:
-    """Numbers of the points of a box on a grid, in its order, int32."""
-    found: np.ndarray = np.zeros((), np.int32)
-    for a, k, n in zip(lo, shape, grid):
-        found = found[..., None] * np.int32(n) + np.arange(a, a + k, dtype=np.int32)
-    return found.reshape(-1)
 
 
 class Stencil(SparseMatrix):
@@ -226,7 +220,7 @@ class Stencil(SparseMatrix):
             boxes, values = [Shifted((0,) * len(outs), (0,) * len(outs), (0,) * len(ins))], [np.zeros(())]
         values = _of_one_dtype(bk, values, all(isinstance(c, (int, float)) for c in coefficients))
         structure = StencilStructure(outs, ins, boxes, [len(v.shape) == 0 for v in values])
-        self._set(bk, structure, values, None, ins, outs)
+        self._set(Stored(bk, structure, values), ins, outs)
 
 
 def _of_one_dtype(bk: Backend, values: list[Any], plain: bool) -> list[Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from ...backends import Array, get_backend
-from ..formats.dense import DenseOperator
+from ..formats import Dense
 from ..operator import Operator
+from .products import Products
 
 
-class BridgedOperator(Operator):
+class BridgedOperator(Products):
     """An operator of another library on NumPy arrays; eager only."""
 
     def __init__(self, inner: Operator, like: Array | None = None) -> None:
@@ -43,9 +43,6 @@ class BridgedOperator(Operator):
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: self
 
-    def per_system(self, i: int) -> Any:
-        return rows_as_scipy(self, i)
-
 
 def products_for_host(
     operator: Operator, compiled: bool, like: Array | None = None
@@ -55,27 +52,8 @@ def products_for_host(
     Eagerly the host calls it in its own library; inside a compiled function its entries are found first, because a
     host call must not start computations of the library that waits for it.
     """
-    if operator.bk.name == "numpy":
+    if operator.bk.on_host:
         return (), lambda _: operator
     if not compiled:
         return (), lambda _: BridgedOperator(operator, like)
-    return (operator.dense(),), lambda arrays: DenseOperator(get_backend("numpy"), arrays[0])
-
-
-def rows_as_scipy(operator: Operator, i: int) -> Any:
-    """System `i` of an operator on NumPy rows as a SciPy LinearOperator (with one system per call, the rest zero)."""
-    from scipy.sparse.linalg import LinearOperator
-
-    transposed: list[Operator] = []
-
-    def product(of: Operator, v: np.ndarray) -> np.ndarray:
-        rows = np.zeros((of.systems or 1, of.shape[1]), of.dtype)
-        rows[i if of.systems is not None else 0] = v.reshape(-1)
-        return of.apply(rows)[i if of.systems is not None else 0].copy()  # SciPy's methods write to what they get
-
-    def adjoint(v: np.ndarray) -> np.ndarray:
-        if not transposed:  # made once, as that may cost evaluations
-            transposed.append(operator.transpose())
-        return np.conj(product(transposed[0], np.conj(v)))
-
-    return LinearOperator(operator.shape, matvec=lambda v: product(operator, v), rmatvec=adjoint, dtype=operator.dtype)
+    return (operator.dense(),), lambda arrays: Dense(get_backend("numpy"), arrays[0])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ...backends import Array
 from ..operator import Operator
-from .bridge import products_for_host, rows_as_scipy
 from .combine import OffsetOperator
+from .composed import Composed
 from .function import DerivedFunction, FunctionOperator
 
 
@@ -21,26 +21,30 @@ def in_precision(operator: Operator, dtype: np.dtype) -> Operator:
     cast = operator.astype(dtype)
     if cast.dtype == dtype:
         return cast
-    if isinstance(operator, OffsetOperator):
-        return OffsetOperator(in_precision(operator.inner, dtype), operator.offset)
+    if operator.offset:
+        return OffsetOperator(in_precision(operator.without_offset, dtype), operator.offset)
     return CastOperator(operator, dtype)
 
 
-class CastOperator(Operator):
+@dataclass(eq=False, repr=False)
+class CastOperator(Composed):
     """`inner` on vectors of another precision.
 
     A function is called with arrays of that precision and its result is cast. Where it refuses them, as it closes over
     arrays of its own precision that its library does not mix with others, the arguments are cast too.
     """
 
-    def __init__(self, inner: Operator, dtype: np.dtype) -> None:
-        self.bk, self.inner, self.dtype = inner.bk, inner, dtype
-        self.shape, self.systems = inner.shape, inner.systems
-        self._direct = _of_function(getattr(inner, "inner", inner), dtype)
+    inner: Operator
+    dtype: np.dtype
 
-    @property
-    def together(self) -> int | None:
-        return self.inner.together
+    def _settle(self) -> None:
+        dtype = self.dtype
+        super()._settle()
+        self.dtype = dtype
+
+    @cached_property
+    def _direct(self) -> Operator | None:
+        return _of_function(getattr(self.inner, "inner", self.inner), self.dtype)
 
     def apply(self, x: Array) -> Array:
         if self._direct is not None:
@@ -51,22 +55,16 @@ class CastOperator(Operator):
         return self.bk.astype(self.inner.apply(self.bk.astype(x, self.inner.dtype)), self.dtype)
 
     def transpose(self) -> Operator:
-        return in_precision(self.inner.transpose(), self.dtype)
+        return CastOperator(self.inner.transpose(), self.dtype)
 
-    def conj(self) -> Operator:
-        return in_precision(self.inner.conj(), self.dtype)
+    def astype(self, dtype: np.dtype) -> Operator:
+        return in_precision(self.inner, dtype)
 
     def dense(self) -> Array:
         return self.bk.astype(self.inner.dense(), self.dtype)
 
     def diagonals(self) -> Array:
         return self.bk.astype(self.inner.diagonals(), self.dtype)
-
-    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        return products_for_host(self, self.bk.compiled())
-
-    def per_system(self, i: int) -> Any:
-        return rows_as_scipy(self, i)
 
 
 def _of_function(operator: Operator, dtype: np.dtype) -> Operator | None:

@@ -10,16 +10,16 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ..errors import NonlinearError, UnsupportedOperation
-from ..formats import SparseMatrix
-from ..formats.dense import DenseOperator
+from ..formats import Dense, SparseMatrix
 from ..layout import Layout
 from ..operator import Operator
-from .bridge import products_for_host, rows_as_scipy
+from .bridge import products_for_host
 from .function_matrix import CoupledSystems, function_matrix
+from .products import Products, Turned
 
 
-class _Products(Operator):
-    """What an operator can offer that only knows how to multiply."""
+class LinearFunction(Products):
+    """What a function can offer: its products, and the entries of a matrix where it can be traced."""
 
     compiled: bool
     like: Array | None
@@ -74,7 +74,7 @@ class _Products(Operator):
     def dense(self) -> Array:
         matrix = self._matrix_or_none()
         if matrix is None:
-            return self._columns()
+            return super().dense()
         entries = matrix.dense()
         return entries if self.systems is None else self.bk.broadcast_to(entries, (self.systems, *self.shape))
 
@@ -83,8 +83,7 @@ class _Products(Operator):
         if matrix is not None:
             diagonal = matrix.diagonals()
             return diagonal if self.systems is None else bk.broadcast_to(diagonal, (self.systems, diagonal.shape[1]))
-        diagonal = bk.diagonal(self.dense())
-        return diagonal[None] if self.systems is None else diagonal
+        return super().diagonals()
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         try:
@@ -96,11 +95,8 @@ class _Products(Operator):
             pass
         return products_for_host(self, self.compiled, self.like)
 
-    def per_system(self, i: int) -> Any:
-        return rows_as_scipy(self, i)
 
-
-class FunctionOperator(_Products):
+class FunctionOperator(LinearFunction):
     """`x -> function(x, *args) - constant` on arrays of the layout's shapes, all systems at once.
 
     It returns arrays of `image`, which is the layout itself unless given.
@@ -128,7 +124,7 @@ class FunctionOperator(_Products):
         self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
         self.shape = (self.image.size, layout.size)
         self.systems = layout.systems if layout.batch else None
-        self._entries: DenseOperator | None = None
+        self._entries: Dense | None = None
         self._matrix: SparseMatrix | UnsupportedOperation | NonlinearError | None = None
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
@@ -140,7 +136,7 @@ class FunctionOperator(_Products):
         return other
 
     def apply(self, x: Array) -> Array:
-        image = self.bk.call(self.function, self.layout.unflatten(self.bk, self.bk.read_only(x)), self.args)
+        image = self.bk.call(self.function, self.layout.unflatten(self.bk, x), self.args)
         rows = self.image.flatten(self.bk, image, self.dtype, self.name)
         return rows if self.constant is None else rows - self.constant
 
@@ -181,7 +177,7 @@ class FunctionOperator(_Products):
             zeros = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
             return self.bk.transpose_function(self.apply, zeros)
         if self._entries is None:
-            self._entries = DenseOperator(self.bk, self.dense())
+            self._entries = Dense(self.bk, self.dense())
         return self._entries.transpose().apply
 
 
@@ -198,7 +194,7 @@ def _restore(static: Any, arrays: Sequence[Any]) -> FunctionOperator:
     return operator
 
 
-class DerivedFunction(_Products):
+class DerivedFunction(Turned, LinearFunction):
     """The transpose, the conjugate or both of a function."""
 
     def __init__(self, function: FunctionOperator, *, transposed: bool, conjugated: bool) -> None:
@@ -210,10 +206,8 @@ class DerivedFunction(_Products):
             self.shape, self.layout, self.image = function.shape[::-1], function.image, function.layout
         self._product: Callable[[Array], Array] = function.transposed_product() if transposed else function.apply
 
-    def apply(self, x: Array) -> Array:
-        if not self.conjugated:
-            return self._product(x)
-        return self.bk.conj(self._product(self.bk.conj(x)))
+    def product(self, x: Array) -> Array:
+        return self._product(x)
 
     def matrix(self) -> SparseMatrix:
         matrix = self.function.matrix()
@@ -221,13 +215,7 @@ class DerivedFunction(_Products):
             matrix = matrix.transpose()
         return matrix.conj() if self.conjugated else matrix
 
-    def transpose(self) -> Operator:
-        return self._derived(not self.transposed, self.conjugated)
-
-    def conj(self) -> Operator:
-        return self._derived(self.transposed, not self.conjugated)
-
-    def _derived(self, transposed: bool, conjugated: bool) -> Operator:
+    def turned(self, *, transposed: bool, conjugated: bool) -> Operator:
         if not transposed and not conjugated:
             return self.function
         return DerivedFunction(self.function, transposed=transposed, conjugated=conjugated)

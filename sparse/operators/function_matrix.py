@@ -10,9 +10,8 @@ from ...backends import Array, Backend
 from ..errors import UnsupportedOperation
 from ..formats import SparseMatrix
 from ..layout import Layout
-from ..tracing.matrix_from_function import matrix_from_function
-
-TRACED = ("jax",)  # libraries whose functions can be traced
+from ..tracing.front_end import front_end_of
+from ..tracing.matrix_from_function import traced_matrix
 
 
 class CoupledSystems(UnsupportedOperation):
@@ -41,16 +40,14 @@ def function_matrix(A: Function) -> SparseMatrix:
         UnsupportedOperation: it cannot be traced, or its systems have different matrices, or may have: with traced
             coefficients nobody knows.
     """
-    if A.bk.name not in TRACED:
-        raise UnsupportedOperation(f"Functions of {A.bk.name} cannot be traced; give the matrix, or a function of JAX.")
     systems = A.layout.systems
     matrix: Any
-    matrix, _ = matrix_from_function(A.apply, A.bk.zeros((systems, A.layout.size), A.dtype, A.like))
+    matrix, _ = traced_matrix(front_end_of(A.bk.name), A.apply, A.bk.zeros((systems, A.layout.size), A.dtype, A.like))
     if systems != 1:
         matrix = _shared_block(matrix, systems)
     shapes = [layout.shape if layout.structure is None else None for layout in (A.layout, A.image)]
     return SparseMatrix.build(
-        A.bk, matrix.structure, matrix.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
+        A.bk, matrix.structure, matrix.stored.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
     )
 
 

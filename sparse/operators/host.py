@@ -10,9 +10,10 @@ import numpy as np
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..operator import Operator
+from .products import Products
 
 
-class HostOperator(Operator):
+class HostOperator(Products):
     """A `scipy.sparse.linalg.LinearOperator`, one for all systems."""
 
     def __init__(self, bk: Backend, linear: Any, dtype: np.dtype) -> None:
@@ -21,7 +22,7 @@ class HostOperator(Operator):
 
     def apply(self, x: Array) -> Array:
         bk = self.bk
-        if bk.name == "numpy":
+        if bk.on_host:
             return self._product(x)[0]
         return bk.host_call(self._product, [((int(x.shape[0]), self.shape[0]), self.dtype)], x)[0]
 
@@ -48,11 +49,9 @@ class HostOperator(Operator):
         return HostOperator(self.bk, _conjugate(self.linear), self.dtype)
 
     def dense(self) -> Array:
-        host = self if self.bk.name == "numpy" else HostOperator(get_backend("numpy"), self.linear, self.dtype)
-        return self.bk.asarray(host._columns())
-
-    def diagonals(self) -> Array:
-        return self.bk.diagonal(self.dense())[None]
+        if self.bk.on_host:
+            return super().dense()
+        return self.bk.asarray(HostOperator(get_backend("numpy"), self.linear, self.dtype).dense())
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: HostOperator(get_backend("numpy"), self.linear, self.dtype)

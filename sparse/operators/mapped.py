@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from ...backends import Array, Backend
 from ..operator import Operator
-from .bridge import products_for_host, rows_as_scipy
+from .bridge import products_for_host
+from .products import Products
 
 
-class MappedOperator(Operator):
+class MappedOperator(Products):
     """`size` operators for `systems` rows each: the first rows belong to the first operator.
 
     `make(arrays)` is one operator; an array whose entry in `axes` is 0 has one more axis in front, over which the
@@ -44,13 +44,13 @@ class MappedOperator(Operator):
         return bk.reshape(image, (count, n))
 
     def transpose(self) -> Operator:
-        return self._derived(lambda operator: operator.transpose())
+        return self._map(lambda operator: operator.transpose())
 
     def conj(self) -> Operator:
-        return self._derived(lambda operator: operator.conj())
+        return self._map(lambda operator: operator.conj())
 
     def astype(self, dtype: np.dtype) -> Operator:
-        return self._derived(lambda operator: operator.astype(dtype))
+        return self._map(lambda operator: operator.astype(dtype))
 
     def dense(self) -> Array:
         if self.systems is None:
@@ -67,10 +67,7 @@ class MappedOperator(Operator):
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return products_for_host(self, self.bk.compiled(*self.arrays))
 
-    def per_system(self, i: int) -> Any:
-        return rows_as_scipy(self, i)
-
-    def _derived(self, change: Callable[[Operator], Operator]) -> MappedOperator:
+    def _map(self, change: Callable[[Operator], Operator]) -> MappedOperator:
         def make(arrays: Sequence[Array]) -> Operator:
             return change(self.make(arrays))
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..facts import canonical
+from ..canonical import canonical
+from ..formats import Matrix
 from .pattern import draw_pattern
 from .stencil import arrange, draw_stencil, reach
 
@@ -56,6 +57,9 @@ def plot(matrix: Any, kind: str = "spy", ax: Any = None, *, grid: Sequence[int] 
     else:
         draw_stencil(stencil, ax, f"stencil on a grid {' x '.join(str(k) for k in shape or ())}")
     return ax
+
+
+Matrix.picture = staticmethod(plot)
 
 
 def _known(matrix: Any) -> Any:

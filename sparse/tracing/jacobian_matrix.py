@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import UnsupportedOperation
-from .matrix_from_function import front_end_of, matrix_from_function
+from .front_end import front_end_for
+from .matrix_from_function import traced_matrix
 
 
 def jacobian_matrix(
@@ -35,13 +36,13 @@ def jacobian_matrix(
 
     Cost: as `matrix_from_function` of a function about twice as long.
     """
-    front_end = front_end_of(x, args, kwargs)
+    front_end = front_end_for(x, args, kwargs)
     try:
         derivative, like = front_end.forward_derivative(f, x, args, kwargs)
-        return matrix_from_function(derivative, like, format=format, prune=prune)[0]
+        return traced_matrix(front_end, derivative, like, format=format, prune=prune)[0]
     except (TypeError, UnsupportedOperation) as error:
         if not front_end.has_only_reverse_rule(error):
             raise
     derivative, like = front_end.reverse_derivative(f, x, args, kwargs)
-    transposed = matrix_from_function(derivative, like, prune=prune)[0].T
+    transposed = traced_matrix(front_end, derivative, like, prune=prune)[0].T
     return transposed if format is None else transposed.to(format)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...backends import Array
-from ..errors import UnsupportedOperation
 from .engine.to_matrix import to_matrix
+from .front_end import FrontEnd, front_end_for
+from .verify.check import verify as verify_matrix
 
 
 def matrix_from_function(
@@ -48,8 +47,23 @@ def matrix_from_function(
 
     Cost: one trace of `f` by JAX (a millisecond) and a pass over the entries; nothing is compiled.
     """
-    front_end = front_end_of(like, args, kwargs)
-    traced = front_end.trace_function(f, like, args, kwargs, not prune)
+    front_end = front_end_for(like, args, kwargs)
+    return traced_matrix(front_end, f, like, args, kwargs, format=format, prune=prune, verify=verify)
+
+
+def traced_matrix(
+    front_end: FrontEnd,
+    f: Callable[..., Any],
+    like: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    format: str | None = None,
+    prune: bool = True,
+    verify: bool = True,
+) -> tuple[Any, Any]:
+    """`matrix_from_function` by the front end of a library that is known."""
+    traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)
     matrix, biases = to_matrix(
         traced.outputs,
         traced.columns,
@@ -59,28 +73,8 @@ def matrix_from_function(
         traced.out_shape,
         format=format,
         prune=prune,
-        like=_anchor(traced.bk, like),
+        like=like if traced.bk.is_array(like) else None,
     )
     if verify:
-        front_end.verify(traced, matrix, biases)
-    return matrix, traced.output_of([traced.own(bias) for bias in biases])
-
-
-def front_end_of(like: Any, *others: Any) -> Any:
-    """The module that traces functions of such arrays; `others` are further arguments, which may tell the library."""
-    jax = sys.modules.get("jax")  # an array of JAX exists only if JAX was imported
-    if jax is not None:
-        kinds = (jax.Array, jax.ShapeDtypeStruct)
-        if any(isinstance(leaf, kinds) for leaf in jax.tree.leaves((like, others))):
-            from .jax import front_end as jax_front_end
-
-            return jax_front_end
-    raise UnsupportedOperation(
-        f"like is a {type(like).__module__}.{type(like).__qualname__}; expected an array of JAX, a "
-        "jax.ShapeDtypeStruct or a container of these. Functions of JAX can be traced: give "
-        "jax.ShapeDtypeStruct(shape, dtype)."
-    )
-
-
-def _anchor(bk: Any, like: Any) -> Array | None:
-    return like if bk.is_array(like) else None
+        verify_matrix(front_end, traced, matrix, biases)
+    return matrix, traced.pack([traced.own(bias) for bias in biases])

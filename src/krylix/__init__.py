@@ -8,6 +8,10 @@ from pathlib import Path as _Path
 
 __version__ = "0.1.0"
 
+from ._interrupt import leave_quietly_if_a_command as _leave_quietly_if_a_command
+
+_leave_quietly_if_a_command()  # before the imports that take their time
+
 _here = _Path(__file__).parent
 if not (_here / "solvers").is_dir():  # a checkout without its links (Windows, an unpacked sdist)
     __path__.append(str(_here.parents[1]))

@@ -21,6 +21,9 @@ REASONS = {
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "stored_dtype": "what JAX makes of double precision is its setting, and asking it by making an array warns",
     "trace": "the library's own tracer, or what its functions close over",
+    "derivatives": "what a message tells users of the library to call",
+    "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",
+    "read_only": "an array that nobody can write to, where the library has such arrays, costs no copy",
     "transpose_function": "the library's own transposition",
 }
 NAMES = {"bk", "backend", "host", "own", "theirs"}  # of variables and attributes that hold a backend
@@ -28,8 +31,10 @@ MAKERS = {"side", "get_backend", "choose_backend", "default_backend"}  # of func
 
 
 def public_names() -> set[str]:
+    """But for facts (true or false), which stand in the place of a question for the library's name."""
     annotated = {name for cls in Backend.__mro__ for name in getattr(cls, "__annotations__", {})}
-    return {name for name in {*dir(Backend), *annotated} if not name.startswith("_")}
+    facts = {name for name in dir(Backend) if isinstance(getattr(Backend, name), bool)}
+    return {name for name in {*dir(Backend), *annotated} - facts if not name.startswith("_")}
 
 
 def is_backend(node: ast.AST) -> bool:

@@ -345,7 +345,7 @@ def test_known_now(mode: str) -> None:
 class Inverse(LinearSystem):
     """Solves with a matrix by its inverse."""
 
-    differentiable = 1
+    differentiable = (True, False)
 
     def __init__(self, bk: Backend, arrays: Any, transposed: bool = False) -> None:
         self.bk, self.arrays, self.transposed = bk, tuple(arrays), transposed

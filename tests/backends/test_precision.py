@@ -112,6 +112,7 @@ def system(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
 @pytest.mark.parametrize(("mode", "dtype"), [c for c in CELLS if c[0] != "jax-jit" or c[1] == "float32"])
 @pytest.mark.parametrize("bits", BITS)
 def test_solve_in_a_precision(mode: str, bits: int, dtype: str) -> None:

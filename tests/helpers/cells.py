@@ -11,6 +11,7 @@ import pytest
 from krylix.solvers import METHODS
 from modes import MODES
 from problems import System
+from tiers import REPRESENTATIVE
 
 METHOD_NAMES = tuple(METHODS)
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -26,7 +27,7 @@ _QUICK = {
 
 
 # For tests that are not about compiling, each method compiles in one library's graphs; these few do in every mode.
-_EVERYWHERE = ("CG", "biCG-stab(2)", "direct", "scipy-CG", "scipy-direct")
+_EVERYWHERE = (*REPRESENTATIVE, "scipy-direct")
 _ON_DEMAND = ("jax", "torch-compile", "tf-function")
 
 
@@ -58,6 +59,11 @@ def methods_and_modes(methods: Iterable[str], modes: Iterable[str] = MODES) -> l
         for mode in modes:
             found.append(pytest.param(method, mode, marks=pytest.mark.slow if mode in on_demand else ()))
     return found
+
+
+def others_before_a_merge(methods: Iterable[str]) -> list[Any]:
+    """The methods; those that do not stand for others are in the tier `merge`."""
+    return [pytest.param(m, marks=() if m in REPRESENTATIVE else pytest.mark.merge) for m in methods]
 
 
 def two_dtypes() -> list[Any]:
@@ -93,7 +99,7 @@ def suits(method: str, system: System, dtype: str) -> bool:
         return False
     if settings.needs_hermitian and not system.hermitian:
         return False
-    return system.definite or method not in ("CG", "CG-adaptive", "scipy-CG")
+    return system.definite or not settings.needs_definite
 
 
 def check_true_residual(result: Any, matrix: np.ndarray, b: np.ndarray) -> None:

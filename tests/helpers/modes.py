@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -89,9 +90,33 @@ class Numbers:
             setattr(self, name, None if value is None else to_numpy(value))
 
 
+@lru_cache(maxsize=256)
+def _solver(mode: str, known: tuple[tuple[str, Any], ...]) -> Callable[[dict[str, Any]], Any]:
+    """`linear_solve` with these arguments known, as a compiled function of the others."""
+    arguments = dict(known)
+    return compiled(mode, lambda arrays: krylix.linear_solve(**arguments, **arrays))
+
+
 def solve(mode: str, A: Any, b: np.ndarray, x0: np.ndarray | None = None, **settings: Any) -> Any:
-    """`linear_solve` in a mode; `b` and `x0` are arguments of the compiled function, A is closed over."""
-    if x0 is None:
-        return Numbers(compiled(mode, lambda b: krylix.linear_solve(A, b, **settings))(array(mode, b)))
-    function = compiled(mode, lambda b, x0: krylix.linear_solve(A, b, x0=x0, **settings))
-    return Numbers(function(array(mode, b), array(mode, x0)))
+    """`linear_solve` in a mode. Where that compiles, arrays of the library are arguments of the compiled function.
+
+    So a second system of the same shape and settings runs the program of the first. Functions, and matrices of NumPy,
+    SciPy and the library's sparse kinds, are closed over: these are known while the function is compiled.
+    """
+    arrays = {"b": array(mode, b)} | ({} if x0 is None else {"x0": array(mode, x0)})
+    if mode not in COMPILED:
+        return Numbers(krylix.linear_solve(A, **arrays, **settings))
+    is_array = krylix.choose_backend(library(mode)).is_array
+    known = {}
+    for name, value in {"A": A, **settings}.items():
+        (arrays if is_array(value) else known)[name] = value
+    try:
+        function = _solver(mode, tuple(known.items()))
+    except TypeError:  # without a hash
+        function = _solver.__wrapped__(mode, tuple(known.items()))
+    return Numbers(function(arrays))
+
+
+def forget_compiled() -> None:
+    """Let the functions go that `solve` has compiled."""
+    _solver.cache_clear()

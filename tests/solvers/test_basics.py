@@ -28,11 +28,12 @@ def test_solution(method: str, mode: str, dtype: str) -> None:
 
 # The product is the same for all; the rest on demand.
 METHODS_FOR_OPERATORS = [
-    *("biCG-stab(2)", "scipy-biCG", "auto"),
-    *(pytest.param(m, marks=pytest.mark.slow) for m in ("CG", "direct", "scipy-direct")),
+    *("CG", "biCG-stab(2)", "scipy-biCG", "auto"),
+    *(pytest.param(m, marks=pytest.mark.slow) for m in ("direct", "scipy-direct")),
 ]
 
 
+@pytest.mark.compiled_by_default("CG")
 @pytest.mark.parametrize(("dtype", "mode"), two_dtypes())
 @pytest.mark.parametrize("kind", OPERATORS)
 @pytest.mark.parametrize("method", METHODS_FOR_OPERATORS)

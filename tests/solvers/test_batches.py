@@ -30,7 +30,6 @@ def test_scaled_zero_and_nan_systems(method: str, mode: str, dtype: str) -> None
     assert result.diverged.tolist() == [False, False, False, False, True, False]
     assert result.iterations[3] == 0 and result.iterations[4] == 0
     assert not result.x[3].any() and not result.x[4].any()
-    good = [0, 1, 2, 3, 5]
     single = solve(mode, A, b[0], method=method, on_failure="status")
     # Where the condition number counts squared, rounding may decide about the last step in single precision; and so it
     # may in each correction that is computed in single precision.
@@ -47,9 +46,11 @@ def test_scaled_zero_and_nan_systems(method: str, mode: str, dtype: str) -> None
     other = solve(mode, A, b[5], method=method, on_failure="status")
     more = result.iterations[5] - other.iterations
     assert more <= max(slack, coupled) and (coupled or more >= -slack)
-    check_true_residual(solve(mode, A, b[good], method=method, on_failure="status"), matrix, b[good])
+    b[4] = b[5]
+    check_true_residual(solve(mode, A, b, method=method, on_failure="status"), matrix, b)
 
 
+@pytest.mark.compiled_by_default("CG", "direct", modes=("jax", "jax-jit", "tf-function"))
 @pytest.mark.parametrize("kind", ["dense", "function"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-GMres", "scipy-direct"])
@@ -66,6 +67,7 @@ def test_one_matrix_per_system(method: str, mode: str, kind: str) -> None:
     assert single.iterations == result.iterations[1, 1]
 
 
+@pytest.mark.compiled_by_default("CG")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "method", ["CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", "biCG-stab(4)", "GMRES(5)", "IDR(4)", "MINRES"]

@@ -12,7 +12,7 @@ import krylix
 from cells import methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import CG, GMRES, IDR, METHODS, BiCGStab, ScipyMethod, find_method
-from modes import EAGER, MODES, array, product, solve, to_numpy
+from modes import EAGER, MODES, array, compiled, product, solve, to_numpy
 from problems import SYSTEMS, make_operator
 
 MATRIX = SYSTEMS["definite"].matrix
@@ -113,6 +113,7 @@ def live_inputs() -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.compiled_by_default("auto", modes=("jax",))
 @pytest.mark.parametrize("name", live_inputs())
 @pytest.mark.parametrize(
     ("method", "mode"),
@@ -173,6 +174,7 @@ def test_functions_that_hand_out_their_own_memory(method: str, mode: str) -> Non
     np.testing.assert_allclose(solve(mode, reused, b, method=method, preconditioner=lambda r: r).x, exact, rtol=1e-8)
 
 
+@pytest.mark.compiled_by_default("CG")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-GMres"])
 def test_grid_shapes_affine_functions_args(method: str, mode: str) -> None:
@@ -194,18 +196,17 @@ def test_grid_shapes_affine_functions_args(method: str, mode: str) -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("mode", ["jax", "jax-jit"])
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-CG"])
-def test_containers_of_arrays(method: str, jit: bool) -> None:
-    import jax
+@pytest.mark.compiled_by_default("CG", "scipy-CG")
+def test_containers_of_arrays(method: str, mode: str) -> None:
     import jax.numpy as jnp
 
     def A(x: dict[str, Any]) -> dict[str, Any]:
         return {"u": 3 * x["u"] + x["v"].sum(), "v": 4 * x["v"] + x["u"].sum()}
 
     b = {"u": jnp.arange(3.0), "v": jnp.ones((2, 2))}
-    call = lambda b: linear_solve(A, b, method=method, rtol=1e-9)  # noqa: E731
-    result = (jax.jit(call) if jit else call)(b)
+    result = compiled(mode, lambda b: linear_solve(A, b, method=method, rtol=1e-9))(b)
     back = A(result.x)
     assert set(result.x) == {"u", "v"} and result.residual["v"].shape == (2, 2)
     for key in b:

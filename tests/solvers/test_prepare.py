@@ -12,7 +12,7 @@ import krylix
 from cells import METHOD_NAMES
 from krylix import linear_solve, prepare
 from krylix.solvers import METHODS, PreparedSolver
-from krylix.solvers.methods import direct, scipy_direct
+from krylix.solvers.methods.direct import dense, superlu
 from modes import EAGER, MODES, Numbers, array, compiled, library, to_numpy
 from problems import SYSTEMS, make_operator
 
@@ -49,6 +49,7 @@ def test_same_as_linear_solve(method: str, mode: str, kind: str) -> None:
         np.testing.assert_allclose(found.x, wanted.x, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.compiled_by_default("CG", "direct")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "GMRES", "direct", "scipy-direct", "auto"])
 def test_in_compiled_functions(method: str, mode: str) -> None:
@@ -63,6 +64,7 @@ def test_in_compiled_functions(method: str, mode: str) -> None:
     np.testing.assert_allclose(to_numpy(inside), exact[1] / 2, rtol=1e-8)
 
 
+@pytest.mark.compiled_by_default("CG", "direct")
 @pytest.mark.parametrize("mode", EAGER)
 @pytest.mark.parametrize("method", ["CG", "direct", "scipy-direct", "auto"])
 def test_update(method: str, mode: str) -> None:
@@ -77,7 +79,7 @@ def test_update(method: str, mode: str) -> None:
 @pytest.mark.parametrize("method", ["direct", "scipy-direct"])
 def test_factors_are_made_once(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    for module, name in ((direct, "factorise"), (scipy_direct, "_factorise")):
+    for module, name in ((dense, "factorise"), (superlu, "_factorise")):
         original = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, f=original, n=name: (calls.append(n), f(*a))[1])
     A = make_operator("numpy", "scipy" if method == "scipy-direct" else "dense", matrix_for(method))

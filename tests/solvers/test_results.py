@@ -23,6 +23,7 @@ def hard(n: int = 40) -> np.ndarray:
     return np.diag(np.linspace(1, 300, n)) + np.eye(n, k=1) + np.eye(n, k=-1)
 
 
+@pytest.mark.compiled_by_default("CG", "direct", "scipy-CG")
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes(METHOD_NAMES))
 def test_history_changes_nothing(method: str, mode: str) -> None:
     A, b = make_operator(mode, "dense", MATRIX), np.random.default_rng(14).standard_normal((3, 12))
@@ -42,6 +43,7 @@ def test_history_changes_nothing(method: str, mode: str) -> None:
             assert abs(last - recorded.residual_norm[k]) <= 1e-10 * history[0, k]
 
 
+@pytest.mark.compiled_by_default("CG", modes=("jax", "jax-jit", "tf-function"))
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes([*KRYLOV, "direct", "scipy-CG", "scipy-direct"]))
 def test_checkpoints(method: str, mode: str) -> None:
     """Each checkpoint is what a solve with that limit returns, and the rest goes on as if not stopped."""
@@ -83,17 +85,18 @@ def test_function_evaluations_are_those_made(method: str, start: bool) -> None:
     assert result.function_evaluations == per_step * result.iterations + at_start + 1 + start
 
 
+@pytest.mark.compiled_by_default("CG", "direct")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
-def test_dtypes_follow_the_inputs(mode: str, dtype: str) -> None:
+@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-CG"])
+def test_dtypes_follow_the_inputs(method: str, mode: str, dtype: str) -> None:
     matrix = cast(SYSTEMS["complex Hermitian" if dtype.startswith("complex") else "definite"].matrix, dtype)
     b = np.ones((2, 12), dtype)
     real = np.empty(0, dtype).real.dtype
-    for method in ("CG", "biCG-stab(2)", "direct", "scipy-CG"):
-        result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, history=True)
-        assert result.x.dtype == result.residual.dtype == np.dtype(dtype)
-        assert result.residual_norm.dtype == result.tolerance.dtype == result.history.dtype == real
-        assert result.iterations.dtype == result.status.dtype == np.int32 and result.converged.dtype == bool
+    result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, history=True)
+    assert result.x.dtype == result.residual.dtype == np.dtype(dtype)
+    assert result.residual_norm.dtype == result.tolerance.dtype == result.history.dtype == real
+    assert result.iterations.dtype == result.status.dtype == np.int32 and result.converged.dtype == bool
 
 
 @pytest.mark.parametrize("mode", EAGER)
@@ -118,6 +121,7 @@ def test_type_of_x(mode: str) -> None:
     assert "converged in" in result.message and result.message in repr(result) and result.method == "CG"
 
 
+@pytest.mark.compiled_by_default("CG")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-direct", "scipy-GMres"])
 def test_matrix_offset(method: str, mode: str) -> None:
@@ -131,6 +135,7 @@ def test_matrix_offset(method: str, mode: str) -> None:
         np.testing.assert_allclose(result.x, np.linalg.solve(matrix + 0.25, b), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.compiled_by_default("CG")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-direct", "scipy-MINRES"])
 def test_nullspace(method: str, mode: str) -> None:
@@ -159,6 +164,7 @@ def test_tolerances_per_system(mode: str) -> None:
     assert loose.residual_norm <= 0.5 == loose.tolerance
 
 
+@pytest.mark.compiled_by_default("CG")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "scipy-CG"])
 def test_warm_start_saves_iterations(method: str, mode: str) -> None:
@@ -206,6 +212,7 @@ def test_default_backend_for_lists(backend: str) -> None:
     assert krylix.choose_backend(result.x).name == backend and to_numpy(result.x).tolist() == [1.0, 1.0]
 
 
+@pytest.mark.compiled_by_default("CG", "scipy-CG")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-CG"])
 def test_no_iterations_at_all(method: str, mode: str) -> None:

@@ -1,6 +1,7 @@
 """`as_operator` of everything that may be called A: products, transposes, diagonal and entries, against NumPy."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.sparse.linalg as spl
 import krylix
 from contract import CELLS, rows
 from krylix import NoBackendFound, UnsupportedOperation, as_operator, linear_solve
-from krylix.sparse import FunctionOperator, Layout, OffsetOperator, Operator
+from krylix.sparse import Composed, FunctionOperator, Layout, OffsetOperator, Operator
 from modes import EAGER, array, compiled, library, native_sparse, product, to_numpy
 from operands import NATIVE, SCIPY, operands
 
@@ -205,6 +206,7 @@ def test_functions_of_containers() -> None:
     ],
 )
 @eager
+@pytest.mark.compiled_by_default()
 def test_mixed_dtypes(mode: str, entries: str, vector: str) -> None:
     """As in NumPy: the product has the dtype that holds both."""
     m, v = matrix_of((4, 4), entries), (10 * rows("complex128" if "c" in vector else "float64", (4,), 1)).astype(vector)
@@ -241,6 +243,8 @@ def test_known_entries_and_offsets(mode: str) -> None:
         else:
             np.testing.assert_allclose(known.toarray() if sp.issparse(known) else known, m, rtol=1e-12, err_msg=kind)
         shifted = OffsetOperator(operator, 0.5)
+        assert (shifted.offset, shifted.without_offset) == (0.5, operator)
+        assert (operator.offset, operator.without_offset) == (0, operator)
         for got, exact in (
             (shifted @ array(mode, np.ones(6)), (m + 0.5).sum(1)),
             (shifted.T @ array(mode, np.arange(6.0)), (m + 0.5).T @ np.arange(6.0)),
@@ -249,6 +253,53 @@ def test_known_entries_and_offsets(mode: str) -> None:
             (shifted.dense(), m + 0.5),
         ):
             np.testing.assert_allclose(to_numpy(got), exact, rtol=1e-10, atol=1e-12, err_msg=kind)
+
+
+@dataclass(eq=False, repr=False)
+class RowsScaled(Composed):
+    """A matrix whose rows are multiplied by numbers `(1, n)`."""
+
+    parts = ("inner", "factors")
+    inner: Operator
+    factors: Any
+    flipped: bool = False
+
+    def apply(self, x: Any) -> Any:
+        return self.inner.apply(self.factors * x) if self.flipped else self.factors * self.inner.apply(x)
+
+    def transpose(self) -> Operator:
+        return RowsScaled(self.inner.transpose(), self.factors, not self.flipped)
+
+
+@eager
+def test_an_operator_made_of_parts(mode: str) -> None:
+    """It states its parts, `apply` and `transpose`: all else follows."""
+    m, d = matrix_of((6, 6), "complex128"), rows("complex128", (1, 6))
+    A = RowsScaled(as_operator(array(mode, m)), array(mode, d))
+    exact, vectors = d.T * m, [rows("complex128", shape) for shape in ((6,), (6, 2), (6,), (3, 6))]
+    bk = A.bk
+    arrays, rebuild = A.for_host()
+    parts, put_together = bk.take_apart(A.as_container())
+    same = {
+        "itself": A,
+        "apart and together": put_together(parts),
+        "twice transposed": A.T.T,
+        "of other precision": A.astype(np.dtype("complex64")),
+    }
+    for name, B in same.items():
+        rtol = 1e-5 if name == "of other precision" else 1e-10
+        found = everything(B, *(array(mode, v) for v in vectors))
+        for got, wanted in zip(found, expected(exact, *vectors), strict=True):
+            np.testing.assert_allclose(to_numpy(got), wanted, rtol=rtol, atol=rtol, err_msg=name)
+    host = rebuild([to_numpy(a) for a in arrays])
+    np.testing.assert_allclose(host.apply(vectors[3]), vectors[3] @ exact.T, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(host.per_system(0).rmatvec(vectors[0]), exact.conj().T @ vectors[0], rtol=1e-10)
+    moved = RowsScaled(as_operator(m), d).on_backend(bk, array(mode, d))
+    assert moved is not None and moved.bk is bk
+    np.testing.assert_allclose(to_numpy(moved @ array(mode, vectors[0])), exact @ vectors[0], rtol=1e-10, atol=1e-12)
+    function = as_operator(lambda x: x + 0, array(mode, np.ones(6, "complex128")))
+    if bk.name == "numpy":
+        assert RowsScaled(function, d).on_backend(krylix.choose_backend("numpy"), None) is None
 
 
 @eager

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ....backends.interface.places import check_range
+
 LIMIT = 2**31 - 1
 
 
@@ -49,14 +51,9 @@ def as_indices(x: Any, limit: int, what: str) -> np.ndarray:
         ValueError: they have several axes, or one is out of range.
     """
     found = np.asarray(x)
-    if found.dtype.kind not in "iu" and found.size:
-        raise TypeError(f"{what} have the dtype {found.dtype}; expected integers.")
-    if found.ndim != 1:
+    if found.ndim != 1 and (found.dtype.kind in "iu" or not found.size):
         raise ValueError(f"{what} have the shape {found.shape}; expected one axis.")
-    if found.size and (found.min() < 0 or found.max() >= limit):
-        bad = found.min() if found.min() < 0 else found.max()
-        raise ValueError(f"{what} contain {bad}; expected numbers from 0 to {limit - 1}.")
-    return found.astype(np.int32, copy=False)
+    return check_range(found, limit, what).astype(np.int32, copy=False)
 
 
 def frozen(x: np.ndarray) -> np.ndarray:
@@ -68,9 +65,19 @@ def frozen(x: np.ndarray) -> np.ndarray:
 
 def starts_of(rows: np.ndarray, n: int) -> np.ndarray:
     """`(n + 1,)` int32: where each row starts in a list of entries in row order."""
-    starts = np.zeros(n + 1, np.int32)
-    np.cumsum(np.bincount(rows, minlength=n), out=starts[1:])
+    return starts_from(np.bincount(rows, minlength=n))
+
+
+def starts_from(lengths: np.ndarray) -> np.ndarray:
+    """`(n + 1,)` int32: where each row starts, from the lengths `(n,)` of the rows."""
+    starts = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=starts[1:])
     return starts
+
+
+def places_in_rows(starts: np.ndarray) -> np.ndarray:
+    """`(nnz,)` int32: which one in its row each entry is."""
+    return np.arange(starts[-1], dtype=np.int32) - np.repeat(starts[:-1], np.diff(starts))
 
 
 def repeat_rows(starts: np.ndarray) -> np.ndarray:

@@ -44,11 +44,19 @@ class Regather:
         if self.is_unchanged:
             return tuple(values)
         flat = flatten(bk, values)
-        if any(self._padded) or not int(flat.shape[0]):
-            size = int(flat.shape[0])
-            flat = bk.concat([flat, bk.zeros((1,), bk.dtype(flat), flat)], 0)
-            return tuple(bk.take(flat, np.where(s < 0, size, s)) for s in self.slots)
-        return tuple(bk.take(flat, s) for s in self.slots)
+        return tuple(
+            take_or_zero(bk, flat, s) if padded else bk.take(flat, s)
+            for s, padded in zip(self.slots, self._padded, strict=True)
+        )
+
+
+def take_or_zero(bk: Backend, flat: Array, positions: np.ndarray) -> Array:
+    """Elements of a flat array; 0 where the position is negative."""
+    if not int(flat.shape[0]):  # so every position is negative
+        return bk.zeros(positions.shape, bk.dtype(flat), flat)
+    negative = positions < 0
+    found = bk.take(flat, np.where(negative, np.int32(0), positions))
+    return bk.where(bk.asarray(~negative, like=found), found, 0)
 
 
 def flatten(bk: Backend, values: Sequence[Array]) -> Array:

@@ -13,6 +13,7 @@ from ..entries.integers import check_shape, check_size
 from ..operations.arithmetic import joint_values
 from ..operations.change import together
 from ..sparse_matrix import SparseMatrix
+from ..stored import Stored
 from .build import from_diagonals, from_entries
 from .foreign import from_scipy
 
@@ -133,18 +134,18 @@ def eye(
     return from_diagonals(bk, [k], np.ones((1, shape[0]), kind), shape, format=format, like=like)
 
 
-def _of_one_library(given: list[Given | None]) -> list[SparseMatrix | None]:
+def _of_one_library(given: list[Given | None]) -> list[Stored | None]:
     bk: Backend = choose_backend(*(g for g in given if isinstance(g, SparseMatrix)))
     if not any(isinstance(g, SparseMatrix) for g in given):
         bk = choose_backend("numpy")
-    found = [from_scipy(bk, g) if sp.issparse(g) else g for g in given]
+    found = [from_scipy(bk, g, name="a block") if sp.issparse(g) else g for g in given]
     for g in found:
         if g is not None and not isinstance(g, SparseMatrix):
             raise TypeError(f"A {type(g).__name__} was given as a block; expected a sparse matrix of krylix or SciPy.")
     example = next((g for g in found if isinstance(g, SparseMatrix) and g.bk is bk), None)
     if example is None:
         raise ValueError("Nothing but None was given; expected at least one matrix.")
-    return [g if g is None else (together(example, g) or (g, g))[1] for g in found]
+    return [g if g is None else together(example.stored, g.stored)[1] for g in found]
 
 
 def _common(sizes: Any, where: str) -> int:
@@ -155,7 +156,7 @@ def _common(sizes: Any, where: str) -> int:
     return int(found.pop())
 
 
-def _placed(places: list[tuple[SparseMatrix, int, int]], shape: tuple[int, int], format: str | None) -> SparseMatrix:
+def _placed(places: list[tuple[Stored, int, int]], shape: tuple[int, int], format: str | None) -> SparseMatrix:
     shape = check_shape(shape)
     matrices = [b for b, _, _ in places]
     entries = [(b.structure.entries(), i, j) for b, i, j in places]

@@ -1,17 +1,16 @@
-"""Matrices of the boxes that a traced function consists of."""
+"""Stencils of the boxes that a traced function consists of."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from ....backends import Array, Backend
+from ..entries.grid import row_strides
 from ..sparse_matrix import SparseMatrix
-from ..stencil import Grid, Shifted, StencilStructure, flat
-from .build import from_entries
+from ..stencil import Grid, Shifted, StencilStructure
 
 _MOST_BOXES = 64  # each is a pass over the grid, though compilers join some
 
@@ -37,46 +36,6 @@ class Box(Protocol):
     def mask(self) -> np.ndarray | None: ...
 
 
-def from_boxes(
-    bk: Backend,
-    boxes: Sequence[Box],
-    in_shape: Grid,
-    out_shape: Grid,
-    *,
-    dtype: np.dtype,
-    format: str | None = None,
-    prune: bool = True,
-    like: Array | None = None,
-) -> SparseMatrix:
-    """The matrix of boxes: a stencil where all coefficients are numbers, else what suits their entries.
-
-    Args:
-        bk: the library that will multiply.
-        boxes: they may overlap, and then add up.
-        in_shape, out_shape: grids of the input and of the output.
-        dtype: of the values.
-        format: of the result; None: the stencil on libraries that compile it, if there is one, else what suits.
-        prune: drop known coefficients that are 0.
-        like: an array on whose device known values go.
-    """
-    if format in (None, "stencil"):
-        found = stencil_of(bk, boxes, in_shape, out_shape, dtype=dtype, like=like)
-        if found is not None:
-            return found
-        format = None
-    parts = [_entries(bk, box, in_shape, out_shape, dtype) for box in boxes]
-    none = np.zeros(0, np.int32)
-    rows, cols = (np.concatenate([none, *(part[k] for part in parts)]) for k in range(2))
-    known = all(isinstance(part[2], np.ndarray) for part in parts)
-    if known:
-        values: Any = np.concatenate([np.zeros(0, dtype), *(part[2] for part in parts)])
-    else:
-        values = bk.concat([bk.asarray(p[2]) if isinstance(p[2], np.ndarray) else p[2] for p in parts], 0)
-    shape = (math.prod(out_shape), math.prod(in_shape))
-    options: dict[str, Any] = {"format": format, "prune": prune, "like": like}
-    return from_entries(bk, rows, cols, values, shape, in_shape=in_shape, out_shape=out_shape, **options)
-
-
 def stencil_of(
     bk: Backend, boxes: Sequence[Box], in_shape: Grid, out_shape: Grid, *, dtype: np.dtype, like: Array | None = None
 ) -> SparseMatrix | None:
@@ -85,7 +44,7 @@ def stencil_of(
     Each box must be a box on the grid of the input, too, and no two may share a place. NumPy and PyTorch run through
     memory once per box, so that there DIA is faster.
     """
-    if not bk.compiles_solves and bk.name != "tensorflow":
+    if not bk.fuses_elementwise:
         return None
     if len(in_shape) != len(out_shape) or len(boxes) > _MOST_BOXES:
         return None
@@ -116,10 +75,8 @@ def _axes(c: Any) -> int:
 
 def _shifted(box: Box, grid: Grid) -> Shifted | None:
     """The box on both grids; None where its columns are no box of consecutive points there."""
-    start = []
-    offset, distance = box.offset, math.prod(grid)
-    for k, n, stride in zip(box.shape, grid, box.strides, strict=True):
-        distance //= max(n, 1)
+    start, offset = [], box.offset
+    for k, n, stride, distance in zip(box.shape, grid, box.strides, row_strides(grid), strict=True):
         if not n or (k > 1 and stride != distance):
             return None
         at, offset = divmod(offset, distance)
@@ -142,21 +99,3 @@ def _overlap(boxes: Sequence[Any]) -> bool:
 
 def _meet(a: Shifted, b: Shifted) -> bool:
     return all(max(x, y) < min(x + k, y + n) for x, k, y, n in zip(a.lo, a.shape, b.lo, b.shape))
-
-
-def _entries(bk: Backend, box: Box, in_shape: Grid, out_shape: Grid, dtype: np.dtype) -> tuple[np.ndarray, Any, Any]:
-    rows = flat(box.lo, box.shape, out_shape)
-    cols: np.ndarray = np.full((), box.offset, np.int32)
-    for k, stride in zip(box.shape, box.strides):
-        cols = cols[..., None] + np.arange(k, dtype=np.int32) * np.int32(stride)
-    cols = cols.reshape(-1)
-    c = box.coefficient
-    if _known(c):
-        values: Any = np.broadcast_to(np.asarray(c, dtype), box.shape).reshape(-1)
-    else:
-        values = bk.reshape(bk.broadcast_to(bk.astype(c, dtype), box.shape), (len(rows),))
-    if box.mask is None:
-        return rows, cols, values
-    chosen = np.flatnonzero(np.broadcast_to(box.mask, box.shape)).astype(np.int32)
-    values = values[chosen] if isinstance(values, np.ndarray) else bk.take(values, chosen)
-    return rows[chosen], cols[chosen], values

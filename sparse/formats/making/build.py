@@ -10,12 +10,11 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ..choose import MOST_DIAGONALS, Choice, choose_format
+from ..compressed import CsrStructure
 from ..dia import DiaStructure, Nonzero, check_offsets
 from ..entries.integers import as_indices, check_shape, starts_of
 from ..entries.order import in_order
-from ..rows import CsrStructure
-from ..sparse_matrix import SparseMatrix
-from ..stored import FORMATS
+from ..sparse_matrix import SparseMatrix, sparse_formats
 from .given import check_lengths, working
 
 Present = np.ndarray | Callable[[], np.ndarray] | None
@@ -93,8 +92,8 @@ def _formatted(
 
 def _chosen(matrix: SparseMatrix, choice: Choice | None, format: str | None) -> SparseMatrix:
     wanted = choice.format if choice else format
-    if wanted not in FORMATS:
-        raise ValueError(f"The format {wanted!r} was asked for; there are {', '.join(FORMATS)}.")
+    if wanted not in sparse_formats():
+        raise ValueError(f"The format {wanted!r} was asked for; there are {', '.join(sparse_formats())}.")
     found: Any = matrix.to(wanted)
     found.reason = choice.reason if choice else "asked for"
     return found

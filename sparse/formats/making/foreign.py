@@ -8,17 +8,24 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend
-from ..csc import CscStructure
+from ..compressed import CscStructure
 from ..matrix import Matrix
-from ..rows import CsrStructure
 from ..sparse_matrix import SparseMatrix
 from ..stored import Stored
 from ..traced_coo import TracedCOO
 from .build import from_csr, from_entries
+from .checked import checked
 
 
 def from_scipy(
-    bk: Backend, A: Any, dtype: Any = None, like: Array | None = None, *, format: str | None = None, prune: bool = False
+    bk: Backend,
+    A: Any,
+    dtype: Any = None,
+    like: Array | None = None,
+    *,
+    format: str | None = None,
+    prune: bool = False,
+    name: str = "A",
 ) -> SparseMatrix:
     """A SciPy sparse array or matrix of any format; it is not modified.
 
@@ -31,26 +38,27 @@ def from_scipy(
         like: an array on whose device the values go.
         format: of the result; None: what suits, on NumPy CSR or CSC as it is.
         prune: drop explicit zeros.
+        name: what to call it in a message.
 
     Raises:
-        ValueError: it has not two axes, or is too large for 32-bit indices.
+        ValueError: it has not two axes, is too large for 32-bit indices, or an index lies outside of it.
+        TypeError: its indices are no integers.
     """
-    if len(A.shape) != 2:
-        raise ValueError(f"A sparse array of shape {A.shape} was given; expected two axes.")
+    A = checked(A, name)
     found = np.dtype(dtype) if dtype is not None else A.dtype if A.dtype.kind in "fc" else np.dtype(np.float64)
-    if A.format == "csc" and bk.name == "numpy" and format in (None, "csc") and not prune:
+    if A.format == "csc" and bk.on_host and format in (None, "csc") and not prune:
         csc = _owned(sp.csc_array(A), A)
-        structure: Any = CscStructure(csc.indptr, csc.indices, csc.shape)
-        return Stored.build(bk, structure, (csc.data.astype(found, copy=False),), like=like)
+        structure = CscStructure(csc.indptr, csc.indices, csc.shape)
+        return SparseMatrix.build(bk, structure, (csc.data.astype(found, copy=False),), like=like)
     csr = _owned(sp.csr_array(A), A)
     if csr.dtype != found:
         csr = csr.astype(found)
         csr.has_canonical_format = True
-    if bk.name == "numpy" and format is None and not prune:
-        matrix = Stored.build(bk, CsrStructure.of(csr), (csr.data,), like=like)
-        matrix._scipy = csr
-        return matrix
-    if bk.name != "numpy" or (prune and not np.all(csr.data)):
+    if bk.on_host and format is None and not prune:
+        stored = Stored.of_rows(bk, csr, like)
+        stored.scipy = csr
+        return SparseMatrix.of_stored(stored)
+    if not bk.on_host or (prune and not np.all(csr.data)):
         csr = _own(csr, A)
     return from_csr(bk, csr, prune=prune, format=format, like=like)
 
@@ -75,17 +83,19 @@ def _owned(compressed: Any, given: Any) -> Any:
 
 
 def from_native(
-    bk: Backend, x: Any, dtype: Any = None, like: Array | None = None, *, format: str | None = None
+    bk: Backend, x: Any, dtype: Any = None, like: Array | None = None, *, format: str | None = None, name: str = "A"
 ) -> Matrix:  # fmt: skip
     """A sparse matrix of the library's own type: BCOO or BCSR, a sparse tensor, a SparseTensor.
 
-    Its values keep their derivatives. Where its indices are traced, the result is a `TracedCOO`.
+    Its values keep their derivatives. Where its indices are traced, the result is a `TracedCOO`, and nobody sees
+    whether they lie inside of the matrix.
 
     Raises:
-        ValueError: it has batch or dense axes.
+        ValueError: it has batch or dense axes, or an index that is known lies outside.
     """
-    if bk.name == "numpy":
-        return from_scipy(bk, x, dtype, like, format=format)
+    if bk.on_host:
+        return from_scipy(bk, x, dtype, like, format=format, name=name)
+    bk.sparse.check(x, name)
     values, rows, cols, shape = bk.sparse.entries(x)
     if dtype is not None and bk.dtype(values) != np.dtype(dtype):
         values = bk.astype(values, np.dtype(dtype))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend, choose_backend
-from ..entries.integers import as_indices
+from ....backends.interface.places import check_count, check_rising
 
 
 def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
@@ -38,24 +38,16 @@ def check_lengths(values: Array, positions: np.ndarray, what: str) -> None:
     Raises:
         ValueError: it is not so.
     """
-    if int(values.shape[0]) != len(positions):
-        raise ValueError(f"{values.shape[0]} values and {len(positions)} {what} were given; expected as many of each.")
+    check_count(int(values.shape[0]), len(positions), what)
 
 
 def check_starts(starts: Any, n: int, nnz: int) -> np.ndarray:
     """`(n + 1,)`: where each of n rows (or columns) starts in a list of nnz entries.
 
     Raises:
-        ValueError: it is no such list.
+        TypeError, ValueError: it is no such list.
     """
-    found = as_indices(starts, nnz + 1, "The starts")
-    if len(found) != n + 1 or found[0] != 0 or found[-1] != nnz or np.any(found[1:] < found[:-1]):
-        ends = f"from {found[0]} to {found[-1]}" if len(found) else "none"
-        raise ValueError(
-            f"{len(found)} starts ({ends}) were given for {n} lines and {nnz} entries; "
-            f"expected {n + 1} that rise from 0 to {nnz}."
-        )
-    return found
+    return check_rising(starts, n, nnz, "The starts").astype(np.int32, copy=False)
 
 
 def working(values: np.ndarray) -> np.ndarray:

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from ....backends import Array, choose_backend
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
+from .checked import checked
 from .foreign import from_scipy
-
-_MARKET = (".mtx", ".mtx.gz")
+from .reader import accepted, form_of_name, read
 
 
 def save(path: Any, matrix: Any) -> None:
@@ -30,12 +30,12 @@ def save(path: Any, matrix: Any) -> None:
         UnsupportedOperation: the values are not known yet (inside a compiled function).
     """
     form = _form(path)
-    A = matrix.to_scipy() if isinstance(matrix, Matrix) else sp.csr_array(matrix)
+    A = matrix.to_scipy() if isinstance(matrix, Matrix) else sp.csr_array(checked(matrix, "the matrix"))
     if form == "npz":
         sp.save_npz(path, A)
         return
     digits = np.finfo(A.dtype).precision + 3 if A.dtype.kind in "fc" else None  # enough to read back the same numbers
-    opened = gzip.open if str(path).lower().endswith(".gz") else open
+    opened = gzip.open if form == "mtx.gz" else open
     with opened(path, "wb") as file:
         scipy.io.mmwrite(file, A, precision=digits)
 
@@ -50,9 +50,14 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
         like: an array of the library, and on the device, that the matrix is for; None: the default backend's.
 
     Raises:
-        ValueError: the path has another ending.
+        ValueError: the path has another ending; the file is malformed, holds no matrix or NaN or infinity, has indices
+            outside of the matrix, or promises far more rows and columns than it has entries.
+        OSError, MemoryError: it cannot be read.
     """
-    A = sp.load_npz(path) if _form(path) == "npz" else scipy.io.mmread(path)
+    name = str(path)
+    A = accepted(read(Path(path), _form(path), name), name)
+    if A.ndim != 2:
+        raise ValueError(f"{name}: holds an array of shape {A.shape}; expected a matrix, of two axes.")
     if not sp.issparse(A):
         A = sp.csr_array(A)
     bk = choose_backend(like)
@@ -60,9 +65,7 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
 
 
 def _form(path: Any) -> str:
-    name = Path(path).name.lower()
-    if name.endswith(_MARKET):
-        return "mtx"
-    if name.endswith(".npz"):
-        return "npz"
-    raise ValueError(f"The file {str(path)!r} was given; expected a name that ends with .npz, .mtx or .mtx.gz.")
+    form = form_of_name(Path(path).name)
+    if form is None or form == "npy":
+        raise ValueError(f"The file {str(path)!r} was given; expected a name that ends with .npz, .mtx or .mtx.gz.")
+    return form

@@ -1,100 +1,113 @@
-"""From one form of a matrix to another: format, library, SciPy."""
+"""From one form of a matrix to another: format, transpose, values, library, SciPy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
-from ....backends import get_backend
+from ....backends import Array, get_backend
+from ..compressed import CscStructure, CsrStructure
+from ..making.checked import checked
 from ..making.given import working
-from ..rows import CsrStructure
-from ..stored import FORMATS, Stored
-
-if TYPE_CHECKING:
-    from ..matrix import Matrix
-    from ..sparse_matrix import SparseMatrix
-
-DENSE: dict[str, Callable[[SparseMatrix], Matrix]] = {}  # "dense": what makes one; the class lies above this folder
+from ..stored import Stored, are_known, check_values
+from ..structure import Structure
 
 
-def converted(A: SparseMatrix, format: str) -> Matrix:
+def converted(A: Stored, cls: type[Structure]) -> Stored:
     """A in another format. Cost: one gather of the values; the structure is converted once."""
-    if format == A.format:
+    if A.structure.format == cls.format:
         return A
-    if format in DENSE:
-        return DENSE[format](A)
-    cls = FORMATS.get(format)
-    if cls is None:
-        raise ValueError(f"The format {format!r} was asked for; there are {', '.join([*FORMATS, *DENSE])}.")
-    if A.constant is not None and A.format != "csr":
+    if A.constant is not None and A.structure.format != "csr":
         rows = _known_rows(A)
-        return rows if format == "csr" else converted(rows, format)
-    return A.regathered(*A.structure.convert(cls.structure_class))
+        return rows if cls.format == "csr" else converted(rows, cls)
+    return A.regathered(*A.structure.convert(cls))
 
 
-def _known_rows(A: SparseMatrix) -> SparseMatrix:
+def _known_rows(A: Stored) -> Stored:
     """In CSR, with known values: by the format's own way to SciPy."""
-    csr = A.to_scipy()
-    return A.rebuilt(CsrStructure.of(csr), (csr.data,), **A.shapes)
+    return Stored.of_rows(A.bk, A.known(), A.anchor())
 
 
-def native(A: SparseMatrix, backend: Any = None) -> Any:
-    """The library's own sparse matrix."""
-    bk = A.bk if backend is None else get_backend(backend)
-    if bk.name == "numpy":
-        return A.to_scipy()
-    if bk is not A.bk:
-        csr = A.to_scipy()
-        return native(Stored.build(bk, CsrStructure.of(csr), (csr.data,)))
-    rows, cols, _ = A.structure.entries()
-    values = A.entry_values()
+def flipped(A: Stored) -> Stored:
+    """The transpose."""
+    other: dict[str, Any] = {"csr": CscStructure, "csc": CsrStructure}
+    if A.bk.on_host and A.structure.format in other:  # the same arrays, read the other way round: SciPy is as fast
+        starts, lines = A.structure.indices[:2]
+        return A.beside(other[A.structure.format](starts, lines, A.shape[::-1]), A.known_or_arrays())
+    return A.regathered(*A.structure.transposed())
+
+
+def revalued(A: Stored, given: Sequence[Any]) -> Stored:
+    """The same structure with values of NumPy or of the library; what is given for padding is ignored.
+
+    Raises:
+        ValueError: they have other shapes.
+    """
+    known = are_known(given)
+    values = [working(np.asarray(v)) if known else v if A.bk.is_array(v) else A.placed(v) for v in given]
+    check_values(A.structure, values)
+    return A.with_values(A.structure.masked(get_backend("numpy") if known else A.bk, values))
+
+
+def densified(A: Stored) -> Array:
+    """A dense array of the library."""
+    n, m = A.shape
+    if n * m >= 2**31:
+        raise ValueError(f"A dense matrix of shape {A.shape} was asked for, {n * m} numbers; keep it sparse.")
     if A.constant is not None:
-        values = bk.asarray(values, like=A.anchor())
-    return bk.sparse.native(values, rows, cols, A.shape)
+        known: Any = A.known()
+        return A.placed(known.toarray())
+    rows, cols, _ = A.structure.entries()
+    places = rows * np.int32(m) + cols
+    return A.bk.reshape(A.bk.segment_sum(A.entry_values(), places, n * m, sorted=True), (n, m))
 
 
-def pruned(A: SparseMatrix) -> SparseMatrix:
-    """A without stored zeros; itself where its values are not known."""
-    if A.known() is None:
-        return A
-    csr = A.to_scipy().copy()
+def native(A: Stored) -> Any:
+    """The library's own sparse matrix."""
+    rows, cols, _ = A.structure.entries()
+    return A.bk.sparse.native(A.entry_arrays(), rows, cols, A.shape)
+
+
+def pruned(A: Stored) -> Stored | None:
+    """The rows of A without stored zeros; None where its values are not known."""
+    found = A.known()
+    if found is None:
+        return None
+    csr = found.copy()
     csr.eliminate_zeros()
-    found: Any = A.rebuilt(CsrStructure.of(csr), (csr.data,), **A.shapes).to(A.format)
-    return found
+    return Stored.of_rows(A.bk, csr, A.anchor())
 
 
-def explained(A: SparseMatrix) -> str:
-    """Size, structure and memory, and why it has its format."""
+def explained(A: Stored) -> list[str]:
+    """Lines about size and memory."""
     structure = A.structure
     stored = structure.size * A.dtype.itemsize + sum(i.nbytes for i in structure.indices)
-    lines = [
-        repr(A),
-        f"stored: {structure.size} values for {A.nnz} entries, {stored / 1e6:.3g} MB with indices",
+    return [
+        f"stored: {structure.size} values for {structure.nnz} entries, {stored / 1e6:.3g} MB with indices",
         f"values: {'known' if A.constant is not None else f'arrays of {A.bk.name}'}",
     ]
-    if A.reason:
-        lines.append(f"format: {A.format}; {A.reason}")
-    return "\n".join(lines)
 
 
-def together(A: SparseMatrix, B: Any) -> tuple[Any, Any] | None:
-    """Two sparse matrices, one of which may be SciPy's, on one backend; None where the other one is dense.
+def copied(A: Stored, B: Any) -> Stored:
+    """A matrix of SciPy, beside A."""
+    csr = sp.csr_array(checked(B, "the other matrix"), copy=True)
+    csr.sum_duplicates()
+    return A.beside(CsrStructure.of(csr), (working(csr.data),))
+
+
+def together(A: Stored, B: Stored) -> tuple[Stored, Stored]:
+    """Both in one library.
 
     Raises:
         TypeError: they are of two libraries.
     """
-    if sp.issparse(B):
-        csr = sp.csr_array(B, copy=True)
-        csr.sum_duplicates()
-        return A, A.rebuilt(CsrStructure.of(csr), (working(csr.data),))
-    if not isinstance(B, Stored):
-        return None
     if A.bk is B.bk:
         return A, B
-    first = A.on_backend(B.bk, B.anchor()) if A.bk.name == "numpy" else A
-    second = B.on_backend(A.bk, A.anchor()) if B.bk.name == "numpy" else B
+    first = A.on_backend(B.bk, B.anchor()) if A.bk.on_host else A
+    second = B.on_backend(A.bk, A.anchor()) if B.bk.on_host else B
     if first is None or second is None or first.bk is not second.bk:
         raise TypeError(
             f"Matrices of {A.bk.name} and {B.bk.name} were combined; expected one library. Move one of them."

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....backends import Array, get_backend
+from ....backends import Array
+from ..compressed import CsrStructure
 from ..entries.integers import starts_of
 from ..entries.regather import Regather
 from ..entries.scipy_form import csr_array
-from ..rows import CsrStructure
-from .arithmetic import finished
-
-if TYPE_CHECKING:
-    from ..sparse_matrix import SparseMatrix
+from ..stored import Stored
 
 
-def part(A: SparseMatrix, key: Any) -> SparseMatrix | Array:
-    """`A[key]`: a matrix, or a dense array where SciPy's result has less than two axes."""
+def part(A: Stored, key: Any) -> Stored | Array:
+    """`A[key]`: rows, or a dense array where SciPy's result has less than two axes."""
     rows, cols, _ = A.structure.entries()
     numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
     chosen = csr_array(numbers, cols, starts_of(rows, A.shape[0]), A.shape)[_plain(key, A.shape)]
@@ -29,9 +26,7 @@ def part(A: SparseMatrix, key: Any) -> SparseMatrix | Array:
     chosen = chosen.tocsr()
     chosen.sort_indices()
     structure = CsrStructure(chosen.indptr, chosen.indices, chosen.shape)
-    host = get_backend("numpy") if A.constant is not None else A.bk
-    values = host.take(A.entry_values(), chosen.data - np.int32(1))
-    return finished(A, structure, values)
+    return A.beside(structure, (A.host.take(A.entry_values(), chosen.data - np.int32(1)),))
 
 
 def _plain(key: Any, shape: tuple[int, int]) -> Any:
@@ -46,9 +41,6 @@ def _plain(key: Any, shape: tuple[int, int]) -> Any:
     return tuple(np.asarray(k) if isinstance(k, (list, range)) else k for k in pair)
 
 
-def _dense(A: SparseMatrix, entries: np.ndarray) -> Array:
-    host = get_backend("numpy") if A.constant is not None else A.bk
-    (found,) = Regather((entries.reshape(-1),))(host, (A.entry_values(),))
-    if A.constant is not None:
-        found = A.bk.asarray(found, like=A.anchor())
-    return A.bk.reshape(found, entries.shape)
+def _dense(A: Stored, entries: np.ndarray) -> Array:
+    (found,) = Regather((entries.reshape(-1),))(A.host, (A.entry_values(),))
+    return A.bk.reshape(found if A.constant is None else A.placed(found), entries.shape)

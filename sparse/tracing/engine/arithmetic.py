@@ -1,4 +1,18 @@
-"""Sums, multiples and changes of dtype."""
+"""Sums, multiples and changes of dtype.
+
+Sums keep the terms of both, with new factors; what does not depend on the input becomes the bias:
+
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("numpy"), (3,), float)
+>>> v = add(scale(u, 2.0), np.array([5.0, 6.0, 7.0]))
+>>> v.terms
+(Box(lo=(0,), shape=(3,), offset=0, strides=(1,), factor=2.0, values=None, mask=None),)
+>>> v.bias
+array([5., 6., 7.])
+>>> subtract(v, u).terms[1].factor
+-1
+"""
 
 from __future__ import annotations
 

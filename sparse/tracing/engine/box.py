@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ....backends import Backend
+from ...formats.entries.grid import row_strides
 from . import coefficients as co
 from .coefficients import Coefficient
-from .terms import Box, has_axes, row_strides
+from .terms import Box, has_axes
 
 
 def _cut(values: Coefficient, slices: Sequence[slice]) -> Coefficient:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ....backends import Backend, get_backend
+from ...formats.entries.regather import take_or_zero
 
 Coefficient: TypeAlias = Any
 Number: TypeAlias = int | float | complex
@@ -122,6 +123,14 @@ def single_value(c: Coefficient) -> Number | None:
     return first.item()
 
 
+def largest(c: np.ndarray) -> float:
+    """The largest finite absolute value of a known array."""
+    if not c.size:
+        return 0.0
+    found = float(max(c.max(), -c.min())) if c.dtype.kind == "f" else float(np.abs(c).max())
+    return found if np.isfinite(found) else float(np.abs(c[np.isfinite(c)]).max(initial=0))
+
+
 def _one_element(c: np.ndarray) -> np.ndarray:
     """Without the axes along which a broadcast array repeats itself."""
     if 0 in c.shape or not any(s == 0 and n > 1 for s, n in zip(c.strides, c.shape)):
@@ -132,6 +141,26 @@ def _one_element(c: np.ndarray) -> np.ndarray:
 def _sample(c: np.ndarray) -> np.ndarray:
     """A few elements, which mostly tell without a look at all."""
     return c[tuple(slice(None, None, max(1, n // 8)) for n in c.shape)]
+
+
+def pointwise(function: Callable[..., Any], arrays: Sequence[np.ndarray], shape: Sequence[int]) -> Any:
+    """A function of one element at a time of known arrays, computed once where all repeat along an axis of `shape`.
+
+    Constants are often one number broadcast to a grid; their products then cost nothing:
+
+    >>> pointwise(np.add, [np.broadcast_to(1, (1000, 1000)), np.array(2)], (1000, 1000))
+    array([[3]])
+    """
+    arrays = [a if a.ndim in (0, len(shape)) else np.broadcast_to(a, shape) for a in arrays]
+    same = [axis for axis in range(len(shape)) if shape[axis] > 1 and all(_repeats(a, axis) for a in arrays)]
+    if not same:
+        return function(*arrays)
+    first = tuple(slice(0, 1) if axis in same else slice(None) for axis in range(len(shape)))
+    return function(*[a[first] if a.ndim else a for a in arrays])
+
+
+def _repeats(a: np.ndarray, axis: int) -> bool:
+    return not a.ndim or a.strides[axis] == 0 or a.shape[axis] == 1
 
 
 # --- moving elements ------------------------------------------------------------------------------------------------
@@ -170,20 +199,22 @@ def flip(bk: Backend, c: Coefficient, axes: Sequence[int]) -> Coefficient:
 def pad(bk: Backend, c: Coefficient, config: Sequence[tuple[int, int, int]], fill: Coefficient = 0) -> Coefficient:
     """`(lo, hi, interior)` per axis: elements before, after (negative: cut) and between neighbours."""
     if known(c) and known(fill):
-        return _pad_known(np.asarray(c), config, fill)
+        return pad_known(np.asarray(c), config, fill)
     dtype = dtype_of(bk, c)
     c = as_array(bk, c, dtype, fill)
     padded = _pad_traced(bk, c, config)
     if known(fill) and not np.any(fill):
         return padded
-    inside = _pad_known(np.ones(shape_of(c), bool), config, False)
+    inside = pad_known(np.ones(shape_of(c), bool), config, False)
     return where(bk, inside, padded, broadcast_to(bk, as_array(bk, fill, dtype, c), inside.shape))
 
 
-def _pad_known(c: np.ndarray, config: Sequence[tuple[int, int, int]], fill: Coefficient) -> np.ndarray:
+def pad_known(c: np.ndarray, config: Sequence[tuple[int, int, int]], fill: Coefficient) -> np.ndarray:
+    """`pad` of a known array by a known number."""
     spread = [n + max(n - 1, 0) * between for n, (_, _, between) in zip(c.shape, config)]
     shape = [max(lo + n + hi, 0) for n, (lo, hi, _) in zip(spread, config)]
-    padded = np.zeros(shape, c.dtype) if not np.any(fill) else np.full(shape, fill, c.dtype)
+    fill = np.asarray(fill, c.dtype)
+    padded = np.full(shape, fill, c.dtype) if any(fill.tobytes()) else np.zeros(shape, c.dtype)  # -0 is no 0
     source, target = [], []
     for n, length, (lo, _, between) in zip(c.shape, shape, config):
         step = between + 1
@@ -218,12 +249,8 @@ def _pad_traced(bk: Backend, c: Coefficient, config: Sequence[tuple[int, int, in
 
 def take(bk: Backend, c: Coefficient, positions: np.ndarray) -> Coefficient:
     """Elements of a flat array; zero where the position is negative."""
-    negative = positions < 0
-    some = bool(negative.any())
-    if shape_of(c)[0] == 0:  # so every position is negative
-        return side(bk, c).zeros(positions.shape, dtype_of(bk, c), None if known(c) else c)
-    found = side(bk, c).take(c, np.where(negative, 0, positions) if some else positions)
-    return where(bk, ~negative, found, 0) if some else found
+    own = side(bk, c)
+    return take_or_zero(own, c, positions) if (positions < 0).any() else own.take(c, positions)
 
 
 def concatenate(bk: Backend, parts: Sequence[Coefficient], axis: int = 0) -> Coefficient:

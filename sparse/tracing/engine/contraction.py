@@ -1,4 +1,17 @@
-"""Products with arrays: `dot_general` with one operand that depends on the input."""
+"""Products with arrays: `dot_general` with one operand that depends on the input.
+
+`m @ u` for a small matrix m is one box per entry that is not zero, each of one row here; row, column and entry are
+
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("numpy"), (2,), float)
+>>> v = contract(u, np.array([[3.0, 4.0], [0.0, 5.0]]), ((0,), (1,)), x_first=False)
+>>> for term in v.terms:
+...     print(term.lo, term.shape, term.offset, term.factor)
+(0,) (1,) 0 3.0
+(0,) (1,) 1 4.0
+(1,) (1,) 1 5.0
+"""
 
 from __future__ import annotations
 

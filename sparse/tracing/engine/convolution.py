@@ -1,4 +1,18 @@
-"""Convolutions: one strided slice of the padded image per element of the kernel."""
+"""Convolutions: one strided slice of the padded image per element of the kernel.
+
+A second difference of 4 elements, with zeros around; each box is a shifted slice, whose rows are those inside:
+
+>>> import numpy as np
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("numpy"), (1, 1, 4), float)
+>>> v = convolve(u, np.array([[[1.0, -2.0, 1.0]]]), [1], [(1, 1)], [1], [1])
+>>> for term in v.terms:
+...     print(term.lo, term.shape, term.offset, term.factor)
+(0, 0, 1) (1, 1, 3) 0 1.0
+(0, 0, 0) (1, 1, 4) 0 -2.0
+(0, 0, 0) (1, 1, 3) 1 1.0
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from ...errors import UnsupportedOperation
 
 MAX_ENTRIES = 2**28  # about 4 GB of rows, columns and float64 values
 INT32_LIMIT = 2**31
+MAX_OPERATIONS = 20_000  # of unrolled loops
 
 
 def check_entries(count: int, what: str) -> None:
@@ -34,3 +35,22 @@ def check_rows(shape: Sequence[int], what: str) -> None:
             f"{what} has {math.prod(shape):,} elements, and indices of a matrix are int32, below {INT32_LIMIT:,}. "
             "Trace a smaller problem, or solve with the function itself instead of its matrix."
         )
+
+
+class Budget:
+    """Counts the operations of unrolled loops in one trace."""
+
+    def __init__(self) -> None:
+        self._spent = 0
+
+    def spend(self, operations: int) -> None:
+        """
+        Raises:
+            UnsupportedOperation: there were too many.
+        """
+        self._spent += operations
+        if self._spent > MAX_OPERATIONS:
+            raise UnsupportedOperation(
+                f"unrolled, the loops of this function have more than {MAX_OPERATIONS:,} operations that depend on the "
+                "input. Trace the body of the loop instead, or solve with the function itself instead of its matrix."
+            )

@@ -1,4 +1,14 @@
-"""An array that depends linearly (or affinely) on the input of a traced function."""
+"""An array that depends linearly (or affinely) on the input of a traced function.
+
+The input itself is one box: row i, for all i of its shape, has the column `offset + sum(strides * i)`.
+
+>>> from krylix.backends import get_backend
+>>> u = identity(get_backend("numpy"), (2, 3), float)
+>>> u.terms
+(Box(lo=(0, 0), shape=(2, 3), offset=0, strides=(3, 1), factor=1, values=None, mask=None),)
+>>> reshape(u, (6,)).terms
+(Box(lo=(0,), shape=(6,), offset=0, strides=(1,), factor=1, values=None, mask=None),)
+"""
 
 from __future__ import annotations
 
@@ -10,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
+from ...formats.entries.grid import row_strides
 from . import coefficients as co
 from .box import reshape_box
 from .coefficients import Coefficient
 from .limits import check_rows
-from .terms import Box, Gathered, Term, has_axes, row_strides, to_gathered
+from .terms import Box, Gathered, Term, has_axes, to_gathered
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,19 @@
-"""Elements at positions that are known: gather, scatter and choice."""
+"""Elements at positions that are known: gather, scatter and choice.
+
+Positions that are a slice keep boxes boxes; others give one column per element, -1 where there is none:
+
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity, reverse
+>>> u = identity(get_backend("numpy"), (4,), float)
+>>> take(u, np.array([3, 1])).terms
+(Box(lo=(0,), shape=(2,), offset=3, strides=(-2,), factor=1, values=None, mask=None),)
+>>> take(u, np.array([3, -1, 0])).terms
+(Gathered(columns=array([ 3, -1,  0], dtype=int32), factor=1, values=None),)
+>>> for term in select(np.array([True, False, False, True]), [u, reverse(u, [0])]).terms:
+...     print(term)
+Box(lo=(1,), shape=(2,), offset=1, strides=(1,), factor=1, values=None, mask=None)
+Box(lo=(0,), shape=(4,), offset=3, strides=(-1,), factor=1, values=None, mask=array([ True, False, False,  True]))
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Sums over axes, windows and everything before."""
+"""Sums over axes, windows and everything before.
+
+The sum over the second axis of a (2, 3) array is one box per element of that axis, or entries where these are many:
+
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("numpy"), (2, 3), float)
+>>> for term in reduce_sum(u, [1]).terms:
+...     print(term)
+Box(lo=(0,), shape=(2,), offset=0, strides=(3,), factor=1, values=None, mask=None)
+Box(lo=(0,), shape=(2,), offset=1, strides=(3,), factor=1, values=None, mask=None)
+Box(lo=(0,), shape=(2,), offset=2, strides=(3,), factor=1, values=None, mask=None)
+"""
 
 from __future__ import annotations
 
@@ -9,13 +21,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....backends import Backend
+from ...formats.entries.grid import row_strides
 from . import coefficients as co
 from .arithmetic import add
 from .limits import check_entries
 from .linear import Linear, map_bias, normal
 from .merging import settle
 from .structural import Config, pad, slice_
-from .terms import Box, Entries, Gathered, Term, box_entries, elements, has_axes, row_strides, to_entries
+from .terms import Box, Entries, Gathered, Term, box_entries, elements, has_axes, to_entries
 
 _FEW = 32  # elements along summed axes that become one term each
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....backends import Backend
+from ...formats.entries.integers import starts_of
 from ...formats.entries.order import rows_first
 from . import coefficients as co
 from .box import is_everything
@@ -102,7 +103,6 @@ class Groups(NamedTuple):
 
 def grouped(groups: np.ndarray, count: int) -> Groups:
     """Sort things by their group, stably, in linear time."""
-    starts = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(groups, minlength=count), out=starts[1:])
+    starts = starts_of(groups, count)
     rising = not np.any(groups[1:] < groups[:-1])
     return Groups(np.arange(len(groups)) if rising else rows_first(groups, count), starts)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...formats.entries.grid import affine, row_strides
 from .linear import Linear, reshape
 from .structural import broadcast_in_dim, pad, reverse, slice_, transpose
-from .terms import affine, row_strides
 
 
 class Slices(NamedTuple):

@@ -1,4 +1,15 @@
-"""Operations that move elements: the box rule where there is one, else element by element."""
+"""Operations that move elements: the box rule where there is one, else element by element.
+
+`u[1:]` and `u` between two zeros, where u has 4 elements: only the rows and the first column of the box change.
+
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("numpy"), (4,), float)
+>>> slice_(u, [1], [4]).terms
+(Box(lo=(0,), shape=(3,), offset=1, strides=(1,), factor=1, values=None, mask=None),)
+>>> pad(u, [(1, 1, 0)]).terms
+(Box(lo=(1,), shape=(4,), offset=0, strides=(1,), factor=1, values=None, mask=None),)
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ....backends import Backend
+from ...formats.entries.grid import affine, row_strides
 from . import coefficients as co
 from .coefficients import Coefficient, Number
 from .limits import check_entries, check_rows
@@ -91,28 +92,9 @@ class Entries(NamedTuple):
 Term: TypeAlias = Box | Gathered | Entries
 
 
-def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Distance in row-major order between neighbours along each axis."""
-    strides, distance = [], 1
-    for n in reversed(shape):
-        strides.append(distance)
-        distance *= n
-    return tuple(reversed(strides))
-
-
 def has_axes(values: Coefficient) -> bool:
     """Is it an array, so that moving the elements of a term moves its elements too?"""
     return values is not None and len(co.shape_of(values)) > 0
-
-
-def affine(start: int, strides: Sequence[int], shape: Sequence[int]) -> np.ndarray:
-    """`start + sum(strides * i)` for all i in `shape`, int32. Every result must be below 2^31."""
-    found = np.full((1,) * len(shape), start, np.int32)
-    for axis in reversed(range(len(shape))):
-        if shape[axis] > 1:
-            steps = np.arange(shape[axis], dtype=np.int32) * np.int32(strides[axis])
-            found = found + steps.reshape([-1 if k == axis else 1 for k in range(len(shape))])
-    return np.broadcast_to(found, tuple(shape))
 
 
 def to_gathered(bk: Backend, box: Box, base: Sequence[int]) -> Gathered:

@@ -1,4 +1,18 @@
-"""The matrix of a traced function: terms into diagonals where these are few, else into sorted entries."""
+"""The matrix of a traced function: terms into diagonals where these are few, else into sorted entries.
+
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import add, identity, pad, scale, slice_
+>>> bk = get_backend("numpy")
+>>> u = identity(bk, (3,), float)
+>>> f = add(scale(u, 2.0), pad(slice_(u, [1], [3]), [(0, 1, 0)]))  # 2 u + the next element
+>>> matrix, biases = to_matrix([f], 3, bk, np.dtype(float))
+>>> matrix.toarray()
+array([[2., 1., 0.],
+       [0., 2., 1.],
+       [0., 0., 2.]])
+>>> biases
+[array([0., 0., 0.])]
+"""
 
 from __future__ import annotations
 
@@ -12,13 +26,14 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ...formats import SparseMatrix, from_diagonals, from_entries, stencil_of
+from ...formats.entries.grid import affine
 from . import coefficients as co
 from .coefficients import Coefficient
 from .diagonals import Block, plan_diagonals, present_in, write_diagonals
 from .limits import check_rows
 from .linear import Linear
 from .merging import join_entries, sum_numbers
-from .terms import Box, Entries, Term, affine, has_axes
+from .terms import Box, Entries, Term, has_axes
 
 
 def blocks_of(outputs: Sequence[Linear | Coefficient], prune: bool = True, columns: int = 0) -> list[Block]:
@@ -108,7 +123,7 @@ def _stencil(
     for grid in in_grids(largest, shape[1], shapes["in_shape"]):
         found = stencil_of(bk, boxes, grid, blocks[0].base, dtype=dtype, like=like)
         if found is not None:
-            matrix = found.rebuilt(found.structure, found.known_or_arrays(), **shapes)
+            matrix = SparseMatrix.of_stored(found.stored, **shapes)
             matrix.reason = found.reason
             return matrix
     return None

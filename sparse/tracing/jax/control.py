@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from jax import lax
@@ -13,11 +13,19 @@ from ..engine.positions import select
 from ..engine.structural import slice_, stack
 from .known.table import is_known
 from .messages import static_needed
-
-if TYPE_CHECKING:
-    from .interpreter import Interpreter
+from .static import static
 
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
+
+
+class Runner(Protocol):
+    """What runs the programs of a loop or branch: the interpreter that met it."""
+
+    def run(self, program: Any, values: Sequence[Any]) -> list[Any]:
+        """The results of a closed program."""
+
+    def spend(self, equation: Any, values: Sequence[Any], equations: int) -> None:
+        """Count the equations of an unrolled loop, and refuse it where they are too many."""
 
 
 def is_short(equation: Any) -> bool:
@@ -27,16 +35,16 @@ def is_short(equation: Any) -> bool:
     return equation.primitive.name == "cond"
 
 
-def scan(interpreter: Interpreter, equation: Any, values: Sequence[Any]) -> list[Any]:
+def scan(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
     """`lax.scan`, `lax.map` and loops of a fixed length."""
     params, body = equation.params, equation.params["jaxpr"]
     n_constants, n_carry, length = params["num_consts"], params["num_carry"], params["length"]
     constants, xs = values[:n_constants], values[n_constants + n_carry :]
     carry = list(values[n_constants : n_constants + n_carry])
-    interpreter.spend(equation, values, length * len(body.jaxpr.eqns))
+    runner.spend(equation, values, length * len(body.jaxpr.eqns))
     rows: list[list[Any]] = []
     for i in reversed(range(length)) if params["reverse"] else range(length):
-        results = interpreter.run(body, [*constants, *carry, *(element(x, i) for x in xs)])
+        results = runner.run(body, [*constants, *carry, *(element(x, i) for x in xs)])
         carry = results[:n_carry]
         rows.append(results[n_carry:])
     rows = rows[::-1] if params["reverse"] else rows
@@ -44,7 +52,7 @@ def scan(interpreter: Interpreter, equation: Any, values: Sequence[Any]) -> list
     return carry + [together([row[k] for row in rows], variable.aval) for k, variable in enumerate(outputs)]
 
 
-def while_loop(interpreter: Interpreter, equation: Any, values: Sequence[Any]) -> list[Any]:
+def while_loop(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
     """`lax.while_loop` and `fori_loop` whose condition does not depend on the input."""
     params = equation.params
     condition, body = params["cond_jaxpr"], params["body_jaxpr"]
@@ -52,16 +60,14 @@ def while_loop(interpreter: Interpreter, equation: Any, values: Sequence[Any]) -
     of_condition, of_body = values[:n_condition], values[n_condition : n_condition + n_body]
     carry = list(values[n_condition + n_body :])
     while True:
-        (go_on,) = interpreter.run(condition, [*of_condition, *carry])
-        if not is_known(go_on):
-            raise static_needed(equation, values, "condition", go_on)
-        if not np.asarray(go_on):
+        (go_on,) = runner.run(condition, [*of_condition, *carry])
+        if not static(equation, values, "condition", go_on):
             return carry
-        interpreter.spend(equation, values, 1 + len(body.jaxpr.eqns))
-        carry = interpreter.run(body, [*of_body, *carry])
+        runner.spend(equation, values, 1 + len(body.jaxpr.eqns))
+        carry = runner.run(body, [*of_body, *carry])
 
 
-def cond(interpreter: Interpreter, equation: Any, values: Sequence[Any]) -> list[Any]:
+def cond(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
     """`lax.cond` and `lax.switch`: one branch where the predicate is known, else all of them and a selection."""
     predicate, *operands = values
     branches = equation.params["branches"]
@@ -69,8 +75,8 @@ def cond(interpreter: Interpreter, equation: Any, values: Sequence[Any]) -> list
         raise static_needed(equation, values, "predicate", predicate)
     if is_known(predicate):
         index = min(max(int(np.asarray(predicate)), 0), len(branches) - 1)
-        return interpreter.run(branches[index], operands)
-    results = [interpreter.run(branch, operands) for branch in branches]
+        return runner.run(branches[index], operands)
+    results = [runner.run(branch, operands) for branch in branches]
     return [choose(predicate, list(cases)) for cases in zip(*results)]
 
 
@@ -100,4 +106,5 @@ def together(rows: Sequence[Any], aval: Any) -> Any:
     return lax.concatenate([lax.expand_dims(row, [0]) for row in rows], 0)
 
 
-CONTROL: dict[str, Callable[[Any, Any, Sequence[Any]], list[Any]]] = {"scan": scan, "while": while_loop, "cond": cond}
+Rule = Callable[[Runner, Any, Sequence[Any]], list[Any]]
+CONTROL: dict[str, Rule] = {"scan": scan, "while": while_loop, "cond": cond}

@@ -17,15 +17,15 @@ from jax.extend import core
 
 from ....backends import Backend
 from ...errors import NonlinearError, UnsupportedOperation
+from ..engine.coefficients import largest
+from ..engine.limits import Budget
 from ..engine.linear import Linear
 from .control import CONTROL, is_short
 from .expand import is_call, program_of
 from .fold import Folder
 from .known.table import as_known, bind, evaluate, evaluate_by_jax, is_known
-from .messages import located, no_rule, unsupported
+from .messages import located, no_rule
 from .rules.table import RULES
-
-MAX_EQUATIONS = 20_000  # of unrolled loops
 
 
 class Interpreter:
@@ -41,7 +41,7 @@ class Interpreter:
     def __init__(self, bk: Backend, keep_zeros: bool = False, watch: bool = False) -> None:
         self.bk, self.keep_zeros, self.watch, self.largest = bk, keep_zeros, watch, 0.0
         self.precision = 0.0
-        self._count = 0
+        self._budget = Budget()
         self._folder = Folder(self.known_results)
 
     def run(self, program: Any, values: Sequence[Any]) -> list[Any]:
@@ -133,14 +133,10 @@ class Interpreter:
         Raises:
             UnsupportedOperation: there were too many in this trace.
         """
-        self._count += equations
-        if self._count > MAX_EQUATIONS:
-            raise unsupported(
-                equation,
-                values,
-                f"unrolled, the loops of this function have more than {MAX_EQUATIONS:,} operations that depend on the "
-                "input. Trace the body of the loop instead, or solve with the function itself instead of its matrix.",
-            )
+        try:
+            self._budget.spend(equations)
+        except UnsupportedOperation as error:
+            raise located(error, equation, values) from None
 
 
 def _last_uses(jaxpr: Any) -> list[list[Any]]:
@@ -156,7 +152,4 @@ def _last_uses(jaxpr: Any) -> list[list[Any]]:
 
 
 def _size(value: Any) -> float:
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fc":
-        return 0.0
-    finite = np.abs(value[np.isfinite(value)])
-    return float(finite.max(initial=0))
+    return largest(value) if isinstance(value, np.ndarray) and value.dtype.kind in "fc" else 0.0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .. import __version__
 from ..solvers import PRECONDITIONERS, find_method
 from .errors import UsageError
-from .files import MATRIX_NAMES, VECTOR_NAMES
+from .files import MATRIX_NAMES, STDIN
+from .output import VECTOR_NAMES
 from .picture import PICTURE_NAMES
 
 EXAMPLES = (
@@ -29,9 +30,11 @@ BACKENDS = ("numpy", "jax", "torch", "tensorflow")
 FORMATS = ("csr", "csc", "coo", "dia", "ell", "hyb", "dense")
 """How a matrix can be stored; a stencil needs a grid, which files do not know."""
 
-_SOLVE = "Solve A x = b. Exit code 0: the tolerance was reached; 1: it was not; 2: the input cannot be used."
+_EXIT = "exit codes: 0 done; 1 not converged, or no result; 2 the input cannot be used; 130 interrupted (Ctrl-C)"
+_SOLVE = "Solve A x = b, or with --method LSMR or CGLS min |b - A x|, where A need not be square."
 _NO_B = "Without b, b = A x for a known x (x_i = sin i), and the error against this x is reported."
-_INSPECT = "Say what can be seen of a matrix, square or not, without a solve. Exit code 2: it cannot be used."
+_INSPECT = "Say what can be seen of a matrix, square or not, without a solve."
+_METHODS = "List what --method and --preconditioner can be."
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,29 +52,45 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         SystemExit: after --help and --version.
     """
     options = _parser().parse_args(argv)
+    if not hasattr(options, "quiet"):
+        options.quiet = False
     if options.command in ("solve", "inspect"):
         _check_matrix(options)
     if options.command == "solve":
         _check_names(options)
+        if options.matrix == options.rhs == STDIN:
+            raise UsageError("standard input can be read once: give - for A or for b, and a file for the other.")
     return options
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="krylix", description="Solve linear systems A x = b.", allow_abbrev=False)
+    parser = _Parser(prog="krylix", description="Solve linear systems A x = b.", epilog=_EXIT, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"krylix {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    solve = commands.add_parser("solve", help="solve a system", description=_SOLVE, epilog=_NO_B, allow_abbrev=False)
+    words: dict[str, Any] = {"epilog": _EXIT, "allow_abbrev": False}
+    solve = commands.add_parser("solve", help="solve a system", description=f"{_SOLVE} {_NO_B}", **words)
     _add_input(solve.add_argument_group("the system"))
     _add_settings(solve.add_argument_group("how to solve it"))
-    inspect = commands.add_parser("inspect", help="look at a matrix", description=_INSPECT, allow_abbrev=False)
+    _add_report(solve.add_argument_group("what it says"), "--quiet")
+    inspect = commands.add_parser("inspect", help="look at a matrix", description=_INSPECT, **words)
     _add_matrix(inspect, "matrix")
     _add_views(inspect)
-    commands.add_parser("methods", help="list methods and preconditioners")
+    _add_report(inspect, "--quiet")
+    methods = commands.add_parser("methods", help="list methods and preconditioners", description=_METHODS, **words)
+    _add_report(methods)
     return parser
 
 
+def _add_report(group: argparse._ActionsContainer, *quiet: str) -> None:
+    one = group.add_mutually_exclusive_group()
+    one.add_argument("--json", action="store_true", help="print one JSON object, for programs to read")
+    for name in quiet:
+        one.add_argument(name, action="store_true", help="print nothing but errors; the exit code tells")
+
+
 def _add_matrix(group: argparse._ActionsContainer, what: str) -> None:
-    group.add_argument("matrix", nargs="?", type=Path, metavar="A", help=f"{what}: {', '.join(MATRIX_NAMES)}")
+    words = f"{what}: {', '.join(MATRIX_NAMES)}; - reads it from standard input"
+    group.add_argument("matrix", nargs="?", type=Path, metavar="A", help=words)
     group.add_argument("--example", metavar="NAME", help=f"instead of files, a real matrix: {', '.join(EXAMPLES)}")
 
 
@@ -83,8 +102,9 @@ def _add_views(group: argparse._ActionsContainer) -> None:
 
 
 def _add_input(group: argparse._ArgumentGroup) -> None:
-    _add_matrix(group, "square matrix")
-    group.add_argument("rhs", nargs="?", type=Path, metavar="b", help="right-hand side (n,), or one per column (n, k)")
+    _add_matrix(group, "matrix, square but for least squares")
+    words = "right-hand side (n,), or one per column (n, k); also -"
+    group.add_argument("rhs", nargs="?", type=Path, metavar="b", help=words)
     group.add_argument("--dtype", choices=("single", "double"), help="precision; default: that of the files")
 
 

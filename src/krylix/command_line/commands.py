@@ -6,13 +6,12 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 
-from ..solvers import METHODS, PRECONDITIONERS
-from . import facts, matrix_facts, report
+from . import facts, machine, matrix_facts, methods, report
 from .arguments import parse
-from .files import VECTOR_NAMES, check_output, write
 from .inspected import load as load_matrix
+from .output import VECTOR_NAMES, check_output, write
 from .picture import check_picture, draw
-from .solve import solve, start_library
+from .solve import set_up, solve, start_library
 from .storage import describe as describe_storage
 from .system import load
 
@@ -27,59 +26,58 @@ def run(argv: Sequence[str], say: Say) -> int:
         SystemExit: after --help and --version.
     """
     options = parse(argv)
-    match options.command:
-        case "solve":
-            return _solve(options, say)
-        case "inspect":
-            return _inspect(options, say)
-        case _:
-            return _methods(say)
+    commands = {"solve": _solve, "inspect": _inspect, "methods": _methods}
+    return commands[options.command](options, say)
 
 
-def _methods(say: Say) -> int:
-    row = "{:<18} {:<11} {:<15} {:<16} {}".format
-    say(row("method", "matrix", "numbers", "preconditioner", "products with A^T").rstrip())
-    say(row("auto", "any", "real, complex", "any", "no"))
-    for name, method in METHODS.items():
-        matrix = "symmetric" if method.needs_hermitian else "any"
-        numbers = "real, complex" if method.takes_complex else "real"
-        kind = matrix if method.takes_preconditioner else "none"
-        say(row(name, matrix, numbers, kind, "yes" if method.needs_transpose else "no"))
-    say("biCG-stab(l) exists for every l >= 1; symmetric means Hermitian where complex; auto looks at the matrix.")
-    say(f"preconditioners: auto, {', '.join(PRECONDITIONERS)}")
+def _methods(options: argparse.Namespace, say: Say) -> int:
+    for line in [machine.text("methods", methods.as_object())] if options.json else methods.table():
+        say(line)
     return 0
 
 
 def _solve(options: argparse.Namespace, say: Say) -> int:
     if options.output is not None:
-        check_output(options.output, VECTOR_NAMES)
+        check_output(options.output, VECTOR_NAMES, (options.matrix, options.rhs))
+    in_words = _in_words(options, say)
     started = time.perf_counter()
     system = load(options)
     reading = time.perf_counter() - started
-    _say_lines(say, facts.describe(system))
     start_library(options.backend)
-    outcome = solve(options, system)
-    _say_lines(say, report.describe(system, outcome, options.backend, options.preconditioner))
-    _say_lines(say, [("time", f"{outcome.seconds:.3g} s to set up and solve, {reading:.3g} s to read")])
+    ready = set_up(options, system)
+    in_words(facts.describe(system))
+    outcome = solve(options, system, ready)
+    in_words(report.describe(system, outcome, options.backend, options.preconditioner))
+    in_words([("time", f"{outcome.seconds:.3g} s to set up and solve, {reading:.3g} s to read")])
     if options.output is not None:
         write(options.output, outcome.x)
-        _say_lines(say, [("output", f"x, shape {outcome.x.shape}, written to {options.output}")])
+        in_words([("output", f"x, shape {outcome.x.shape}, written to {options.output}")])
+    if options.json:
+        say(machine.text("solve", machine.of_solve(options, system, outcome, reading)))
     return 0 if outcome.converged and outcome.confirmed else 1
 
 
 def _inspect(options: argparse.Namespace, say: Say) -> int:
     if options.plot is not None:
-        check_picture(options.plot)
+        check_picture(options.plot, options.matrix)
+    in_words = _in_words(options, say)
     inspected = load_matrix(options)
-    _say_lines(say, matrix_facts.describe(inspected))
     start_library(options.backend)
-    _say_lines(say, describe_storage(inspected.A, options.backend, options.format))
+    storage = describe_storage(inspected.A, options.backend, options.format)
+    in_words([*matrix_facts.describe(inspected), *storage])
     if options.plot is not None:
         draw(options.plot, inspected.A, inspected.source)
-        _say_lines(say, [("plot", f"written to {options.plot}")])
+        in_words([("plot", f"written to {options.plot}")])
+    if options.json:
+        say(machine.text("inspect", machine.of_inspect(options, inspected)))
     return 0
 
 
-def _say_lines(say: Say, lines: list[facts.Line]) -> None:
-    for label, text in lines:
-        say(f"{label:<16} {text}")
+def _in_words(options: argparse.Namespace, say: Say) -> Callable[[list[facts.Line]], None]:
+    """Says labelled lines, if people are to read the report."""
+
+    def lines(found: list[facts.Line]) -> None:
+        for label, text in found:
+            say(f"{label:<16} {text}")
+
+    return (lambda found: None) if options.json or options.quiet else lines

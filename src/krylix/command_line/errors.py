@@ -1,4 +1,4 @@
-"""What ends a command before its report."""
+"""What ends a command without a result."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class UsageError(Exception):
 
 
 class SolveFailed(Exception):
-    """The input was fine but the solve ended without a result: exit code 1."""
+    """The input was fine, but there is no result, or it could not be written: exit code 1."""

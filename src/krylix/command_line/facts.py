@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..sparse.facts import is_hermitian, is_symmetric
+from ..sparse.symmetry import is_hermitian, is_symmetric
 from .system import System
 
 Line = tuple[str, str]  # label, text
@@ -23,11 +23,12 @@ class Symmetry(NamedTuple):
 def describe(system: System) -> list[Line]:
     """Source, size, symmetry, diagonal and right-hand side."""
     A = system.A
+    square = A.shape[0] == A.shape[1]
     return [
         ("matrix", system.source),
         ("shape", size_text(A)),
-        ("symmetry", symmetry_text(A)),
-        ("diagonal", diagonal_text(A.diagonal())),
+        ("symmetry", symmetry_text(A) if square else "not square: least squares"),
+        *([("diagonal", diagonal_text(A.diagonal()))] if square else []),
         *([("null space", "contains the constants: every row sums to zero")] if maps_constants_to_zero(A) else []),
         ("right-hand side", _rhs(system)),
     ]

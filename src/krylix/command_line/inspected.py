@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ..sparse.facts import canonical
 from .errors import UsageError
-from .files import read_any_matrix
+from .files import name_of, read_matrix
 from .system import read_example
 
 
@@ -46,9 +46,9 @@ def load(options: argparse.Namespace) -> Inspected:
         found = read_example(options.example)
         return _inspected(found, found, f"example {options.example} (pyamg)")
     try:
-        return _inspected(*read_any_matrix(options.matrix), str(options.matrix))
+        return _inspected(*read_matrix(options.matrix), name_of(options.matrix))
     except MemoryError as error:
-        raise UsageError(f"{options.matrix}: does not fit into memory.") from error
+        raise UsageError(f"{name_of(options.matrix)}: does not fit into memory.") from error
 
 
 def _inspected(raw: Any, ready: Any, source: str) -> Inspected:

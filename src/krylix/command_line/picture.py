@@ -9,18 +9,18 @@ from typing import Any
 
 from ..sparse.plot.picture import plot
 from .errors import SolveFailed, UsageError
-from .files import check_output
+from .output import check_output
 
 PICTURE_NAMES = (".png", ".pdf", ".svg")
 
 
-def check_picture(path: Path) -> None:
+def check_picture(path: Path, source: Path | None) -> None:
     """See before the work whether a picture can be drawn and written.
 
     Raises:
-        UsageError: another ending than those that can be drawn, no such folder, or matplotlib is not installed.
+        UsageError: as `check_output`, or matplotlib is not installed.
     """
-    check_output(path, PICTURE_NAMES)
+    check_output(path, PICTURE_NAMES, (source,))
     if find_spec("matplotlib") is None:
         raise UsageError("--plot needs matplotlib, which is not installed: pip install matplotlib.")
 
@@ -29,8 +29,7 @@ def draw(path: Path, A: Any, name: str) -> None:
     """Draw the entries of a matrix to a file, without pyplot and its windows.
 
     Raises:
-        UsageError: the file cannot be written.
-        SolveFailed: it cannot be drawn, for lack of memory for example.
+        SolveFailed: it cannot be drawn or written, for lack of memory for example.
     """
     from matplotlib.figure import Figure
 
@@ -42,6 +41,6 @@ def draw(path: Path, A: Any, name: str) -> None:
             warnings.filterwarnings("ignore", "Glyph .* missing from")  # the font lacks a character of the name
             figure.savefig(path)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}.") from error
+        raise SolveFailed(f"{path}: cannot be written: {error.strerror or error}.") from error
     except MemoryError as error:
         raise SolveFailed(f"{path}: cannot be drawn for lack of memory.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +25,14 @@ def describe(system: System, outcome: Outcome, backend: str, wanted_precondition
         ("iterations", _range(outcome.iterations, str)),
         ("residual", _residual(outcome)),
         ("check", _check(outcome)),
+        *([("fit", _fit(outcome))] if outcome.result.least_squares else []),
     ]
     if len(outcome.status) > 1:
         lines += _columns(outcome)
-    if system.known is not None:
-        lines.append(("error", _error(system, outcome.x)))
+    found = relative_error(system, outcome.x)
+    if found is not None:
+        up_to = ", up to a constant" if maps_constants_to_zero(system.A) else ""
+        lines.append(("error", f"|x - known x| / |known x| = {found:.1e}{up_to}"))
     return lines + [("warning", note) for note in outcome.notes]
 
 
@@ -49,16 +53,26 @@ def _residual(outcome: Outcome) -> str:
     worst = _worst(outcome.norm, outcome.tolerance)
     sign = "<=" if outcome.norm[worst] <= outcome.tolerance[worst] else "against"
     which = "" if len(outcome.norm) == 1 else f" (column {worst}, the worst)"
-    return f"|b - A x| = {outcome.norm[worst]:.3e} {sign} tolerance {outcome.tolerance[worst]:.3e}{which}"
+    return f"{_symbol(outcome)} = {outcome.norm[worst]:.3e} {sign} tolerance {outcome.tolerance[worst]:.3e}{which}"
 
 
 def _check(outcome: Outcome) -> str:
     """The second opinion; a contradiction is said aloud."""
     worst = _worst(outcome.check, outcome.tolerance)
-    text = f"|b - A x| = {outcome.check[worst]:.3e}, computed again by NumPy and SciPy in double precision"
+    text = f"{_symbol(outcome)} = {outcome.check[worst]:.3e}, computed again by NumPy and SciPy in double precision"
     if outcome.converged and not outcome.confirmed:
         return f"{text}: NOT CONFIRMED, this is above the tolerance"
     return text
+
+
+def _fit(outcome: Outcome) -> str:
+    """What least squares leave over."""
+    text = f"|b - A x| = {_range(outcome.fit, '{:.3e}'.format)}"
+    return f"{text}, the least there is" if outcome.converged else text
+
+
+def _symbol(outcome: Outcome) -> str:
+    return "|A^H (b - A x)|" if outcome.result.least_squares else "|b - A x|"
 
 
 def _worst(norms: np.ndarray, tolerances: np.ndarray) -> int:
@@ -71,8 +85,8 @@ def _columns(outcome: Outcome) -> list[Line]:
     shown = [
         (
             f"  column {i}",
-            f"{Status(int(outcome.status[i])).name.lower().replace('_', ' ')}, {outcome.iterations[i]} iterations, "
-            f"|b - A x| = {outcome.check[i]:.3e}, tolerance {outcome.tolerance[i]:.3e}",
+            f"{status_word(outcome.status[i])}, {outcome.iterations[i]} iterations, "
+            f"{_symbol(outcome)} = {outcome.check[i]:.3e}, tolerance {outcome.tolerance[i]:.3e}",
         )
         for i in range(min(len(outcome.status), _MAX_COLUMNS))
     ]
@@ -80,14 +94,20 @@ def _columns(outcome: Outcome) -> list[Line]:
     return [*shown, ("", f"... and {left} more columns")] if left else shown
 
 
-def _error(system: System, x: np.ndarray) -> str:
-    """Relative to the known solution; up to a constant where A 1 = 0."""
+def status_word(status: int) -> str:
+    """The name of a `Status`, as it is read."""
+    return Status(int(status)).name.lower().replace("_", " ")
+
+
+def relative_error(system: System, x: np.ndarray) -> float | None:
+    """Of x, where the solution is known; up to a constant where A 1 = 0."""
+    if system.known is None:
+        return None
     known = np.asarray(system.known, float)
     difference = x - known
-    if not maps_constants_to_zero(system.A):
-        return f"|x - known x| / |known x| = {_ratio(difference, known):.1e}"
-    relative = _ratio(difference - difference.mean(), known - known.mean())
-    return f"|x - known x| / |known x| = {relative:.1e}, up to a constant"
+    if maps_constants_to_zero(system.A):
+        return _ratio(difference - difference.mean(), known - known.mean())
+    return _ratio(difference, known)
 
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> float:
@@ -95,6 +115,6 @@ def _ratio(a: np.ndarray, b: np.ndarray) -> float:
         return float((column_norms(a) / column_norms(b))[0])
 
 
-def _range(values: np.ndarray, form: Callable[[int], str]) -> str:
-    low, high = int(values.min()), int(values.max())
+def _range(values: np.ndarray, form: Callable[[Any], str]) -> str:
+    low, high = values.min(), values.max()
     return form(high) if low == high else f"{form(low)} to {form(high)}"

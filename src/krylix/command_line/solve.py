@@ -1,4 +1,4 @@
-"""Run `linear_solve` as the command line says, and look at its result from outside."""
+"""Set up and run a solve as the command line says, and look at its result from outside."""
 
 from __future__ import annotations
 
@@ -6,16 +6,36 @@ import argparse
 import os
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..backends import Array, convert, get_backend
-from ..solvers import SolveResult, Status, linear_solve
+from ..solvers import PreparedSolver, SolveResult, Status, prepare
+from ..solvers.methods.registry import is_auto
 from .errors import SolveFailed, UsageError
 from .facts import column_norms
 from .system import System
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A solver that takes b: all that could be refused has been.
+
+    Attributes:
+        solver: of `prepare`.
+        b: in the array library.
+        seconds: for the set-up.
+        notes: warnings that came up.
+    """
+
+    solver: PreparedSolver
+    b: Array
+    seconds: float
+    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -27,8 +47,10 @@ class Outcome:
         result: of `linear_solve`.
         automatic: was the method chosen by auto?
         status, iterations, norm, tolerance: of the result, as NumPy arrays.
-        check: norms of b - A x, computed here in double precision.
-        rounding: by how much these may differ from those computed in the precision of the solve.
+        check: the norms of the residual that counts, computed here in double precision: of b - A x, or in least squares
+            of A^H (b - A x).
+        fit: the norms of b - A x, computed here.
+        rounding: by how much `check` may differ from norms computed in the precision of the solve.
         seconds: for set-up and solve.
         notes: warnings that came up.
     """
@@ -41,6 +63,7 @@ class Outcome:
     norm: np.ndarray
     tolerance: np.ndarray
     check: np.ndarray
+    fit: np.ndarray
     rounding: np.ndarray
     seconds: float
     notes: list[str]
@@ -64,68 +87,84 @@ def start_library(name: str) -> None:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        get_backend(name)
+        get_backend(name).enable_double_precision()
     except TypeError as error:
         raise UsageError(str(error)) from error
-    if name == "jax":
-        import jax
-
-        jax.config.update("jax_enable_x64", True)
 
 
-def solve(options: argparse.Namespace, system: System) -> Outcome:
-    """Solve and check.
+def set_up(options: argparse.Namespace, system: System) -> Ready:
+    """All checks, the choice of the method, its preconditioner or factors; before the report begins.
 
     Raises:
         UsageError: the method or another setting does not fit the system.
-        SolveFailed: no result, for lack of memory for example.
+        SolveFailed: for lack of memory, for example.
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            b = convert(system.rows, options.backend)
-            started = time.perf_counter()
-            result = linear_solve(system.A, b, method=options.method, preconditioner=options.preconditioner,
-                                  on_failure="status", progress=options.progress, **_settings(options))  # fmt: skip
-            x = _on_host(options, result.x)  # waits for a device
-            seconds = time.perf_counter() - started
-        except (np.linalg.LinAlgError, RuntimeError, MemoryError, ArithmeticError) as error:
-            raise SolveFailed(f"the solve failed: {error or type(error).__name__}") from error
-        except (ValueError, TypeError) as error:
-            raise UsageError(str(error)) from error
-    notes = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, RuntimeWarning))
+    kind = "auto" if options.preconditioner is None and is_auto(options.method) else options.preconditioner
+    settings = {name: getattr(options, name) for name in ("rtol", "atol", "max_iter", "nullspace")}
+    started = time.perf_counter()
+    with _watched() as notes:
+        b = convert(system.rows, options.backend)
+        solver = prepare(system.A, b, method=options.method, preconditioner=kind, on_failure="status", **settings)
+    return Ready(solver, b, time.perf_counter() - started, notes)
+
+
+def solve(options: argparse.Namespace, system: System, ready: Ready) -> Outcome:
+    """Solve and check.
+
+    Raises:
+        UsageError, SolveFailed: as `set_up`.
+    """
+    started = time.perf_counter()
+    with _watched() as notes:
+        result = ready.solver.solve(ready.b, progress=options.progress)
+        x = _on_host(options, result.x)  # waits for a device
+    seconds = time.perf_counter() - started + ready.seconds
     x = x if system.b.ndim == 1 else np.ascontiguousarray(x.T)
-    check, rounding = _residual(system, x)
+    check, rounding, fit = _residual(system, x, result.least_squares)
     return Outcome(
         x=x,
         result=result,
-        automatic=options.method.strip().lower() == "auto",
+        automatic=is_auto(options.method),
         status=_on_host(options, result.status).reshape(-1),
         iterations=_on_host(options, result.iterations).reshape(-1),
         norm=_on_host(options, result.residual_norm).reshape(-1),
         tolerance=_on_host(options, result.tolerance).reshape(-1),
         check=check,
+        fit=fit,
         rounding=rounding,
         seconds=seconds,
-        notes=list(notes),
+        notes=list(dict.fromkeys([*ready.notes, *notes])),
     )
+
+
+@contextmanager
+def _watched() -> Iterator[list[str]]:
+    """Errors of the library as those of the command line; the list gets the warnings."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield notes
+        except (np.linalg.LinAlgError, RuntimeError, MemoryError, ArithmeticError) as error:
+            raise SolveFailed(f"the solve failed: {error or type(error).__name__}") from error
+        except (ValueError, TypeError) as error:
+            raise UsageError(str(error)) from error
+    notes += [str(w.message) for w in caught if issubclass(w.category, RuntimeWarning)]
 
 
 def _on_host(options: argparse.Namespace, array: Array) -> np.ndarray:
     return np.asarray(get_backend(options.backend).to_numpy(array))
 
 
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in ("rtol", "atol", "max_iter", "nullspace")}
-
-
-def _residual(system: System, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Norms of b - A x in double precision, and a bound on the rounding errors of the same in the solve's precision."""
+def _residual(system: System, x: np.ndarray, least_squares: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """In double precision: norms of the residual that counts, a bound on its rounding errors, norms of b - A x."""
     A, b = _double(system.A), _double(system.b)
     with np.errstate(all="ignore"):
-        norms = column_norms(b - A @ _double(x))
-        sizes = column_norms(np.abs(A) @ np.abs(_double(x)) + np.abs(b))
-    return norms, 10 * np.finfo(x.dtype).eps * sizes
+        residual, sizes = b - A @ _double(x), np.abs(A) @ np.abs(_double(x)) + np.abs(b)
+        fit = norms = column_norms(residual)
+        if least_squares:
+            norms, sizes = column_norms(A.conj().T @ residual), np.abs(A).T @ sizes
+        return norms, 10 * np.finfo(x.dtype).eps * column_norms(sizes), fit
 
 
 def _double(array: Any) -> Any:

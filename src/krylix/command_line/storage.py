@@ -8,7 +8,7 @@ import numpy as np
 
 from ..backends import get_backend
 from ..sparse.facts import occupied_diagonals
-from ..sparse.formats import choose_format, from_entries
+from ..sparse.formats import Choice, choose_format, from_entries
 from ..sparse.formats.hyb import PIECE, best_width
 from .errors import UsageError
 from .facts import Line
@@ -24,12 +24,17 @@ def describe(A: Any, backend: str, wanted: str | None) -> list[Line]:
         UsageError: the matrix cannot be stored in the format that was asked for.
     """
     sizes = bytes_of(A)
+    choice = chosen(A, backend)
     text = ", ".join(f"{name} {in_words(size)}" for name, size in sizes.items())
-    choice = choose_format(get_backend(backend), A.indptr, A.indices, A.shape)
-    chosen = f"{choice.format}, chosen for {backend}: {choice.reason}"
+    found = f"{choice.format}, chosen for {backend}: {choice.reason}"
     if wanted is None:
-        return [("memory", text), ("format", chosen)]
-    return [("memory", text), ("format", _stored(A, wanted, sizes[wanted])), ("otherwise", chosen)]
+        return [("memory", text), ("format", found)]
+    return [("memory", text), ("format", _stored(A, wanted, sizes[wanted])), ("otherwise", found)]
+
+
+def chosen(A: Any, backend: str) -> Choice:
+    """The format that krylix would choose, and why."""
+    return choose_format(get_backend(backend), A.indptr, A.indices, A.shape)
 
 
 def bytes_of(A: Any) -> dict[str, int]:

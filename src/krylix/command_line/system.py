@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..solvers import find_method
+from ..solvers.methods.registry import is_auto
 from .errors import UsageError
-from .files import read_matrix, read_rhs
+from .files import name_of, read_matrix, read_rhs
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,8 @@ class System:
     """A x = b on the host.
 
     Attributes:
-        A: square, a dense array or a `csr_array`, of the same dtype as `b` (or its real counterpart).
-        b: `(n,)` or `(n, k)`, one right-hand side per column.
+        A: `(m, n)`, a dense array or a `csr_array`, of the same dtype as `b` (or its real counterpart).
+        b: `(m,)` or `(m, k)`, one right-hand side per column.
         source: where A comes from, in words.
         rhs: where b comes from, in words.
         known: the solution, if it is known.
@@ -33,7 +35,7 @@ class System:
 
     @property
     def rows(self) -> np.ndarray:
-        """b as `linear_solve` takes it: `(n,)`, or `(k, n)` with one right-hand side per row."""
+        """b as `linear_solve` takes it: `(m,)`, or `(k, m)` with one right-hand side per row."""
         return self.b if self.b.ndim == 1 else np.ascontiguousarray(self.b.T)
 
 
@@ -41,20 +43,34 @@ def load(options: argparse.Namespace) -> System:
     """Read the files, or the example.
 
     Raises:
-        UsageError: a file that cannot be used, or numbers that --dtype cannot hold.
+        UsageError: a file that cannot be used, a shape that the method cannot solve, or numbers that --dtype cannot
+            hold.
     """
     if options.example is not None:
         A, source = read_example(options.example), f"example {options.example} (pyamg)"
     else:
-        A, source = read_matrix(options.matrix), str(options.matrix)
+        A, source = read_matrix(options.matrix)[1], name_of(options.matrix)
+    _check_shape(A.shape, source, options.method)
     b = None if options.rhs is None else read_rhs(options.rhs, A.shape[0])
     dtype = _common_dtype(options.dtype, A, b)
     A = _cast(A, dtype, source)
     if b is not None:
-        return System(A, _cast(b, dtype, str(options.rhs)), source, str(options.rhs), None)
+        return System(A, _cast(b, dtype, name_of(options.rhs)), source, name_of(options.rhs), None)
     # Not the vector of ones: many real matrices (pure Neumann problems) map it to zero.
-    known = np.sin(np.arange(1, A.shape[0] + 1)).astype(dtype)
+    known = np.sin(np.arange(1, A.shape[1] + 1)).astype(dtype)
+    if A.shape[0] < A.shape[1]:
+        return System(A, A @ known, source, "none given; b = A x for x_i = sin(i), which is one x of many", None)
     return System(A, A @ known, source, "none given; b = A x for the known x_i = sin(i)", known)
+
+
+def _check_shape(shape: tuple[int, int], source: str, method: str) -> None:
+    if 0 in shape:
+        raise UsageError(f"{source}: the matrix is empty, {shape[0]} x {shape[1]}; expected at least one row.")
+    square = is_auto(method) or not find_method(method).least_squares
+    if square and shape[0] != shape[1]:
+        raise UsageError(
+            f"{source}: got an array of shape {shape}; expected a square matrix. For least squares: --method LSMR."
+        )
 
 
 def read_example(name: str) -> Any:

@@ -126,6 +126,7 @@ def test_jax_containers(kind: str) -> None:
     )
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_jax_gradient_through_operations() -> None:
     """Sums, products, parts, assembly and changes of format of traced values, against jax's dense ones."""

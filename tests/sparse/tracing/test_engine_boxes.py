@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.sparse.tracing.engine import engine as t
+from krylix.sparse.tracing import engine as t
 from krylix.sparse.tracing.engine.box import axis_groups, bounding_slices, reshape_box
 from krylix.sparse.tracing.engine.strided import find_slices
 from krylix.sparse.tracing.engine.terms import Box, affine, to_gathered

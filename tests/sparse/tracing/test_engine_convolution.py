@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from krylix.backends import get_backend
 from krylix.sparse import UnsupportedOperation
-from krylix.sparse.tracing.engine import engine as t
+from krylix.sparse.tracing import engine as t
 from krylix.sparse.tracing.engine.terms import Box
 from krylix.sparse.tracing.engine.to_matrix import blocks_of, entries_of
 

@@ -7,14 +7,16 @@ column. Every operation is carried out on it by plain NumPy.
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import strategies as st
 
 from krylix.backends import get_backend
-from krylix.sparse.tracing.engine import engine as t
+from krylix.sparse.tracing import engine as t
 from krylix.sparse.tracing.engine.diagonals import plan_diagonals, write_diagonals
 from krylix.sparse.tracing.engine.linear import normal
 from krylix.sparse.tracing.engine.merging import merge_entries, sum_numbers
 from krylix.sparse.tracing.engine.terms import Box, to_entries, to_gathered
 from krylix.sparse.tracing.engine.to_matrix import biases_of, blocks_of, entries_of
+from random_examples import random_examples
 
 SHAPES = [(7,), (4, 5), (3, 4, 2), (1, 6), (2, 1, 3), (1,), ()]
 
@@ -431,60 +433,57 @@ def check_diagonals(offsets, data, dense, tolerance):
     np.testing.assert_allclose(seen, dense, atol=tolerance)
 
 
-def run(case, steps):
-    names = []
-    for _ in range(steps):
-        operation = OPERATIONS[int(case.rng.integers(len(OPERATIONS)))]
+def run(names, case):
+    for name in names:
         before = case.x, case.ref
-        names.append(operation.__name__)
-        operation(case)
+        BY_NAME[name](case)
         if case.ref.size > 60_000:
             case.x, case.ref = before
-    try:
-        check(case)
-    except AssertionError as error:
-        raise AssertionError(f"{' -> '.join(names)}: {error}") from None
-
-
-@pytest.mark.parametrize("seed", range(300))
-def test_known_coefficients(seed):
-    run(Case(seed, SHAPES[seed % len(SHAPES)]), 2 + seed % 6)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_complex_coefficients(seed):
-    run(Case(1000 + seed, SHAPES[seed % len(SHAPES)], dtype=np.complex128), 2 + seed % 5)
-
-
-@pytest.mark.parametrize("operation", sorted({o.__name__ for o in OPERATIONS}))
-@pytest.mark.parametrize("seed", range(12))
-def test_single_operations(operation, seed):
-    case = Case(seed, SHAPES[seed % len(SHAPES)])
-    if seed % 3:
-        degrade(case)
-    globals()[operation](case)
     check(case)
 
 
-@pytest.mark.parametrize("backend", ["jax", "torch"])
-@pytest.mark.parametrize("seed", range(12))
-def test_traced_coefficients(backend, seed):
+BY_NAME = {operation.__name__: operation for operation in OPERATIONS}
+CHAINS = {
+    "names": st.lists(st.sampled_from([operation.__name__ for operation in OPERATIONS]), min_size=2, max_size=8),
+    "seed": st.integers(0, 10**9),
+    "shape": st.sampled_from(SHAPES),
+}
+
+
+@random_examples(default=150, merge=300, slow=20_000, **CHAINS)
+def test_known_coefficients(names, seed, shape):
+    run(names, Case(seed, shape))
+
+
+@random_examples(default=40, merge=100, slow=3000, **CHAINS)
+def test_complex_coefficients(names, seed, shape):
+    run(names, Case(seed, shape, dtype=np.complex128))
+
+
+@pytest.mark.parametrize("operation", sorted(BY_NAME))
+def test_single_operations(operation):
+    for seed in range(12):
+        case = Case(seed, SHAPES[seed % len(SHAPES)])
+        if seed % 3:
+            degrade(case)
+        BY_NAME[operation](case)
+        check(case)
+
+
+@pytest.mark.needs("jax")
+@random_examples(default=8, merge=12, slow=200, dtype=st.sampled_from([np.float64, np.complex128]), **CHAINS)
+def test_coefficients_traced_by_jax(names, seed, shape, dtype):
     """Some coefficients are arrays of another library, which count as unknown."""
-    run(Case(2000 + seed, SHAPES[seed % len(SHAPES)], backend), 2 + seed % 4)
+    run(names, Case(seed, shape, "jax", dtype))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 20_000, 1000))
-def test_thousands_of_chains(first):
-    for seed in range(first, first + 1000):
-        dtype = np.complex128 if seed % 7 == 3 else np.float64
-        run(Case(10_000 + seed, SHAPES[seed % len(SHAPES)], dtype=dtype), 2 + seed % 12)
+@pytest.mark.needs("torch")
+@random_examples(default=12, merge=24, slow=200, dtype=st.sampled_from([np.float64, np.complex128]), **CHAINS)
+def test_coefficients_traced_by_torch(names, seed, shape, dtype):
+    run(names, Case(seed, shape, "torch", dtype))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["jax", "torch", "tensorflow"])
-@pytest.mark.parametrize("first", range(0, 200, 20))
-def test_many_chains_of_traced_coefficients(backend, first):
-    for seed in range(first, first + 20):
-        dtype = np.complex128 if seed % 7 == 3 else np.float64
-        run(Case(50_000 + seed, SHAPES[seed % len(SHAPES)], backend, dtype), 2 + seed % 6)
+@pytest.mark.needs("tensorflow")
+@random_examples(default=4, merge=12, slow=200, dtype=st.sampled_from([np.float64, np.complex128]), **CHAINS)
+def test_coefficients_traced_by_tensorflow(names, seed, shape, dtype):
+    run(names, Case(seed, shape, "tensorflow", dtype))

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from krylix.sparse.errors import NonlinearError
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
+from random_examples import random_examples
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
@@ -250,54 +250,40 @@ def check(names: list[str], numbers_from: int, shape: tuple[int, ...], dtype: st
     np.testing.assert_allclose(bias, images[0], atol=unit)
 
 
-programs = given(
-    names=st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=6),
-    numbers_from=st.integers(0, 10**6),
-    shape=st.sampled_from(SHAPES),
-    dtype=st.sampled_from(["float64", "float64", "float32", "complex128", "complex64"]),
-)
-quiet = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+PROGRAMS = {
+    "names": st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=6),
+    "numbers_from": st.integers(0, 10**6),
+    "shape": st.sampled_from(SHAPES),
+    "dtype": st.sampled_from(["float64", "float64", "float32", "complex128", "complex64"]),
+}
 
 
-@seed(1)
-@settings(max_examples=60, **quiet)
-@programs
+@random_examples(default=20, merge=60, slow=1200, **PROGRAMS)
 def test_programs(names: list[str], numbers_from: int, shape: tuple[int, ...], dtype: str) -> None:
     check(names, numbers_from, shape, dtype, traced=False)
 
 
-@seed(2)
-@settings(max_examples=15, **quiet)
-@programs
+@random_examples(default=5, merge=15, slow=200, **PROGRAMS)
 def test_programs_with_traced_coefficients(names: list[str], numbers_from: int, shape: Any, dtype: str) -> None:
     check(names, numbers_from, shape, dtype, traced=True)
 
 
+@pytest.mark.parametrize("number", [1, *(pytest.param(n, marks=pytest.mark.merge) for n in (0, 2))])
 @pytest.mark.parametrize("name", STEPS)
-def test_each_step_alone(name: str) -> None:
-    for number, shape in enumerate(SHAPES[:3]):
-        check([name], number, shape, "float64", traced=False)
+def test_each_step_alone(name: str, number: int) -> None:
+    check([name], number, SHAPES[number], "float64", traced=False)
 
 
-@seed(3)
-@settings(max_examples=40, **quiet)
-@given(st.lists(st.sampled_from(sorted(STEPS)), max_size=4), st.sampled_from(sorted(NONLINEAR)), st.integers(0, 99))
+@random_examples(
+    default=20,
+    merge=40,
+    slow=1000,
+    names=st.lists(st.sampled_from(sorted(STEPS)), max_size=4),
+    last=st.sampled_from(sorted(NONLINEAR)),
+    numbers_from=st.integers(0, 99),
+)
 def test_nonlinear_programs(names: list[str], last: str, numbers_from: int) -> None:
     """Whatever comes before, a non-linear operation is found, unless nothing depends on the input any more."""
     f = program([n for n in names if n not in ("scale", "scale by number", "multiply rows")], numbers_from)
     with pytest.raises(NonlinearError, match=r"at .*test_jax_programs\.py:\d+ \("):
         matrix_from_function(lambda u: NONLINEAR[last](f(u)[..., :1] + 2 * u.sum()), jnp.zeros((4, 5)))
-
-
-@pytest.mark.slow
-@settings(max_examples=1200, **quiet)
-@programs
-def test_many_programs(names: list[str], numbers_from: int, shape: tuple[int, ...], dtype: str) -> None:
-    check(names, numbers_from, shape, dtype, traced=False)
-
-
-@pytest.mark.slow
-@settings(max_examples=200, **quiet)
-@programs
-def test_many_programs_with_traced_coefficients(names: list[str], numbers_from: int, shape: Any, dtype: str) -> None:
-    check(names, numbers_from, shape, dtype, traced=True)

@@ -9,7 +9,7 @@ from krylix.backends import get_backend
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
-jax_sample = pytest.importorskip("krylix.sparse.tracing.jax.sample.evaluate")
+jax_sample = pytest.importorskip("krylix.sparse.tracing.jax.sample.program")
 jax_interpreter = pytest.importorskip("krylix.sparse.tracing.jax.interpreter")
 
 rng = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def test_elements(name: str, count: int) -> None:
         return X.ravel() if where is None else X.ravel()[where]
 
     interpreter = jax_interpreter.Interpreter(get_backend("jax"))
-    (found,) = jax_sample.Sampler(program, interpreter).run(inputs, [wanted])
+    (found,) = jax_sample.sampled(program, interpreter, inputs, [wanted])
     np.testing.assert_allclose(found, expected[wanted], rtol=1e-5 if name == "dtypes" else 1e-12, atol=1e-12)
     if name in ("stencil", "pads", "interior", "moved", "convolved", "input", "scalar") and count == 1:
         assert asked[0] <= 20  # not the whole input
@@ -70,6 +70,6 @@ def test_outputs_and_constants() -> None:
     x = [rng.standard_normal(50), rng.standard_normal(60)]
     interpreter = jax_interpreter.Interpreter(get_backend("jax"))
     wanted = [np.array([3, 4]), np.array([0, 59]), np.array([1])]
-    found = jax_sample.Sampler(program, interpreter).run(lambda i, w: x[i] if w is None else x[i][w], wanted)
+    found = jax_sample.sampled(program, interpreter, lambda i, w: x[i] if w is None else x[i][w], wanted)
     for a, b in zip(found, [2 * x[0][3:5], x[1][[59, 0]], [1.0]]):
         np.testing.assert_array_equal(a, b)

@@ -20,7 +20,10 @@ def chain(u: Any, c: Any = 1.0) -> Any:
     return 3 * c * u - p[2:] - p[:-2]
 
 
-@pytest.mark.parametrize("method", ["scipy-direct", "CG", pytest.param("direct", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method",
+    ["CG", pytest.param("scipy-direct", marks=pytest.mark.merge), pytest.param("direct", marks=pytest.mark.slow)],
+)
 def test_closed_over_coefficients(method: str) -> None:
     """The matrix made inside of one trace is not used outside of it."""
     c = jnp.asarray(1 + rng.random(N))

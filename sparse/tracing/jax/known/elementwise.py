@@ -1,4 +1,16 @@
-"""NumPy rules for known operands: arithmetic, comparison, functions of one element at a time."""
+"""NumPy rules for known operands: arithmetic, comparison, functions of one element at a time.
+
+A number that was broadcast to a grid is added once. Integers are divided towards zero, and by zero by JAX only:
+
+>>> grid = np.broadcast_to(2.0, (100, 100))
+>>> ELEMENTWISE["add"]([grid, grid], {}, [grid])
+array([[4.]])
+>>> i = np.array([-7, 7])
+>>> ELEMENTWISE["div"]([i, np.array([2, 2])], {}, [i])
+array([-3,  3])
+>>> ELEMENTWISE["div"]([i, np.array([2, 0])], {}, [i]) is None
+True
+"""
 
 from __future__ import annotations
 
@@ -8,30 +20,19 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from ...engine.coefficients import pointwise
+
 Args = Sequence[np.ndarray]
 Params = dict[str, Any]
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function(*arrays)` as a rule, which computes once what is the same along an axis.
-
-    Constants are often one number broadcast to a grid; their products then cost nothing.
-    """
+    """`function(*arrays)` as a rule, which computes once what is the same along an axis."""
 
     def rule(args: Args, params: Params, avals: Sequence[Any]) -> Any:
-        shape = avals[0].shape
-        args = [a if a.ndim in (0, len(shape)) else np.broadcast_to(a, shape) for a in args]
-        same = [axis for axis in range(len(shape)) if shape[axis] > 1 and all(_repeats(a, axis) for a in args)]
-        if not same:
-            return function(*args)
-        first = tuple(slice(0, 1) if axis in same else slice(None) for axis in range(len(shape)))
-        return function(*[a[first] if a.ndim else a for a in args])
+        return pointwise(function, args, avals[0].shape)
 
     return rule
-
-
-def _repeats(a: np.ndarray, axis: int) -> bool:
-    return not a.ndim or a.strides[axis] == 0 or a.shape[axis] == 1
 
 
 def _floats(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,8 @@
-"""NumPy rules for known operands: what moves elements."""
+"""NumPy rules for known operands: what moves elements.
+
+>>> STRUCTURE["pad"]([np.array([1, 2]), np.array(0)], {"padding_config": [(1, 0, 1)]}, [])
+array([0, 1, 0, 2])
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..positions import (
-    dynamic_start,
-    fill_value,
-    gather_window,
-    positions,
-    scatter_window,
-    sets_values,
-    single_start,
-)
+from ...engine.coefficients import pad_known
+from ...engine.windows import clamped_start, positions, single_start
+from ..windows import fill_value, gather_window, scatter_window, sets_values
 
 Args = Sequence[np.ndarray]
 Params = dict[str, Any]
@@ -42,19 +40,7 @@ def _broadcast_in_dim(args: Args, params: Params, avals: Sequence[Any]) -> Any:
 
 
 def _pad(args: Args, params: Params, avals: Sequence[Any]) -> Any:
-    x, fill = args
-    result = np.full(avals[0].shape, fill, x.dtype)
-    target, source = [], []
-    for n, size, (lo, _, between) in zip(x.shape, result.shape, params["padding_config"]):
-        step = between + 1
-        first = max(0, -(lo // step))  # the first element that is not cut off
-        last = min(n, (size - 1 - lo) // step + 1)
-        if first >= last:
-            return result
-        target.append(slice(lo + first * step, lo + (last - 1) * step + 1, step))
-        source.append(slice(first, last))
-    result[tuple(target)] = x[tuple(source)]
-    return result
+    return pad_known(args[0], params["padding_config"], args[1])
 
 
 def _split(args: Args, params: Params, avals: Sequence[Any]) -> Any:
@@ -72,13 +58,13 @@ def _box(starts: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
 def _dynamic_slice(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     x, *starts = args
     sizes = params["slice_sizes"]
-    return x[_box(dynamic_start(starts[: x.ndim], x.shape, sizes), sizes)]
+    return x[_box(clamped_start(starts[: x.ndim], x.shape, sizes), sizes)]
 
 
 def _dynamic_update_slice(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     x, update, *starts = args
     result = np.array(x)
-    result[_box(dynamic_start(starts, x.shape, update.shape), update.shape)] = update
+    result[_box(clamped_start(starts, x.shape, update.shape), update.shape)] = update
     return result
 
 

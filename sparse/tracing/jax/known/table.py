@@ -1,8 +1,14 @@
-"""Equations whose operands are all known, evaluated by NumPy.
+"""The second table: equations whose operands are all known, evaluated by NumPy.
 
-JAX would compile a program for each of them, which takes longer than tracing the whole function. A rule answers None
-where NumPy and XLA differ (division of integers by zero, sums in half precision ...); such equations, and those without
-a rule, are evaluated by JAX itself.
+JAX would compile a program for each of them, which takes longer than tracing the whole function. A rule gets the
+operands, the parameters, and shapes and dtypes of the results; it returns the result, or a list of them, which may be
+smaller where it repeats along an axis. It returns None where NumPy and XLA differ (division of integers by zero, sums
+in half precision ...); such equations, and those without a rule, are evaluated by JAX itself.
+
+>>> import jax
+>>> (equation,) = jax.make_jaxpr(lambda x: jax.lax.rev(x, (0,)))(np.zeros(3, np.float32)).eqns
+>>> evaluate(equation, [np.array([1, 2, 3], np.float32)])
+[array([3., 2., 1.], dtype=float32)]
 """
 
 from __future__ import annotations

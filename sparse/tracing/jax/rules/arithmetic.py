@@ -1,4 +1,15 @@
-"""Rules for sums, multiples, dtypes, and for operations that change no value."""
+"""Rules for sums, multiples, dtypes, and for operations that change no value.
+
+`3 * u`, whose operands are a known number and the input: the factor of each term changes.
+
+>>> import jax
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("jax"), (4,), float)
+>>> (equation,) = jax.make_jaxpr(lambda u: 3.0 * u)(np.zeros(4)).eqns
+>>> ARITHMETIC["mul"](equation, [np.asarray(3.0), u]).terms
+(Box(lo=(0,), shape=(4,), offset=0, strides=(1,), factor=3.0, values=None, mask=None),)
+"""
 
 from __future__ import annotations
 

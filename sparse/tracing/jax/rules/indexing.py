@@ -1,4 +1,17 @@
-"""Rules for gathers, scatters and windows whose place is computed."""
+"""Rules for gathers, scatters and windows whose place is computed.
+
+`u[i]` for known indices i = 2, 0, 3: the parameters of the gather and i tell the position of each element.
+
+>>> import jax
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u, i = identity(get_backend("jax"), (4,), float), np.array([[2], [0], [3]], np.int32)
+>>> equation = jax.make_jaxpr(lambda u: u[i[:, 0]])(np.zeros(4)).eqns[-1]
+>>> positions(gather_window((4,), equation.params), i, (3,))
+array([2, 0, 3])
+>>> INDEXING["gather"](equation, [u, i]).terms
+(Gathered(columns=array([2, 0, 3], dtype=int32), factor=1, values=None),)
+"""
 
 from __future__ import annotations
 
@@ -11,17 +24,11 @@ from ...engine.arithmetic import add, negate, scale
 from ...engine.linear import Linear, reshape
 from ...engine.positions import assemble, scatter_add, take
 from ...engine.structural import concatenate, pad, slice_
+from ...engine.windows import clamped_start, positions, single_start
 from ..known.table import bind, evaluate, is_known
-from ..messages import nonlinear, static_needed, unsupported
-from ..positions import (
-    dynamic_start,
-    fill_value,
-    gather_window,
-    positions,
-    scatter_window,
-    sets_values,
-    single_start,
-)
+from ..messages import nonlinear, unsupported
+from ..static import static
+from ..windows import fill_value, gather_window, scatter_window, sets_values
 
 Values = Sequence[Any]
 
@@ -29,7 +36,7 @@ Values = Sequence[Any]
 def _gather(equation: Any, values: Values) -> Any:
     x, indices = values
     shape = equation.outvars[0].aval.shape
-    indices = _static(equation, values, "index", indices)
+    indices = static(equation, values, "index", indices)
     window = gather_window(x.shape, equation.params)
     starts = single_start(window, indices)
     if starts is not None:
@@ -45,13 +52,13 @@ def _gather(equation: Any, values: Values) -> Any:
 def _dynamic_slice(equation: Any, values: Values) -> Any:
     x, *starts = values
     sizes = equation.params["slice_sizes"]
-    starts = dynamic_start(_known_starts(equation, values, starts), x.shape, sizes)
+    starts = clamped_start(_known_starts(equation, values, starts), x.shape, sizes)
     return slice_(x, starts, _ends(starts, sizes))
 
 
 def _dynamic_update_slice(equation: Any, values: Values) -> Any:
     x, update, *starts = values
-    starts = dynamic_start(_known_starts(equation, values, starts), x.shape, update.shape)
+    starts = clamped_start(_known_starts(equation, values, starts), x.shape, update.shape)
     return _replace(x, update, starts)
 
 
@@ -63,7 +70,7 @@ def _scatter(equation: Any, values: Values) -> Any:
             values,
             "x.at[i].apply(f) hides f. Write x.at[i].set(f(x[i])), which is the same unless an index occurs twice.",
         )
-    indices = _static(equation, values, "index", indices)
+    indices = static(equation, values, "index", indices)
     window = scatter_window(x.shape, updates.shape, equation.params)
     starts = single_start(window, indices)
     if starts is not None:
@@ -77,7 +84,7 @@ def _scatter(equation: Any, values: Values) -> Any:
 
 def _scatter_add(equation: Any, values: Values) -> Any:
     x, indices, updates = values
-    indices = _static(equation, values, "index", indices)
+    indices = static(equation, values, "index", indices)
     if equation.primitive.name == "scatter-sub":
         updates = negate(updates) if isinstance(updates, Linear) else -updates
     window = scatter_window(x.shape, updates.shape, equation.params)
@@ -92,7 +99,7 @@ def _scatter_multiply(equation: Any, values: Values) -> Any:
     x, indices, updates = values
     if isinstance(updates, Linear):
         raise nonlinear(equation, values, "the factors depend on it")
-    _static(equation, values, "index", indices)
+    static(equation, values, "index", indices)
     operands = [np.ones(x.shape, x.dtype), indices, updates]
     factors = evaluate(equation, operands) if is_known(updates) else bind(equation, operands)
     return scale(x, factors[0])
@@ -119,14 +126,8 @@ def _cut(x: Any, axis: int, start: int, end: int) -> Any:
     return slice_(x, starts, limits)
 
 
-def _static(equation: Any, values: Values, what: str, value: Any) -> np.ndarray:
-    if not is_known(value):
-        raise static_needed(equation, values, what, value)
-    return np.asarray(value)
-
-
 def _known_starts(equation: Any, values: Values, starts: Values) -> list[int]:
-    return [int(_static(equation, values, "index", start)) for start in starts]
+    return [int(static(equation, values, "index", start)) for start in starts]
 
 
 def _ends(starts: Sequence[int], sizes: Sequence[int]) -> list[int]:

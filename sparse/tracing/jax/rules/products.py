@@ -1,4 +1,18 @@
-"""Rules for products with constant arrays, convolutions and Fourier transforms."""
+"""Rules for products with constant arrays, convolutions and Fourier transforms.
+
+`m @ u`, with one box for each entry of m that is not zero; row, column and entry are
+
+>>> import jax
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u, m = identity(get_backend("jax"), (2,), float), np.array([[3.0, 4.0], [0.0, 5.0]])
+>>> (equation,) = jax.make_jaxpr(lambda u: m @ u)(np.zeros(2)).eqns
+>>> for term in PRODUCTS["dot_general"](equation, [m, u]).terms:
+...     print(term.lo, term.offset, term.factor)
+(0,) 0 3.0
+(0,) 1 4.0
+(1,) 1 5.0
+"""
 
 from __future__ import annotations
 

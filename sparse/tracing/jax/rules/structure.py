@@ -1,4 +1,15 @@
-"""Rules for operations that move whole blocks of elements."""
+"""Rules for operations that move whole blocks of elements.
+
+`jnp.pad(u, (2, 0))` of 4 elements: the box lies two rows further on.
+
+>>> import jax
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("jax"), (4,), float)
+>>> (equation,) = jax.make_jaxpr(lambda u: lax.pad(u, 0.0, [(2, 0, 0)]))(np.zeros(4)).eqns
+>>> STRUCTURE["pad"](equation, [u, np.asarray(0.0)]).terms
+(Box(lo=(2,), shape=(4,), offset=0, strides=(1,), factor=1, values=None, mask=None),)
+"""
 
 from __future__ import annotations
 
@@ -11,6 +22,7 @@ import numpy as np
 from jax import lax
 
 from ...engine.arithmetic import add, scale
+from ...engine.coefficients import pad_known
 from ...engine.linear import Linear, reshape
 from ...engine.positions import select
 from ...engine.structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, transpose
@@ -40,20 +52,13 @@ def _pad(equation: Any, values: Values) -> Any:
     (x, fill), config = values, equation.params["padding_config"]
     if not isinstance(fill, Linear):
         return pad(x, config, fill)
-    around = _constant_pad(np.zeros(x.shape, bool), np.True_, config)
+    around = pad_known(np.zeros(x.shape, bool), config, True)
     filled = scale(fill, around.astype(fill.dtype))
     if isinstance(x, Linear):
         return add(pad(x, config), filled)
-    return add(filled, lax.pad(x, np.zeros((), x.dtype), config) if not is_known(x) else _constant_pad(x, 0, config))
-
-
-def _constant_pad(x: Any, fill: Any, config: Sequence[tuple[int, int, int]]) -> np.ndarray:
-    shape = [n + max(n - 1, 0) * between + lo + hi for n, (lo, hi, between) in zip(x.shape, config)]
-    result = np.full(shape, fill, x.dtype)
-    places = [lo + np.arange(n) * (between + 1) for n, (lo, _, between) in zip(x.shape, config)]
-    inside = [np.flatnonzero((place >= 0) & (place < size)) for place, size in zip(places, shape)]
-    result[np.ix_(*[place[i] for place, i in zip(places, inside)])] = np.asarray(x)[np.ix_(*inside)]
-    return result
+    return add(
+        filled, lax.pad(x, np.zeros((), x.dtype), config) if not is_known(x) else pad_known(np.asarray(x), config, 0)
+    )
 
 
 def _split(equation: Any, values: Values) -> Any:

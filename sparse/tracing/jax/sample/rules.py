@@ -1,143 +1,129 @@
-"""Which elements of its operands an operation needs for some elements of its result."""
+"""The third table, of sample rules: how a few elements of a result come from a few elements of the operands.
+
+A rule says which elements an equation needs, and what it makes of them; `verify/sources.py` has the functions that most
+need. An operation that is missing here is right too: its operands are computed whole where they are needed at all.
+
+>>> import jax
+>>> equation = jax.make_jaxpr(lambda u: u[1:, ::2])(np.zeros((4, 6))).eqns[0]
+>>> POINTS["slice"].sources(equation, np.array([0, 8]), [(4, 6)], (3, 3))  # u[1, 0] and u[3, 4] of u, raveled
+[array([ 6, 22])]
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...verify import sources
+from ...verify.sources import Positions, Shape
 from ..known.elementwise import ELEMENTWISE
-from ..positions import strides_of
 
-Positions: TypeAlias = np.ndarray  # flat, int64; -1: no element
-MOST_SUMMED = 256  # elements of a sum
 _NOT_BY_POINTS = {"iota", "bitcast_convert_type", "optimization_barrier"}
+Shapes = Sequence[Shape]
 
 
-def _index(where: Positions, shape: Sequence[int]) -> list[np.ndarray]:
-    return list(np.unravel_index(where, tuple(shape))) if len(shape) else []
+class Rule(NamedTuple):
+    """What an operation needs, and what it makes of that.
+
+    Attributes:
+        sources: `(equation, positions in the result, shapes of the operands, shape of the result)` -> positions in each
+            operand; None where they are needed whole.
+        combine: `(equation, elements of each operand, their positions)` -> elements of the result.
+    """
+
+    sources: Callable[[Any, Positions, Shapes, Shape], list[Positions] | None]
+    combine: Callable[[Any, Sequence[np.ndarray], Sequence[Positions]], np.ndarray]
 
 
-def _flat(index: Sequence[Any], shape: Sequence[int], like: Positions) -> Positions:
-    """Positions in an array, whose axes of length 1 are broadcast."""
-    flat = np.zeros(like.shape, np.int64)
-    for i, n, stride in zip(index, shape, strides_of(shape)):
-        if n > 1:
-            flat += i * stride
-    return flat
+def _combining(
+    function: Callable[[Sequence[np.ndarray], Sequence[Positions], np.dtype], np.ndarray],
+) -> Callable[[Any, Sequence[np.ndarray], Sequence[Positions]], np.ndarray]:
+    return lambda equation, parts, where: function(parts, where, equation.outvars[0].aval.dtype)
 
 
-def _pointwise(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    index = None if all(s in (shape, ()) for s in shapes) else _index(where, shape)
-    return [where if s == shape else _flat(index or [], s, where) for s in shapes]
+_MOVED, _JOINED = _combining(sources.moved), _combining(sources.joined)
 
 
-def _same_order(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
+def _elementwise(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions]:
+    return sources.elementwise(where, shapes, shape)
+
+
+def _evaluate(equation: Any, parts: Sequence[np.ndarray], where: Sequence[Positions]) -> np.ndarray:
+    """By the rule for known operands.
+
+    Raises:
+        LookupError: it leaves them to JAX.
+    """
+    name, dtype = equation.primitive.name, equation.outvars[0].aval.dtype
+    with np.errstate(all="ignore"):
+        found = ELEMENTWISE[name](parts, equation.params, [SimpleNamespace(shape=parts[0].shape, dtype=dtype)])
+    if found is None:
+        raise LookupError(name)
+    return np.asarray(found[0] if isinstance(found, list) else found, dtype)
+
+
+def _same_order(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions] | None:
     return None if equation.params.get("dimensions") and equation.primitive.name == "reshape" else [where]
 
 
-def _broadcast(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    index = _index(where, shape)
-    return [_flat([index[axis] for axis in equation.params["broadcast_dimensions"]], s, where) for s in shapes]
+def _broadcast(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions]:
+    return sources.broadcast(where, shapes[0], shape, equation.params["broadcast_dimensions"])
 
 
-def _slice(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    starts, strides = equation.params["start_indices"], equation.params["strides"] or (1,) * len(shape)
-    return [_flat([a + i * s for i, a, s in zip(_index(where, shape), starts, strides)], shapes[0], where)]
-
-
-def _transpose(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    index = _index(where, shape)
-    order = np.argsort(equation.params["permutation"])
-    return [_flat([index[axis] for axis in order], shapes[0], where)]
-
-
-def _reverse(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    axes = equation.params["dimensions"]
-    index = [n - 1 - i if axis in axes else i for axis, (i, n) in enumerate(zip(_index(where, shape), shape))]
-    return [_flat(index, shapes[0], where)]
-
-
-def _concatenate(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    axis, index, sources, start = equation.params["dimension"], _index(where, shape), [], 0
-    for s in shapes:
-        own = [i - start if a == axis else i for a, i in enumerate(index)]
-        inside = (own[axis] >= 0) & (own[axis] < s[axis])
-        sources.append(np.where(inside, _flat(own, s, where), -1))
-        start += s[axis]
-    return sources
-
-
-def _stack(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    index = _index(where, shape)
-    number = index.pop(equation.params["axis"])
-    return [np.where(number == k, _flat(index, s, where), -1) for k, s in enumerate(shapes)]
-
-
-def _pad(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    inside, own = np.ones(where.shape, bool), []
-    for i, n, (lo, _, between) in zip(_index(where, shape), shapes[0], equation.params["padding_config"]):
-        place, rest = np.divmod(i - lo, between + 1)
-        inside &= (rest == 0) & (place >= 0) & (place < n)
-        own.append(place)
-    return [np.where(inside, _flat(own, shapes[0], where), -1), np.zeros_like(where)]
-
-
-def _reduce_sum(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    axes = equation.params["axes"]
-    summed = [shapes[0][a] for a in axes]
-    if not 0 < math.prod(summed) <= MOST_SUMMED:
-        return None
-    strides = strides_of(shapes[0])
-    kept = [a for a in range(len(shapes[0])) if a not in axes]
-    base = np.zeros(where.shape, np.int64)
-    for i, a in zip(_index(where, shape), kept):
-        base += i * strides[a]
-    steps = np.zeros((), np.int64)
-    for a in axes:
-        steps = np.add.outer(steps, np.arange(shapes[0][a]) * strides[a])
-    return [base[:, None] + steps.reshape(-1)]
-
-
-def _convolution(equation: Any, where: Positions, shapes: Any, shape: Any) -> Any:
-    """Image and kernel elements of each product in the sum, `(elements, products)`."""
+def _slice(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions]:
     p = equation.params
-    numbers = p["dimension_numbers"]
-    image, kernel = ([s[a] for a in spec] for s, spec in zip(shapes, (numbers.lhs_spec, numbers.rhs_spec)))
-    if p["batch_group_count"] != 1 or not 0 < math.prod(kernel[1:]) <= MOST_SUMMED:
+    return sources.sliced(where, shapes[0], shape, p["start_indices"], p["strides"] or (1,) * len(shape))
+
+
+def _transpose(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions]:
+    return sources.transposed(where, shapes[0], shape, equation.params["permutation"])
+
+
+def _reverse(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions]:
+    return sources.reversed_along(where, shape, equation.params["dimensions"])
+
+
+def _concatenate(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions]:
+    return sources.concatenated(where, shapes, shape, equation.params["dimension"])
+
+
+def _stack(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions]:
+    return sources.stacked(where, shapes, shape, equation.params["axis"])
+
+
+def _pad(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions]:
+    return sources.padded(where, shapes[0], shape, equation.params["padding_config"])
+
+
+def _reduce_sum(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions] | None:
+    return sources.summed_over(where, shapes[0], equation.params["axes"])
+
+
+def _convolution(equation: Any, where: Positions, shapes: Shapes, shape: Shape) -> list[Positions] | None:
+    p = equation.params
+    if p["batch_group_count"] != 1:
         return None
-    index = _index(where, shape)
-    batch, out, *space = (index[a][:, None] for a in numbers.out_spec)
-    feature, *taps = (t.reshape(1, -1) for t in np.indices(kernel[1:]))
-    own = [batch, out // (kernel[0] // p["feature_group_count"]) * kernel[1] + feature]
-    inside = np.ones((len(where), math.prod(kernel[1:])), bool)
-    places = zip(space, taps, image[2:], p["window_strides"], p["rhs_dilation"], p["lhs_dilation"], p["padding"])
-    for i, tap, n, stride, step, between, (lo, _) in places:
-        place, rest = np.divmod(i * stride + tap * step - lo, between)
-        inside &= (rest == 0) & (place >= 0) & (place < n)
-        own.append(place)
-    like = np.zeros(inside.shape, np.int64)
-    image_source = _flat([own[i] for i in np.argsort(numbers.lhs_spec)], shapes[0], like)
-    weights = [out, feature, *taps]
-    kernel_source = _flat([weights[i] for i in np.argsort(numbers.rhs_spec)], shapes[1], like)
-    return [np.where(inside, image_source, -1), kernel_source]
+    numbers, groups = p["dimension_numbers"], p["feature_group_count"]
+    axes = (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)
+    dilation = p["lhs_dilation"], p["rhs_dilation"]
+    return sources.convolved(where, shapes, shape, axes, p["window_strides"], p["padding"], *dilation, groups)
 
 
-Rule = Callable[[Any, Positions, Any, Any], Any]
 POINTS: dict[str, Rule] = {
-    **{name: _pointwise for name in ELEMENTWISE if name not in _NOT_BY_POINTS},
-    "reshape": _same_order,
-    "squeeze": _same_order,
-    "expand_dims": _same_order,
-    "broadcast_in_dim": _broadcast,
-    "slice": _slice,
-    "transpose": _transpose,
-    "rev": _reverse,
-    "concatenate": _concatenate,
-    "stack": _stack,
-    "pad": _pad,
-    "reduce_sum": _reduce_sum,
-    "conv_general_dilated": _convolution,
+    **{name: Rule(_elementwise, _evaluate) for name in ELEMENTWISE if name not in _NOT_BY_POINTS},
+    "reshape": Rule(_same_order, _MOVED),
+    "squeeze": Rule(_same_order, _MOVED),
+    "expand_dims": Rule(_same_order, _MOVED),
+    "broadcast_in_dim": Rule(_broadcast, _MOVED),
+    "slice": Rule(_slice, _MOVED),
+    "transpose": Rule(_transpose, _MOVED),
+    "rev": Rule(_reverse, _MOVED),
+    "concatenate": Rule(_concatenate, _JOINED),
+    "stack": Rule(_stack, _JOINED),
+    "pad": Rule(_pad, _combining(sources.filled)),
+    "reduce_sum": Rule(_reduce_sum, _combining(sources.added)),
+    "conv_general_dilated": Rule(_convolution, _combining(sources.products_added)),
 }

@@ -1,0 +1,1 @@
+"""Direct methods: a factorisation, and refinement until the tolerance is met."""

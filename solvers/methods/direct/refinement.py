@@ -1,0 +1,48 @@
+"""Direct methods as an iteration: apply a factorisation to the residual until the tolerance is met."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+from ....backends import Array, Backend
+from ....sparse import Operator
+from ...iteration.method import Goal, Method, apply
+from .factorisation import Factorisation
+
+
+class RefinementState(NamedTuple):
+    """Vectors are (batch, n), scalars (batch, 1)."""
+
+    x: Array
+    r: Array
+    rr: Array
+    broken: Array
+
+
+class Refinement(Method):
+    """x <- x + F (b - A x) with F the inverse by factorisation: one step, or a few where rounding left something.
+
+    Source: Wilkinson's iterative refinement; Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., ch. 12.
+    """
+
+    takes_preconditioner = False
+    factorises = True
+    steps_per_iteration = float("inf")
+
+    @abstractmethod
+    def factorise(self, bk: Backend, A: Operator) -> Factorisation:
+        """The factorisation, as an operator that solves."""
+
+    def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:
+        return M if isinstance(M, Factorisation) else self.factorise(bk, A)
+
+    def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> RefinementState:
+        rr = bk.square_norm(r)
+        return RefinementState(bk.zeros_like(r), r, rr, bk.full_like(rr, False, bool))
+
+    def step(self, bk: Backend, A: Operator, M: Operator | None, s: RefinementState) -> RefinementState:
+        d = apply(M, s.r)
+        r = s.r - A.apply(d)
+        rr = bk.square_norm(r)
+        return RefinementState(s.x + d, r, rr, rr > 0.25 * s.rr)

@@ -1,0 +1,1 @@
+"""Methods that minimise `|b - A x|`, for matrices of any shape."""

@@ -1,0 +1,131 @@
+"""LSMR: least squares by minimal normal residuals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse import NormalOperator, Operator
+from ...iteration.method import Goal, apply
+from ..shared.scaling import to_unit_size
+from .base import LeastSquares, damp_of, inverse, length, matrix_of
+
+
+class LSMRState(NamedTuple):
+    """Vectors v, h are (batch, n), p (batch, m), scalars (batch, 1), all real. A stands for A / size."""
+
+    x: Array  # of the system divided by size
+    r: Any  # b - A x of a square system, () where the method sees the normal system only
+    v: Array  # right vector of the bidiagonalisation, of length 1
+    p: Array  # left vector, of length 1
+    below: Any  # the part of p that belongs to the damping, (batch, n); () without
+    h: Array
+    h_bar: Array
+    images: Any  # A h and A h_bar, which keep r up to date; () without r
+    rho: Array  # last diagonal entry of R, where A V = P R
+    scaled: Array  # rho_{k-1} rho_bar_{k-1}
+    c_bar: Array  # the last rotation of the second factorisation
+    s_bar: Array
+    zeta_bar: Array  # norm of the normal residual, signed
+    rr: Array  # the residual that counts, squared: of A x = b, or of the normal system
+    size: Array  # power of two of the size of A: squares then neither overflow nor vanish
+    broken: Array
+
+
+@dataclass(frozen=True)
+class LSMR(LeastSquares):
+    """Least squares, `min |b - A x|^2 + damp^2 |x|^2`: the normal residual `A^H (b - A x) - damp^2 x` only falls.
+
+    For any matrix, rectangular or square, of any rank; from a zero start it finds the solution of least norm. Its steps
+    are those of MINRES for the normal equations, without their rounding errors. A square system (damp = 0) is solved
+    for the residual `b - A x` itself; the number of steps grows with the condition of A where CG's, for a definite A,
+    grows with its root.
+
+    Cost: 4 vectors of n numbers and 1 of m (m equations, n unknowns), 3 more for a square system, 1 more with damping;
+    per iteration 1 product with A and 1 with its adjoint, and 1 (square: 2) at the start of each round.
+
+    Source: Fong and Saunders, SIAM J. Sci. Comput. 33 (2011), sections 2 and 3. The bidiagonalisation is Bidiag 2 of
+    Paige and Saunders, ACM Trans. Math. Softw. 8 (1982), which starts from A^H b and makes the upper bidiagonal R at
+    once, so that of LSMR's two factorisations only the second is left.
+    """
+
+    products_at_start = 2
+
+    @property
+    def name(self) -> str:
+        return "LSMR"
+
+    def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> LSMRState:
+        square, damp = not isinstance(A, NormalOperator), damp_of(A)
+        s = apply(M, r) if square else r
+        size_of_s = bk.norm(s)
+        v = bk.times(inverse(bk, size_of_s), s)
+        image = matrix_of(A).apply(v)
+        image, size = to_unit_size(bk, image)
+        rho, p, below = _normalised(bk, image, bk.times(damp / size, v) if damp else ())
+        one = bk.full_like(rho, 1)
+        return LSMRState(
+            x=bk.zeros_like(v), r=r if square else (), v=v, p=p, below=below, h=bk.copy(v), h_bar=bk.zeros_like(v),
+            images=(image, bk.zeros_like(image)) if square else (), rho=rho, scaled=one, c_bar=one, s_bar=0 * one,
+            zeta_bar=size_of_s / size if square else size_of_s, rr=bk.square_norm(r), size=size,
+            broken=bk.full_like(rho, False, bool),
+        )  # fmt: skip
+
+    def step(self, bk: Backend, A: Operator, M: Operator | None, s: LSMRState) -> LSMRState:
+        damp = damp_of(A)
+
+        def number(real: Array) -> Array:
+            return bk.astype(real, bk.dtype(s.x))
+
+        # A^H p = rho v + theta v', where v' is the next right vector
+        w = bk.times(1 / s.size, apply(M, s.p))
+        if damp:
+            w = bk.axpy(number(damp / s.size), s.below, w)
+        w, square = bk.axpy_norm(number(-s.rho), s.v, w)
+        theta = bk.sqrt(square)
+        v = bk.times(inverse(bk, theta), w)
+
+        # the second factorisation, of R^T with theta as the last row: one more rotation
+        theta_bar, diagonal = s.s_bar * s.rho, s.c_bar * s.rho
+        rho_bar = bk.sqrt(diagonal * diagonal + theta * theta)
+        c_bar, s_bar = bk.safe_divide(diagonal, rho_bar), bk.safe_divide(theta, rho_bar)
+        zeta, zeta_bar = c_bar * s.zeta_bar, -s_bar * s.zeta_bar
+        scaled = s.rho * rho_bar
+        back = number(-bk.safe_divide(theta_bar * s.rho, s.scaled))
+        ahead = number(bk.safe_divide(zeta, scaled))
+        turn = number(-bk.safe_divide(theta, s.rho))
+        h_bar = bk.xpay(s.h, back, s.h_bar)
+        x, h = bk.axpy(ahead, h_bar, s.x), bk.xpay(v, turn, s.h)
+
+        # A v' = theta p + rho' p', where p' is the next left vector
+        image = bk.times(1 / s.size, matrix_of(A).apply(v))
+        r, rr, images = s.r, zeta_bar * zeta_bar, s.images
+        broken = scaled == 0
+        if images:
+            image_bar = bk.xpay(images[0], back, images[1])
+            r, rr = bk.axpy_norm(-ahead, image_bar, s.r)
+            images = (bk.xpay(image, turn, images[0]), image_bar)
+            # Where only rounding noise is left of A^H r, and r is not small, there is no solution of A x = b.
+            noise = np.finfo(bk.dtype(rr)).eps * (s.rho + theta) * bk.sqrt(rr)
+            broken = broken | ((bk.abs(zeta_bar) <= noise) & (rr > 0))
+        image = bk.axpy(number(-theta), s.p, image)
+        below = bk.axpy(number(-theta), s.below, bk.times(damp / s.size, v)) if damp else ()
+        rho, p, below = _normalised(bk, image, below)
+        return LSMRState(x, r, v, p, below, h, h_bar, images, rho, scaled, c_bar, s_bar, zeta_bar, rr, s.size, broken)
+
+    def solution(self, bk: Backend, M: Operator | None, state: LSMRState) -> Array:
+        x = bk.times(1 / state.size, state.x)
+        return x if state.images else bk.times(1 / state.size, x)
+
+    def products_to_start(self, A: Operator) -> int:
+        return 1 if isinstance(A, NormalOperator) else self.products_at_start
+
+
+def _normalised(bk: Backend, p: Array, below: Any) -> tuple[Array, Array, Any]:
+    """The length of the pair, and the pair divided by it."""
+    rho = length(bk, p, below)
+    factor = inverse(bk, rho)
+    return rho, bk.times(factor, p), () if isinstance(below, tuple) else bk.times(factor, below)

@@ -1,0 +1,48 @@
+"""Several vectors per system, for methods that keep a basis.
+
+A stack is `(batch, k, n)`; in the state of a method it is flat, `(batch, k n)`, as the driver freezes rows. Which of
+the k vectors are in use is known to eager libraries only, so a stack has room for all of them from the start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....backends import Array, Backend
+
+
+def unfold(bk: Backend, flat: Array, rows: int) -> Array:
+    """A flat stack as `(batch, rows, n)`: the same memory where a library has memory."""
+    return bk.reshape(flat, (int(flat.shape[0]), rows, int(flat.shape[1]) // rows))
+
+
+def flatten(bk: Backend, stack: Array) -> Array:
+    """`(batch, k, n)` as `(batch, k n)`."""
+    return bk.reshape(stack, (int(stack.shape[0]), int(stack.shape[1]) * int(stack.shape[2])))
+
+
+def components(bk: Backend, stack: Array, v: Array) -> Array:
+    """`(batch, k)`: the dot product of each vector of the stack with v."""
+    return bk.conj(bk.product(stack, bk.conj(v)))
+
+
+def combination(bk: Backend, stack: Array, c: Array) -> Array:
+    """`(batch, n)`: the sum of the vectors of the stack with the factors c `(batch, k)`."""
+    return bk.product(bk.matrix_transpose(stack), c)
+
+
+def positions(bk: Backend, count: int, index: Array) -> Array:
+    """0, 1, ..., count - 1 as `(1, count)`, to compare with `index` `(batch, 1)`."""
+    return bk.asarray(np.arange(count, dtype=bk.dtype(index))[None], like=index)
+
+
+def identity(bk: Backend, count: int, like: Array) -> Array:
+    """A flat stack of the unit vectors for each system, in the dtype of `like`."""
+    eye = bk.asarray(np.eye(count, dtype=bk.dtype(like)).reshape(1, -1), like=like)
+    return bk.copy(bk.broadcast_to(eye, (int(like.shape[0]), count * count)))
+
+
+def span(bk: Backend, index: Array, count: int) -> tuple[int, int]:
+    """The smallest and the largest entry of `index` where it is known, else 0 and `count`."""
+    known = bk.known_now(lambda: index)
+    return (0, count) if known is None or not known.size else (int(known.min()), int(known.max()))

@@ -1,0 +1,281 @@
+"""From what a user hands to `linear_solve` to checked arrays and operators: every input error is raised here."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
+from ...sparse import (
+    DenseOperator,
+    FunctionOperator,
+    Layout,
+    NonlinearError,
+    OffsetOperator,
+    Operator,
+    is_function,
+    linear_part,
+    operand_dtype,
+    to_operator,
+)
+from ..iteration.method import Method
+from ..results.failure import POLICIES
+from .normal_equations import Given
+from .nullspace import find_basis
+from .problem import Problem
+from .request import Request
+
+_MOST_ITERATIONS = 10_000
+
+
+def make_problem(request: Request, method: Method | None) -> Problem:
+    """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
+
+    Args:
+        request: what was asked for; its method and preconditioner are looked at elsewhere.
+        method: the method that will solve, None where it is still to be chosen.
+
+    Raises:
+        ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
+    """
+    if request.on_failure not in POLICIES:
+        raise ValueError(f"on_failure must be one of {', '.join(map(repr, POLICIES))}; got {request.on_failure!r}.")
+    A, args = request.A, request.args
+    bk = choose_backend(request.b, A, request.x0, *args, request.preconditioner)
+    b, like = _arrays(bk, request.b)
+    layout, dtype = _layout(bk, A, b, like, request.batch_ndim)
+    rows = layout.flatten(bk, b, dtype, "b")
+    x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
+    unknown = _unknown(bk, A, x0, layout, method)
+    operator = _operator(bk, request, layout, unknown, dtype, like, method)
+    if unknown is layout and operator.shape[0] != operator.shape[1]:
+        unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes)
+    if isinstance(operator, OffsetOperator | FunctionOperator):
+        rows = _without_constant(rows, operator)
+    start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
+    compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
+    limits, several = _limits(request.max_iter, unknown.size)
+    unnamed = request.nullspace is None or (isinstance(request.nullspace, str) and request.nullspace == "auto")
+    null_basis = None if unnamed else find_basis(request.nullspace, bk, operator, unknown, like)
+    given, damp = None, float(getattr(method, "damp", 0.0))
+    if unknown is not layout or damp:
+        given = Given(operator, rows, layout, damp)
+        operator, rows = given.equations()
+    real = real_dtype(bk.dtype(rows))
+    return Problem(
+        bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
+        rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows, real),
+        atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
+        limits=limits, several=several, null_basis=null_basis, compiled=compiled, given=given,
+        source=A,
+    )  # fmt: skip
+
+
+def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
+    """`b` with its leaves as arrays of the backend, and the first of them."""
+    if bk.is_array(b) and not isinstance(b, np.generic):
+        return b, b
+    leaves, structure = bk.leaves(b)
+    if not leaves:
+        raise ValueError("b is an empty container; expected at least one array.")
+    arrays = []
+    for leaf in leaves:
+        try:
+            arrays.append(leaf if bk.is_array(leaf) and not isinstance(leaf, np.generic) else bk.asarray(leaf))
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"b must be an array; got {type(leaf).__name__}, which is no array of {bk.name}."
+            ) from error
+    return bk.unleaves(structure, arrays), arrays[0]
+
+
+def _layout(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> tuple[Layout, np.dtype]:
+    """How b becomes rows, and the dtype in which the solve computes."""
+    found = operand_dtype(A, bk)
+    if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
+        raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
+    if found is not None:
+        batch_ndim = _matrix_batch(bk, A, b, like, batch_ndim)
+    layout = Layout.of(bk, b, batch_ndim)
+    integer = found if found is not None and found.kind in "fc" else bk.default_float
+    dtype = working_dtype(
+        np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c", integer=integer
+    )
+    same = all(d.kind == dtype.kind and d.itemsize == dtype.itemsize for d in layout.dtypes)
+    return layout if same or (len(layout.dtypes) > 1 and dtype.kind == layout.dtypes[0].kind) else layout.with_dtype(
+        dtype
+    ), dtype
+
+
+def _matrix_batch(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> int:
+    """A matrix takes vectors on the last axis; a function made into an operator knows its own batch."""
+    if isinstance(A, FunctionOperator):
+        return len(A.layout.batch)
+    if b is not like:
+        raise TypeError(
+            f"A is a matrix, so b must be one array; got a {type(b).__name__}. For containers A must be a function."
+        )
+    axes = len(like.shape)
+    if axes == 0:
+        raise ValueError("b is a single number; expected a vector (n,).")
+    if batch_ndim not in (0, axes - 1):
+        raise ValueError(
+            f"batch_ndim={batch_ndim} with a matrix A and b of shape {tuple(like.shape)}: a matrix takes vectors on "
+            f"the last axis, so all {axes - 1} axes before it are batch axes. Leave batch_ndim out, or reshape b."
+        )
+    return axes - 1
+
+
+def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None) -> Layout:
+    """The layout of x where a rectangular function leaves it to `x0` to tell; else that of b."""
+    if x0 is None or not is_function(A) or method is None or not method.least_squares:
+        return layout
+    found = Layout.of(bk, x0, len(layout.batch), "x0")
+    if (found.shapes, found.structure) == (layout.shapes, layout.structure):
+        return layout
+    if found.batch != layout.batch:
+        raise ValueError(f"x0 has the batch axes {found.batch}; expected {layout.batch}, those of b.")
+    return found.with_dtype(layout.dtypes[0])
+
+
+def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtype) -> Array:
+    shape, expected = tuple(getattr(x0, "shape", ())), (*layout.batch, unknown.size)
+    if unknown is not layout and len(unknown.shapes[0]) == 1 and unknown.structure is None and shape != expected:
+        raise ValueError(f"x0 has the shape {shape}; expected {expected}, as A has {unknown.size} columns.")
+    return unknown.flatten(bk, x0, dtype, "x0")
+
+
+def _linear_part(operator: FunctionOperator, layout: Layout, hint: bool) -> FunctionOperator:
+    """See `linear_part`. With a hint, as the user may have a rectangular function in mind."""
+    try:
+        return linear_part(operator)
+    except NonlinearError:
+        raise
+    except Exception as error:
+        if not hint:
+            raise
+        raise ValueError(
+            f"A(x) failed for an x shaped as b, {layout.shape}: {error} If A is rectangular, give x0: it tells the "
+            "shape of x."
+        ) from error
+
+
+def _operator(
+    bk: Backend,
+    request: Request,
+    layout: Layout,
+    unknown: Layout,
+    dtype: np.dtype,
+    like: Array,
+    method: Method | None,
+) -> Operator:
+    A, args, offset = request.A, request.args, request.matrix_offset
+    least_squares = method is not None and method.least_squares
+    if unknown is layout:
+        operator = to_operator(bk, A, layout, dtype, args, like)
+    else:
+        operator = FunctionOperator(bk, A, unknown, dtype, args, "A(x)", like, image=layout)
+    m, n = operator.shape
+    if n != m and not least_squares:
+        name = "auto" if method is None else method.name
+        raise ValueError(
+            f"A has the shape {operator.shape}; {name} needs a square matrix. For the least-squares solution use "
+            "method='LSMR'."
+        )
+    if m != layout.size:
+        raise ValueError(
+            f"A has the shape {operator.shape} and b {tuple(like.shape)}; expected b of shape (..., {m}), the vector "
+            "on the last axis"
+            + (". Give b.reshape(-1)" if math.prod(like.shape) == m else "")
+            + (". For one vector per column give b.T." if len(like.shape) == 2 and like.shape[0] == m else ".")
+        )
+    if isinstance(operator, DenseOperator) and operator.systems is not None:
+        operator = _matched(operator, A, layout)
+    elif isinstance(operator, FunctionOperator):
+        if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
+            raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
+        operator = _linear_part(operator, layout, least_squares and unknown is layout)
+    if offset is None:
+        return operator
+    if np.ndim(offset) or not np.isfinite(offset):
+        raise ValueError(f"matrix_offset must be one finite number; got {offset!r}.")
+    return OffsetOperator(operator, offset) if offset else operator
+
+
+def _without_constant(rows: Array, operator: Operator) -> Array:
+    """For an affine function A x + c: solve A x = b - c."""
+    inner = operator.without_offset
+    constant = inner.constant if isinstance(inner, FunctionOperator) else None
+    return rows if constant is None else rows - constant
+
+
+def _matched(operator: DenseOperator, A: Any, layout: Layout) -> DenseOperator:
+    """A batch of matrices for the batch of b; missing leading axes are repeated."""
+    batch = tuple(A.shape[:-2]) if not isinstance(A, Operator) else (operator.systems,)
+    if batch == layout.batch or (operator.systems == layout.systems and isinstance(A, Operator)):
+        return operator
+    fits = len(batch) <= len(layout.batch) and all(
+        a in (1, c) for a, c in zip(batch[::-1], layout.batch[::-1], strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"A is a batch {batch} of matrices and b a batch {layout.batch} of vectors; expected the same batch axes."
+        )
+    bk, n, m = operator.bk, *operator.shape
+    full = bk.broadcast_to(bk.reshape(operator.matrix, (*batch, n, m)), (*layout.batch, n, m))
+    return DenseOperator(bk, bk.reshape(full, (layout.systems, n, m)))
+
+
+def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
+    """Arrays of the framework stay where they are, to be refused if that is another device; others are converted."""
+    leaves, structure = bk.leaves(x0)
+    arrays = []
+    for leaf in leaves:
+        array = leaf if bk.is_array(leaf) else bk.asarray(leaf, like=like)
+        if bk.device(array) != bk.device(like):
+            raise ValueError(f"x0 is on {bk.device(array)} and b on {bk.device(like)}; move one of them.")
+        arrays.append(array)
+    return bk.unleaves(structure, arrays)
+
+
+def _default_rtol(dtype: np.dtype) -> float:
+    return 1e-5 if dtype.itemsize == (8 if dtype.kind == "c" else 4) else 1e-10
+
+
+def _tolerance(
+    bk: Backend, value: Any, default: float, name: str, layout: Layout, rows: Array, dtype: np.dtype
+) -> Array:
+    """A number, or one per system, as `(1, 1)` or `(systems, 1)` of the real `dtype`."""
+    value = default if value is None else value
+    if isinstance(value, (int, float)) and value >= 0:
+        return bk.asarray(np.full((1, 1), value, dtype), like=rows)
+    try:
+        array = value if bk.is_array(value) else bk.asarray(np.asarray(value, dtype), like=rows)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a number or one number per system; got {value!r}.") from error
+    if tuple(array.shape) not in ((), layout.batch):
+        raise ValueError(
+            f"{name} has the shape {tuple(array.shape)}; expected one number, or one per system {layout.batch}."
+        )
+    if not bk.compiled(array) and bool(bk.any(~(array >= 0))):
+        raise ValueError(f"{name} must be >= 0; got {value!r}.")
+    return bk.reshape(bk.astype(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
+
+
+def _limits(max_iter: Any, n: int) -> tuple[tuple[int, ...], bool]:
+    if max_iter is None:
+        return (max(1, min(10 * n, _MOST_ITERATIONS)),), False
+    several = not isinstance(max_iter, (int, np.integer))
+    try:
+        limits = tuple(int(m) for m in max_iter) if several else (int(max_iter),)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"max_iter must be an integer or an increasing sequence of integers; got {max_iter!r}."
+        ) from error
+    increasing = all(a < b for a, b in pairwise(limits))
+    if not limits or limits[0] < 0 or not increasing or limits[-1] >= 2**31:
+        raise ValueError(f"max_iter must be >= 0, or an increasing sequence of such integers; got {max_iter!r}.")
+    return limits, several

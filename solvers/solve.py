@@ -1,0 +1,66 @@
+"""A problem, the method chosen for it, and another one where that fails: the result that the user gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..sparse import Operator
+from .attempt import Attempt
+from .derivatives.implicit import ImplicitSolve
+from .derivatives.sensitivity import Sensitivity
+from .iteration.method import Method
+from .iteration.progress import make_report
+from .iteration.status import Status
+from .results.failure import apply_policy
+from .results.result import SolveResult, register_result
+from .setup.problem import Problem
+from .setup.request import Request
+from .setup.requirements import check_requirements
+
+_SEVERAL_LIMITS = (
+    "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
+    "limit for the solve that is to be differentiated."
+)
+
+
+def solve(
+    problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
+) -> SolveResult:
+    """The result, after what `on_failure` says.
+
+    Args:
+        method: its requirements are checked.
+        M: a preconditioner, or a factorisation made before.
+        fallback: what to try where the method fails, where that is known now.
+
+    Raises:
+        NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
+    """
+    bk = problem.bk
+    register_result(bk)
+    result = _solved(problem, method, M, request)
+    if fallback is not None and not problem.compiled and not np.all(bk.to_numpy(result.status) == Status.CONVERGED):
+        check_requirements(problem, fallback, None)
+        second = _solved(problem, fallback, None, request)
+        result = replace(second, method=f"{second.method} (after {result.method} had failed)")
+    if not (problem.compiled and problem.is_implicit):  # the solve of a compiled function saw to its failure by itself
+        result = apply_policy(bk, result, request.on_failure)
+    if problem.is_tracked and not problem.is_implicit:
+        sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
+        return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
+    return result
+
+
+def _solved(problem: Problem, method: Method, M: Operator | None, request: Request) -> SolveResult:
+    """What one method finds, with derivatives, in the user's terms."""
+    report = make_report(request.progress, method.name)
+    attempt = Attempt(problem, method, M, request.on_failure, request.history, report)
+    outcome = ImplicitSolve.of(attempt).outcome() if problem.is_implicit else attempt.run()
+    sensitivity = Sensitivity.of(attempt, outcome) if not problem.bk.has_derivatives else None
+    result = attempt.result(outcome, sensitivity)
+    if problem.given is None:
+        return result
+    rows = outcome.x[None] if problem.several and len(problem.limits) == 1 else outcome.x
+    return problem.given.restore(problem.bk, result, rows, problem.null_basis is not None)

@@ -1,0 +1,29 @@
+"""The form in which SciPy's matrices are looked at: rows in order, every entry once, no stored zeros."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+
+def canonical(A: Any) -> Any:
+    """A as a floating-point `csr_array` in row order, without duplicates and zeros; A itself if it is that already."""
+    found = sp.csr_array(A)
+    if found.dtype.kind not in "fc":
+        found = found.astype(np.float64)
+    if not found.has_canonical_format or np.count_nonzero(found.data) < found.nnz:
+        found = found.copy()
+        found.sum_duplicates()
+        found.eliminate_zeros()
+    return found
+
+
+def row_maxima(A: Any) -> np.ndarray:
+    """`(n,)` float64: the largest |a_ij| of each row, NaN where one is NaN, 0 where the row is empty."""
+    lengths = np.diff(A.indptr)
+    found = np.zeros(A.shape[0])
+    if A.nnz:
+        found[lengths > 0] = np.maximum.reduceat(np.abs(A.data), A.indptr[:-1][lengths > 0])
+    return found

@@ -1,0 +1,164 @@
+"""The structures of CSR, which all other formats are changed by way of, and of CSC, which is CSR of the transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array
+from ...backends.interface.bilinear import Arrays, Bilinear
+from .entries.integers import check_size, lengths_text, repeat_rows, starts_of
+from .entries.order import rows_first
+from .entries.sample import entries_sample
+from .entries.scipy_form import csr_array
+from .structure import Slots, Sources, Structure
+
+
+@dataclass(frozen=True)
+class CsrForm(Bilinear):
+    """Products of values in row order; indices: starts, columns, rows."""
+
+    n: int
+    m: int
+
+    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
+        starts, cols, rows = indices
+        return bk.entries_product(values[0], rows, cols, x, self.n, starts)
+
+    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
+        _, cols, rows = indices
+        return bk.entries_product(values[0], cols, rows, y, self.m)
+
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+        _, cols, rows = indices
+        return (entries_sample(bk, rows, cols, y, x),)
+
+
+class CsrStructure(Structure):
+    """`starts` `(n + 1,)` and `cols` `(nnz,)`, rising within each row."""
+
+    format: ClassVar[str] = "csr"
+
+    def __init__(self, starts: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> None:
+        super().__init__(shape)
+        check_size(len(cols), "entries")
+        self.starts, self.cols = starts.astype(np.int32, copy=False), cols.astype(np.int32, copy=False)
+
+    @property
+    def form(self) -> CsrForm:
+        return CsrForm(*self.shape)
+
+    @property
+    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((len(self.cols),),)
+
+    @property
+    def nnz(self) -> int:
+        return len(self.cols)
+
+    @property
+    def indices(self) -> tuple[np.ndarray, ...]:
+        return self.starts, self.cols, self.rows
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """`(nnz,)`: the row of each entry."""
+        return repeat_rows(self.starts)
+
+    def _find_entries(self) -> Slots:
+        return Slots(self.rows, self.cols, np.arange(self.nnz, dtype=np.int32))
+
+    def _static(self) -> tuple[Any, ...]:
+        return self.starts, self.cols
+
+    @classmethod
+    def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CsrStructure, Sources]:
+        structure = cls(starts_of(rows, shape[0]), cols, shape)
+        return structure, (np.arange(len(cols), dtype=np.int32),)
+
+    @classmethod
+    def of(cls, A: Any) -> CsrStructure:
+        """The structure of a canonical SciPy CSR matrix; its index arrays are shared."""
+        check_size(A.nnz, "entries")
+        return cls(A.indptr, A.indices, A.shape)
+
+    def summary(self) -> str:
+        return lengths_text(np.diff(self.starts))
+
+    def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
+        return csr_array(values[0], self.cols, self.starts, self.shape)
+
+
+@dataclass(frozen=True)
+class CscForm(Bilinear):
+    """Products of values in column order; indices: starts, rows, columns."""
+
+    n: int
+    m: int
+
+    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
+        _, rows, cols = indices
+        return bk.entries_product(values[0], rows, cols, x, self.n)
+
+    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
+        starts, rows, cols = indices
+        return bk.entries_product(values[0], cols, rows, y, self.m, starts)
+
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+        _, rows, cols = indices
+        return (entries_sample(bk, rows, cols, y, x),)
+
+
+class CscStructure(Structure):
+    """`starts` `(m + 1,)` and `lines` `(nnz,)`, the rows, rising within each column."""
+
+    format: ClassVar[str] = "csc"
+
+    def __init__(self, starts: np.ndarray, lines: np.ndarray, shape: tuple[int, int]) -> None:
+        super().__init__(shape)
+        check_size(len(lines), "entries")
+        self.starts, self.lines = starts.astype(np.int32, copy=False), lines.astype(np.int32, copy=False)
+
+    @property
+    def form(self) -> CscForm:
+        return CscForm(*self.shape)
+
+    @property
+    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((len(self.lines),),)
+
+    @property
+    def nnz(self) -> int:
+        return len(self.lines)
+
+    @property
+    def indices(self) -> tuple[np.ndarray, ...]:
+        return self.starts, self.lines, self.cols
+
+    @cached_property
+    def cols(self) -> np.ndarray:
+        """`(nnz,)`: the column of each entry."""
+        return repeat_rows(self.starts)
+
+    def _find_entries(self) -> Slots:
+        order = rows_first(self.lines, self.shape[0])
+        return Slots(self.lines[order], self.cols[order], order)
+
+    def _static(self) -> tuple[Any, ...]:
+        return self.starts, self.lines
+
+    @classmethod
+    def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CscStructure, Sources]:
+        order = rows_first(cols, shape[1])
+        return cls(starts_of(cols, shape[1]), rows[order], shape), (order,)
+
+    def compiled(self, values: Sequence[np.ndarray]) -> sp.csc_array:
+        return sp.csc_array((values[0], self.lines, self.starts), self.shape)
+
+    def summary(self) -> str:
+        return lengths_text(np.diff(self.starts)).replace("row", "column")

@@ -1,0 +1,139 @@
+"""Operators made of parts, which are operators and arrays: what happens to one happens to its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...backends import Array, Backend, get_backend
+from ..operator import Operator
+from .products import Products
+
+
+@dataclass(eq=False, repr=False)
+class Composed(Products):
+    """A dataclass, of whose fields some are `parts`: operators, and arrays of the library; the others are constants.
+
+    A subclass states its parts, `apply` and `transpose`; the rest follows. One with complex constants states `conj`,
+    too. One that is made of arrays only has a field `bk`, and says in `_settle` what its shape and dtype are.
+
+    >>> @dataclass(eq=False, repr=False)
+    ... class Twice(Composed):
+    ...     inner: Operator
+    ...
+    ...     def apply(self, x):
+    ...         return 2 * self.inner.apply(x)
+    ...
+    ...     def transpose(self):
+    ...         return self._map(lambda A: A.transpose())
+    >>> from krylix import as_operator
+    >>> Twice(as_operator(np.eye(2))).T.dense()
+    array([[2., 0.],
+           [0., 2.]])
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ("inner",)
+
+    def __post_init__(self) -> None:
+        self._settle()
+        self.bk.register(type(self), _flatten, _restore)
+
+    def _settle(self) -> None:
+        """Facts, from those parts that are operators."""
+        operators = self._operators()
+        first = operators[0]
+        self.bk, self.shape, self.dtype = first.bk, first.shape, first.dtype
+        self.systems = next((A.systems for A in operators if A.systems is not None), None)
+        self.is_container = all(A.is_container for A in operators)  # type: ignore[misc]
+        self.tracked = any(A.tracked for A in operators)
+
+    def _operators(self) -> list[Operator]:
+        return [part for part in map(self.__dict__.__getitem__, self.parts) if isinstance(part, Operator)]
+
+    # --- the same with other parts ---
+
+    def _map(
+        self, operators: Callable[[Operator], Operator], arrays: Callable[[Array], Array] = lambda array: array
+    ) -> Any:
+        """Made of what the functions make of each part."""
+        parts = {name: self.__dict__[name] for name in self.parts}
+        return replace(self, **{k: operators(p) if isinstance(p, Operator) else arrays(p) for k, p in parts.items()})
+
+    def _moved(self, parts: dict[str, Any], bk: Backend) -> Any:
+        """Made of parts on another backend."""
+        return replace(self, **parts, **({"bk": bk} if "bk" in _constants(type(self)) else {}))
+
+    def conj(self) -> Operator:
+        return self._map(lambda A: A.conj(), self.bk.conj)
+
+    def astype(self, dtype: np.dtype) -> Operator:
+        bk = self.bk
+        return self._map(lambda A: A.astype(dtype), lambda a: bk.astype(a, dtype) if bk.dtype(a).kind in "fc" else a)
+
+    def as_container(self) -> Operator:
+        return self._map(lambda A: A.as_container())
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        moved: dict[str, Any] = {}
+        for name in self.parts:
+            part = self.__dict__[name]
+            moved[name] = part.on_backend(bk, like) if isinstance(part, Operator) else bk.asarray(part, like=like)
+        return None if any(part is None for part in moved.values()) else self._moved(moved, bk)
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        found = {name: _for_host(self.__dict__[name]) for name in self.parts}
+
+        def rebuild(values: Sequence[np.ndarray]) -> Operator:
+            parts, rest = {}, list(values)
+            for name, (arrays, make) in found.items():
+                parts[name], rest = make(rest[: len(arrays)]), rest[len(arrays) :]
+            return self._moved(parts, get_backend("numpy"))
+
+        return [array for arrays, _ in found.values() for array in arrays], rebuild
+
+    # --- what its first operator tells ---
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        operators = self._operators()
+        return operators[0].in_shape if operators else (self.shape[1],)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        operators = self._operators()
+        return operators[0].out_shape if operators else (self.shape[0],)
+
+    @property
+    def together(self) -> int | None:
+        return next((A.together for A in self._operators() if A.together is not None), self.systems)
+
+
+def _for_host(part: Any) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Any]]:
+    return part.for_host() if isinstance(part, Operator) else ((part,), lambda values: values[0])
+
+
+@cache
+def _constants(cls: type) -> tuple[str, ...]:
+    """Names of the fields of a class that are no parts."""
+    of: Any = cls
+    return tuple(f.name for f in fields(of) if f.name not in of.parts)
+
+
+def _flatten(operator: Composed) -> tuple[tuple[Any, ...], Any]:
+    own = operator.__dict__
+    static = tuple(own[name] for name in _constants(type(operator)))
+    return tuple(own[name] for name in operator.parts), (type(operator), static)
+
+
+def _restore(static: Any, parts: Sequence[Any]) -> Composed:
+    """Rebuild without `__post_init__`: transformations put placeholders in the place of parts."""
+    cls, constants = static
+    operator: Composed = object.__new__(cls)
+    operator.__dict__.update(zip(_constants(cls), constants), **dict(zip(cls.parts, parts)))
+    if all(isinstance(part, Operator) or (hasattr(part, "shape") and hasattr(part, "dtype")) for part in parts):
+        operator._settle()
+    return operator

@@ -1,0 +1,101 @@
+"""What the errors of tracing say: the operation, its operands, the user's line and the way out.
+
+Front ends describe what they met as an `Operation`; the words are the same for all libraries.
+
+>>> operation = Operation("sin", "model.py:7 (rhs)", ["input-dependent"])
+>>> print(unsupported(operation, f"it does not. {MATRIX_FREE}"))
+'sin' at model.py:7 (rhs) (operands: input-dependent) cannot be traced: it does not. Leave it out ...
+>>> print(nonlinear(operation))
+'sin' at model.py:7 (rhs) (operands: input-dependent) is not linear in the input. Expected a linear ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import NonlinearError, UnsupportedOperation
+from .engine.linear import Linear
+
+UNKNOWN = "an unknown line"
+MATRIX_FREE = "Leave it out of the traced function, or solve with the function itself instead of its matrix."
+_PACKAGE = Path(__file__).parents[__name__.count(".") - 1]  # wherever in the package this module lies
+_FOLDERS = tuple(f"{_PACKAGE / name}/" for name in ("backends", "sparse", "solvers"))
+
+
+class Operation(NamedTuple):
+    """One operation of a traced function.
+
+    Attributes:
+        name: in its library.
+        place: `file:line (function)` of the user's code, see `place_of`, or UNKNOWN.
+        operands: the `kind_of` each.
+    """
+
+    name: str
+    place: str
+    operands: Sequence[str]
+
+    def __str__(self) -> str:
+        kinds = list(self.operands)
+        if len(kinds) > 4:
+            kinds = [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
+        return f"'{self.name}' at {self.place} (operands: {', '.join(kinds)})"
+
+
+def kind_of(value: Any, known: bool) -> str:
+    """What an operand is: `known` tells whether it has values while the function is traced."""
+    if isinstance(value, Linear):
+        return "input-dependent"
+    return "constant" if known else "traced constant"
+
+
+def place_of(frames: Iterable[tuple[str, int, str]]) -> str:
+    """The first of some `(file, line, function)`, from the innermost call outwards, that is the user's code."""
+    for file, line, function in frames:
+        if not file.startswith(_FOLDERS):
+            return f"{file}:{line} ({function})"
+    return UNKNOWN
+
+
+def nonlinear(operation: Operation, why: str | None = None) -> NonlinearError:
+    """The operation is not linear in the input."""
+    return _marked(
+        NonlinearError,
+        f"{operation} is not linear in the input{f': {why}' if why else ''}. Expected a linear or "
+        "affine function; of a non-linear one, jacobian_matrix(f, x) gives the sparse Jacobian at x.",
+    )
+
+
+def unsupported(operation: Operation, why: str) -> UnsupportedOperation:
+    """The operation may be linear, but has no sparse matrix here; `why` ends with the way out."""
+    return _marked(UnsupportedOperation, f"{operation} cannot be traced: {why}")
+
+
+def static_needed(operation: Operation, what: str, value: Any, how: str) -> Exception:
+    """`value`, which decides the structure, depends on the input or is not known while tracing; `how` to make it so."""
+    if isinstance(value, Linear):
+        return nonlinear(operation, f"the {what} depends on it")
+    return unsupported(
+        operation,
+        f"the {what} is not known while the function is traced, and the structure of a matrix must be. {how}",
+    )
+
+
+def located(error: Exception, operation: Operation) -> Exception:
+    """An error of the engine with the place added; one from inside a call with the line of the call, if it has none.
+
+    Functions of the library itself may be compiled pieces whose operations do not know the user's line.
+    """
+    message = str(error)
+    if not hasattr(error, "located"):
+        between = ":" if isinstance(error, NonlinearError) else " cannot be traced:"
+        return _marked(type(error), f"{operation}{between} {message}")
+    return _marked(type(error), message.replace(UNKNOWN, operation.place)) if UNKNOWN in message else error
+
+
+def _marked(kind: type[Exception], message: str) -> Any:
+    error: Any = kind(message)
+    error.located = True
+    return error

@@ -1,0 +1,1 @@
+"""The test of a traced matrix, whatever library its function is written in."""

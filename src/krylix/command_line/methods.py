@@ -1,0 +1,62 @@
+"""What can be asked for by name, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from ..solvers import METHODS, PRECONDITIONERS, find_method
+from ..solvers.iteration.method import Method
+
+_FAMILIES = "biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1, mixed-... for most methods"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """A method in words.
+
+    Attributes:
+        name: for --method.
+        matrix: "symmetric" (Hermitian where complex), "square" or "any", which is also rectangular.
+        numbers: "real" or "any".
+        preconditioner: "none", "any" or "symmetric".
+        transpose: does it multiply with the transpose of A?
+        summary: what it is, in one line.
+    """
+
+    name: str
+    matrix: str
+    numbers: str
+    preconditioner: str
+    transpose: bool
+    summary: str
+
+
+def all_needs() -> list[Needs]:
+    """Of every method with its default settings, auto first."""
+    auto = Needs("auto", "square", "any", "any", False, "Looks at the matrix and takes one of these")
+    named = dict.fromkeys([*METHODS.values(), find_method("FGMRES")])
+    return [auto, *(_needs(method) for method in named)]
+
+
+def _needs(method: Method) -> Needs:
+    matrix = "symmetric" if method.needs_hermitian else "any" if method.least_squares else "square"
+    kind = "none" if not method.takes_preconditioner else "symmetric" if method.needs_hermitian else "any"
+    numbers = "any" if method.takes_complex else "real"
+    return Needs(method.name, matrix, numbers, kind, method.needs_transpose, method.summary)
+
+
+def table() -> Iterator[str]:
+    """The lines of `krylix methods`."""
+    row = "{:<18} {:<10} {:<8} {:<15} {:<4} {}".format
+    yield row("method", "matrix", "numbers", "preconditioner", "A^T", "what it is")
+    for m in all_needs():
+        yield row(m.name, m.matrix, m.numbers, m.preconditioner, "yes" if m.transpose else "no", m.summary)
+    yield f"{_FAMILIES}."
+    yield 'matrix: "symmetric" means Hermitian where complex, "any" also rectangular (least squares).'
+    yield f"preconditioners: auto, {', '.join(PRECONDITIONERS)}"
+
+
+def as_object() -> dict[str, object]:
+    """The same as a JSON object."""
+    return {"methods": [asdict(m) for m in all_needs()], "preconditioners": ["auto", *PRECONDITIONERS]}

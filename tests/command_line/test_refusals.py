@@ -1,0 +1,93 @@
+"""Words and settings that cannot be used, and failures on the way."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import krylix
+from command_runs import Run, failed, matrix, refused
+from krylix.command_line.arguments import BACKENDS, EXAMPLES
+from krylix.solvers import PRECONDITIONERS
+
+WRONG: dict[str, tuple[str, tuple[str, ...]]] = {
+    "": ("COMMAND", ()),
+    "melt": ("melt", ("solve", "methods")),
+    "solve": ("nothing to solve", ("--example",)),
+    "solve --melt": ("--melt", ()),
+    "solve nothing.mtx": ("nothing.mtx: there is no such file", ()),
+    "solve folder.mtx": ("folder.mtx: is a folder", ()),
+    "solve A.txt": ("A.txt", (".mtx, .mtx.gz, .npz, .npy",)),
+    "solve A.npz nothing.npy": ("nothing.npy: there is no such file", ()),
+    "solve A.npz --example bar": ("give one of them", ()),
+    "solve --example foo": ("'foo'", EXAMPLES),
+    "solve A.npz --method foo": ("'foo'", ("biCG-stab(2)",)),
+    "solve A.npz --method gmresx": ("'gmresx'", ()),
+    "solve - -": ("standard input can be read once", ()),
+    "solve A.npz --json --quiet": ("not allowed with", ("--json",)),
+    "solve A.npz --preconditioner foo": ("'foo'", tuple(PRECONDITIONERS)),
+    "solve A.npz --backend foo": ("'foo'", BACKENDS),
+    "solve A.npz --dtype half": ("'half'", ()),
+    "solve A.npz --rtol little": ("--rtol", ("'little'",)),
+    "solve A.npz --rtol -1": ("rtol must be >= 0", ()),
+    "solve A.npz --atol nan": ("atol", ()),
+    "solve A.npz --max-iter -1": ("max_iter must be >= 0", ()),
+    "solve A.npz --max-iter 1.5": ("--max-iter", ()),
+    "solve A.npz --nullspace constant": ("nullspace", ()),
+    "solve A.npz --output x.txt": ("x.txt: cannot write this kind of file", (".npy",)),
+    "solve A.npz --output nowhere/x.npy": ("there is no folder nowhere", ()),
+    "solve A.npz --method CG": ("CG needs a symmetric matrix", ("Use biCG-stab(2)",)),
+    "solve A.npz --method direct --preconditioner jacobi": ("takes no preconditioner", ()),
+    "solve C.npz --method CG": ("CG needs a Hermitian matrix", ()),
+    "solve C.npz --method scipy-MINRES": ("real systems only", ()),
+    "solve big.npy --dtype single": ("too large for float32", ()),
+}
+
+
+@pytest.mark.parametrize("command", WRONG)
+def test_refusals(command: str, run: Callable[..., Run]) -> None:
+    sp.save_npz("A.npz", matrix())
+    sp.save_npz("C.npz", matrix(np.complex128))
+    np.save("big.npy", np.diag([1e300, 1.0]))
+    Path("folder.mtx").mkdir()
+    words, more = WRONG[command]
+    refused(run(*command.split()), words, *more)
+
+
+def test_missing_framework(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise krylix.NoBackendFound(f"{name} is not installed: pip install 'krylix[{name}]'.")
+
+    monkeypatch.setattr("krylix.command_line.solve.get_backend", absent)
+    refused(run("solve", "--example", "bar", "--backend", "torch"), "pip install 'krylix[torch]'")
+
+
+def test_failures_other_than_convergence_have_code_1(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 3 TiB\nfor the factors")
+
+    monkeypatch.setattr("krylix.command_line.solve.prepare", fail)
+    result = run("solve", "--example", "bar")
+    assert result.code == 1
+    assert result.err == "krylix: the solve failed: Unable to allocate 3 TiB for the factors\n"
+
+
+def test_unwritable_output(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("krylix.command_line.output.np.save", full)
+    failed(
+        run("solve", "--quiet", "--example", "airfoil", "--output", "x.npy"), 1, "x.npy: cannot be written: No space"
+    )
+
+
+def test_interrupt(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("krylix.command_line.solve.prepare", interrupt)
+    result = run("solve", "--example", "bar")
+    assert (result.code, result.err) == (130, "krylix: interrupted\n")

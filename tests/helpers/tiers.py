@@ -1,0 +1,66 @@
+"""Which tests run when: in `pytest`, before a merge, or on demand. `tests/README.md` says what the tiers cover.
+
+A test without a marker is in the default tier, unless its parameters say that it compiles a program which is much like
+that of another test: the compiled modes of all methods but some, which stand for the others. These run in `merge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+TIERS = ("default", "merge", "slow")
+# One of each kind: short and long recurrences, all earlier directions, factors, and the host.
+REPRESENTATIVE = ("CG", "biCG-stab(2)", "GMRES", "direct", "scipy-CG", "scipy-GMres")
+COMPILING = ("jax", "jax-jit", "tf-function", "torch-compile")  # JAX compiles what it runs eagerly, too
+
+
+def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+    """The tier of a test with these markers (by name) and parameters.
+
+    The marker `compiled_by_default(*methods, modes=...)` says which cells of a test compile in the default tier:
+    instead of `REPRESENTATIVE` these methods, none where none is named, and of the modes that compile these.
+    """
+    for name in ("slow", "merge"):
+        if name in markers:
+            return name
+    if parameters.get("mode") not in COMPILING:
+        return "default"
+    mark = markers.get("compiled_by_default")
+    methods = REPRESENTATIVE if mark is None else mark.args
+    modes = COMPILING if mark is None else mark.kwargs.get("modes", COMPILING if mark.args else ())
+    method = parameters.get("method")
+    stands_for_others = method in methods if isinstance(method, str) and methods else True
+    return "default" if stands_for_others and parameters["mode"] in modes else "merge"
+
+
+class Cell(NamedTuple):
+    """A test that was collected."""
+
+    test: str  # "solvers/test_basics.py::test_solution"
+    mode: str | None
+    method: str | None
+    tier: str
+
+
+CELLS = pytest.StashKey[list[Cell]]()  # every test that was collected, whether it runs now or not
+
+# Files without a parameter `mode`: what they test, where the parameter `transform` says nothing else.
+_MODES = {"test_sensitivity": "numpy", "test_jax": "jax", "test_torch": "torch", "test_tensorflow": "tf"}
+
+
+def cell(node: str, markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> Cell:
+    """Of a test's id, from `tests/` on."""
+    test, method = node.partition("[")[0], parameters.get("method")
+    mode = next(
+        (m for start, m in _MODES.items() if test.partition("::")[0].rpartition("/")[2].startswith(start)), None
+    )
+    if mode is not None:
+        transform = str(parameters.get("transform", test))
+        for word, compiled in (("jit", "jax-jit"), ("graph", "tf-function"), ("test_compile", "torch-compile")):
+            mode = compiled if word in transform and compiled.startswith(mode) else mode
+    mode = parameters.get("mode", mode)
+    method = method if isinstance(method, str) else None
+    return Cell(test, mode if isinstance(mode, str) else None, method, tier(markers, parameters))

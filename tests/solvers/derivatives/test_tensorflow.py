@@ -1,0 +1,289 @@
+"""Derivatives of a solve in TensorFlow, against the dense inverse: eager, in graphs, under XLA and vectorized_map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cells import METHOD_NAMES, others_before_a_merge
+from krylix import linear_solve
+from krylix.solvers import METHODS
+from modes import compiled
+
+tf = pytest.importorskip("tensorflow")
+N, REAL = 5, tf.float64
+ENTRIES = np.stack(np.nonzero(np.ones((N, N))), 1)
+Solve = Callable[..., Any]
+
+
+def point() -> tuple[Any, Any, Any]:
+    """b, edge weights and a shift."""
+    numbers = np.random.default_rng(0).standard_normal(2 * N)
+    return tf.constant(numbers[:N]), tf.constant(1 + 0.3 * numbers[N:-1]), tf.constant(1.3, REAL)
+
+
+def product(skew: float) -> Callable[..., Any]:
+    def A(x: Any, w: Any, c: Any) -> Any:
+        d = w * (x[1:] - x[:-1])
+        zero = tf.zeros(1, REAL)
+        image = c * x + tf.concat([-d, zero], 0) + tf.concat([zero, d], 0)
+        return image + skew * tf.concat([w * x[1:], zero], 0)
+
+    return A
+
+
+def matrix(skew: float, w: Any, c: Any) -> Any:
+    return tf.transpose(tf.stack([product(skew)(e, w, c) for e in tf.unstack(tf.eye(N, dtype=REAL))]))
+
+
+def dense_inverse(skew: float) -> Solve:
+    return lambda b, w, c: tf.linalg.matvec(tf.linalg.inv(matrix(skew, w, c)), b)
+
+
+def skew_of(method: str) -> float:
+    return 0.0 if METHODS[method].needs_hermitian else 0.4
+
+
+def solver(method: str, kind: str) -> Solve:
+    """x(b, w, c) by krylix."""
+    skew, A = skew_of(method), product(skew_of(method))
+    settings = {"method": method, "rtol": 1e-13, "on_failure": "status"}
+    if METHODS[method].takes_preconditioner and kind in ("dense", "sparse"):
+        settings["preconditioner"] = "jacobi"
+    makers: dict[str, Solve] = {
+        "function": lambda b, w, c: linear_solve(lambda x: A(x, w, c), b, **settings),
+        "args": lambda b, w, c: linear_solve(A, b, args=(w, c), **settings),
+        "dense": lambda b, w, c: linear_solve(matrix(skew, w, c), b, **settings),
+        "sparse": lambda b, w, c: linear_solve(
+            tf.SparseTensor(ENTRIES, tf.reshape(matrix(skew, w, c), [-1]), (N, N)), b, **settings
+        ),
+    }
+    return lambda b, w, c: makers[kind](b, w, c).x
+
+
+def gradient(solve: Solve, *p: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(p)
+        loss = tf.reduce_sum(solve(*p) ** 3)
+    return tape.gradient(loss, p)
+
+
+def second(solve: Solve, *p: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(p)
+        total = tf.add_n([tf.reduce_sum(tf.sin(g)) for g in gradient(solve, *p)])
+    return tape.gradient(total, p)
+
+
+def jacobian(solve: Solve, *p: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(p)
+        x = solve(*p)
+    return tape.jacobian(x, p)
+
+
+def vectorized(solve: Solve, b: Any, w: Any, c: Any) -> Any:
+    return tf.vectorized_map(lambda v: solve(v, w, c), tf.stack([b, 1 - b, 2 * b]))
+
+
+def graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    return compiled("tf-function", function)
+
+
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    "gradient": gradient,
+    "gradient in a graph": lambda S, *p: graph(lambda *q: gradient(S, *q))(*p),
+    "gradient of a graph": lambda S, *p: gradient(graph(S), *p),
+    "second order": second,
+    "second order in a graph": lambda S, *p: graph(lambda *q: second(S, *q))(*p),
+    "jacobian": jacobian,
+    "vectorized_map": vectorized,
+    "XLA": lambda S, *p: tf.function(lambda *q: gradient(S, *q), jit_compile=True, autograph=False)(*p),
+}
+QUICK = {  # graphs of CG are the smallest, and not symmetric systems are seen eagerly
+    *(("CG", "function", t) for t in TRANSFORMS),
+    *(("biCG-stab(2)", "function", t) for t in ("gradient", "gradient in a graph", "second order")),
+    *(("direct", "dense", t) for t in ("gradient in a graph", "second order", "vectorized_map")),
+}
+
+
+def check(method: str, kind: str, transform: str) -> None:
+    found = tf.nest.flatten(TRANSFORMS[transform](solver(method, kind), *point()))
+    with_inverse = {"vectorized_map": vectorized, "jacobian": jacobian}.get(transform)
+    if with_inverse is None:
+        with_inverse = second if transform.startswith("second") else gradient
+    wanted = tf.nest.flatten(with_inverse(dense_inverse(skew_of(method)), *point()))
+    assert len(found) == len(wanted) > 0
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+TABLE = [
+    pytest.param(m, k, t, marks=() if (m, k, t) in QUICK else pytest.mark.slow)
+    for m in ("biCG-stab(2)", "CG", "direct")
+    for k in ("function", "args", "dense", "sparse")
+    for t in TRANSFORMS
+    if (k, t) != ("sparse", "XLA")  # which has no sparse tensors
+]
+
+
+@pytest.mark.parametrize(("method", "kind", "transform"), TABLE)
+def test_every_transformation(method: str, kind: str, transform: str) -> None:
+    check(method, kind, transform)
+
+
+@pytest.mark.parametrize("kind", ["args", "sparse"])
+@pytest.mark.parametrize("method", others_before_a_merge(METHOD_NAMES))
+def test_every_method(method: str, kind: str) -> None:
+    check(method, kind, "gradient")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transform", [t for t in TRANSFORMS if t != "XLA"])
+@pytest.mark.parametrize("kind", ["function", "dense"])
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_every_method_in_every_way(method: str, kind: str, transform: str) -> None:
+    check(method, kind, transform)
+
+
+@pytest.mark.parametrize("mode", ["tf", "tf-function"])
+@pytest.mark.parametrize("kind", ["function", "dense"])
+def test_variables(kind: str, mode: str) -> None:
+    """Closed over or stored in a matrix, they are found; also by a loss of a whole training step."""
+    b, w, c = point()
+    variable = tf.Variable(w)
+    found = compiled(mode, lambda: _by_variable(solver("biCG-stab(2)", kind), b, variable, c))()
+    np.testing.assert_allclose(found, _by_variable(dense_inverse(0.4), b, variable, c), rtol=1e-9)
+
+
+def _by_variable(solve: Solve, b: Any, variable: Any, c: Any) -> Any:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(solve(b, variable, c) ** 3)
+    return tape.gradient(loss, variable)
+
+
+@pytest.mark.parametrize("mode", ["tf", "tf-function"])
+def test_what_was_computed_before(mode: str) -> None:
+    """A closed-over tensor that was itself computed from what is watched; and an affine part."""
+    b, w, c = point()
+
+    def gradient_of(solve: Callable[..., Any]) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch((w, c))
+            loss = tf.reduce_sum(solve(w * w, c * tf.ones(N, REAL)) ** 3)
+        return tape.gradient(loss, (w, c))
+
+    def found(w: Any, shift: Any) -> Any:
+        return linear_solve(lambda x: product(0.4)(x, w, c) + shift, b, method="GMRES", rtol=1e-13).x
+
+    def wanted(w: Any, shift: Any) -> Any:
+        return dense_inverse(0.4)(b - shift, w, c)
+
+    for a, expected in zip(compiled(mode, lambda: gradient_of(found))(), gradient_of(wanted), strict=True):
+        np.testing.assert_allclose(a, expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.compiled_by_default("direct", "biCG-stab(2)")
+@pytest.mark.parametrize("mode", ["tf", "tf-function"])
+@pytest.mark.parametrize("method", ["biCG-stab(2)", "GMRES", "direct", "scipy-GMres"])
+def test_complex(method: str, mode: str) -> None:
+    rng = np.random.default_rng(1)
+    m = tf.constant(rng.random((N, N)) + 1j * rng.random((N, N)) + 4 * np.eye(N))
+    b = tf.constant(rng.random(N) + 1j * rng.random(N))
+
+    def loss(solve: Solve) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch((m, b))
+            value = tf.reduce_sum(tf.abs(solve(m, b)) ** 4)
+        return tape.gradient(value, (m, b))
+
+    found = compiled(mode, lambda: loss(lambda m, b: linear_solve(m, b, method=method, rtol=1e-13).x))()
+    wanted = loss(lambda m, b: tf.linalg.matvec(tf.linalg.inv(m), b))
+    for a, w in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, w, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["function", "dense"])
+@pytest.mark.parametrize("method", ["CG", "direct", "scipy-CG"])
+def test_forward_mode_is_refused(method: str, kind: str) -> None:
+    """TensorFlow would answer None."""
+    p = point()
+    for watched in p:
+        with (
+            tf.autodiff.ForwardAccumulator(watched, watched),
+            pytest.raises(RuntimeError, match=r"Use tf\.GradientTape"),
+        ):
+            solver(method, kind)(*p)
+
+
+@pytest.mark.parametrize("mode", ["tf", "tf-function"])
+def test_a_failing_backward_solve_names_itself(mode: str) -> None:
+    singular = tf.linalg.diag(tf.constant([1.0, 2, 0], REAL))
+
+    def by_b(b: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(b)
+            x = linear_solve(lambda x: tf.linalg.matvec(singular, x), b, method="biCG-stab(2)", max_iter=20).x
+        return tape.gradient(x, b)
+
+    with pytest.raises(Exception, match="the backward solve of biCG-stab"):
+        compiled(mode, by_b)(tf.constant([1.0, 1, 0], REAL))
+
+
+@pytest.mark.parametrize("mode", ["tf", "tf-function"])
+def test_tiny_and_huge_cotangents_in_single_precision(mode: str) -> None:
+    m = tf.constant(np.diag([1.0, 2, 3]) + 0.5 * np.eye(3, k=1), tf.float32)
+    b = tf.constant([1.0, 2, 3])
+
+    def by_b(scale: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(b)
+            x = linear_solve(m, b, method="biCG-stab(2)", atol=1e-3).x
+        return tape.gradient(x, b, scale * tf.ones(3))
+
+    wanted = np.linalg.inv(m).T @ np.ones(3)
+    for scale in (1e-20, 1e20):
+        found = compiled(mode, by_b)(tf.constant(scale, tf.float32))
+        np.testing.assert_allclose(found / np.float32(scale), wanted, rtol=1e-2)
+
+
+def test_xla_without_the_host() -> None:
+    """No error can leave XLA: failures are NaN, and what needs the host is refused when it is traced."""
+    b, w, c = point()
+
+    def solve(method: str, limit: int) -> Any:
+        return tf.function(
+            lambda b: linear_solve(matrix(0.0, w, c), b, method=method, max_iter=limit).x,
+            jit_compile=True,
+            autograph=False,
+        )
+
+    np.testing.assert_allclose(solve("CG", 50)(b), dense_inverse(0.0)(b, w, c), rtol=1e-8)
+    assert np.isnan(solve("CG", 1)(b)).all()
+    with pytest.raises(TypeError, match="cannot call the host"):
+        solve("scipy-CG", 50)(b)
+
+
+def test_checkpoints_have_no_derivatives() -> None:
+    b, w, c = point()
+    with tf.GradientTape() as tape:
+        tape.watch(w)
+        x = linear_solve(matrix(0.0, w, c), b, method="CG", max_iter=(2, 20), on_failure="status").x
+    with pytest.raises(RuntimeError, match="several limits"):
+        tape.gradient(x, w)
+
+
+def test_a_function_that_cannot_be_traced() -> None:
+    b, w, c = point()
+
+    def A(x: Any) -> Any:
+        return product(0.0)(tf.constant(x.numpy()), w, c)
+
+    assert linear_solve(A, b, method="CG").converged
+    with tf.GradientTape() as tape:
+        tape.watch(w)
+        with pytest.raises(RuntimeError, match="could not trace it"):
+            linear_solve(A, b, method="CG")

@@ -1,0 +1,312 @@
+"""SciPy's own test cases for its iterative solvers, with the methods of krylix in the place of SciPy's.
+
+The functions that run are SciPy's; what is ours is the adapter and the table of exclusions. An excluded test still
+runs: it has to fail in the way that the table says, and the exclusion has to go when it passes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from krylix.solvers import METHODS, SolveResult
+from scipy_cases import Adapter, Call, calls_of, failure_of, is_complex, is_hermitian, size
+
+suite = pytest.importorskip(
+    "scipy.sparse.linalg._isolve.tests.test_iterative", reason="this build of SciPy comes without its tests"
+)
+
+ONLY_FOR = {
+    # tests of arguments and callbacks that one of SciPy's solvers has and linear_solve has not
+    "test_show": ("scipy-TFQMR",),
+    "TestGMRES.test_basic": ("scipy-GMres",),
+    "TestGMRES.test_callback": ("scipy-GMres",),
+    "TestGMRES.test_atol_legacy": ("scipy-GMres",),
+    "TestGMRES.test_callback_type": ("scipy-GMres",),
+    "TestGMRES.test_callback_x_monotonic": ("scipy-GMres",),
+    # SciPy skips all others: with no solution to find, what they return grows out of rounding errors
+    "test_maxiter_worsening": ("scipy-GMres", "scipy-lGMres", "scipy-QMR"),
+}
+COMPLEX = ("TestGMRES.test_abi",)  # tests that bring their own matrix
+NOT_HERMITIAN = ("TestQMR.test_leftright_precond",)
+
+
+def methods_for(test: str) -> tuple[str, ...]:
+    return ONLY_FOR.get(test, tuple(METHODS))
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Tests that cannot pass, and why. Which methods those are follows from the facts that a method declares.
+
+    By name only SciPy's own functions are excluded, where SciPy's suite treats them in a special way too.
+    """
+
+    why: str
+    tests: tuple[str, ...]  # none named: all
+    applies: Callable[[Call], bool]
+    fails: str  # pattern for "type of the error: its text | line of SciPy's test"
+    instead: Callable[[Call, SolveResult], bool] | None = None  # what holds all the same for the last solve of the test
+    may_pass: bool = False  # the test promises nothing of these methods: some pass, the others do `instead`
+
+    def covers(self, call: Call) -> bool:
+        return (not self.tests or call.test in self.tests) and self.applies(call)
+
+
+def one_iteration(call: Call, result: SolveResult) -> bool:
+    return bool(result.converged) and int(result.iterations) == 1
+
+
+def converged(call: Call, result: SolveResult) -> bool:
+    return bool(result.converged)
+
+
+def finite(call: Call, result: SolveResult) -> bool:
+    return not result.converged and bool(np.all(np.isfinite(result.x)))
+
+
+def honest(call: Call, result: SolveResult) -> bool:
+    """What SciPy asks of its solvers where they break down."""
+    return not result.converged and result.residual_norm <= np.linalg.norm(call.problem.b)
+
+
+def products_of_one_iteration(call: Call) -> int:
+    """With A, and the true residual at the end."""
+    return call.method.products_at_start + call.method.products_per_step + 1
+
+
+def is_iterative(call: Call) -> bool:
+    """In the library itself, with a preconditioner, and in the precision of the system."""
+    return call.method.takes_preconditioner and not (call.method.on_host or call.method.lower_precision)
+
+
+def minimises(call: Call) -> bool:
+    """The residual, or the error in the norm of A; SciPy's CG divides by a zero where there is nothing left to gain."""
+    method = call.method
+    return method.minimises_residual or (method.needs_definite and not method.on_host)
+
+
+EXCLUSIONS = (
+    # --- refused before any iteration, by what the method declares to need
+    Exclusion(
+        "the method is for real systems and says so",
+        (),
+        lambda c: not c.method.takes_complex and (is_complex(c) or c.test in COMPLEX),
+        "^TypeError: .* takes real systems only",
+    ),
+    Exclusion(
+        "the method needs a symmetric matrix and says so",
+        (),
+        lambda c: (
+            c.method.needs_hermitian
+            and (c.method.takes_complex or not (is_complex(c) or c.test in COMPLEX))
+            and (not is_hermitian(c) or c.test in NOT_HERMITIAN)
+        ),
+        "^ValueError: .* needs a (symmetric|Hermitian) matrix",
+    ),
+    # --- arguments
+    Exclusion(
+        "a word is a TypeError to krylix",
+        ("test_invalid_atol",),
+        lambda c: c.settings["atol"] == "legacy",
+        "^TypeError: atol must be a number",
+    ),
+    Exclusion(
+        "None means the default to krylix",
+        ("test_invalid_atol",),
+        lambda c: c.settings["atol"] is None,
+        "^Failed: DID NOT RAISE",
+        converged,
+    ),
+    Exclusion(
+        "a test of GMRES's restart and callback_type; linear_solve has no such arguments, method objects have settings",
+        (
+            "TestGMRES.test_basic",
+            *(f"TestGMRES.test_{t}" for t in ("atol_legacy", "callback_type", "callback_x_monotonic")),
+        ),
+        lambda c: True,
+        "^TypeError: .* unexpected keyword argument 'restart'",
+    ),
+    Exclusion(
+        "GMRES's callback gets the preconditioned residual norm relative to that of b; krylix reports the true one",
+        ("TestGMRES.test_callback",),
+        lambda c: True,
+        r"^AssertionError: .*\| assert_allclose\(rvec",
+    ),
+    Exclusion(
+        "a test of what TFQMR prints; linear_solve has no argument `show`",
+        ("test_show",),
+        lambda c: True,
+        "^TypeError: .* unexpected keyword argument 'show'",
+    ),
+    # --- what a method is not made for
+    Exclusion(
+        "conjugate gradients need a definite matrix: <p, A p> = 0 here in the first steps",
+        ("test_convergence", "test_precond_dummy"),
+        lambda c: c.method.needs_definite and c.case == "sym-nonpd",
+        r"^AssertionError: .*\| assert info == 0",
+        honest,
+    ),
+    Exclusion(
+        "as above, and SciPy divides by that zero, so that one step is a breakdown already and not 1 iteration",
+        ("test_maxiter",),
+        lambda c: c.name == "scipy-CG" and c.case == "sym-nonpd",
+        r"^AssertionError: .*\| assert info == 1",
+        honest,
+    ),
+    Exclusion(
+        "SciPy has made this problem for the breakdown of such solvers, and expects it of its own",
+        ("test_convergence", "test_precond_dummy"),
+        lambda c: c.method.may_break_down and c.case == "sym-nonpd",
+        r"^AssertionError: .*\| assert info == 0",
+        honest,
+    ),
+    Exclusion(
+        "CGS and TFQMR do not converge on this one, as SciPy remarks ('algorithmic limitation apparently')",
+        ("test_convergence", "test_precond_dummy"),
+        lambda c: c.method.amplifies_rounding and c.case in ("nonsymposdef", "nonsymposdef-F"),
+        r"^AssertionError: .*\| assert info == 0",
+        honest,
+    ),
+    Exclusion(
+        "as above; SciPy runs no start at all but zero with TFQMR",
+        ("test_x0_equals_Mb",),
+        lambda c: c.name == "scipy-TFQMR" and c.case in ("nonsymposdef", "nonsymposdef-F"),
+        r"^AssertionError: .*\| assert info == 0",
+        honest,
+    ),
+    # --- counts
+    Exclusion(
+        "one iteration of this method is a factorisation, or as many steps as the problem has unknowns: it converges "
+        "(SciPy's outer iterations do so too, but see it only at the start of the next)",
+        ("test_maxiter",),
+        lambda c: size(c) <= c.method.steps_per_iteration,
+        r"^AssertionError: .*\| assert info == 1",
+        one_iteration,
+    ),
+    Exclusion(
+        "an iteration of this method and the true residual at its end are more products with A than the 3 of SciPy",
+        ("test_precond_inverse",),
+        lambda c: is_iterative(c) and products_of_one_iteration(c) > 3,
+        r"^AssertionError: .*\| assert matvec_count\[0\] <= 3",
+        one_iteration,
+    ),
+    Exclusion(
+        "each correction ends with a residual in double precision, and a perfect M is not perfect in single precision",
+        ("test_precond_inverse",),
+        lambda c: c.method.lower_precision,
+        r"^AssertionError: .*\| assert matvec_count\[0\] <= 3",
+        lambda c, result: bool(result.converged) and int(result.iterations) <= 2,
+    ),
+    Exclusion(
+        "the true residuals at the start, after SciPy's return and at the end are 3 products on top of SciPy's own",
+        ("test_precond_inverse",),
+        lambda c: c.method.on_host and c.method.takes_preconditioner,
+        r"^AssertionError: .*\| assert matvec_count\[0\] <= 3",
+        one_iteration,
+    ),
+    Exclusion(
+        "the method takes no preconditioner",
+        ("test_precond_inverse",),
+        lambda c: not c.method.takes_preconditioner,
+        r"^AssertionError: .*\| assert matvec_count\[0\] <= 3",
+        converged,
+    ),
+    # --- singular matrices and preconditioners
+    Exclusion(
+        "<b, A b> = 0: these methods cannot take their first step, and a restart from zero is the same",
+        ("TestGMRES.test_defective_matrix_breakdown",),
+        lambda c: c.method.needs_definite or c.method.may_break_down,
+        r"^AssertionError: .*\| assert_allclose\(A @ \(A @ x\), A @ b\)",
+        lambda c, result: not result.converged and bool(np.all(result.x == 0)),
+    ),
+    Exclusion(
+        "the system has no solution; the test is for methods that minimise the residual all the same",
+        ("TestGMRES.test_defective_matrix_breakdown",),
+        lambda c: (
+            not (c.method.needs_definite or c.method.may_break_down or c.method.factorises)
+            and not c.method.minimises_residual
+        ),
+        r"^AssertionError: .*\| assert_allclose\(A @ \(A @ x\), A @ b\)",
+        finite,
+        may_pass=True,
+    ),
+    Exclusion(
+        "the system has no solution; the test wants exact zeros in A A x, these methods solve a shifted system",
+        ("TestGMRES.test_defective_matrix_breakdown",),
+        lambda c: c.method.factorises,
+        r"^AssertionError: .*\| assert_allclose\(A @ \(A @ x\), A @ b\)",
+        # b has a part of norm 1 outside the range of A: no x leaves less.
+        lambda c, result: not result.converged and abs(float(result.residual_norm) - 1) < 1e-12,
+    ),
+    Exclusion(
+        "with a singular M the preconditioned system has no solution; the test is for methods that minimise the "
+        "residual all the same",
+        ("TestGMRES.test_defective_precond_breakdown",),
+        lambda c: c.method.takes_preconditioner and not minimises(c),
+        r"^AssertionError: .*\| assert_allclose\(M @ \(A @ x\), M @ b\)",
+        finite,
+        may_pass=True,
+    ),
+    Exclusion(
+        "the test asks for an exact zero; the residual outside of the null space of M is one rounding error",
+        ("TestGMRES.test_defective_precond_breakdown",),
+        lambda c: c.method.takes_preconditioner and minimises(c),
+        r"^AssertionError: .*\| assert_allclose\(M @ \(A @ x\), M @ b\)",
+        lambda c, result: not result.converged and bool(np.all(np.abs(result.residual[:2]) < 1e-15)),
+        may_pass=True,
+    ),
+    Exclusion(
+        "the method takes no preconditioner and solves the system; the test asks for an exact zero",
+        ("TestGMRES.test_defective_precond_breakdown",),
+        lambda c: not c.method.takes_preconditioner,
+        r"^AssertionError: .*\| assert_allclose\(M @ \(A @ x\), M @ b\)",
+        converged,
+        may_pass=True,
+    ),
+    Exclusion(
+        "SciPy expects this failure of its GMRES",
+        ("test_maxiter_worsening",),
+        lambda c: c.name == "scipy-GMres",
+        r"^AssertionError: .*\| assert error <= slack_tol \* best_error",
+    ),
+    Exclusion(
+        "the method takes no preconditioner, and without it the test's 15 iterations are too few",
+        ("TestQMR.test_leftright_precond",),
+        lambda c: not c.method.takes_preconditioner and not c.method.factorises,
+        r"^AssertionError: .*\| assert info == 0",
+        lambda c, result: not result.converged,
+    ),
+)
+
+CALLS = tuple(calls_of(suite, methods_for))
+
+
+@pytest.mark.parametrize("call", [pytest.param(call, id=call.id, marks=call.filters) for call in CALLS])
+def test_scipy_case(call: Call, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    solver = Adapter(call.name)
+    exclusion = next((e for e in EXCLUSIONS if e.covers(call)), None)
+    failure = failure_of(suite, lambda: call.run(suite, solver, request, monkeypatch))
+    if failure is None:
+        assert exclusion is None or exclusion.may_pass, f"passes: take it out of the exclusions ({exclusion.why})"
+        return
+    error, text = failure
+    if exclusion is None:
+        pytest.fail(f"{text}\n{solver.last}")
+    if not re.search(exclusion.fails, text, re.DOTALL):
+        raise AssertionError(f"excluded ({exclusion.why}), but fails differently: {text}\n{solver.last}") from error
+    if exclusion.instead is not None:
+        assert exclusion.instead(call, solver.last), f"excluded ({exclusion.why}), but worse: {solver.last}"
+    pytest.xfail(exclusion.why)
+
+
+@pytest.mark.parametrize("exclusion", EXCLUSIONS, ids=lambda e: e.why[:40])
+def test_exclusion_applies(exclusion: Exclusion) -> None:
+    covered = [call for call in CALLS if exclusion.covers(call)]
+    assert covered, "covers no test"
+    for call in covered:
+        assert [e.why for e in EXCLUSIONS if e.covers(call)] == [exclusion.why], f"{call.id} is excluded twice"

@@ -1,0 +1,227 @@
+"""Every registered preconditioner on every library: what it promises as an operator, and what a solve makes of it.
+
+One that is registered here and nowhere else goes through the same tests: a new one needs no change of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import krylix
+from cells import check_true_residual, two_dtypes
+from krylix.solvers import METHODS, PRECONDITIONERS, Preconditioner
+from krylix.sparse import DenseOperator, Operator, asymmetry
+from modes import COMPILED, EAGER, Numbers, array, compiled, library, to_numpy
+
+N = 9
+OWN = "two sweeps"
+KINDS = (*PRECONDITIONERS, OWN)
+HERMITIAN_METHODS = tuple(m for m, found in METHODS.items() if found.needs_hermitian and found.takes_preconditioner)
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+DTYPES = ("float32", "float64", "complex64", "complex128")
+every_dtype = pytest.mark.parametrize(
+    ("mode", "dtype"),  # all dtypes where no operation is compiled
+    [(m, d) for m in EAGER for d in (DTYPES if m in ("numpy", "torch") else ("float32", "complex128"))],
+)
+every_library = pytest.mark.parametrize("mode", EAGER)
+
+
+def two_sweeps(A: Operator) -> Preconditioner:
+    """Two sweeps of Jacobi's method, `2 / D - A / D^2`, as a dense matrix: symmetric only where A is."""
+    bk, inverse = A.bk, 1 / A.diagonals()
+    identity = bk.asarray(np.eye(A.shape[0]), A.dtype, like=inverse)
+    entries = inverse[:, :, None] * (2 * identity - A.dense() * inverse[:, None, :])
+    relative = asymmetry(A)
+    hermitian = None if relative is None else relative < 1e-4
+    return Preconditioner(DenseOperator(bk, entries if A.systems else entries[0]), OWN, hermitian, A.shape[0] ** 2)
+
+
+@pytest.fixture(autouse=True)
+def _own_kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(PRECONDITIONERS, OWN, two_sweeps)
+    yield
+
+
+def matrix_of(dtype: str, hermitian: bool = False, systems: tuple[int, ...] = (), seed: int = 0) -> np.ndarray:
+    """Random and diagonally dominant, with a diagonal that varies; Hermitian ones are positive definite."""
+    rng = np.random.default_rng(seed)
+    m = rng.uniform(-1, 1, (*systems, N, N))
+    if np.dtype(dtype).kind == "c":
+        m = m + 1j * rng.uniform(-1, 1, m.shape)
+    if hermitian:
+        m = (m + np.conj(np.swapaxes(m, -1, -2))) / 2
+    m[..., range(N), range(N)] = 2 * N + 10 * rng.random((*systems, N))
+    return m.astype(dtype)
+
+
+def vectors(dtype: str, count: int, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    v = rng.standard_normal((count, N))
+    return (v + 1j * rng.standard_normal(v.shape) if np.dtype(dtype).kind == "c" else v).astype(dtype)
+
+
+def eps(dtype: str) -> float:
+    return float(np.finfo(dtype).eps)
+
+
+@every_dtype
+@every_kind
+def test_applied_and_transposed(kind: str, mode: str, dtype: str) -> None:
+    """`M @ r`, columns, the adjoint and the transpose belong to one matrix: <y, M x> = <M^H y, x>."""
+    M = krylix.preconditioner(array(mode, matrix_of(dtype)), kind)
+    x, y = vectors(dtype, 2)
+    image = M @ array(mode, x)
+    assert krylix.choose_backend(image).name == library(mode) and to_numpy(image).dtype == np.dtype(dtype)
+    close = {"rtol": 0, "atol": 50 * eps(dtype)}
+    dense = to_numpy(M.dense())
+    assert dense.shape == M.shape == (N, N) and np.linalg.matrix_rank(dense) == N
+    np.testing.assert_allclose(to_numpy(image), dense @ x, **close)
+    np.testing.assert_allclose(to_numpy(M @ array(mode, np.stack([x, y], 1))), dense @ np.stack([x, y], 1), **close)
+    np.testing.assert_allclose(to_numpy(M.diagonal()), np.diag(dense), **close)
+    np.testing.assert_allclose(y @ dense @ x, to_numpy(M.T @ array(mode, y)) @ x, rtol=0, atol=500 * eps(dtype))
+    adjoint = np.vdot(to_numpy(M.H @ array(mode, y)), x)
+    np.testing.assert_allclose(np.vdot(y, to_numpy(image)), adjoint, rtol=0, atol=500 * eps(dtype))
+    np.testing.assert_allclose(to_numpy(M.T.T @ array(mode, x)), to_numpy(image), **close)
+    assert M.T.kind == M.H.kind == kind
+
+
+@pytest.mark.parametrize("hermitian", [True, False], ids=["Hermitian", "general"])
+@every_dtype
+@every_kind
+def test_facts_hold(kind: str, mode: str, dtype: str, hermitian: bool) -> None:
+    """What M says of its symmetry is so, and M of a positive definite A is positive definite, as CG needs it."""
+    M = krylix.preconditioner(array(mode, matrix_of(dtype, hermitian)), kind)
+    dense = to_numpy(M.dense())
+    difference = np.abs(dense - dense.conj().T).max() / np.abs(dense).max()
+    if M.hermitian is not None:
+        assert M.hermitian == (difference < 50 * eps(dtype))
+    if hermitian:
+        assert difference < 50 * eps(dtype) and M.hermitian is not False
+        assert np.linalg.eigvalsh(dense).min() > 0
+    for other in (M.T, M.H, M.conj()):
+        assert other.hermitian == M.hermitian
+
+
+@pytest.mark.parametrize("method", HERMITIAN_METHODS)
+@every_kind
+def test_methods_for_symmetric_matrices_refuse_others(kind: str, method: str) -> None:
+    A, M = matrix_of("float64", hermitian=True), krylix.preconditioner(matrix_of("float64"), kind)
+    b = np.ones(N)
+    if M.hermitian is False:
+        with pytest.raises(ValueError, match=f"needs a symmetric preconditioner; .*{kind}"):
+            krylix.linear_solve(A, b, method=method, preconditioner=M)
+    result = krylix.linear_solve(A, b, method=method, preconditioner=krylix.preconditioner(A, kind))
+    check_true_residual(Numbers(result), A, b)
+    assert result.converged
+
+
+def test_the_own_kind_is_known_not_to_be_symmetric() -> None:
+    """Without it, nothing above would be refused."""
+    assert krylix.preconditioner(matrix_of("float64"), OWN).hermitian is False
+
+
+@every_library
+@every_kind
+def test_repr_tells_the_cost(kind: str, mode: str) -> None:
+    M = krylix.preconditioner(array(mode, matrix_of("float32")), kind)
+    assert M.memory is not None and M.memory > 0
+    for word in (kind, f"{N} unknowns", "float32", library(mode), f"{M.memory / N:.3g} numbers per unknown"):
+        assert word in repr(M)
+
+
+@every_library
+@every_kind
+def test_batch_is_its_systems(kind: str, mode: str) -> None:
+    """M of a batch of matrices holds one for each, and a solve treats each system as if it were alone."""
+    A, b = matrix_of("float64", systems=(3,)), vectors("float64", 3)
+    settings: dict[str, Any] = {"method": "biCG-stab(2)", "preconditioner": kind}
+    M = krylix.preconditioner(array(mode, A), kind)
+    assert M.systems == 3 and tuple(M.dense().shape) == (3, N, N)
+    together = Numbers(krylix.linear_solve(array(mode, A), array(mode, b), batch_ndim=1, **settings))
+    images = to_numpy(M(array(mode, b)))
+    for i in range(3) if mode in ("numpy", "torch") else (1,):
+        single = krylix.preconditioner(array(mode, A[i]), kind)
+        np.testing.assert_allclose(images[i], to_numpy(single @ array(mode, b[i])), rtol=1e-13, atol=1e-15)
+        alone = Numbers(krylix.linear_solve(array(mode, A[i]), array(mode, b[i]), **settings))
+        assert together.iterations[i] == alone.iterations
+        np.testing.assert_allclose(together.x[i], alone.x, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("dtype", "mode"), two_dtypes())
+@every_kind
+def test_solve_with_it(kind: str, mode: str, dtype: str) -> None:
+    """The x of a solve without it, by name and as an object; made inside the function where that is compiled."""
+    A, b = matrix_of(dtype), vectors(dtype, 1)[0]
+
+    def solve(A: Any, b: Any, p: Any) -> tuple[Any, Any]:
+        M = krylix.preconditioner(A, kind) if p is None else p
+        result = krylix.linear_solve(A, b, method="biCG-stab(2)", preconditioner=M, on_failure="status")
+        assert result.preconditioner == kind
+        return result.x, result.converged
+
+    forms = (kind,) if mode == "torch-compile" else (None,) if mode in COMPILED else (kind, None)
+    exact = np.linalg.solve(A.astype(np.complex128), b)
+    for form in forms:
+        x, converged = compiled(mode, lambda A, b, p=form: solve(A, b, p))(array(mode, A), array(mode, b))
+        assert bool(to_numpy(converged)) and to_numpy(x).dtype == np.dtype(dtype)
+        np.testing.assert_allclose(to_numpy(x), exact, rtol=2e-4 if dtype == "float32" else 1e-9)
+
+
+@pytest.mark.parametrize("method", [m for m, found in METHODS.items() if found.takes_preconditioner])
+@every_kind
+def test_every_method_takes_it(kind: str, method: str) -> None:
+    A, b = sp.csr_array(matrix_of("float64", hermitian=True)), vectors("float64", 2)
+    result = krylix.linear_solve(A, b, method=method, preconditioner=kind)
+    assert result.converged.all() and result.preconditioner == kind
+    check_true_residual(Numbers(result), A.toarray(), b)
+
+
+@every_library
+@every_kind
+def test_made_once_by_prepare(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prepared solver makes M once, and anew for other numbers."""
+    made: list[Operator] = []
+    build = PRECONDITIONERS[kind]
+    monkeypatch.setitem(PRECONDITIONERS, kind, lambda A: made.append(A) or build(A))
+    A, b = matrix_of("float64"), vectors("float64", 1)[0]
+    solver = krylix.prepare(array(mode, A), array(mode, b), method="biCG-stab(2)", preconditioner=kind)
+    for factor in (1.0, 2.0):
+        x = to_numpy(solver.solve(array(mode, factor * b)).x)
+        np.testing.assert_allclose(x, factor * np.linalg.solve(A, b), rtol=1e-8)
+    assert len(made) == 1 and isinstance(solver.preconditioner, Preconditioner)
+    updated = solver.update(array(mode, 2 * A))
+    np.testing.assert_allclose(to_numpy(updated.solve(array(mode, b)).x), np.linalg.solve(2 * A, b), rtol=1e-8)
+    assert len(made) == 2 and isinstance(updated.preconditioner, Preconditioner)
+    half = to_numpy(solver.preconditioner.dense()) / 2
+    np.testing.assert_allclose(to_numpy(updated.preconditioner.dense()), half, rtol=1e-13)
+
+
+@pytest.mark.needs("jax")
+@every_kind
+def test_container_of_arrays(kind: str) -> None:
+    """In JAX it is an argument of compiled functions, and keeps its kind and its facts."""
+    import jax
+
+    A, b = matrix_of("float64"), vectors("float64", 1)[0]
+    M = krylix.preconditioner(array("jax", A), kind)
+    leaves, structure = jax.tree.flatten(M)
+    again = jax.tree.unflatten(structure, leaves)
+    assert (again.kind, again.hermitian, again.memory) == (M.kind, M.hermitian, M.memory)
+    image = jax.jit(lambda M, r: M @ r)(M, array("jax", b))
+    np.testing.assert_allclose(to_numpy(image), to_numpy(M.dense()) @ b, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in EAGER if mode != "numpy"])
+@every_kind
+def test_made_by_numpy_for_another_library(kind: str, mode: str) -> None:
+    """M of a SciPy matrix serves arrays of any library."""
+    A, b = sp.csr_array(matrix_of("float64")), vectors("float64", 1)[0]
+    M = krylix.preconditioner(A, kind)
+    result = Numbers(krylix.linear_solve(A, array(mode, b), method="biCG-stab(2)", preconditioner=M))
+    np.testing.assert_allclose(result.x, np.linalg.solve(A.toarray(), b), rtol=1e-8)

@@ -1,0 +1,77 @@
+"""The table in tests/README.md says in which tier each contract is tested, and is right."""
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from cells import METHOD_NAMES
+from library import ROOT
+from modes import MODES
+from tiers import CELLS, REPRESENTATIVE, TIERS, Cell
+
+
+class Row(NamedTuple):
+    contract: str
+    tests: tuple[str, ...]
+    tiers: dict[str, str]  # by mode
+
+
+def table() -> list[Row]:
+    rows = []
+    for line in (ROOT / "tests/README.md").read_text().splitlines():
+        cells = [part.strip() for part in line.strip("|").split("|")]
+        if len(cells) == 2 + len(MODES) and re.match(r"\d", cells[0]):
+            tests = tuple(re.findall(r"`([^`]+)`", cells[1]))
+            rows.append(Row(cells[0], tests, dict(zip(MODES, cells[2:], strict=True))))
+    return rows
+
+
+def collected(request: pytest.FixtureRequest, tests: tuple[str, ...]) -> list[Cell]:
+    """The tests of these files or functions; skips where this run has not collected all of them."""
+    found = request.config.stash[CELLS]
+    for test in tests:
+        file, _, name = test.partition("::")
+        assert (ROOT / "tests" / file).exists(), f"there is no {file}"
+        if not any(c.test.startswith(f"{file}::") for c in found):
+            pytest.skip(f"{file} is not part of this run")
+        assert any(c.test == test or (not name and c.test.startswith(f"{file}::")) for c in found), f"no test {test}"
+    return [c for c in found if any(c.test == t or c.test.startswith(f"{t}::") for t in tests)]
+
+
+def test_table_has_every_contract() -> None:
+    assert {row.contract.split()[0] for row in table()} == {str(number) for number in range(1, 10)}
+    for row in table():
+        assert row.tests and set(row.tiers.values()) <= {*TIERS, "–"}, row
+
+
+@pytest.mark.parametrize("row", table(), ids=lambda row: row.contract)
+def test_cells_are_tested_in_their_tier(row: Row, request: pytest.FixtureRequest) -> None:
+    found, wrong = collected(request, row.tests), []
+    for mode, said in row.tiers.items():
+        first = next((t for t in TIERS if any(c.mode == mode and c.tier == t for c in found)), "–")
+        if first != said:
+            wrong.append(f"{mode}: the table says {said}, the first tier with such a test is {first}")
+    assert not wrong, "\n".join(wrong)
+
+
+GRID = (
+    "solvers/test_basics.py::test_solution",
+    "solvers/test_batches.py::test_scaled_zero_and_nan_systems",
+    "solvers/test_trivial.py::test_zero_and_exact_start",
+    "solvers/test_failures.py::test_inconsistent_is_never_converged",
+)
+
+
+@pytest.mark.parametrize("test", GRID)
+def test_every_method_in_every_mode(test: str, request: pytest.FixtureRequest) -> None:
+    """Those that stand for others by default; the others compiled in one way before a merge, and in all on demand."""
+    tiers: dict[tuple[str | None, str | None], set[str]] = {}
+    for c in collected(request, (test,)):
+        tiers.setdefault((c.method, c.mode), set()).add(c.tier)
+    for method in METHOD_NAMES:
+        for mode in MODES:
+            assert (method, mode) in tiers, f"{method} is not tested in {mode}"
+        always = MODES if method in REPRESENTATIVE else ("numpy", "torch", "tf")
+        assert all("default" in tiers[method, mode] for mode in always), f"{method}: {tiers}"
+        assert {"default", "merge"} & tiers[method, "jax-jit"], f"{method} never compiles before a merge"
