@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, select
 from ...sparse import Operator
 from .method import Goal, Method
 from .status import Status
@@ -144,8 +144,8 @@ class Iteration:
         x, r, norm, attempt = (bk.where(still, a, b) for a, b in zip(current.start[:4], between[:4], strict=True))
         start = _Between(x, r, norm, attempt, tally)
         scale = bk.where(still, current.scale, new.scale)
-        goal = bk.select(still, current.goal, new.goal)
-        return _Round(start, scale, goal, bk.select(still, current.state, new.state), tally)
+        goal = select(bk, still, current.goal, new.goal)
+        return _Round(start, scale, goal, select(bk, still, current.state, new.state), tally)
 
     def _is_running(self, between: _Between) -> Any:
         return self.bk.any(between.tally.status == _RUNNING)
