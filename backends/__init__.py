@@ -6,6 +6,7 @@ if __name__ != "krylix.backends":  # reached through sys.path (repository root),
 from .convert import convert
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
+from .interface.control import select
 from .interface.entries import Entries
 from .interface.implicit import LinearSystem
 from .malloc import tune_malloc
@@ -27,6 +28,7 @@ __all__ = [
     "left_alone",
     "precision",
     "real_dtype",
+    "select",
     "set_global_precision",
     "tune_malloc",
     "use",

@@ -35,7 +35,7 @@ class Backend(Control, SparseKernels, Transformations):
     has_pure_arrays: ClassVar[bool] = False  # immutable, with no record: can what was made of one be kept?
     always_writable: ClassVar[bool] = False  # are all arrays, so that only a copy protects one?
     linalg: Linalg  # dense factorisations
-    sparse: Any  # reads and makes sparse matrices of the library itself, see numpy_sparse.py
+    sparse: Any  # reads and makes sparse matrices of the library itself, see numpy/sparse.py
 
     def __repr__(self) -> str:
         return f"<krylix backend {self.name}>"

@@ -34,11 +34,7 @@ class Control(ABC):
         """`step(state)` for the systems where `active` `(batch, 1)`, the old state for the others."""
         if active.shape[0] == 1:
             return step(state)  # the loop runs only while a system is active
-        return self.select(active, step(state), state)
-
-    def select(self, active: Array, new: Any, old: Any) -> Any:
-        """`new` for the systems where `active` `(batch, 1)`, `old` for the others, in every array of a state."""
-        return tree_map(lambda a, b: self.where(active, a, b), new, old)
+        return select(self, active, step(state), state)
 
     @abstractmethod
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
@@ -72,6 +68,11 @@ class Control(ABC):
         if failed:
             handler(*(self.to_numpy(a) for a in arrays))
         return x
+
+
+def select(bk: Control, active: Array, new: Any, old: Any) -> Any:
+    """`new` for the systems where `active` `(batch, 1)`, `old` for the others, in every array of a state."""
+    return tree_map(lambda a, b: bk.where(active, a, b), new, old)
 
 
 def as_declared(results: Sequence[Any], returns: Sequence[Spec]) -> tuple[np.ndarray, ...]:

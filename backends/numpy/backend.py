@@ -132,7 +132,7 @@ class NumpyBackend(NumpyKernels, Backend):
         return np.sqrt(square) if ((square > limits[0]) & (square < limits[1])).all() else super().norm(v)
 
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
-        return np.sum(x, axis, x.dtype, keepdims=keepdims)
+        return x.sum(axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
         integer, mask = exponent_bits(x.dtype)

@@ -13,7 +13,7 @@ from tensorflow.python.ops import control_flow_util
 from ..interface.arrays import Spec
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
-from ..interface.control import as_declared
+from ..interface.control import as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
@@ -123,7 +123,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
         if active.shape[0] == 1 or (tf.executing_eagerly() and bool(tf.reduce_all(active))):
             return step(state)
-        return tf.nest.map_structure(lambda new, old: tf.where(active, new, old), step(state), state)
+        return select(self, active, step(state), state)
 
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
         systems = tf.range(buffer.shape[1])[:, None]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, select
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
 from .shared.basis import combination, components, flatten, identity, positions, span, unfold
@@ -127,7 +127,7 @@ class GMRES(Method):
         r = last * (combination(bk, V, bk.conj(s.q)) + tail * s.v)
         new = _begin(bk, self._best(bk, M, s, V, Z), r, 0 * s.j, int(s.g.shape[1]))
         new = new._replace(V=(), Z=(), largest=s.largest, broken=s.broken)
-        return bk.select(full, new, s)
+        return select(bk, full, new, s)
 
 
 def _begin(bk: Backend, x: Array, r: Array, j: Array, m: int) -> GMRESState:
@@ -185,7 +185,7 @@ def _rotate(bk: Backend, s: GMRESState, new: _Column) -> tuple[GMRESState, Array
     moved = s._replace(
         v=new.v, V=(), Z=(), j=s.j + 1, Q=flatten(bk, Q), q=q, R=flatten(bk, R), g=g, largest=largest, rr=norm * norm
     )
-    moved = bk.select(dead, s._replace(V=(), Z=()), moved)
+    moved = select(bk, dead, s._replace(V=(), Z=()), moved)
     return moved._replace(broken=s.broken | dead), bk.conj(c)
 
 
