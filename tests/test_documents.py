@@ -57,4 +57,5 @@ def test_paths_in_text_exist() -> None:
     folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
     for page in [*PAGES, ROOT / "tests" / "README.md"]:
         for target in re.findall(rf"`((?:{folders})/[\w/.*]+)", page.read_text() if page.exists() else ""):
-            assert any(ROOT.glob(target.rstrip("/."))), f"{label(page)} names {target}, which is not there"
+            found = [*ROOT.glob(target.rstrip("/.")), *page.parent.glob(target.rstrip("/."))]
+            assert found, f"{label(page)} names {target}, which is not there"

@@ -186,6 +186,13 @@ def test_primitive(name: str, mode: str, dtype: str) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+@covers("enable_double_precision")
+@pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tf"])
+def test_double_precision_is_there_when_asked_for(mode: str) -> None:
+    backend(mode).enable_double_precision()
+    assert str(backend(mode).dtype(backend(mode).asarray(np.ones(2)))) == "float64"
+
+
 def test_every_primitive_has_a_test() -> None:
     """Here in the table, or in a test marked with `covers`."""
     tested = [path.read_text() for path in Path(__file__).parent.glob("test_co*.py")]

@@ -11,6 +11,13 @@ import pytest
 
 import krylix
 
+# Python, also where the tests run in the background of a shell, which makes all that they start ignore interrupts.
+_RESTORE = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+INTERRUPTIBLE = (sys.executable, "-c", _RESTORE)
+
 
 def process(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-m", "krylix", *argv]
@@ -94,7 +101,7 @@ def test_interrupted_while_it_starts(started: str, tmp_path: Path) -> None:
     script = tmp_path / "krylix-script" / "krylix"
     script.write_text("import sys\nfrom krylix.__main__ import main\nsys.exit(main())\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, *(["-m", "krylix"] if started == "module" else [str(script)]), "solve", "A.mtx"]
+    command = [*INTERRUPTIBLE, *(["-m", "krylix"] if started == "module" else [str(script)]), "solve", "A.mtx"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, env={**os.environ, "PYTHONPATH": path}) as process:
         assert process.stdout is not None and process.stdout.read(9) == b"importing"
@@ -105,7 +112,7 @@ def test_interrupted_while_it_starts(started: str, tmp_path: Path) -> None:
 
 def test_a_program_that_imports_krylix_keeps_its_signals(tmp_path: Path) -> None:
     look = "import signal, krylix; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
-    assert subprocess.run([sys.executable, "-c", look], cwd=tmp_path, check=False).returncode == 0
+    assert subprocess.run([*INTERRUPTIBLE, "-c", look], cwd=tmp_path, check=False).returncode == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are Unicode elsewhere")

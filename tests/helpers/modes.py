@@ -84,14 +84,14 @@ class Numbers:
     def __init__(self, result: Any) -> None:
         self.message = result.message
         self.method = result.method
-        for name in ("x", "residual", "residual_norm", "tolerance", "iterations", "function_evaluations", "converged",
-                     "diverged", "status", "history"):  # fmt: skip
+        for name in ("x", "residual", "residual_norm", "tolerance", "attainable", "iterations", "function_evaluations",
+                     "converged", "diverged", "status", "history"):  # fmt: skip
             value = getattr(result, name)
             setattr(self, name, None if value is None else to_numpy(value))
 
 
 @lru_cache(maxsize=256)
-def _solver(mode: str, known: tuple[tuple[str, Any], ...]) -> Callable[[dict[str, Any]], Any]:
+def _solver(mode: str, precision: int | None, known: tuple[tuple[str, Any], ...]) -> Callable[[dict[str, Any]], Any]:
     """`linear_solve` with these arguments known, as a compiled function of the others."""
     arguments = dict(known)
     return compiled(mode, lambda arrays: krylix.linear_solve(**arguments, **arrays))
@@ -111,9 +111,9 @@ def solve(mode: str, A: Any, b: np.ndarray, x0: np.ndarray | None = None, **sett
     for name, value in {"A": A, **settings}.items():
         (arrays if is_array(value) else known)[name] = value
     try:
-        function = _solver(mode, tuple(known.items()))
+        function = _solver(mode, krylix.get_precision(), tuple(known.items()))
     except TypeError:  # without a hash
-        function = _solver.__wrapped__(mode, tuple(known.items()))
+        function = _solver.__wrapped__(mode, None, tuple(known.items()))
     return Numbers(function(arrays))
 
 

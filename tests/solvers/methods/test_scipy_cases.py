@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 
 from krylix.solvers import METHODS, SolveResult
 from scipy_cases import Adapter, Call, calls_of, failure_of, is_complex, is_hermitian, size
+from tiers import REPRESENTATIVE
 
 suite = pytest.importorskip(
     "scipy.sparse.linalg._isolve.tests.test_iterative", reason="this build of SciPy comes without its tests"
@@ -286,7 +288,12 @@ EXCLUSIONS = (
 CALLS = tuple(calls_of(suite, methods_for))
 
 
-@pytest.mark.parametrize("call", [pytest.param(call, id=call.id, marks=call.filters) for call in CALLS])
+def tier_of(call: Call) -> list[Any]:
+    """Methods that stand for others run by default, the others before a merge."""
+    return [] if call.name in REPRESENTATIVE else [pytest.mark.merge]
+
+
+@pytest.mark.parametrize("call", [pytest.param(c, id=c.id, marks=[*c.filters, *tier_of(c)]) for c in CALLS])
 def test_scipy_case(call: Call, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     solver = Adapter(call.name)
     exclusion = next((e for e in EXCLUSIONS if e.covers(call)), None)
