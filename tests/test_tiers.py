@@ -8,7 +8,7 @@ import pytest
 from cells import METHOD_NAMES
 from library import ROOT
 from modes import MODES
-from tiers import CELLS, REPRESENTATIVE, TIERS, Cell
+from tiers import AGAIN, CELLS, REPRESENTATIVE, TIERS, Cell
 
 
 class Row(NamedTuple):
@@ -72,7 +72,7 @@ def test_every_method_in_every_mode(test: str, request: pytest.FixtureRequest) -
     for method in METHOD_NAMES:
         for mode in MODES:
             assert (method, mode) in tiers, f"{method} is not tested in {mode}"
-        always = MODES if method in REPRESENTATIVE else ("numpy", "torch")
+        always = [m for m in MODES if method in AGAIN.get(m, REPRESENTATIVE) or m in ("numpy", "torch")]
         assert all("default" in tiers[method, mode] for mode in always), f"{method}: {tiers}"
         assert {"default", "merge"} & tiers[method, "jax-jit"], f"{method} never compiles before a merge"
         assert {"default", "merge"} & tiers[method, "tf"], f"{method} never runs in TensorFlow before a merge"

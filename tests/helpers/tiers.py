@@ -16,6 +16,8 @@ TIERS = ("default", "merge", "slow")
 REPRESENTATIVE = ("CG", "biCG-stab(2)", "GMRES", "direct", "scipy-CG")
 # JAX compiles what it runs eagerly, too; and what TensorFlow runs eagerly takes as long as a program of others.
 COMPILING = ("jax", "jax-jit", "tf", "tf-function", "torch-compile")
+# Where the same programs run that `jax-jit` and `tf` run, for one iteration and one factorisation.
+AGAIN = {"jax": ("CG", "direct"), "tf-function": ("CG", "direct"), "torch-compile": ("CG", "direct")}
 
 
 def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
@@ -32,9 +34,14 @@ def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     mark = markers.get("compiled_by_default")
     methods = REPRESENTATIVE if mark is None else mark.args
     modes = COMPILING if mark is None else mark.kwargs.get("modes", COMPILING if mark.args else ())
-    method = parameters.get("method")
-    stands_for_others = method in methods if isinstance(method, str) and methods else True
-    return "default" if stands_for_others and parameters["mode"] in modes else "merge"
+    method, mode = parameters.get("method"), parameters["mode"]
+    if not isinstance(method, str):  # each dtype is a program; of tests that are not about methods one is enough
+        return "default" if mode in modes and parameters.get("dtype") not in _OTHER_DTYPES else "merge"
+    stands_for_others = (method in methods and (mark or method in AGAIN.get(mode, methods))) if methods else True
+    return "default" if stands_for_others and mode in modes else "merge"
+
+
+_OTHER_DTYPES = ("complex64", "complex128")
 
 
 class Cell(NamedTuple):
