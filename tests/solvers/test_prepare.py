@@ -38,15 +38,13 @@ SAME = [
 @pytest.mark.parametrize(("method", "mode", "kind"), SAME)
 def test_same_as_linear_solve(method: str, mode: str, kind: str) -> None:
     A, b = make_operator(mode, kind, matrix_for(method)), array(mode, B[0])
-    with_jacobi = METHODS[method].takes_preconditioner and kind != "function"
-    solver = prepare(A, b, method=method)
+    M = "jacobi" if METHODS[method].takes_preconditioner and kind != "function" else None
+    solver = prepare(A, b, method=method, preconditioner=M)
     assert isinstance(solver, PreparedSolver) and method in repr(solver)
-    assert (solver.preconditioner is not None) == (with_jacobi or method in ("direct", "scipy-direct"))
+    assert (solver.preconditioner is not None) == (M is not None or method in ("direct", "scipy-direct"))
     for rhs in B:
         found = Numbers(solver.solve(array(mode, rhs)))
-        wanted = Numbers(
-            linear_solve(A, array(mode, rhs), method=method, preconditioner="jacobi" if with_jacobi else None)
-        )
+        wanted = Numbers(linear_solve(A, array(mode, rhs), method=method, preconditioner=M))
         assert found.iterations == wanted.iterations and found.converged
         np.testing.assert_allclose(found.x, wanted.x, rtol=1e-12, atol=1e-14)
 

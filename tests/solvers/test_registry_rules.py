@@ -138,6 +138,7 @@ def test_products_are_counted_as_declared(name: str) -> None:
     result = krylix.linear_solve(A, b, method=name, max_iter=1, on_failure="status")
     assert int(result.iterations) == 1
     if not (method.on_host or method.lower_precision):
-        declared = method.products_at_start + method.products_per_step + 1
+        missed = int(result.attainable > 0)  # 1 product more, to see what the precision allows
+        declared = method.products_at_start + method.products_per_step + 1 + missed
         assert int(result.function_evaluations) == declared
     assert calls[0] - made >= int(result.function_evaluations)
