@@ -83,11 +83,6 @@ def _of_type(cls: type) -> str | None:
 
 
 def _find_type(cls: type) -> str | None:
-    if issubclass(cls, np.ma.MaskedArray):
-        raise TypeError(
-            "A masked array was given, whose mask a solver cannot follow; expected an array of numbers. Give "
-            "`array.filled(value)`, or the system of the entries that are not masked."
-        )
     root = cls.__module__.partition(".")[0]
     if root in ("numpy", "scipy"):
         return "numpy"
@@ -139,6 +134,11 @@ def libraries_of(*objects: Any) -> list[str]:
 
 
 def _names(x: Any, in_callables: bool) -> list[str]:
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise TypeError(
+            "A masked array was given, whose mask a solver cannot follow; expected an array of numbers. Give "
+            "`array.filled(value)`, or the system of the entries that are not masked."
+        )
     name = backend_name(x)
     if name is not None:
         return [name]
