@@ -59,7 +59,7 @@ def _array(bk: Backend, max_iter: Any, batch: tuple[int, ...]) -> np.ndarray:
 
 def _checked(counts: np.ndarray, given: Any, batch: tuple[int, ...]) -> Limits:
     if np.any(counts < 0) or np.any(counts > _LARGEST):
-        raise ValueError(f"max_iter must lie between 0 and {_LARGEST}; got {given!r}.")
+        raise ValueError(f"max_iter must be >= 0 and at most {_LARGEST}; got {given!r}.")
     if np.any(counts[1:] <= counts[:-1]):
         raise ValueError(f"max_iter must be >= 0, or an increasing sequence of such integers; got {given!r}.")
     return Limits.of(counts)

@@ -271,12 +271,6 @@ EXCLUSIONS = (
         may_pass=True,
     ),
     Exclusion(
-        "SciPy expects this failure of its GMRES",
-        ("test_maxiter_worsening",),
-        lambda c: c.name == "scipy-GMres",
-        r"^AssertionError: .*\| assert error <= slack_tol \* best_error",
-    ),
-    Exclusion(
         "the method takes no preconditioner, and without it the test's 15 iterations are too few",
         ("TestQMR.test_leftright_precond",),
         lambda c: not c.method.takes_preconditioner and not c.method.factorises,
