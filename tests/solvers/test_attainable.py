@@ -82,6 +82,7 @@ def check_to_the_limit(result: Any, A: sp.csr_array, b: np.ndarray, condition: f
     assert np.linalg.norm(x - exact) <= 4 * condition * SINGLE * np.linalg.norm(exact)
 
 
+@pytest.mark.compiled_by_default("CG", "direct", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes(STEADY))
 def test_textbook_problem_in_single_precision(method: str, mode: str) -> None:
     A, b = laplacian(N), np.ones(N * N)
