@@ -10,8 +10,6 @@ Source: the normwise backward error, Rigal and Gaches 1967; Higham, Accuracy and
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ...backends import Array, Backend, real_dtype
@@ -23,15 +21,10 @@ _HOPELESS = 0.1  # of D: no method has been seen to reach a tolerance below
 _FACTOR = 0.7
 
 
-class Attainable(NamedTuple):
-    """What the precision allows one system, `(batch, 1)`."""
+def attainable(bk: Backend, A: Operator, b: Array, x: Array, image: Array, missed: Array) -> Array:
+    """`(batch, 1)`: the residual norm that the precision lets each system come to, 1 product if one `missed` its own.
 
-    accepted: Array  # residual norm that counts as converged where no tolerance was asked for, 0 if none does
-    reached: Array  # residual norm that can be expected, 0 where it is not known
-
-
-def attainable(bk: Backend, A: Operator, b: Array, x: Array, image: Array, missed: Array) -> Attainable:
-    """For the systems that `missed` `(batch, 1)` their tolerance; zeros for the others, and 1 product if there is one.
+    0 for the systems that did not, and where so little can be reached that a system without a solution would pass.
 
     Args:
         image: A x.
@@ -39,13 +32,11 @@ def attainable(bk: Backend, A: Operator, b: Array, x: Array, image: Array, misse
     none = bk.zeros_like(bk.square_norm(x[:, :1]))
 
     def measured(b: Array, x: Array, image: Array) -> tuple[Array, Array]:
-        return _noise(bk, A, x, image), _LARGEST * bk.norm(b)
+        return _noise(bk, A, x, bk.copy(image)), _LARGEST * bk.norm(b)  # a function may write to what it returned
 
     noise, most = bk.cond(bk.any(missed), measured, lambda *_: (none, none), b, x, image)
-    noise = bk.where(missed & bk.isfinite(noise), noise, none)
     reached = _ROUNDINGS * noise
-    accepted = bk.where(noise <= most, bk.where(reached < most, reached, most), none)
-    return Attainable(accepted, reached)
+    return bk.where(missed & (noise <= most), bk.where(reached < most, reached, most), none)
 
 
 def is_hopeless(norm: Array, bound: Array, reached: Array) -> Array:

@@ -242,16 +242,16 @@ class Iteration:
         norm = bk.norm(r)
         none = bk.zeros_like(tally.status)
         missed = ran & bk.isfinite(norm) & (norm > start.asked)
-        allowed = attainable(bk, self.A, self.b, x, image, missed)
+        reached = attainable(bk, self.A, self.b, x, image, missed)
         settled = self.method.is_settled(bk, this.state, x, this.scale)
         bound = start.asked
         if self.by_default:
-            bound = bk.maximum(bound, bk.where(settled, allowed.accepted, bk.zeros_like(norm)))
+            bound = bk.maximum(bound, bk.where(settled, reached, bk.zeros_like(norm)))
         progress = norm <= _PROGRESS * start.norm
         broken, candidate = tally.status == _BREAKDOWN, tally.status == _CANDIDATE
         attempt = start.attempt + bk.where(broken | ~progress, none + 1, none)
         again = (candidate & progress) | (broken & (progress | (attempt <= _PATIENCE)))
-        again = again & ~(settled & is_hopeless(norm, bound, allowed.reached))
+        again = again & ~(settled & is_hopeless(norm, bound, reached))
         stopped = bk.where(tally.steps >= limit, none + _MAX_ITER, none + _STAGNATED)
         status = bk.where(candidate, stopped, tally.status)
         status = bk.where(again & (tally.steps < limit), none + _RUNNING, status)
@@ -267,7 +267,7 @@ class Iteration:
             x, r, norm, attempt, start.asked,
             bound=bk.where(ran, bound, start.bound),
             goal=bk.where(ran, goal, start.goal),
-            attainable=bk.where(ran, allowed.reached, start.attainable),
+            attainable=bk.where(ran, reached, start.attainable),
             tally=tally._replace(status=status, products=products),
         )  # fmt: skip
 

@@ -32,7 +32,8 @@ class SolveResult:
         tolerance: the residual norm that counts as converged: `max(rtol |b|, atol)`, or `attainable` where rtol was not
             given, the precision does not reach that, and `attainable` is at most 5 % of `|b|`.
         attainable: the residual norm that can be expected in this precision, twice what rounding x and the product
-            makes of `A x`; 0 where it was not measured, as the solve reached its tolerance at once.
+            makes of `A x`; 0 where it was not measured, as the solve reached its tolerance at once, or is more than
+            5 % of `|b|`.
         iterations: iterations of the method.
         function_evaluations: products with A, those for the true residual included.
         converged: is `residual_norm <= tolerance`?

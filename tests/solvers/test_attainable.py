@@ -314,3 +314,25 @@ def test_default_is_told_from_the_same_number() -> None:
     assert linear_solve(A, b, method="CG").converged
     assert not linear_solve(A, b, method="CG", rtol=1e-5, on_failure="status").converged
     assert Numbers(linear_solve(A, b, method="CG", atol=1e9)).iterations == 0
+
+
+@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "GMRES"])
+def test_a_function_that_hands_out_its_own_memory(method: str) -> None:
+    """The second product must not overwrite the first, with which it is compared."""
+    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    memory = np.empty(64 * 64, np.float32)
+
+    def function(x: np.ndarray) -> np.ndarray:
+        memory[:] = A @ x
+        return memory
+
+    found, plain = linear_solve(function, b, method=method), linear_solve(A, b, method=method)
+    assert found.iterations == plain.iterations and found.attainable == pytest.approx(float(plain.attainable), rel=1e-3)
+    check_to_the_limit(found, laplacian(64), np.ones(64 * 64), condition=0.5 * 64**2)
+
+
+@pytest.mark.parametrize("method", ["CG", "MINRES", "biCG-stab(2)", "scipy-direct"])
+def test_no_solution_is_not_called_a_limit_of_precision(method: str) -> None:
+    b = np.random.default_rng(0).standard_normal(256).astype(np.float32) + np.float32(0.5)
+    result = linear_solve(neumann(16).astype(np.float32), b, method=method, on_failure="status", max_iter=2000)
+    assert not result.converged and "limit of float32" not in result.message
