@@ -95,7 +95,7 @@ class Attempt:
             history=None if isinstance(outcome.history, tuple) else self._history(outcome.history, steps, lead),
             method=self.method.name,
             preconditioner=M.kind if isinstance(M, Preconditioner) else None,
-            least_squares=problem.given is not None,
+            least_squares=problem.least_squares,
             checkpoints=problem.several,
             _sensitivity=sensitivity,
         )

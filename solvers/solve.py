@@ -8,7 +8,7 @@ import numpy as np
 
 from ..sparse import Operator
 from .attempt import Attempt
-from .derivatives.implicit import ImplicitSolve
+from .derivatives.one_program import differentiated
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
 from .iteration.progress import make_report
@@ -57,7 +57,7 @@ def _solved(problem: Problem, method: Method, M: Operator | None, request: Reque
     """What one method finds, with derivatives, in the user's terms."""
     report = make_report(request.progress, method.name)
     attempt = Attempt(problem, method, M, request.on_failure, request.history, report)
-    outcome = ImplicitSolve.of(attempt).outcome() if problem.is_implicit else attempt.run()
+    outcome = differentiated(attempt) if problem.is_implicit else attempt.run()
     sensitivity = Sensitivity.of(attempt, outcome) if not problem.bk.has_derivatives else None
     result = attempt.result(outcome, sensitivity)
     if problem.given is None:

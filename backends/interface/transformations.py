@@ -49,6 +49,10 @@ class Transformations(ABC):
         """
         return x
 
+    def in_program(self) -> bool:
+        """Is a program being recorded, which runs later? A transformation by itself may run as eagerly as ever."""
+        return False
+
     # --- whole functions ----------------------------------------------------------------------------------------
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ from .function import trace
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .sparse import JaxSparse
-from .tracing import is_compiled, is_traced
+from .tracing import is_compiled, is_recorded, is_traced
 
 
 class JaxBackend(JaxIndexing, Backend):
@@ -73,6 +73,9 @@ class JaxBackend(JaxIndexing, Backend):
 
     def compiled(self, *arrays: Any) -> bool:
         return is_compiled(arrays)
+
+    def in_program(self) -> bool:
+        return is_recorded()
 
     def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
         with jax.ensure_compile_time_eval():

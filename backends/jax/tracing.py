@@ -23,5 +23,10 @@ def _tracing() -> bool:
     try:
         from jax._src.core import trace_state_clean  # not public; the fallback sees jit, which is the main case
     except ImportError:
-        return isinstance(jnp.zeros(()), jax.core.Tracer)
+        return is_recorded()
     return not trace_state_clean()
+
+
+def is_recorded() -> bool:
+    """Is a program being made of what runs now? Not by grad or vmap themselves, which run new arrays eagerly."""
+    return isinstance(jnp.zeros(()), jax.core.Tracer)

@@ -71,7 +71,7 @@ def make_problem(request: Request, method: Method | None) -> Problem:
         rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows, real),
         atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
         by_default=request.rtol is None, limits=limits, several=several, null_basis=null_basis, compiled=compiled,
-        given=given, source=A,
+        least_squares=given is not None, given=given, source=A,
     )  # fmt: skip
 
 

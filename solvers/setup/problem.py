@@ -31,7 +31,8 @@ class Problem:
     several: bool  # was max_iter a sequence?
     null_basis: np.ndarray | None  # orthonormal, (k, n)
     compiled: bool
-    given: Given | None = None  # least squares, of which A x = b are the normal equations
+    least_squares: bool = False  # are A x = b the normal equations of a problem of least squares, which is ...
+    given: Given | None = None  # ... this one?
     source: Any = None  # what the user called A
 
     @property
