@@ -1,7 +1,8 @@
 """Which tests run when: in `pytest`, before a merge, or on demand. `tests/README.md` says what the tiers cover.
 
 A test without a marker is in the default tier, unless its parameters say that it compiles a program which is much like
-that of another test: the compiled modes of all methods but some, which stand for the others. These run in `merge`.
+that of another test: the compiled modes of all methods but some, which stand for the others. These run in `merge`, or
+on demand where a mode that runs in `merge` has the same program.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ TIERS = ("default", "merge", "slow")
 REPRESENTATIVE = ("CG", "biCG-stab(2)", "GMRES", "direct", "scipy-CG")
 # JAX compiles what it runs eagerly, too; and what TensorFlow runs eagerly takes as long as a program of others.
 COMPILING = ("jax", "jax-jit", "tf", "tf-function", "torch-compile")
-# Where the same programs run that `jax-jit` and `tf` run, for one iteration and one factorisation.
-AGAIN = {"jax": ("CG", "direct"), "tf-function": ("CG", "direct"), "torch-compile": ("CG", "direct")}
+# Where the same programs run that `jax-jit`, `tf` and `torch` run: for these methods; the others on demand.
+AGAIN = {"jax": ("CG",), "tf-function": ("CG", "direct"), "torch-compile": ("CG", "direct")}
 
 
 def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
@@ -38,7 +39,9 @@ def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     if not isinstance(method, str):  # each dtype is a program; of tests that are not about methods one is enough
         return "default" if mode in modes and parameters.get("dtype") not in _OTHER_DTYPES else "merge"
     stands_for_others = (method in methods and (mark or method in AGAIN.get(mode, methods))) if methods else True
-    return "default" if stands_for_others and mode in modes else "merge"
+    if stands_for_others and mode in modes:
+        return "default"
+    return "merge" if method in AGAIN.get(mode, [method]) else "slow"
 
 
 _OTHER_DTYPES = ("complex64", "complex128")

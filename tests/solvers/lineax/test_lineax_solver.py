@@ -10,6 +10,7 @@ import scipy.sparse as sp
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
+import equinox as eqx  # noqa: E402
 import lineax as lx  # noqa: E402
 
 from krylix import Status, preconditioner  # noqa: E402
@@ -27,7 +28,8 @@ solvers = pytest.mark.parametrize("solver", [ITERATIVE, FACTORISED], ids=["biCG-
 
 
 def solve(operator: Any, b: Any, solver: Any = ITERATIVE, **options: Any) -> Any:
-    return lx.linear_solve(operator, b, solver, **options)
+    """In one program: outside of `jit` each operation of lineax would be compiled by itself."""
+    return eqx.filter_jit(lx.linear_solve)(operator, b, solver, **options)
 
 
 def is_(result: Any, name: str) -> bool:
@@ -136,7 +138,7 @@ def test_unknowns_of_another_structure(solver: Any) -> None:
         return jnp.concatenate([solution[0], solution[1].ravel()])
 
     np.testing.assert_allclose(loss(jnp.asarray(B)), np.linalg.solve(MATRIX, B), rtol=1e-9)
-    np.testing.assert_allclose(jax.jacrev(loss)(jnp.asarray(B)), np.linalg.inv(MATRIX), atol=1e-9)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(loss))(jnp.asarray(B)), np.linalg.inv(MATRIX), atol=1e-9)
 
 
 def test_automatic_choice_of_large_systems() -> None:
@@ -201,9 +203,7 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "vmap of vmap": lambda f: (
         lambda S, b: jax.vmap(jax.vmap(f, (None, 0)), (0, None))(jnp.stack([S, 2 * S]), jnp.stack([b, b**2]))
     ),
-    "vmap of vjp in jit": lambda f: (
-        lambda S, b: jax.jit(jax.vmap(lambda S: jax.vjp(f, S, b)[1](b)))(jnp.stack([S, S.T + S]))
-    ),
+    "vmap of vjp": lambda f: lambda S, b: jax.vmap(lambda S: jax.vjp(f, S, b)[1](b))(jnp.stack([S, S.T + S])),
 }
 
 
@@ -220,8 +220,8 @@ def test_derivatives(solver: Any, kind: str, transform: str) -> None:
     def ours(S: Any, b: Any) -> Any:
         return solve(MAKE[kind](S), b, solver).value
 
-    found = TRANSFORMS[transform](ours)(jnp.asarray(MATRIX), jnp.asarray(B))
-    wanted = TRANSFORMS[transform](jnp.linalg.solve)(jnp.asarray(MATRIX), jnp.asarray(B))
+    found = jax.jit(TRANSFORMS[transform](ours))(jnp.asarray(MATRIX), jnp.asarray(B))
+    wanted = jax.jit(TRANSFORMS[transform](jnp.linalg.solve))(jnp.asarray(MATRIX), jnp.asarray(B))
     for a, c in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, c, rtol=1e-9, atol=1e-10)
 
@@ -230,7 +230,7 @@ def test_complex_derivatives() -> None:
     S, b = jnp.asarray(MATRIX + 0.4j * np.eye(N, k=2)), jnp.asarray(B + 1j)
 
     def loss(way: Callable[..., Any]) -> Callable[..., Any]:
-        return jax.grad(lambda *p: jnp.sum(jnp.abs(way(*p)) ** 2), (0, 1))
+        return jax.jit(jax.grad(lambda *p: jnp.sum(jnp.abs(way(*p)) ** 2), (0, 1)))
 
     wanted = loss(jnp.linalg.solve)(S, b)
     for solver in (ITERATIVE, FACTORISED):
@@ -242,13 +242,25 @@ def test_complex_derivatives() -> None:
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_tiny_and_huge(scale: float) -> None:
     S, b = jnp.asarray(MATRIX, np.float32), jnp.asarray(B, np.float32)
-    x, back = jax.vjp(lambda b: solve(MAKE["function"](S), b, LineaxSolver("biCG-stab(2)")).value, scale * b)
-    np.testing.assert_allclose(x / scale, np.linalg.solve(MATRIX, B), rtol=1e-4)
-    np.testing.assert_allclose(back(scale * b)[0] / scale, np.linalg.solve(MATRIX.T, B), rtol=1e-4)
+
+    @jax.jit
+    def solve_and_back(b: Any) -> Any:
+        x, back = jax.vjp(lambda b: solve(MAKE["function"](S), b, LineaxSolver("biCG-stab(2)")).value, b)
+        return x, back(b)[0]
+
+    for found, matrix in zip(solve_and_back(scale * b), (MATRIX, MATRIX.T), strict=True):
+        np.testing.assert_allclose(found / scale, np.linalg.solve(matrix, B), rtol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(7, 4), (4, 7)])
-@pytest.mark.parametrize("kind", ["matrix", "function"])
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        ("matrix", (7, 4)),
+        ("function", (4, 7)),
+        pytest.param("matrix", (4, 7), marks=pytest.mark.slow),
+        pytest.param("function", (7, 4), marks=pytest.mark.slow),
+    ],
+)
 def test_rectangular(kind: str, shape: tuple[int, int]) -> None:
     """Least squares and least norm, and their derivatives, with those of the pseudo-inverse."""
     random = np.random.default_rng(2)
@@ -263,7 +275,8 @@ def test_rectangular(kind: str, shape: tuple[int, int]) -> None:
         return jnp.linalg.pinv(S) @ b
 
     np.testing.assert_allclose(ours(S, b), exact(S, b), rtol=1e-8)
-    for found, wanted in zip(jax.jacrev(ours, (0, 1))(S, b), jax.jacrev(exact, (0, 1))(S, b), strict=True):
+    jacobians = (jax.jit(jax.jacrev(function, (0, 1)))(S, b) for function in (ours, exact))
+    for found, wanted in zip(*jacobians, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-8)
 
 
@@ -318,7 +331,7 @@ def test_codes_under_vmap() -> None:
         found = solve(lx.MatrixLinearOperator(S, lx.positive_semidefinite_tag), b, rest, throw=False)
         return found.value, found.stats["num_steps"], found.result
 
-    x, steps, result = jax.vmap(one)(rows)
+    x, steps, result = jax.jit(jax.vmap(one))(rows)
     assert steps.tolist() == [1, 0, 0, 3]
     codes = [lx.RESULTS.successful, lx.RESULTS.successful, lx.RESULTS.nonfinite_input, lx.RESULTS.max_steps_reached]
     assert jnp.asarray(result == lx.RESULTS.where(True, codes[0], codes[0])).tolist() == [True, True, False, False]
@@ -353,7 +366,9 @@ def test_refusals() -> None:
 # --- Optimistix and Diffrax ---
 
 
-@pytest.mark.parametrize(("root_finder", "method"), [("Newton", "auto"), ("Chord", "biCG-stab(2)")])
+@pytest.mark.parametrize(
+    ("root_finder", "method"), [pytest.param("Newton", "auto", marks=pytest.mark.slow), ("Chord", "biCG-stab(2)")]
+)
 def test_optimistix(root_finder: str, method: str) -> None:
     import optimistix as optx
 
@@ -365,18 +380,18 @@ def test_optimistix(root_finder: str, method: str) -> None:
         function = lambda x, a: S @ x + a * x**3 - B  # noqa: E731
         return optx.root_find(function, finder, jnp.zeros(N), a, max_steps=200, adjoint=adjoint).value
 
-    x = root(0.3)
+    x = jax.jit(root)(0.3)
     np.testing.assert_allclose(S @ x + 0.3 * x**3, B, atol=1e-10)
     wanted = np.linalg.solve(MATRIX + np.diag(0.9 * x**2), -(x**3))  # implicit function theorem
-    np.testing.assert_allclose(jax.jacrev(root)(0.3), wanted, rtol=1e-7)
-    np.testing.assert_allclose(jax.jacfwd(root)(0.3), wanted, rtol=1e-7)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(root))(0.3), wanted, rtol=1e-7)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(root))(0.3), wanted, rtol=1e-7)
 
 
 @pytest.mark.parametrize(
     ("scheme", "method"),
     [
         ("Kvaerno3", "auto"),
-        ("ImplicitEuler", "biCG-stab(2)"),
+        pytest.param("ImplicitEuler", "biCG-stab(2)", marks=pytest.mark.slow),
         pytest.param("Kvaerno3", "biCG-stab(2)", marks=pytest.mark.slow),
         pytest.param("ImplicitEuler", "auto", marks=pytest.mark.slow),
     ],
@@ -416,6 +431,7 @@ def test_diffrax_rejects_steps_on_a_failed_solve() -> None:
     def rate(t: float, u: Any, _: Any) -> Any:
         return 200.0 * (jnp.roll(u, 1) - 2 * u + jnp.roll(u, -1))
 
+    @eqx.filter_jit
     def run(linear_solver: Any) -> Any:
         finder = diffrax.VeryChord(rtol=1e-6, atol=1e-6, linear_solver=linear_solver)
         return diffrax.diffeqsolve(
