@@ -1,8 +1,15 @@
-"""The code in docstrings, in README, CONTRIBUTING and docs/ runs and prints what it says."""
+"""The code in docstrings, in README, CONTRIBUTING and docs/ runs and prints what it says.
+
+Pages run as a reader would run them, in the default precision of each library, and in double precision.
+"""
 
 import doctest
 import importlib
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,14 +32,60 @@ def missing_framework(text: str) -> str | None:
     return next((framework for framework in imported if missing(framework)), None)
 
 
+# Reads programs `[{file, code}]`, runs each by itself, and writes what went wrong: `[text or null]`.
+RUN_ALL = """
+import contextlib, json, sys, traceback
+errors = []
+for program in json.load(sys.stdin):
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            exec(compile(program["code"], program["file"], "exec"), {"__name__": "block"})
+        errors.append(None)
+    except BaseException:
+        errors.append(traceback.format_exc())
+json.dump(errors, sys.stdout)
+"""
+
+
+def as_program(page: Path, start: int, code: str) -> str:
+    """The block, its lines numbered as in the page."""
+    return "\n" * page.read_text().count("\n", 0, start) + code
+
+
+@pytest.fixture(scope="module")
+def errors_in_default_precision(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Path, int], str | None]:
+    """Of each block of the pages (by page and start), run in one process without any setting."""
+    blocks = [block.values for block in BLOCKS if not missing_framework(str(block.values[2]))]
+    programs = [{"file": str(page), "code": as_program(page, start, code)} for page, start, code in blocks]
+    set_by_tests = ("JAX_ENABLE_X64", "XLA_FLAGS", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS")
+    run = subprocess.run(
+        [sys.executable, "-c", RUN_ALL], input=json.dumps(programs), capture_output=True, text=True, check=False,
+        cwd=tmp_path_factory.mktemp("blocks"), env={k: v for k, v in os.environ.items() if k not in set_by_tests},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return {block[:2]: error for block, error in zip(blocks, json.loads(run.stdout), strict=True)}
+
+
 @pytest.mark.parametrize(("page", "start", "code"), BLOCKS)
-def test_code_block(page: Path, start: int, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_block(
+    page: Path, start: int, code: str, errors_in_default_precision: dict[tuple[Path, int], str | None]
+) -> None:
+    if framework := missing_framework(code):
+        pytest.skip(f"not installed: {framework}")
+    error = errors_in_default_precision[page, start]
+    assert error is None, error
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize(("page", "start", "code"), BLOCKS)
+def test_code_block_in_double_precision(
+    page: Path, start: int, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each block stands by itself; it may write files."""
     if framework := missing_framework(code):
         pytest.skip(f"not installed: {framework}")
     monkeypatch.chdir(tmp_path)
-    line = page.read_text().count("\n", 0, start)
-    exec(compile("\n" * line + code, str(page), "exec"), {"__name__": "block"})
+    exec(compile(as_program(page, start, code), str(page), "exec"), {"__name__": "block"})
 
 
 def test_docstrings() -> None:

@@ -55,10 +55,14 @@ def test_jax_derivatives(method: str, case: str, dtype: str) -> None:
 
     def transforms(f: Any) -> list[Any]:
         step = (0.3 * matrix[::-1], 2 * b[::-1])
-        first = jax.jit(jax.grad(f, (0, 1)))(matrix, b)
-        forward = jax.jit(lambda *p: jax.jvp(f, p, step))(matrix, b)
-        second = jax.jit(jax.grad(lambda A, b: jnp.sum(jnp.abs(jax.grad(f)(A, b)) ** 2), (0, 1)))(matrix, b)
-        return jax.tree.leaves((first, forward, second))
+
+        @jax.jit
+        def all_of_them(A: Any, b: Any) -> Any:
+            first, forward = jax.grad(f, (0, 1))(A, b), jax.jvp(f, (A, b), step)
+            second = jax.grad(lambda A, b: jnp.sum(jnp.abs(jax.grad(f)(A, b)) ** 2), (0, 1))(A, b)
+            return first, forward, second
+
+        return jax.tree.leaves(all_of_them(matrix, b))
 
     for found, wanted in zip(transforms(loss_of(ours)), transforms(loss_of(formula)), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-8 * float(jnp.abs(wanted).max()))
@@ -84,8 +88,8 @@ def test_jax_derivatives_of_a_sparse_matrix_and_a_function() -> None:
         A = jnp.zeros((6, 3)).at[tuple(pattern.indices.T)].set(values)
         return jnp.linalg.solve(A.T @ A, A.T @ b).sum()
 
-    wanted = jax.grad(formula)(pattern.data)
-    for found in (jax.grad(by_matrix)(pattern.data), jax.jit(jax.grad(by_function))(pattern.data)):
+    wanted = jax.jit(jax.grad(formula))(pattern.data)
+    for found in (jax.jit(jax.grad(by_matrix))(pattern.data), jax.jit(jax.grad(by_function))(pattern.data)):
         np.testing.assert_allclose(found, wanted, rtol=1e-8)
 
 
@@ -101,9 +105,9 @@ def test_jax_derivatives_of_underdetermined_problems_are_refused(method: str) ->
     def loss(A: Any, b: Any) -> Any:
         return jnp.sum(linear_solve(A, b, method=method).x)
 
-    for transform in (jax.grad, jax.jacfwd, lambda f: jax.jit(jax.grad(f, 1))):
+    for transform in (jax.grad, jax.jacfwd, lambda f: jax.grad(f, 1)):
         with pytest.raises(TypeError, match=r"3 rows and 5 columns.*damp > 0"):
-            transform(loss)(matrix, b)
+            jax.jit(transform(loss))(matrix, b)
     np.testing.assert_allclose(jax.jit(loss)(matrix, b), (np.linalg.pinv(matrix) @ b).sum(), rtol=1e-8)
 
 
