@@ -148,14 +148,14 @@ def _names(x: Any, in_callables: bool) -> list[str]:
         return [n for value in x.values() for n in _names(value, in_callables)]
     if isinstance(x, (list, tuple)):
         return [n for value in x for n in _names(value, in_callables)]
-    if "jax" not in sys.modules or isinstance(x, (str, bytes, int, float, complex, type(None))):
+    if isinstance(x, (str, bytes, int, float, complex, type(None))) or (callable(x) and not in_callables):
         return []
-    if callable(x) and not in_callables:
-        return []
-    leaves = sys.modules["jax"].tree.leaves(x)  # an array type that another package registered with JAX
-    if len(leaves) == 1 and leaves[0] is x:
-        return []
-    return [n for leaf in leaves for n in _names(leaf, in_callables)]
+    # A container that another package has registered with one of the libraries.
+    trees = (sys.modules.get("jax.tree"), "leaves"), (sys.modules.get("torch.utils._pytree"), "tree_leaves")
+    for leaves in (getattr(module, name)(x) for module, name in trees if hasattr(module, name)):
+        if len(leaves) != 1 or leaves[0] is not x:
+            return [n for leaf in leaves for n in _names(leaf, in_callables)]
+    return []
 
 
 def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -50,8 +50,9 @@ def linear_solve(
             one, A x + c, is solved for A x = b - c); a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of
             SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator. NumPy and SciPy matrices go
             with arrays of any library.
-        b: right-hand side. For a function: any shape (in JAX any container of arrays). For a matrix: `(..., n)`, the
-            vector on the last axis, all others batch axes. Real or complex, single or double precision.
+        b: right-hand side. For a function: any shape, or a container of arrays (dictionary, list, tuple, pytree).
+            For a matrix: `(..., n)`, the vector on the last axis, all others batch axes. Real or complex, single or
+            double precision.
         x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, or a method object.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from .control import Control
 from .linalg import Linalg
 from .scattered import scattered
 from .sparse_kernels import SparseKernels
+from .structure import Opened, flatten
 from .transformations import Transformations
 
 
@@ -127,12 +129,24 @@ class Backend(Control, SparseKernels, Transformations):
         return x
 
     def leaves(self, tree: Any) -> tuple[list[Any], Any]:
-        """The arrays in a container and what `unleaves` needs; one array is its own only leaf (structure None)."""
-        return [tree], None
+        """The arrays in a container and what `unleaves` needs; one array is its own only leaf (structure None).
+
+        Nested lists of numbers are one array, which the library has yet to make.
+        """
+        if self.is_array(tree):
+            return [tree], None
+        leaves, structure = flatten(tree, self._open_container)
+        if isinstance(tree, list | tuple) and all(isinstance(leaf, Number | np.number) for leaf in leaves):
+            return [tree], None
+        return leaves, structure
 
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
         """The container again, with other arrays."""
-        return leaves[0]
+        return leaves[0] if structure is None else structure.rebuild(leaves)
+
+    def _open_container(self, x: Any) -> Opened | None:
+        """What is in an object of the library's own kinds of containers, which are no dictionaries, lists or tuples."""
+        return None
 
     # --- elementwise and reductions -----------------------------------------------------------------------------
 

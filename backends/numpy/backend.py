@@ -89,9 +89,12 @@ class NumpyBackend(NumpyKernels, Backend):
         return view
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        view = x.view()  # read-only, as `x` belongs to the solver
-        view.flags.writeable = False
-        return function(view, *args)
+        if isinstance(x, np.ndarray):
+            view = x.view()  # read-only, as `x` belongs to the solver
+            view.flags.writeable = False
+            return function(view, *args)
+        leaves, structure = self.leaves(x)
+        return function(self.unleaves(structure, [self.read_only(leaf) for leaf in leaves]), *args)
 
     where = staticmethod(np.where)
     maximum = staticmethod(np.maximum)

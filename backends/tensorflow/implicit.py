@@ -92,10 +92,10 @@ def closed_arrays(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> 
     found = [a for a in tf.nest.flatten(args) if isinstance(a, (tf.Tensor, tf.Variable))]
     try:
         traced = tf.function(lambda x: function(x, *args), autograph=False).get_concrete_function(
-            tf.TensorSpec(x.shape, x.dtype)
+            tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape, a.dtype), x)
         )
     except Exception as error:  # whatever the function does with symbolic tensors that it would not with values
-        if tf.executing_eagerly() and not record.should_record_backprop([function(x, *args)]):
+        if tf.executing_eagerly() and not record.should_record_backprop(tf.nest.flatten(function(x, *args))):
             return found
         raise RuntimeError(
             "The derivatives of this solve are with respect to what the function A depends on, and TensorFlow could "

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._pytree import register_pytree_node
+from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_only, tree_unflatten
 
 from ..interface.arrays import native_order
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
+from ..interface.structure import Opened
 from ..interface.tree import tree_leaves
 from ..precision import exponent_bits
 from .bilinear import bilinear
@@ -97,6 +98,12 @@ class TorchBackend(TorchKernels, Backend):
 
     def stack(self, arrays: Sequence[Array]) -> Array:
         return torch.stack(list(arrays))
+
+    def _open_container(self, x: Any) -> Opened | None:
+        leaves, spec = tree_flatten(x)
+        if spec.is_leaf() or type(x) in self.containers:
+            return None
+        return Opened(leaves, spec, lambda parts: tree_unflatten(parts, spec))
 
     broadcast_to = staticmethod(torch.broadcast_to)
     where = staticmethod(torch.where)
@@ -197,16 +204,18 @@ class TorchBackend(TorchKernels, Backend):
             register_pytree_node(cls, lambda x: (list(flatten(x)[0]), flatten(x)[1]), lambda v, c: unflatten(c, v))
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        version = _version(x)
+        leaves, _ = self.leaves(x)
+        versions = [_version(leaf) for leaf in leaves]
         with torch.enable_grad():  # the function may take derivatives inside, of an energy say
             image = function(x, *args)
-        if _version(x) != version:
+        if [_version(leaf) for leaf in leaves] != versions:
             raise ValueError(
                 "The function writes to its argument, which belongs to the solver: an operation such as x += y or "
                 "x.mul_(2). Make a copy first: x = x.clone()."
             )
-        keep = torch.is_grad_enabled() or is_transformed(image)
-        return image if keep or not isinstance(image, torch.Tensor) else image.detach()
+        if torch.is_grad_enabled():
+            return image
+        return _detached(image) if isinstance(image, torch.Tensor) else tree_map_only(torch.Tensor, _detached, image)
 
     def quiet(self) -> AbstractContextManager[Any]:
         return torch.no_grad()
@@ -241,6 +250,10 @@ class TorchBackend(TorchKernels, Backend):
 def _version(x: Any) -> int:
     """How many times the memory of `x` was written to; inference mode does not count."""
     return x._version if isinstance(x, torch.Tensor) and not x.is_inference() else 0
+
+
+def _detached(x: Array) -> Array:
+    return x if is_transformed(x) else x.detach()
 
 
 def _scalar(a: Array) -> Array:

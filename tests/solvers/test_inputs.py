@@ -12,7 +12,7 @@ import krylix
 from cells import methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import CG, GMRES, IDR, METHODS, BiCGStab, ScipyMethod, find_method
-from modes import EAGER, MODES, array, compiled, product, solve, to_numpy
+from modes import EAGER, MODES, array, product, solve, to_numpy
 from problems import SYSTEMS, make_operator
 
 MATRIX = SYSTEMS["definite"].matrix
@@ -210,24 +210,6 @@ def test_grid_shapes_affine_functions_args(method: str, mode: str) -> None:
     np.testing.assert_allclose(result.x.reshape(2, 12), exact, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.needs("jax")
-@pytest.mark.parametrize("mode", ["jax", "jax-jit"])
-@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-CG"])
-@pytest.mark.compiled_by_default("CG", "scipy-CG")
-def test_containers_of_arrays(method: str, mode: str) -> None:
-    import jax.numpy as jnp
-
-    def A(x: dict[str, Any]) -> dict[str, Any]:
-        return {"u": 3 * x["u"] + x["v"].sum(), "v": 4 * x["v"] + x["u"].sum()}
-
-    b = {"u": jnp.arange(3.0), "v": jnp.ones((2, 2))}
-    result = compiled(mode, lambda b: linear_solve(A, b, method=method, rtol=1e-9))(b)
-    back = A(result.x)
-    assert set(result.x) == {"u", "v"} and result.residual["v"].shape == (2, 2)
-    for key in b:
-        np.testing.assert_allclose(back[key], b[key], atol=1e-7)
-
-
 def test_method_names_and_objects() -> None:
     assert find_method("bicg-STAB(7)") == BiCGStab(7) and find_method("cg") == CG() and find_method(CG()) == CG()
     for name, method in {
@@ -252,40 +234,3 @@ def test_empty_and_single() -> None:
         assert linear_solve(np.ones((0, 0)), np.ones(0), method=method).x.shape == (0,), method
     assert linear_solve(sp.csr_array((0, 0)), np.ones(0)).converged
     assert make_operator("numpy", "scipy", MATRIX).shape == (12, 12)
-
-
-@pytest.mark.needs("jax")
-def test_containers_with_operators_of_numpy() -> None:
-    """As programs of others define their grid arrays: a pytree of JAX, with NumPy's mixin for its operators."""
-    import jax
-    import jax.numpy as jnp
-    from jax import tree_util
-
-    @tree_util.register_pytree_node_class
-    class GridArray(np.lib.mixins.NDArrayOperatorsMixin):
-        def __init__(self, data: Any, offset: tuple[float, ...]) -> None:
-            self.data, self.offset = data, offset
-
-        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-            plain = [x.data if isinstance(x, GridArray) else x for x in inputs]
-            return GridArray(getattr(jnp, ufunc.__name__)(*plain), self.offset)
-
-        def tree_flatten(self) -> Any:
-            return (self.data,), self.offset
-
-        @classmethod
-        def tree_unflatten(cls, offset: Any, leaves: Any) -> Any:
-            return cls(leaves[0], offset)
-
-    def f(u: Any) -> Any:
-        return 3.0 * u - GridArray(jnp.roll(u.data, 1), u.offset) - GridArray(jnp.roll(u.data, -1), u.offset)
-
-    b = GridArray(jnp.arange(8.0), (0.5,))
-    dense = 3 * np.eye(8) - np.roll(np.eye(8), 1, 0) - np.roll(np.eye(8), -1, 0)
-    x = linear_solve(f, b, method="CG").x
-    assert isinstance(x, GridArray) and x.offset == (0.5,)
-    assert np.allclose(x.data, np.linalg.solve(dense, np.arange(8.0)), atol=1e-4)
-    matrix, _ = krylix.matrix_from_function(f, b)
-    assert np.allclose(matrix.toarray(), dense)
-    loss = jax.grad(lambda data: linear_solve(f, GridArray(data, (0.5,)), method="CG").x.data[0])
-    assert np.allclose(loss(b.data), np.linalg.inv(dense)[0], atol=1e-4)

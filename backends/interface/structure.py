@@ -1,0 +1,80 @@
+"""Unknowns in containers: the arrays in dictionaries, lists and tuples, and the containers again with other arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .arrays import Array
+
+
+class Opened(NamedTuple):
+    """A container of some class: what is in it, and what makes the same of other things; `key` tells two apart."""
+
+    children: Sequence[Any]
+    key: Hashable
+    rebuild: Callable[[Sequence[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A container without its arrays. Equal ones have the same classes, keys and places of arrays.
+
+    Dictionaries are equal whatever the order of their keys.
+    """
+
+    key: Hashable
+    children: tuple[Structure | None, ...]  # None: an array
+    opened: Sequence[Opened]  # one; not compared
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Structure) and (self.key, self.children) == (other.key, other.children)
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.children))
+
+    def __repr__(self) -> str:
+        inner = ", ".join("*" if child is None else repr(child) for child in self.children)
+        return f"{self.key}({inner})"
+
+    def rebuild(self, leaves: Sequence[Array]) -> Any:
+        """The container with these arrays, in the order of `flatten`."""
+        return self._rebuilt(iter(leaves))
+
+    def _rebuilt(self, leaves: Any) -> Any:
+        parts = [next(leaves) if child is None else child._rebuilt(leaves) for child in self.children]
+        return self.opened[0].rebuild(parts)
+
+
+def flatten(tree: Any, open_other: Callable[[Any], Opened | None]) -> tuple[list[Any], Structure | None]:
+    """The leaves of a container, and its structure: None where `tree` is a leaf itself.
+
+    Args:
+        open_other: of an object that is no dictionary, list or tuple: what is in it, None where it is a leaf.
+    """
+    opened = _open(tree) or open_other(tree)
+    if opened is None:
+        return [tree], None
+    found = [flatten(child, open_other) for child in opened.children]
+    structure = Structure(opened.key, tuple(inner for _, inner in found), (opened._replace(children=()),))
+    return [leaf for leaves, _ in found for leaf in leaves], structure
+
+
+def _open(tree: Any) -> Opened | None:
+    kind = type(tree)
+    if isinstance(tree, dict):
+        keys = sorted(tree, key=lambda k: (type(k).__name__, k) if isinstance(k, str | int) else (str(type(k)), str(k)))
+        order = tuple(tree)
+
+        def remake(parts: Sequence[Any]) -> Any:
+            values = dict(zip(keys, parts, strict=True))
+            ordered = {key: values[key] for key in order}
+            return ordered if kind is dict else kind(ordered)
+
+        return Opened([tree[key] for key in keys], (kind.__name__, tuple(keys)), remake)
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return Opened(tree, (kind.__name__, kind._fields), lambda parts: kind(*parts))
+    if kind in (list, tuple):
+        return Opened(tree, kind.__name__, kind)
+    return None
