@@ -108,6 +108,7 @@ QUICK = {  # graphs of CG are the smallest, and not symmetric systems are seen e
     *(("biCG-stab(2)", "function", t) for t in ("gradient", "gradient in a graph", "second order")),
     *(("direct", "dense", t) for t in ("gradient in a graph", "second order", "vectorized_map")),
 }
+BEFORE_A_MERGE = {("CG", "jacobian"), ("CG", "second order in a graph"), ("direct", "vectorized_map")}
 
 
 def check(method: str, kind: str, transform: str) -> None:
@@ -121,8 +122,14 @@ def check(method: str, kind: str, transform: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
 
 
+def mark_of(method: str, kind: str, transform: str) -> Any:
+    if (method, kind, transform) not in QUICK:
+        return pytest.mark.slow
+    return pytest.mark.merge if (method, transform) in BEFORE_A_MERGE else ()
+
+
 TABLE = [
-    pytest.param(m, k, t, marks=() if (m, k, t) in QUICK else pytest.mark.slow)
+    pytest.param(m, k, t, marks=mark_of(m, k, t))
     for m in ("biCG-stab(2)", "CG", "direct")
     for k in ("function", "args", "dense", "sparse")
     for t in TRANSFORMS
