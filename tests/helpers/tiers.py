@@ -41,7 +41,8 @@ def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     stands_for_others = (method in methods and (mark or method in AGAIN.get(mode, methods))) if methods else True
     if stands_for_others and mode in modes:
         return "default"
-    return "merge" if method in AGAIN.get(mode, [method]) else "slow"
+    seldom = mode in AGAIN and method not in (*AGAIN[mode], *(() if mark is None else mark.args))
+    return "slow" if seldom else "merge"
 
 
 _OTHER_DTYPES = ("complex64", "complex128")
