@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...backends import Backend
+from ...backends import Backend, left_alone
 from ...sparse import Layout, Operator, as_operator, is_function, to_operator
 from .base import Preconditioner
 from .jacobi import jacobi
@@ -26,6 +26,13 @@ def preconditioner(A: Any, kind: str = "auto", **settings: Any) -> Preconditione
         ValueError: no such kind.
         UnsupportedOperation: A does not show what this kind needs.
     """
+    return left_alone(_of_user)(A, kind, settings)
+
+
+preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+
+
+def _of_user(A: Any, kind: str, settings: dict[str, Any]) -> Preconditioner:
     return _build(as_operator(A), kind, settings)
 
 
