@@ -38,7 +38,7 @@ def differentiated(attempt: Attempt) -> Outcome:
     bk = problem.bk
     if bk.compiles_solves and not bk.in_program() and attempt.report is None:
         A, M = A.as_container(), None if M is None else M.as_container()
-        if A.is_container and (M is None or M.is_container):
+        if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
             known = _Known(
                 bk, attempt.method, problem.layout, problem.limits, problem.several, problem.by_default,
                 problem.least_squares, attempt.on_failure, attempt.history,
