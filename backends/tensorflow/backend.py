@@ -17,9 +17,10 @@ from ..interface.control import as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
-from .implicit import ClosedFunction, closed_arrays, has_tangent, implicit_solve
+from .implicit import has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
 from .linalg import TensorflowLinalg
+from .recorded import recorded
 from .sparse import TensorflowSparse
 
 
@@ -221,7 +222,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def trace(
         self, function: Callable[..., Any], x: Any, args: Sequence[Any]
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        return ClosedFunction(function, args), closed_arrays(function, x, args)
+        return recorded(function, x, args)
 
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()

@@ -1,0 +1,99 @@
+"""A Python function recorded as a graph whose captures are arguments.
+
+What the function reads is read when it is recorded: names, numbers and variables that change later change nothing, and
+the derivatives depend on the arguments of the program alone, never on tensors of another graph, so they pass through
+loops and branches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context, record  # not public, as the next; tests pin them
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+
+_READING = threading.RLock()  # how a variable is read is one thing for all threads
+
+
+class Recorded:
+    """`f(x, *arrays)`, as `function(x, *args)` was when it was recorded.
+
+    Attributes:
+        arrays: the tensors of `args`, and those that the function closes over, with the values of its variables.
+
+    Raises:
+        RuntimeError: the function cannot be traced and depends on something whose derivatives are being recorded, or
+            it uses a variable in another way than by its value.
+    """
+
+    def __init__(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> None:
+        leaves = tf.nest.flatten(list(args))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (tf.Tensor, tf.Variable))]
+        given = [tf.convert_to_tensor(leaves[i]) for i in places]
+
+        def with_arguments(x: Any, *new: tf.Tensor) -> Any:
+            others = list(leaves)
+            for i, tensor in zip(places, new, strict=True):
+                others[i] = tensor
+            return function(x, *tf.nest.pack_sequence_as(list(args), others))
+
+        specs = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape, a.dtype), (x, *given))
+        try:
+            with _variables_by_value():
+                self._traced = tf.function(with_arguments, autograph=False).get_concrete_function(*specs)
+        except Exception as error:  # whatever the function does with symbolic tensors that it would not with values
+            raise RuntimeError(
+                "The derivatives of this solve are with respect to what the function A depends on, and TensorFlow "
+                f"could not trace it to find out: {error} Pass tensors and variables on, linear_solve(A, b, args=(w,)) with "
+                "A(x, w), and use TensorFlow operations only; or take no derivatives (tf.stop_gradient)."
+            ) from error
+        captured = list(self._traced.captured_inputs)
+        if any(tensor.dtype == tf.resource for tensor in captured):
+            raise RuntimeError(
+                "The function A uses a tf.Variable by its handle (tf.gather of the variable itself, or it writes to "
+                "it), so its derivatives cannot follow. Pass its value on: linear_solve(A, b, args=(tf.identity(v),))."
+            )
+        self._count = len(given)
+        self.arrays = [*given, *captured]
+
+    def __call__(self, x: Any, *arrays: tf.Tensor) -> Any:
+        leaves = [*tf.nest.flatten(x), *arrays[: self._count]]
+        image = self._traced._call_flat(leaves, list(arrays[self._count :]))  # not public; takes the captures, too
+        return image
+
+
+def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> tuple[Callable[..., Any], list[tf.Tensor]]:
+    """`f(x, *arrays)` that is `function(x, *args)`, and the arrays."""
+    try:
+        program = Recorded(function, x, args)
+    except RuntimeError:
+        if not tf.executing_eagerly() or record.should_record_backprop(tf.nest.flatten(function(x, *args))):
+            raise
+        return lambda x, *_: function(x, *args), []  # it does not depend on anything that has derivatives
+    return program, program.arrays
+
+
+@contextmanager
+def _variables_by_value() -> Iterator[None]:
+    """While a function is traced, a variable that it reads is read outside, once, under the tapes of the caller."""
+    outside = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    values: dict[int, tuple[Any, tf.Tensor]] = {}  # with the variable, so that its id stays its own
+
+    with _READING:
+        native = BaseResourceVariable._read_variable_op
+
+        def read(self: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
+            if id(self) not in values:
+                with context.eager_mode() if outside is None else outside.as_default():
+                    values[id(self)] = self, native(self)
+            return tf.identity(values[id(self)][1])
+
+        BaseResourceVariable._read_variable_op = read
+        try:
+            yield
+        finally:
+            BaseResourceVariable._read_variable_op = native

@@ -1,0 +1,269 @@
+"""Derivatives in TensorFlow are those of the function as it was, in loops and branches too; by the dense inverse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix import linear_solve
+
+tf = pytest.importorskip("tensorflow")
+N, REAL = 5, tf.float64
+Solve = Callable[[Any, Any], Any]
+
+
+def given() -> tuple[Any, Any]:
+    """A matrix, not symmetric, and a right-hand side."""
+    rng = np.random.default_rng(1)
+    return tf.constant(4 * np.eye(N) + 0.4 * rng.standard_normal((N, N))), tf.constant(rng.standard_normal(N))
+
+
+def by_krylix(M: Any, b: Any) -> Any:
+    return linear_solve(lambda x: tf.linalg.matvec(M, x), b, method="direct", rtol=1e-13).x
+
+
+def by_inverse(M: Any, b: Any) -> Any:
+    return tf.linalg.matvec(tf.linalg.inv(M), b)
+
+
+def gradient(order: int, of: Callable[[Any], Any], at: Any) -> Any:
+    """Of the sum of cubes; of second order that of the sum of squares of the gradient."""
+    with tf.GradientTape() as outer:
+        outer.watch(at)
+        with tf.GradientTape() as tape:
+            tape.watch(at)
+            loss = tf.reduce_sum(of(at) ** 3)
+        first = tape.gradient(loss, at)
+        squares = tf.reduce_sum(first**2)
+    return first if order == 1 else outer.gradient(squares, at)
+
+
+def check(found: Any, wanted: Any) -> None:
+    assert found is not None and np.abs(wanted).max() > 0
+    np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-9 * np.abs(wanted).max())
+
+
+# --- what changes between the solve and its gradient ---
+
+
+class Model:
+    """Holds what a function reads when it is called."""
+
+    def __init__(self, scale: Any) -> None:
+        self.scale = scale
+
+
+def changed_name(M: Any, b: Any) -> tuple[Any, Callable[[], Any]]:
+    scale = M
+    x = linear_solve(lambda v: tf.linalg.matvec(scale, v), b, method="GMRES", rtol=1e-13).x
+
+    def change() -> None:
+        nonlocal scale
+        scale = 3 * M
+
+    return x, change
+
+
+def changed_attribute(M: Any, b: Any) -> tuple[Any, Callable[[], Any]]:
+    model = Model(M)
+    x = linear_solve(lambda v: tf.linalg.matvec(model.scale, v), b, method="GMRES", rtol=1e-13).x
+    return x, lambda: setattr(model, "scale", 3 * M)
+
+
+def changed_number(M: Any, b: Any) -> tuple[Any, Callable[[], Any]]:
+    model = Model(1.0)
+    x = linear_solve(lambda v: model.scale * tf.linalg.matvec(M, v), b, method="biCG-stab(2)", rtol=1e-13).x
+    return x, lambda: setattr(model, "scale", 3.0)
+
+
+def changed_array(M: Any, b: Any) -> tuple[Any, Callable[[], Any]]:
+    """A NumPy array, which TensorFlow reads when the function runs."""
+    scale = np.ones(N)
+    x = linear_solve(lambda v: scale * tf.linalg.matvec(M, v), b, method="direct").x
+    return x, lambda: np.multiply(scale, 3, out=scale)
+
+
+def changed_variable(M: Any, b: Any) -> tuple[Any, Callable[[], Any]]:
+    variable = tf.Variable(1.0, dtype=REAL)
+    x = linear_solve(lambda v: variable * tf.linalg.matvec(M, v), b, method="GMRES", rtol=1e-13).x
+    return x, lambda: variable.assign(3.0)
+
+
+def changed_variable_in_a_branch(M: Any, b: Any) -> tuple[Any, Callable[[], Any]]:
+    variable = tf.Variable(tf.ones((), REAL))
+
+    def A(v: Any) -> Any:
+        return tf.cond(tf.constant(True), lambda: variable * tf.linalg.matvec(M, v), lambda: v)
+
+    return linear_solve(A, b, method="GMRES", rtol=1e-13).x, lambda: variable.assign(3.0)
+
+
+CHANGED = [changed_name, changed_attribute, changed_number, changed_array, changed_variable,
+           changed_variable_in_a_branch]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_the_function_as_it_was(case: Callable[..., Any]) -> None:
+    M, b = given()
+    with tf.GradientTape() as tape:
+        tape.watch((M, b))
+        x, change = case(M, b)
+        loss = tf.reduce_sum(x**3)
+    change()
+    found = tape.gradient(loss, (M, b))
+    with tf.GradientTape() as tape:
+        tape.watch((M, b))
+        loss = tf.reduce_sum(by_inverse(M, b) ** 3)
+    for a, wanted in zip(found, tape.gradient(loss, (M, b)), strict=True):
+        check(a, wanted)
+
+
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.merge)])
+def test_time_loop(order: int) -> None:
+    """The function of each step reads a name that the next step binds anew."""
+    _, b = given()
+
+    def steps(kappa: Any, krylix: bool) -> Any:
+        u = b
+        for _ in range(3):
+            d = kappa * (1 + u**2)
+
+            def A(x: Any) -> Any:
+                padded = tf.pad(x, [[1, 1]])
+                return x - d * (padded[2:] - 2 * x + padded[:-2])  # noqa: B023
+
+            if krylix:
+                u = linear_solve(A, u, method="GMRES", rtol=1e-13).x
+            else:
+                u = by_inverse(tf.stack([A(e) for e in tf.unstack(tf.eye(N, dtype=REAL))], 1), u)
+        return u
+
+    kappa = tf.constant(0.3, REAL)
+    check(gradient(order, lambda k: steps(k, True), kappa), gradient(order, lambda k: steps(k, False), kappa))
+
+
+def test_variable_that_a_graph_assigns() -> None:
+    M, b = given()
+    variable = tf.Variable(M)
+
+    @tf.function(autograph=False)
+    def run() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(by_krylix(variable, b) ** 3)
+        with tf.control_dependencies([loss]):
+            variable.assign(3 * M)
+        return tape.gradient(loss, variable)
+
+    check(run(), gradient(1, lambda m: by_inverse(m, b), M))
+
+
+# --- loops and branches of TensorFlow ---
+
+
+def in_while_loop(solve: Solve, M: Any, b: Any) -> Any:
+    return tf.while_loop(lambda i, u: i < 3, lambda i, u: (i + 1, solve(M, u)), (0, b))[1]
+
+
+def as_loop_variable(solve: Solve, M: Any, b: Any) -> Any:
+    return tf.while_loop(lambda i, u, m: i < 3, lambda i, u, m: (i + 1, solve(m, u), 1.1 * m), (0, b, M))[1]
+
+
+def in_range(solve: Solve, M: Any, b: Any) -> Any:
+    def run(M: Any, u: Any) -> Any:
+        for _ in tf.range(3):
+            u = solve(M, u)
+        return u
+
+    return tf.function(run)(M, b)
+
+
+def in_map_fn(solve: Solve, M: Any, b: Any) -> Any:
+    return tf.map_fn(lambda c: solve(c * M, b), tf.constant([1.0, 2, 3], REAL))
+
+
+def in_scan(solve: Solve, M: Any, b: Any) -> Any:
+    return tf.scan(lambda u, c: solve(c * M, u), tf.constant([1.0, 2, 3], REAL), b)
+
+
+def in_cond(solve: Solve, M: Any, b: Any) -> Any:
+    return tf.cond(M[0, 0] > 0, lambda: solve(M, b), lambda: b)
+
+
+def in_switch_case(solve: Solve, M: Any, b: Any) -> Any:
+    return tf.switch_case(tf.cast(M[0, 0] > 0, tf.int32), [lambda: b, lambda: solve(M, b)])
+
+
+FLOWS = [in_while_loop, as_loop_variable, in_range, in_map_fn, in_scan, in_cond, in_switch_case]
+BY_DEFAULT = ((in_while_loop, 1), (in_cond, 1))
+FLOW_CASES = [
+    pytest.param(flow, order, marks=() if (flow, order) in BY_DEFAULT else pytest.mark.merge)
+    for flow in FLOWS
+    for order in (1, 2)
+]
+
+
+@pytest.mark.parametrize(("flow", "order"), FLOW_CASES)
+def test_control_flow(flow: Callable[..., Any], order: int) -> None:
+    M, b = given()
+
+    def by(solve: Solve) -> Callable[[Any], Any]:
+        return tf.function(lambda m: flow(solve, m, b), autograph=False)
+
+    check(gradient(order, by(by_krylix), M), gradient(order, by(by_inverse), M))
+
+
+@pytest.mark.parametrize("flow", [in_while_loop, pytest.param(in_cond, marks=pytest.mark.merge)])
+def test_control_flow_with_an_eager_constant(flow: Callable[..., Any]) -> None:
+    """The graph captures the matrix; what it was computed from outside is watched."""
+    M, b = given()
+
+    def by(solve: Solve) -> Callable[[Any], Any]:
+        return lambda m: tf.function(lambda: flow(solve, m, b), autograph=False)()
+
+    check(gradient(1, by(by_krylix), M), gradient(1, by(by_inverse), M))
+
+
+# --- what the function does ---
+
+
+def test_closed_over_and_in_args() -> None:
+    M, b = given()
+
+    def solve(m: Any) -> Any:
+        return linear_solve(
+            lambda v, w: tf.linalg.matvec(m, v) + 0.5 * tf.linalg.matvec(w, v), b, args=(m,), method="GMRES", rtol=1e-13
+        ).x
+
+    check(gradient(1, solve, M), gradient(1, lambda m: by_inverse(1.5 * m, b), M))
+
+
+@pytest.mark.merge
+def test_derivatives_inside_of_the_function() -> None:
+    """A is the Hessian of an energy, times its argument."""
+    M, b = given()
+
+    def A(v: Any, weight: Any) -> Any:
+        u = tf.ones(N, REAL)
+        with tf.GradientTape() as outer:
+            outer.watch(u)
+            with tf.GradientTape() as tape:
+                tape.watch(u)
+                energy = tf.reduce_sum(tf.exp(weight * u) + u * u) + tf.tanh(tf.reduce_sum(weight * u)) ** 2
+            first = tape.gradient(energy, u)
+        return outer.gradient(first, u, v)
+
+    weight = 1 + tf.abs(M[0])
+    found = gradient(1, lambda w: linear_solve(lambda v: A(v, w), b, method="GMRES", rtol=1e-13).x, weight)
+    rows = tf.eye(N, dtype=REAL)
+    wanted = gradient(1, lambda w: by_inverse(tf.stack([A(e, w) for e in tf.unstack(rows)], 1), b), weight)
+    check(found, wanted)
+
+
+def test_variable_by_its_handle_is_refused() -> None:
+    variable, b = tf.Variable(tf.fill([N], tf.constant(2.0, REAL))), given()[1]
+    order = tf.constant([0, 1, 2, 3, 4])
+    with tf.GradientTape(), pytest.raises(RuntimeError, match=r"by its handle.*args=\(tf.identity"):
+        linear_solve(lambda v: tf.gather(variable, order) * v, b, method="GMRES")
