@@ -48,8 +48,8 @@ class Recorded:
         except Exception as error:  # whatever the function does with symbolic tensors that it would not with values
             raise RuntimeError(
                 "The derivatives of this solve are with respect to what the function A depends on, and TensorFlow "
-                f"could not trace it to find out: {error} Pass tensors and variables on, linear_solve(A, b, args=(w,)) with "
-                "A(x, w), and use TensorFlow operations only; or take no derivatives (tf.stop_gradient)."
+                f"could not trace it to find out: {error} Pass tensors and variables on, linear_solve(A, b, args=(w,)) "
+                "with A(x, w), and use TensorFlow operations only; or take no derivatives (tf.stop_gradient)."
             ) from error
         captured = list(self._traced.captured_inputs)
         if any(tensor.dtype == tf.resource for tensor in captured):
