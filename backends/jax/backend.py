@@ -24,6 +24,7 @@ from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .sparse import JaxSparse
 from .tracing import is_compiled, is_traced
+from .transposed import transpose_function, with_transpose
 
 
 class JaxBackend(JaxIndexing, Backend):
@@ -202,19 +203,36 @@ class JaxBackend(JaxIndexing, Backend):
         return jnp.diagonal(matrix, axis1=-2, axis2=-1)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
-        def forward(_: Any, rhs: Array) -> tuple[Array, Any]:
-            return system.solve(rhs)
+        # A second unknown, equal to its right-hand side, which is 1: its derivatives are 0, by which a solve for one
+        # knows itself. JAX fails where they are zeros that it left out, so the two are tied by where(False, ...).
+        given = jnp.where(False, jnp.sum(b, 1, keepdims=True), jnp.ones((), b.dtype))
+
+        def solve(product: Callable[[Array], Array], *transposed: Any) -> tuple[Array, tuple[Array, ...]]:
+            def both(u: Any) -> Any:
+                y = product(u[0])
+                return y, jnp.where(False, jnp.sum(y, 1, keepdims=True), u[1])
+
+            (x, one), rest = lax.custom_linear_solve(both, (b, given), forward, *transposed, has_aux=True)
+            return jnp.where(False, one, x), rest
+
+        def forward(_: Any, rhs: Any) -> Any:
+            x, rest = system.solve(rhs[0], rhs[1] != 0)
+            return (x, rhs[1]), rest
+
+        def backward(_: Any, rhs: Any) -> Any:
+            x, rest = system.transpose().solve(rhs[0])
+            return (x, rhs[1]), rest
 
         # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function
         # with a host call), this is no error before somebody asks for a reverse derivative, which JAX then refuses.
         try:
-            return lax.custom_linear_solve(
-                system.product, b, forward, lambda _, c: system.transpose().solve(c), has_aux=True
-            )
+            return solve(system.product, backward)
         except (TypeError, ValueError, NotImplementedError):
-            if _has_transpose(system, b):
+            if not _traces(system.transpose().factors, b):
+                return solve(system.product)
+            if _traces(jax.linear_transpose(system.product, b), b):
                 raise
-            return lax.custom_linear_solve(system.product, b, forward, has_aux=True)
+            return solve(with_transpose(system.product, b), backward)
 
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
@@ -244,8 +262,7 @@ class JaxBackend(JaxIndexing, Backend):
         return jax.vmap(function)(columns)
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
-        transposed = jax.linear_transpose(function, like)
-        return lambda y: transposed(y)[0]
+        return transpose_function(function, like)
 
     def register(
         self,
@@ -258,11 +275,10 @@ class JaxBackend(JaxIndexing, Backend):
             jax.tree_util.register_pytree_node(cls, flatten, unflatten)
 
 
-def _has_transpose(system: LinearSystem, b: Array) -> bool:
-    """Can the products of the transposed system be traced, those with its preconditioner too, and those by JAX?"""
+def _traces(function: Callable[[Array], Any], x: Array) -> bool:
+    """Does JAX have a rule for each operation of a function, which may be the transpose of another one?"""
     try:
-        jax.eval_shape(system.transpose().factors, b)
-        jax.eval_shape(jax.linear_transpose(system.product, b), b)
+        jax.eval_shape(function, x)
     except (TypeError, ValueError, NotImplementedError):
         return False
     return True
