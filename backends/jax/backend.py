@@ -20,11 +20,13 @@ from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .function import trace
+from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .sparse import JaxSparse
 from .tracing import is_compiled, is_traced
-from .transposed import transpose_function, with_transpose
+from .transposed import transpose_function
+from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 
 
 class JaxBackend(JaxIndexing, Backend):
@@ -138,9 +140,16 @@ class JaxBackend(JaxIndexing, Backend):
         return scattered(jnp, jnp.arange(1, n + 1, dtype=real_dtype(dtype))).astype(dtype)
 
     def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+        if is_mapped():
+            state = vary_alike(state)
+            state = vary(state, axes_after(body, state))
+            body = varying_function(body, axes_of(jax.tree.leaves(state)))
         return lax.while_loop(condition, body, state)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+        if is_mapped():
+            axes = axes_after(if_true, *operands) | axes_after(if_false, *operands)
+            if_true, if_false = varying_function(if_true, axes), varying_function(if_false, axes)
         return lax.cond(predicate, if_true, if_false, *operands)
 
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
@@ -162,7 +171,8 @@ class JaxBackend(JaxIndexing, Backend):
         def on_host(*values: Any) -> tuple[np.ndarray, ...]:
             return as_declared(function(*(np.asarray(v) for v in values)), returns)
 
-        return jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
+        found = jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
+        return vary(found, axes_of(arrays)) if is_mapped() else found
 
     @property
     def raises_in_programs(self) -> bool:
@@ -203,36 +213,7 @@ class JaxBackend(JaxIndexing, Backend):
         return jnp.diagonal(matrix, axis1=-2, axis2=-1)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
-        # A second unknown, equal to its right-hand side, which is 1: its derivatives are 0, by which a solve for one
-        # knows itself. JAX fails where they are zeros that it left out, so the two are tied by where(False, ...).
-        given = jnp.where(False, jnp.sum(b, 1, keepdims=True), jnp.ones((), b.dtype))
-
-        def solve(product: Callable[[Array], Array], *transposed: Any) -> tuple[Array, tuple[Array, ...]]:
-            def both(u: Any) -> Any:
-                y = product(u[0])
-                return y, jnp.where(False, jnp.sum(y, 1, keepdims=True), u[1])
-
-            (x, one), rest = lax.custom_linear_solve(both, (b, given), forward, *transposed, has_aux=True)
-            return jnp.where(False, one, x), rest
-
-        def forward(_: Any, rhs: Any) -> Any:
-            x, rest = system.solve(rhs[0], rhs[1] != 0)
-            return (x, rhs[1]), rest
-
-        def backward(_: Any, rhs: Any) -> Any:
-            x, rest = system.transpose().solve(rhs[0])
-            return (x, rhs[1]), rest
-
-        # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function
-        # with a host call), this is no error before somebody asks for a reverse derivative, which JAX then refuses.
-        try:
-            return solve(system.product, backward)
-        except (TypeError, ValueError, NotImplementedError):
-            if not _traces(system.transpose().factors, b):
-                return solve(system.product)
-            if _traces(jax.linear_transpose(system.product, b), b):
-                raise
-            return solve(with_transpose(system.product, b), backward)
+        return implicit_solve(system, b)
 
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
@@ -273,15 +254,6 @@ class JaxBackend(JaxIndexing, Backend):
         if cls not in self.containers:
             super().register(cls, flatten, unflatten)
             jax.tree_util.register_pytree_node(cls, flatten, unflatten)
-
-
-def _traces(function: Callable[[Array], Any], x: Array) -> bool:
-    """Does JAX have a rule for each operation of a function, which may be the transpose of another one?"""
-    try:
-        jax.eval_shape(function, x)
-    except (TypeError, ValueError, NotImplementedError):
-        return False
-    return True
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2))

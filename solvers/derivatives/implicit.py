@@ -177,7 +177,7 @@ class ImplicitSolve(LinearSystem):
 
 
 def _relative(problem: Problem) -> Array:
-    """The tolerance of solves for derivatives; without `atol` independent of b, or JAX could not transpose the solve."""
+    """The tolerance of solves for derivatives; without `atol` independent of b, or JAX could transpose no solve."""
     if not problem.has_atol:
         return problem.rtol
     bk = problem.bk
