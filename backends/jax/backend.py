@@ -19,6 +19,7 @@ from ..interface.implicit import LinearSystem
 from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
+from .exported import unless_exported
 from .function import trace
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
@@ -193,13 +194,16 @@ class JaxBackend(JaxIndexing, Backend):
             flag = jax.ShapeDtypeStruct((), np.bool_)
             return jax.pure_callback(on_host, flag, bad, *values, vmap_method="sequential")
 
-        operands = lax.stop_gradient((failed, *arrays))
-        if jax.device_count() > 1:
+        def call(failed: Array, *values: Array) -> Array:
+            if jax.device_count() == 1:
+                return lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), failed, *values)
             # One device calls the host; if x waited for it, the others would wait in a collective for ever.
-            lax.cond(failed, lambda *v: jax.debug.callback(on_host, *v), lambda *v: None, *operands)
-            return x
-        flag = lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), *operands)
-        return jax.tree.map(lambda leaf: jnp.where(flag, jnp.zeros((), leaf.dtype), leaf), x)
+            lax.cond(failed, lambda *v: jax.debug.callback(on_host, *v), lambda *v: None, failed, *values)
+            return jnp.zeros_like(failed)
+
+        operands = lax.stop_gradient((failed, *arrays))
+        flag = unless_exported(call, lambda failed, *values: failed, *operands)
+        return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(np.nan, leaf.dtype), leaf), x)
 
     def product(self, matrix: Array, x: Array) -> Array:
         if matrix.ndim == 2:
