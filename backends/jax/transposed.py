@@ -116,7 +116,7 @@ def _abstract(*operands: Any, program: ClosedJaxpr, transposed: bool) -> Any:
 
 
 def _jvp(primals: Arrays, tangents: Sequence[Any], **params: Any) -> tuple[Arrays, Sequence[Any]]:
-    constants, arrays = _split(primals, params["program"])
+    constants = _split(primals, params["program"])[0]
     of_constants, of_arrays = _split(tangents, params["program"])
     images = _bind(*primals, **params)
     moving = [i for i, tangent in enumerate(of_constants) if type(tangent) is not ad.Zero]

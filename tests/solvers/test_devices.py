@@ -89,7 +89,8 @@ same = jax.jit(jax.shard_map(lambda b, c: linear_solve(chain, b, args=(c,), meth
                              mesh=mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec()))
 assert np.allclose(same(systems[0], c), exact[0])
 try:
-    jax.block_until_ready(mapped(lambda b, c: linear_solve(chain, b[0], args=(c,), method="CG", max_iter=1).x)(systems, c))
+    failing = mapped(lambda b, c: linear_solve(chain, b[0], args=(c,), method="CG", max_iter=1).x)
+    jax.block_until_ready(failing(systems, c))
     jax.effects_barrier()
 except Exception as error:
     print("raised", "reached the limit of iterations" in str(error))

@@ -13,7 +13,7 @@ export = pytest.importorskip("jax.export")
 
 
 def test_an_exported_solve() -> None:
-    """By default, too, which raises where it can. No error leaves such a program: x of a failed solve is not a number."""
+    """Also by default, to raise: no error can leave such a program, so x of a failed solve is NaN."""
     A = np.diag(np.arange(1.0, 9)) + np.eye(8, k=1)
 
     def solve(b: Any) -> Any:

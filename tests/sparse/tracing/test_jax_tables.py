@@ -17,6 +17,7 @@ LEFT_TO_JAX = {  # operations with known operands that NumPy does not evaluate
         "it acts across devices or over an axis that vmap named",
     ),
     "fft": "half and single precision are transformed as XLA does",
+    **dict.fromkeys(["triangular_solve", "tridiagonal_solve"], "LAPACK's order of operations"),
     "reduce_precision": "XLA's way of rounding",
 }
 

@@ -22,11 +22,12 @@ import numpy as np
 
 from .....backends.jax.varying import axes_of, is_mapped, vary
 from .elementwise import ELEMENTWISE
+from .pooling import POOLING
 from .reductions import REDUCTIONS
 from .structure import STRUCTURE
 
 Rule = Callable[[Sequence[np.ndarray], dict[str, Any], Sequence[Any]], Any]
-RULES: dict[str, Rule] = {**ELEMENTWISE, **STRUCTURE, **REDUCTIONS}
+RULES: dict[str, Rule] = {**ELEMENTWISE, **STRUCTURE, **REDUCTIONS, **POOLING}
 
 
 def is_known(x: Any) -> bool:
