@@ -24,6 +24,7 @@ from .function import trace
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
+from .reporting import reporting
 from .sparse import JaxSparse
 from .tracing import is_compiled, is_traced
 from .transposed import transpose_function
@@ -187,8 +188,10 @@ class JaxBackend(JaxIndexing, Backend):
         # the call, or XLA would drop it.
         def on_host(bad: Any, *values: Any) -> np.ndarray:
             if np.any(bad):
-                handler(*(np.asarray(v) for v in values))
+                report(*(np.asarray(v) for v in values))
             return np.zeros((), np.bool_)
+
+        report = reporting(handler)
 
         def fail(bad: Array, *values: Array) -> Array:
             flag = jax.ShapeDtypeStruct((), np.bool_)
