@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..errors import NonlinearError, UnsupportedOperation
 from .engine.to_matrix import to_matrix
 from .front_end import FrontEnd, front_end_for
+from .messages import named
 from .verify.check import verify as verify_matrix
 
 
@@ -63,7 +65,10 @@ def traced_matrix(
     verify: bool = True,
 ) -> tuple[Any, Any]:
     """`matrix_from_function` by the front end of a library that is known."""
-    traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)
+    try:
+        traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)
+    except (NonlinearError, UnsupportedOperation) as error:
+        raise named(error, f) from None
     matrix, biases = to_matrix(
         traced.outputs,
         traced.columns,

@@ -1,5 +1,6 @@
 """Shapes, containers and dtypes of inputs and outputs, options, and what is refused."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -238,6 +239,13 @@ def test_nonlinear(name: str) -> None:
     assert f"test_jax_inputs.py:{line} " in str(info.value)
     with pytest.raises(NonlinearError):
         jax.jit(lambda: matrix_from_function(f, U)[1])()
+
+
+@pytest.mark.parametrize("f", [jnp.abs, functools.partial(jnp.abs), jax.jit(jnp.abs)])
+def test_a_function_of_a_library_is_named(f: Callable[[Any], Any]) -> None:
+    """It has no line of the user's."""
+    with pytest.raises(NonlinearError, match=r"^'abs' in jax\.numpy\.abs \("):
+        matrix_from_function(f, U)
 
 
 UNSUPPORTED: dict[str, tuple[Callable[[Any], Any], str]] = {
