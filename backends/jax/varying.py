@@ -55,7 +55,7 @@ def casts(automatic: bool) -> AbstractContextManager[Any]:
         from jax._src.config import auto_pcast  # not public
     except ImportError:
         return nullcontext()
-    return auto_pcast(automatic)  # type: ignore[no-any-return]
+    return auto_pcast(automatic)
 
 
 def axes_after(function: Callable[..., Any], *arrays: Any) -> Axes:

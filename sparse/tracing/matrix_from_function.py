@@ -82,6 +82,5 @@ def traced_matrix(
     )
     if verify:
         verify_matrix(front_end, traced, matrix, biases)
-    if format == "dense":
-        matrix = matrix.to(format)
-    return matrix, traced.pack([traced.own(bias) for bias in biases])
+    found = matrix.to(format) if format == "dense" else matrix
+    return found, traced.pack([traced.own(bias) for bias in biases])

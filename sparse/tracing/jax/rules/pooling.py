@@ -12,8 +12,9 @@ from ...engine.linear import Linear
 from ...engine.positions import scatter_add, take
 from ...engine.reductions import window_sum
 from ...engine.structural import broadcast_to
+from ...messages import MATRIX_FREE
 from ..known.pooling import adds, chosen, window_reduction
-from ..messages import MATRIX_FREE, unsupported
+from ..messages import unsupported
 from ..static import static
 
 Values = Sequence[Any]

@@ -18,8 +18,9 @@ import numpy as np
 
 from ...engine.linear import Linear
 from ...engine.rounding import dense_product
+from ...messages import MATRIX_FREE
 from ..known.table import is_known
-from ..messages import MATRIX_FREE, nonlinear, unsupported
+from ..messages import nonlinear, unsupported
 
 Values = Sequence[Any]
 
