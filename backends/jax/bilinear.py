@@ -19,6 +19,7 @@ from jax.interpreters import ad, batching, mlir
 
 from ..interface.arrays import Array
 from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
+from .varying import is_mapped
 
 primitive = Primitive("krylix_bilinear")
 primitive.multiple_results = True
@@ -48,6 +49,8 @@ def _bind(
     bk: Any, form: Bilinear, kind: str, mapped: Any, indices: Arrays, a: Sequence[Array], b: Sequence[Array]
 ) -> list[Array]:
     sizes = (len(indices), len(a), len(b))
+    if is_mapped():  # the primitive knows nothing of meshes
+        return implementation(bk, form, kind, sizes, mapped)(*indices, *a, *b)
     results: list[Array] = primitive.bind(*indices, *a, *b, bk=bk, form=form, kind=kind, sizes=sizes, mapped=mapped)
     return results
 

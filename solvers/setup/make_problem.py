@@ -70,7 +70,8 @@ def make_problem(request: Request, method: Method | None) -> Problem:
         bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
         rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows, real),
         atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
-        by_default=request.rtol is None, limits=limits, several=several, null_basis=null_basis, compiled=compiled,
+        by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
+        limits=limits, several=several, null_basis=null_basis, compiled=compiled,
         least_squares=given is not None, given=given, source=A,
     )  # fmt: skip
 
