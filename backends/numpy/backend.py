@@ -18,7 +18,6 @@ from .sparse import NumpySparse
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
 _GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
-_SQUARES = {"f": (1e-20, 1e30), "F": (1e-20, 1e30), "d": (1e-200, 1e300), "D": (1e-200, 1e300)}  # safe from both ends
 # The length of a row chooses the kernel, never the number of rows: a system takes the same steps alone and in a batch.
 _LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
 # Elements of one BLAS call, which also stay in the cache between two passes. OpenBLAS spreads calls of 10 000 elements
@@ -56,6 +55,9 @@ class NumpyBackend(NumpyKernels, Backend):
 
     def dtype(self, x: Array) -> np.dtype:
         return x.dtype
+
+    def is_at_hand(self, x: Array) -> bool:
+        return True
 
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.astype(dtype, copy=False)
@@ -125,11 +127,6 @@ class NumpyBackend(NumpyKernels, Backend):
         if v.shape[0] == 1 and v.shape[1] <= _BLOCK:
             return np.array([[np.vdot(v, v).real]], v.real.dtype)
         return self.dot(v, v).real
-
-    def norm(self, v: Array) -> Array:
-        """By scaling, as elsewhere, only where squares may leave the range: powers of two change no digit."""
-        square, limits = self.square_norm(v), _SQUARES[v.dtype.char]
-        return np.sqrt(square) if ((square > limits[0]) & (square < limits[1])).all() else super().norm(v)
 
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         return x.sum(axis, x.dtype, keepdims=keepdims)
