@@ -14,7 +14,7 @@ from .setup.choose import choose
 from .setup.make_problem import make_problem
 from .setup.other_names import with_our_names
 from .setup.request import Progress, Request
-from .setup.requirements import check_requirements, refuse_preconditioner
+from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
 
 
@@ -105,6 +105,7 @@ linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.
 def _linear_solve(request: Request) -> SolveResult:
     method = None if is_auto(request.method) else find_method(request.method)
     problem = make_problem(request, method)
+    refuse_infinite_entries(problem, request.on_failure)
     M, fallback = request.preconditioner, None
     if method is None:
         choice = choose(problem, M is not None)

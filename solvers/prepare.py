@@ -20,7 +20,7 @@ from .setup.make_problem import make_problem
 from .setup.other_names import with_our_names
 from .setup.problem import Problem
 from .setup.request import Progress, Request
-from .setup.requirements import check_requirements, refuse_preconditioner
+from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
 
 
@@ -166,6 +166,7 @@ def _prepare(request: Request) -> PreparedSolver:
     method = None if is_auto(request.method) else find_method(request.method)
     kind, fallback = request.preconditioner, None
     problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
+    refuse_infinite_entries(problem, request.on_failure)
     automatic = isinstance(kind, str) and kind.strip().lower() == "auto"
     if method is None:
         choice = choose(problem, not (automatic or kind is None))

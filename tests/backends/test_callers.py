@@ -17,7 +17,6 @@ REASONS = {
     "flip": "torch has no slices backwards; 0.6 ms for 8.9 of a gather in NumPy, 17 for 24 in torch",
     "guard": "an error at run time of a compiled program, which costs no call of the host on success",
     "implicit_solve": "the library's own derivative rule",
-    "is_at_hand": "a look at values that is free leaves work out: a TensorFlow solve in 6.3 ms for 17, with `norm`",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "stored_dtype": "what JAX makes of double precision is its setting, and asking it by making an array warns",

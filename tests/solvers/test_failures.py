@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import krylix
 from cells import cast, cells, check_true_residual, methods_and_modes
-from krylix import Diverged, NotConverged, Status, linear_solve
+from krylix import Diverged, NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
-from modes import COMPILED, EAGER, MODES, array, compiled, solve, to_numpy
+from modes import COMPILED, EAGER, MODES, array, compiled, native_sparse, solve, to_numpy
 from problems import SYSTEMS, make_operator
 
 # lsqr and lsmr, scipy-MINRES and the direct methods may stop early on such a system, but must say so
@@ -92,6 +93,37 @@ def test_nan_and_infinity_in_the_matrix(method: str, mode: str) -> None:
         matrix[3, 4] = matrix[4, 3] = value
         result = solve(mode, make_operator(mode, "dense", matrix), np.ones(12), method=method, on_failure="status")
         assert not result.converged
+
+
+@pytest.mark.compiled_by_default("CG", modes=("jax", "tf"))
+@pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tf"])
+@pytest.mark.parametrize("kind", ["dense", "scipy", "native"])
+@pytest.mark.parametrize("method", ["CG", "auto", "scipy-direct", "LSMR"])
+def test_known_entries_that_are_not_finite_are_named(method: str, kind: str, mode: str) -> None:
+    matrix = SYSTEMS["definite"].matrix.copy()
+    matrix[3, 4] = matrix[4, 3] = np.inf
+    matrix[7, 7] = np.nan
+    makers = {"dense": lambda: array(mode, matrix), "scipy": lambda: sp.csr_array(matrix)}
+    A = makers.get(kind, lambda: native_sparse(mode, matrix))()
+    for call in (linear_solve, prepare):
+        with pytest.raises(ValueError, match=r"3 of \d+ entries are not finite; the first is inf in row 3, column 4"):
+            call(A, array(mode, np.ones(12)), method=method)
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+def test_entries_that_are_large_or_of_one_system(mode: str) -> None:
+    """A sum that overflows is no infinite entry; and one matrix with a NaN leaves the others alone."""
+    large = np.diag(np.full(4, 1e308))
+    assert linear_solve(array(mode, large), array(mode, np.ones(4)), method="direct", on_failure="status").x is not None
+    matrices = np.stack([SYSTEMS["definite"].matrix] * 3)
+    matrices[1, 2, 2] = np.nan
+    b = array(mode, np.ones((3, 12)))
+    with pytest.raises(Diverged, match="1 of 3 systems") as failed:
+        linear_solve(array(mode, matrices), b, method="CG")
+    assert to_numpy(failed.value.result.converged).tolist() == [True, False, True]
+    matrices[:, 2, 2] = np.nan
+    with pytest.raises(ValueError, match="3 of 432 entries are not finite; the first is nan in row 2, column 2"):
+        linear_solve(array(mode, matrices), b, method="CG")
 
 
 @pytest.mark.compiled_by_default("biCG-stab(2)")
