@@ -18,7 +18,7 @@ _SMALL = 4096  # with less entries than this, making a matrix object of SciPy ta
 
 
 class NumpyKernels(NumpyIndexing, SparseKernels):
-    """Vectors are multiplied where they lie; only the image is new."""
+    """Vectors are multiplied where they lie; only the image is new, and always row-major as they are."""
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
@@ -35,7 +35,7 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
 
     def ell_product(self, values: Array, cols: Integers, x: Array) -> Array:
         if values.size < _SMALL:
-            return super().ell_product(values, cols, x)
+            return np.ascontiguousarray(super().ell_product(values, cols, x))
         n = values.shape[1]
         starts = np.arange(n + 1, dtype=np.int32 if n < 2**31 - 1 else np.int64)
         parts = [self.entries_product(v, None, c, x, n, starts) for v, c in zip(values, cols, strict=True)]
@@ -51,14 +51,14 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
         if starts is not None:
             return _rows_times(sp.csr_array((values, cols, starts), shape), x)
         if values.size < _SMALL:
-            return super().entries_product(values, rows, cols, x, n)
+            return np.ascontiguousarray(super().entries_product(values, rows, cols, x, n))
         return _rows_times(sp.coo_array((values, (rows, cols)), shape), x)
 
 
 def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
     if x.shape[0] == 1:
         return np.reshape(matrix @ x[0], (1, -1))  # SciPy's COO gives a number if it has one row and one column
-    return (matrix @ x.T).T
+    return np.ascontiguousarray((matrix @ x.T).T)
 
 
 def _by_parts(

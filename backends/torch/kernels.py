@@ -42,7 +42,7 @@ class TorchKernels(TorchIndexing, SparseKernels):
             return super().entries_product(values, rows, cols, x, n, starts)
         index = as_index(starts, values), as_index(cols, values)
         matrix = torch.sparse_csr_tensor(*index, values, (n, x.shape[1]), check_invariants=False)
-        return (matrix @ x[0])[None] if x.shape[0] == 1 else (matrix @ x.T).T
+        return (matrix @ x[0])[None] if x.shape[0] == 1 else (matrix @ x.T).T.contiguous()
 
 
 def _is_recorded(*tensors: torch.Tensor) -> bool:
