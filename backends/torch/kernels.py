@@ -25,14 +25,15 @@ class TorchKernels(TorchIndexing, SparseKernels):
             return super().dia_product(diagonals, offsets, x, n, transposed)
         return _by_parts(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
 
-    def dia_sample(self, offsets: Sequence[int], y: Array, x: Array) -> Array:
+    def dia_sample(self, offsets: Sequence[int], y: Array, x: Array, each: bool = False) -> Array:
         if _is_recorded(y, x):
-            return super().dia_sample(offsets, y, x)
-        found = x.new_zeros((len(offsets), y.shape[1]))
-        for d, o, lo, hi in inside(offsets, y.shape[1], x.shape[1]):
-            for row in range(x.shape[0]):
-                found[d, lo:hi].addcmul_(y[row, lo:hi], x[row, lo + o : hi + o])
-        return found
+            return super().dia_sample(offsets, y, x, each)
+        batch, n = y.shape
+        found = x.new_zeros((batch if each else 1, len(offsets), n))
+        for d, o, lo, hi in inside(offsets, n, x.shape[1]):
+            for row in range(batch):
+                found[row if each else 0, d, lo:hi].addcmul_(y[row, lo:hi], x[row, lo + o : hi + o])
+        return found if each else found[0]
 
     def entries_product(
         self, values: Array, rows: Integers, cols: Integers, x: Array, n: int, starts: Integers | None = None
@@ -41,8 +42,13 @@ class TorchKernels(TorchIndexing, SparseKernels):
         if starts is None or _is_recorded(values, x):
             return super().entries_product(values, rows, cols, x, n, starts)
         index = as_index(starts, values), as_index(cols, values)
-        matrix = torch.sparse_csr_tensor(*index, values, (n, x.shape[1]), check_invariants=False)
-        return (matrix @ x[0])[None] if x.shape[0] == 1 else (matrix @ x.T).T
+
+        def matrix(values: torch.Tensor) -> torch.Tensor:
+            return torch.sparse_csr_tensor(*index, values, (n, x.shape[1]), check_invariants=False)
+
+        if values.ndim == 2:
+            return torch.stack([matrix(v) @ row for v, row in zip(values, x, strict=True)])
+        return (matrix(values) @ x[0])[None] if x.shape[0] == 1 else (matrix(values) @ x.T).T
 
 
 def _is_recorded(*tensors: torch.Tensor) -> bool:
@@ -63,5 +69,5 @@ def _by_parts(
         for d, first, last, shift, step in where:
             lo, hi = max(start, first), min(end, last)
             if lo < hi:
-                image[:, lo:hi].addcmul_(diagonals[d, lo + shift : hi + shift], x[:, lo + step : hi + step])
+                image[:, lo:hi].addcmul_(diagonals[..., d, lo + shift : hi + shift], x[:, lo + step : hi + step])
     return image

@@ -34,9 +34,9 @@ class CsrForm(Bilinear):
         _, cols, rows = indices
         return bk.entries_product(values[0], cols, rows, y, self.m)
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
         _, cols, rows = indices
-        return (entries_sample(bk, rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x, each),)
 
 
 class CsrStructure(Structure):
@@ -109,9 +109,9 @@ class CscForm(Bilinear):
         starts, rows, cols = indices
         return bk.entries_product(values[0], cols, rows, y, self.m, starts)
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
         _, rows, cols = indices
-        return (entries_sample(bk, rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x, each),)
 
 
 class CscStructure(Structure):

@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
-from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .making.build import from_entries
 from .making.checked import checked
@@ -104,10 +103,9 @@ class Dense(Matrix):
     def to(self, format: str) -> Matrix:
         if format == "dense":
             return self
-        self._single("A sparse format")
-        known, (n, m) = self.known(), self.shape
+        known, (n, m), lead = self.known(), self.shape, () if self.systems is None else (self.systems,)
         rows, cols = (i.reshape(-1) for i in np.indices((n, m), np.int32))
-        values = known.reshape(-1) if known is not None else self.bk.reshape(self.matrix, (n * m,))
+        values = known.reshape(*lead, n * m) if known is not None else self.bk.reshape(self.matrix, (*lead, n * m))
         return from_entries(self.bk, rows, cols, values, (n, m), format=format, like=self.matrix)
 
     def with_values(self, values: Any) -> Dense:
@@ -160,16 +158,15 @@ class Dense(Matrix):
         return Dense(bk, bk.matrix_transpose(bk.product(self.matrix, columns)))
 
     def _part(self, key: Any) -> Any:
-        self._single("A part")
         places = np.arange(self.nnz, dtype=np.int32).reshape(self.shape)[key]
         found = self.bk.take(self.bk.reshape(self.matrix, (self.nnz,)), np.asarray(places))
         return Dense(self.bk, found) if np.ndim(places) == 2 else found
 
-    def _single(self, what: str) -> None:
-        if self.systems is not None:
-            raise UnsupportedOperation(
-                f"{what} of {self.systems} dense matrices was asked for; expected one. Work on the array `values`."
-            )
+    def _chosen(self, systems: np.ndarray | int) -> Dense:
+        constant = None if self.constant is None else self.constant[systems]
+        if isinstance(systems, int):
+            return Dense(self.bk, self.matrix[systems], constant)
+        return Dense(self.bk, self.bk.take(self.matrix, systems), constant)
 
 
 FORMATS["dense"] = Dense

@@ -43,7 +43,7 @@ class Shifted(NamedTuple):
 
 @dataclass(frozen=True)
 class StencilForm(Bilinear):
-    """Products of boxes; there is one value for each: a number, or an array of its shape."""
+    """Products of boxes; there is one value for each: a number, or an array of its shape (or one for each row)."""
 
     out_grid: Grid
     in_grid: Grid
@@ -56,13 +56,14 @@ class StencilForm(Bilinear):
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         return _product(bk, self.flipped(), values, y)
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
         batch = int(x.shape[0])
         ys, xs = bk.reshape(y, (batch, *self.out_grid)), bk.reshape(x, (batch, *self.in_grid))
         found = []
         for box, number in zip(self.boxes, self.numbers):
             both = ys[(slice(None), *box.rows)] * xs[(slice(None), *box.cols)]
-            found.append(bk.sum(both, tuple(range(len(box.shape) + 1)) if number else (0,)))
+            axes = (*(() if each else (0,)), *(range(1, len(box.shape) + 1) if number else ()))
+            found.append(bk.sum(both, axes) if axes else both)
         return tuple(found)
 
     def flipped(self) -> StencilForm:
@@ -100,7 +101,9 @@ def _product(bk: Any, form: StencilForm, values: Arrays, x: Array) -> Array:
     grid, margins = bk.reshape(x, (batch, *form.in_grid)), form.margins
     padded: Any = None if margins is None else bk.pad(grid, ((0, 0), *margins))
     image, thin = None, []
-    for box, value, is_shared in zip(form.boxes, values, form.shared, strict=True):
+    for box, number, value, is_shared in zip(form.boxes, form.numbers, values, form.shared, strict=True):
+        if number and len(value.shape):  # one for each row
+            value = bk.reshape(value, (batch, *(1,) * len(box.shape)))
         if margins is not None and is_shared:
             starts = [s - a + before for s, a, (before, _) in zip(box.start, box.lo, margins)]
             part = padded[(everything, *(slice(s, s + n) for s, n in zip(starts, form.out_grid)))] * value

@@ -125,9 +125,9 @@ class Structure(ABC):
         structure, sources = type(self).from_entries(cols[order], rows[order], self.shape[::-1])
         return structure, Regather.composed(slots[order], sources)
 
-    def diagonal(self, bk: Backend, values: Sequence[Array]) -> Array:
-        """`(min(n, m),)`, 0 where nothing is stored."""
-        return self._to_diagonal(bk, values)[0]
+    def diagonal(self, bk: Backend, values: Sequence[Array], systems: int | None) -> Array:
+        """`(min(n, m),)`, 0 where nothing is stored; of a batch `(systems, min(n, m))`."""
+        return self._to_diagonal(bk, values, systems)[0]
 
     @cached_property
     def _to_diagonal(self) -> Regather:

@@ -127,6 +127,9 @@ class TracedCOO(Matrix):
     def _times(self, other: Any) -> Matrix:
         raise UnsupportedOperation(_UNKNOWN.format("A product of matrices"))
 
+    def _chosen(self, systems: Any) -> Matrix:
+        raise UnsupportedOperation(_UNKNOWN.format("A part"))
+
     def _part(self, key: Any) -> Any:
         raise UnsupportedOperation(_UNKNOWN.format("A part"))
 
