@@ -70,8 +70,7 @@ def densified(A: Stored) -> Array:
 def native(A: Stored) -> Any:
     """The library's own sparse matrix."""
     rows, cols, _ = A.structure.entries()
-    values = A.entry_arrays()
-    return (A.bk.sparse.native if A.systems is None else A.bk.sparse.native_batch)(values, rows, cols, A.shape)
+    return A.bk.sparse.native(A.entry_arrays(), rows, cols, A.shape)
 
 
 def pruned(A: Stored) -> Stored | None:
