@@ -109,8 +109,12 @@ class Dense(Matrix):
         return from_entries(self.bk, rows, cols, values, (n, m), format=format, like=self.matrix)
 
     def with_values(self, values: Any) -> Dense:
-        if tuple(values.shape) != tuple(self.matrix.shape):
-            raise ValueError(f"Values of the shape {tuple(values.shape)} were given; expected {self.matrix.shape}.")
+        shape = tuple(int(n) for n in values.shape)
+        if len(shape) not in (2, 3) or shape[-2:] != self.shape:
+            raise ValueError(
+                f"Values of the shape {shape} were given; expected {self.shape}, or for a batch (systems, "
+                f"{self.shape[0]}, {self.shape[1]})."
+            )
         if isinstance(values, np.ndarray):
             return Dense(self.bk, self.bk.asarray(values, like=self.matrix), values)
         return Dense(self.bk, values)

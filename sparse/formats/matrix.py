@@ -67,7 +67,7 @@ class Matrix(Operator):
 
     @abstractmethod
     def with_values(self, values: Any) -> Matrix:
-        """The same structure with other values, shaped as `values`.
+        """The same structure with other values, shaped as `values`; with one more axis in front a batch of matrices.
 
         Raises:
             ValueError: they have another shape.
