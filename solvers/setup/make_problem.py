@@ -24,6 +24,7 @@ from ...sparse import (
 )
 from ..iteration.method import Method
 from ..results.failure import POLICIES
+from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
 from .normal_equations import Given
 from .nullspace import find_basis
@@ -49,7 +50,7 @@ def make_problem(request: Request, method: Method | None) -> Problem:
     bk = choose_backend(request.b, A, request.x0, *args, request.preconditioner)
     b, like = _arrays(bk, request.b)
     if b is like and len(like.shape) > 0:
-        b = _for_each_matrix(bk, A, b)
+        b = for_each_matrix(bk, A, b)
     layout, dtype = _layout(bk, A, b, request.batch_ndim)
     rows = layout.flatten(bk, b, dtype, "b")
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
@@ -100,13 +101,6 @@ def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
                 f"b must be an array; got {type(leaf).__name__}, which is no array of {bk.name}."
             ) from error
     return bk.unleaves(structure, arrays), arrays[0]
-
-
-def _for_each_matrix(bk: Backend, A: Any, b: Array) -> Array:
-    """b, repeated along the batch axes of A that it does not have: every system gets the same right-hand side."""
-    own = () if isinstance(A, FunctionOperator) else batch_shape(A, bk)
-    more = len(own) - (len(b.shape) - 1)
-    return bk.broadcast_to(b, (*own[:more], *b.shape)) if more > 0 else b
 
 
 def _layout(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dtype]:
@@ -210,7 +204,7 @@ def _operator(
             + (". For one vector per column give b.T." if len(like.shape) == 2 and like.shape[0] == m else ".")
         )
     if isinstance(operator, Matrix) and operator.systems is not None:
-        operator = _matched(operator, batch_shape(A, bk), layout)
+        operator = matched(operator, batch_shape(A, bk), layout)
     elif isinstance(operator, FunctionOperator):
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
@@ -227,22 +221,6 @@ def _without_constant(rows: Array, operator: Operator) -> Array:
     inner = operator.without_offset
     constant = inner.constant if isinstance(inner, FunctionOperator) else None
     return rows if constant is None else rows - constant
-
-
-def _matched(operator: Matrix, batch: tuple[int, ...], layout: Layout) -> Matrix:
-    """A batch of matrices for the batch of b; missing leading axes are repeated."""
-    if batch == layout.batch or batch == (layout.systems,):
-        return operator
-    fits = len(batch) <= len(layout.batch) and all(
-        a in (1, c) for a, c in zip(batch[::-1], layout.batch[::-1], strict=False)
-    )
-    if not fits:
-        raise ValueError(
-            f"A is a batch {batch} of matrices and b a batch {layout.batch} of vectors; expected the same batch axes."
-        )
-    numbers = np.arange(operator.systems, dtype=np.int32).reshape(batch)
-    repeated: Matrix = operator[np.broadcast_to(numbers, layout.batch).reshape(-1)]
-    return repeated
 
 
 def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
