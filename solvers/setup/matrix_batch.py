@@ -32,6 +32,6 @@ def matched(operator: Matrix, batch: tuple[int, ...], layout: Layout) -> Matrix:
         raise ValueError(
             f"A is a batch {batch} of matrices and b a batch {layout.batch} of vectors; expected the same batch axes."
         )
-    numbers = np.arange(operator.systems, dtype=np.int32).reshape(batch)
+    numbers = np.arange(operator.systems or 0, dtype=np.int32).reshape(batch)
     repeated: Matrix = operator[np.broadcast_to(numbers, layout.batch).reshape(-1)]
     return repeated

@@ -166,7 +166,8 @@ class HYB(SparseMatrix):
     """Rows of very different length; from `values` and `columns` `(nnz,)` row by row, and the starts `(n + 1,)`.
 
     That is what `CSR` takes, batches too; the entries are laid out anew: as many of each row as most rows have side by
-    side, the rest in pieces of 8. Any skew of the row lengths costs about 1.3 stored values per entry. Padding as in `ELL`.
+    side, the rest in pieces of 8. Any skew of the row lengths costs about 1.3 stored values per entry. Padding as in
+    `ELL`.
 
     Raises:
         ValueError: lengths, shape, starts or columns do not fit.

@@ -257,7 +257,7 @@ class Matrix(Operator):
                 f"{key!r} was given for a batch of {self.systems} matrices; expected the numbers of some of them. For "
                 "a part of matrix i write A[i][rows, columns]."
             )
-        found = np.arange(self.systems, dtype=np.int32)[key]
+        found = np.arange(self.systems or 0, dtype=np.int32)[key]
         return found if found.ndim else int(found)
 
     def __iter__(self) -> Any:

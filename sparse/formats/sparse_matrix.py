@@ -137,7 +137,10 @@ class SparseMatrix(Matrix):
         stored, bk = self.stored, self.bk
         compiled = self._in_scipy() if bk.on_host else None
         if isinstance(compiled, tuple):
-            return np.stack([A @ row for A, row in zip(compiled, x, strict=True)])
+            image = np.empty((len(x), self.shape[0]), np.result_type(self.dtype, x.dtype))
+            for own, A, row in zip(image, compiled, x, strict=True):
+                own[:] = A @ row
+            return image
         if compiled is not None:
             return (compiled @ x[0])[None] if x.shape[0] == 1 else (compiled @ x.T).T
         values, dtype = stored.arrays(), bk.dtype(x)
@@ -246,7 +249,7 @@ class SparseMatrix(Matrix):
             return self.to_scipy()
         if self.systems is not None and bk is not self.bk:
             raise UnsupportedOperation(
-                f"A batch of {self.systems} matrices of {self.bk.name} was asked for in {bk.name}; expected one, such as "
+                f"A batch of {self.systems} matrices of {self.bk.name} was asked for in {bk.name}; expected one. Take "
                 "A[i].native(backend)."
             )
         return change.native(self.stored if bk is self.bk else Stored.of_rows(bk, self.to_scipy()))
@@ -263,9 +266,9 @@ class SparseMatrix(Matrix):
     def __repr__(self) -> str:
         n, m = self.shape
         summary = self.structure.summary()
-        batch = "" if self.systems is None else f", {self.systems} systems"
+        count = f"{self.structure.nnz} entries" + ("" if self.systems is None else f", {self.systems} systems")
         return (
-            f"<{n}x{m} {type(self).__name__} matrix of {self.structure.nnz} entries{batch}, {self.dtype}, {self.bk.name}"
+            f"<{n}x{m} {type(self).__name__} matrix of {count}, {self.dtype}, {self.bk.name}"
             f"{': ' + summary if summary else ''}>"
         )
 

@@ -270,4 +270,6 @@ def _cut(c: Any, box: Shifted, grid: Grid, systems: int | None) -> Any:
     if systems is None:
         return part
     bk = choose_backend(c)
-    return bk.broadcast_to(bk.reshape(part, (systems,)) if own and number else part, (systems, *(() if number else box.shape)))
+    return bk.broadcast_to(
+        bk.reshape(part, (systems,)) if own and number else part, (systems, *(() if number else box.shape))
+    )

@@ -87,7 +87,9 @@ class Stored:
         """A transformation that maps over the making of matrices puts one axis in front of all arrays, indices too."""
         arrays: tuple[Array, ...] = self._arrays or ()
         more = [
-            len(a.shape) - len(s) for a, s in zip(arrays, self.structure.value_shapes, strict=True) if hasattr(a, "shape")
+            len(a.shape) - len(s)
+            for a, s in zip(arrays, self.structure.value_shapes, strict=True)
+            if hasattr(a, "shape")
         ]
         self.systems = None
         if not arrays or len(more) < len(arrays) or min(more) < 1:
@@ -167,7 +169,7 @@ class Stored:
         return values if self.constant is None else self.placed(values)
 
     def known(self) -> Any:
-        """In SciPy, of a batch a tuple of matrices that share their indices; None where the values are not known now."""
+        """In SciPy, of a batch a tuple of matrices that share their indices; None where values are not known now."""
         if self.scipy is not None:
             return self.scipy
         if self.constant is None and self.bk.compiled(*(self._arrays or ())):

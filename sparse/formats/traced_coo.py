@@ -112,8 +112,8 @@ class TracedCOO(Matrix):
             if systems is None:
                 return from_entries(host, rows, cols, values, shape, prune=False, format="csr")
             numbers = np.repeat(np.arange(systems, dtype=np.int32), values.shape[1])
-            flat = (a.reshape(-1) for a in (rows, cols, values))
-            return from_systems(host, numbers, *flat, (systems, *shape)).to("csr")
+            places = numbers, rows.reshape(-1), cols.reshape(-1)
+            return from_systems(host, *places, values.reshape(-1), (systems, *shape)).to("csr")
 
         return (self.values, self.rows, self.cols), make
 

@@ -23,10 +23,8 @@ def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
     array = values if bk.is_array(values) and not isinstance(values, np.ndarray) else np.array(values)
     shape = tuple(array.shape)
     if len(shape) not in (ndim, ndim + 1):
-        raise ValueError(
-            f"Values of the shape {shape} were given; expected {ndim} {'axis' if ndim == 1 else 'axes'}, or for a batch "
-            "of matrices one more in front."
-        )
+        expected = f"{ndim} {'axis' if ndim == 1 else 'axes'}, or one more in front for a batch of matrices"
+        raise ValueError(f"Values of the shape {shape} were given; expected {expected}.")
     dtype = array.dtype if isinstance(array, np.ndarray) else bk.dtype(array)
     if dtype.kind not in "biufc":
         raise TypeError(f"The values have the dtype {dtype}; expected numbers.")

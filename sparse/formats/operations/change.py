@@ -58,10 +58,13 @@ def densified(A: Stored) -> Array:
     """A dense array of the library, `(n, m)`, or for a batch `(systems, n, m)`."""
     (n, m), lead = A.shape, () if A.systems is None else (A.systems,)
     if math.prod(lead) * n * m >= 2**31:
-        raise ValueError(f"A dense array of shape {(*lead, n, m)} was asked for, with too many numbers; keep it sparse.")
+        raise ValueError(
+            f"A dense array of shape {(*lead, n, m)} was asked for, with too many numbers; keep it sparse."
+        )
     if A.constant is not None:
         known: Any = A.known()
-        return A.placed(known.toarray() if A.systems is None else np.array([K.toarray() for K in known], A.dtype))
+        every = known.toarray() if A.systems is None else np.array([K.toarray() for K in known], A.dtype)
+        return A.placed(every.reshape(*lead, n, m))
     rows, cols, _ = A.structure.entries()
     places = rows * np.int32(m) + cols
     return A.bk.reshape(A.bk.sum_entries(A.entry_values(), places, n * m, sorted=True), (*lead, n, m))
