@@ -12,6 +12,7 @@ from ..interface.sparse_kernels import SparseKernels, inside, places
 from .closures import is_tracked, is_transformed, may_have_derivatives
 from .indexing import TorchIndexing, as_index
 
+_MANY = 4096  # entries; with fewer it takes longer to call for each system than to gather for all at once
 _PART = 2**17  # numbers of the image that are worked on at a time, which stay in the cache
 
 
@@ -40,7 +41,10 @@ class TorchKernels(TorchIndexing, SparseKernels):
     ) -> Array:
         # torch's own has no derivatives of second order, and none in forward mode
         if starts is None or _is_recorded(values, x):
-            return super().entries_product(values, rows, cols, x, n, starts)
+            product = super().entries_product
+            if values.ndim == 2 and values.shape[1] >= _MANY and not _is_recorded(values, x):
+                return torch.cat([product(v, rows, cols, row[None], n) for v, row in zip(values, x, strict=True)])
+            return product(values, rows, cols, x, n, starts)
         index = as_index(starts, values), as_index(cols, values)
 
         def matrix(values: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from ..operator import Operator
 from .making.build import from_entries
 from .making.checked import checked
 from .matrix import FORMATS, Matrix
-from .operations.arithmetic import as_factor, check_axis
+from .operations.arithmetic import as_factor, check_axis, check_systems
 from .sparse_matrix import SparseMatrix
 
 
@@ -128,12 +128,11 @@ class Dense(Matrix):
         return f"{self!r}\nstored: all {self.nnz} entries, {self.nnz * self.dtype.itemsize / 1e6:.3g} MB"
 
     def sum(self, axis: int | None = None) -> Array:
-        self._single("A sum of entries")
         check_axis(axis)
-        return self.bk.sum(self.matrix, (0, 1) if axis is None else (axis,))
+        return self.bk.sum(self.matrix, (-2, -1) if axis is None else (axis % 2 - 2,))
 
     def _plus(self, other: Any) -> Dense:
-        self._single("A sum")
+        check_systems([self, other])
         if self.shape != tuple(other.shape):
             raise ValueError(f"Matrices of the shapes {self.shape} and {other.shape} were added; expected equal ones.")
         return Dense(self.bk, self.matrix + self._entries_of(other))
@@ -152,12 +151,15 @@ class Dense(Matrix):
         return Dense(self.bk, matrix / factor if divide else matrix * factor)
 
     def _times(self, other: Any) -> Dense:
-        self._single("A product of matrices")
+        systems = check_systems([self, other])
         if self.shape[1] != other.shape[0]:
             raise ValueError(
                 f"Matrices of the shapes {self.shape} and {other.shape} were multiplied; expected equal inner numbers."
             )
         bk = self.bk
+        if systems is not None:
+            factors = [[M if getattr(M, "systems", None) is None else M[i] for M in (self, other)] for i in range(systems)]
+            return Dense(bk, bk.stack([A._times(B).matrix for A, B in factors]))
         columns = bk.matrix_transpose(self._entries_of(other))
         return Dense(bk, bk.matrix_transpose(bk.product(self.matrix, columns)))
 

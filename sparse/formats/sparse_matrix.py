@@ -141,6 +141,8 @@ class SparseMatrix(Matrix):
             for own, A, row in zip(image, compiled, x, strict=True):
                 own[:] = A @ row
             return image
+        if compiled is not None and self.systems is not None:
+            return (compiled @ x.reshape(-1)).reshape(len(x), self.shape[0])
         if compiled is not None:
             return (compiled @ x[0])[None] if x.shape[0] == 1 else (compiled @ x.T).T
         values, dtype = stored.arrays(), bk.dtype(x)
@@ -151,9 +153,9 @@ class SparseMatrix(Matrix):
         return bk.bilinear(stored.form, values, (*stored.index_arrays(), *masks), x)
 
     def _in_scipy(self) -> Any:
-        """SciPy's object of this format, whose product is compiled, or one for each system; None where it has none."""
+        """What `Stored.compiled` finds, once."""
         if not self._compiled:
-            self._compiled.append(self.stored.known() if self.format == "csr" else self.stored.compiled())
+            self._compiled.append(self.stored.compiled())
         return self._compiled[0]
 
     def transpose(self) -> SparseMatrix:

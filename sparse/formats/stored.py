@@ -16,11 +16,13 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Bilinear, Each
 from .compressed import CsrStructure
-from .entries.integers import starts_of
+from .entries.integers import LIMIT, starts_of
 from .entries.order import Order
 from .entries.regather import Regather, flatten
 from .entries.scipy_form import csr_array
 from .structure import Structure
+
+_SMALL = 4096  # entries, which SciPy multiplies in about the time of its call
 
 
 class Stored:
@@ -186,9 +188,15 @@ class Stored:
         return tuple(csr_array(row[slots], cols, starts, self.shape) for row in flat)
 
     def compiled(self) -> Any:
-        """SciPy's matrix of this format, or one for each system, sharing all arrays; None if it has none."""
+        """SciPy's matrix of this format, whose product is compiled, sharing all arrays; None if it has none.
+
+        Of a batch a tuple of them, or, where calls would take longer than products, one with all on its diagonal.
+        """
         if self.systems is None:
-            return self.structure.compiled(self.arrays())
+            return self.known() if self.structure.format == "csr" else self.structure.compiled(self.arrays())
+        if self.structure.nnz < _SMALL and self.systems * max(self.structure.nnz, *self.shape) < LIMIT:
+            blocks = self.structure.on_diagonal(self.systems)
+            return None if blocks is None else blocks.compiled([v.reshape(-1) for v in self.arrays()])
         found = tuple(self.structure.compiled([v[i] for v in self.arrays()]) for i in range(self.systems))
         return found if found and found[0] is not None else None
 

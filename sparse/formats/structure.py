@@ -161,6 +161,10 @@ class Structure(ABC):
         """SciPy's matrix of this very format, sharing all arrays, whose product is compiled; None if it has none."""
         return None
 
+    def on_diagonal(self, count: int) -> Structure | None:
+        """The structure of this many copies on the diagonal, whose values follow each other; None if it has no such."""
+        return None
+
     @cached_property
     def digest(self) -> bytes:
         """Equal for equal structures. Cost: one pass over the arrays, once."""

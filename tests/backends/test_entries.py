@@ -15,7 +15,8 @@ LAYOUTS += [("torch", f) for f in ("coo", "csr", "csc", "bsr")] + [("tf", "coo")
 
 
 def from_entries(entries: Any) -> np.ndarray:
-    values, rows, cols, shape = entries
+    values, rows, cols, shape, systems = entries
+    assert systems is None
     matrix = np.zeros(shape)
     np.add.at(matrix, (to_numpy(rows), to_numpy(cols)), to_numpy(values))
     return matrix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -167,13 +168,13 @@ def _entries(matrices: list[Stored], dtype: np.dtype) -> tuple[Backend, list[Arr
     return bk, [bk.astype(M.entry_values() if known else M.entry_arrays(), dtype) for M in matrices]
 
 
-def check_systems(matrices: list[Stored]) -> int | None:
+def check_systems(matrices: Sequence[Any]) -> int | None:
     """How many systems a sum or product of these has; None where none of them is a batch.
 
     Raises:
         ValueError: they have different numbers of systems.
     """
-    found = {M.systems for M in matrices if M.systems is not None}
+    found = {getattr(M, "systems", None) for M in matrices} - {None}  # SciPy has no batches
     if len(found) > 1:
         raise ValueError(
             f"Batches of {' and '.join(map(str, sorted(found)))} matrices were combined; expected as many of each."
