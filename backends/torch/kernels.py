@@ -45,14 +45,30 @@ class TorchKernels(TorchIndexing, SparseKernels):
             if values.ndim == 2 and values.shape[1] >= _MANY and not _is_recorded(values, x):
                 return torch.cat([product(v, rows, cols, row[None], n) for v, row in zip(values, x, strict=True)])
             return product(values, rows, cols, x, n, starts)
-        index = as_index(starts, values), as_index(cols, values)
+        index, shape = (as_index(starts, values), as_index(cols, values)), (n, int(x.shape[1]))
+        if values.ndim == 1:
+            matrix = _csr(*index, values, shape)
+            return (matrix @ x[0])[None] if x.shape[0] == 1 else (matrix @ x.T).T
+        if values.shape[1] < _MANY and len(values) * max(n, int(x.shape[1]), int(values.shape[1])) < 2**31:
+            matrix = _on_diagonal(*index, values, shape)
+            return (matrix @ x.reshape(-1)).reshape(-1, n)
+        return torch.stack([_csr(*index, v, shape) @ row for v, row in zip(values, x, strict=True)])
 
-        def matrix(values: torch.Tensor) -> torch.Tensor:
-            return torch.sparse_csr_tensor(*index, values, (n, x.shape[1]), check_invariants=False)
 
-        if values.ndim == 2:
-            return torch.stack([matrix(v) @ row for v, row in zip(values, x, strict=True)])
-        return (matrix(values) @ x[0])[None] if x.shape[0] == 1 else (matrix(values) @ x.T).T
+def _csr(starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    return torch.sparse_csr_tensor(starts, cols, values, shape, check_invariants=False)
+
+
+def _on_diagonal(
+    starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]
+) -> torch.Tensor:  # fmt: skip
+    """All matrices of a batch on the diagonal of one."""
+    (systems, count), (n, m) = values.shape, shape
+    copies = torch.arange(systems, dtype=cols.dtype, device=cols.device)[:, None]
+    first = (starts[:-1] + copies.to(starts.dtype) * count).reshape(-1)
+    last = torch.full((1,), systems * count, dtype=starts.dtype, device=starts.device)
+    places = torch.cat([first, last]), (cols + copies * m).reshape(-1)
+    return _csr(*places, values.reshape(-1), (systems * n, systems * m))
 
 
 def _is_recorded(*tensors: torch.Tensor) -> bool:
