@@ -35,6 +35,8 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
     if isinstance(A, DenseOperator):
         if A.systems is None:
             return _dense(A.shape, A.dtype, y, x, batch)
+        if A.systems == len(y):  # with whatever axes the user's array had
+            return _dense((*batch, *A.shape), A.dtype, y, x, batch)
         return _dense((A.systems, *A.shape), A.dtype, y, x, (len(y) // max(A.systems, 1), A.systems))
     if is_function(A) or isinstance(A, Operator) or hasattr(A, "matvec"):
         return None

@@ -234,11 +234,12 @@ class Matrix(Operator):
         return (None if bk is self.bk else self.on_backend(bk, x)) or self
 
     def __rmatmul__(self, v: Any) -> Any:
-        """A vector `(n,)` or rows `(k, n)` times the matrix."""
+        """A vector `(n,)` or rows `(k, n)` times the matrix; of a batch times each, on a new first axis."""
         if sp.issparse(v):
             return (self.T @ v.T).T
-        transposed = self.T @ (v if len(np.shape(v)) < 2 else self.bk.matrix_transpose(self.bk.asarray(v)))
-        return transposed if len(transposed.shape) < 2 else self.bk.matrix_transpose(transposed)
+        if len(np.shape(v)) < 2:
+            return self.T @ v
+        return self.bk.matrix_transpose(self.T @ self.bk.matrix_transpose(self.bk.asarray(v)))
 
     def __getitem__(self, key: Any) -> Any:
         """Rows `A[rows]` or a part `A[rows, columns]` by slices, index arrays, masks, as in SciPy.

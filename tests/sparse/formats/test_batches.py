@@ -93,6 +93,11 @@ def test_parts_formats_and_sums(kind: str) -> None:
     for i, one in enumerate(B):
         np.testing.assert_array_equal(one.toarray(), M[i])
         assert one.systems is None and one.format == kind
+    rng = np.random.default_rng(2)
+    v, V, W = (rng.normal(size=s) for s in (A.shape[0], (4, A.shape[0]), (A.shape[1], 4)))
+    np.testing.assert_allclose(v @ B, v @ M, atol=1e-12)
+    np.testing.assert_allclose(V @ B, V @ M, atol=1e-12)
+    np.testing.assert_allclose(B @ W, M @ W, atol=1e-12)
     np.testing.assert_array_equal(B[1:].toarray(), M[1:])
     np.testing.assert_array_equal(B[np.array([True, False, True])].toarray(), M[[0, 2]])
     np.testing.assert_array_equal(B[-1][2:, 1].T, M[-1][2:, 1])
