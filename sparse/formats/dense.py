@@ -158,7 +158,9 @@ class Dense(Matrix):
             )
         bk = self.bk
         if systems is not None:
-            factors = [[M if getattr(M, "systems", None) is None else M[i] for M in (self, other)] for i in range(systems)]
+            factors = [
+                [M if getattr(M, "systems", None) is None else M[i] for M in (self, other)] for i in range(systems)
+            ]
             return Dense(bk, bk.stack([A._times(B).matrix for A, B in factors]))
         columns = bk.matrix_transpose(self._entries_of(other))
         return Dense(bk, bk.matrix_transpose(bk.product(self.matrix, columns)))

@@ -7,6 +7,7 @@ a batch: matrices of one structure, whose integers are stored once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,20 +87,28 @@ class Stored:
         return stored
 
     def _find_systems(self) -> None:
-        """A transformation that maps over the making of matrices puts one axis in front of all arrays, indices too."""
-        arrays: tuple[Array, ...] = self._arrays or ()
-        more = [
-            len(a.shape) - len(s)
-            for a, s in zip(arrays, self.structure.value_shapes, strict=True)
-            if hasattr(a, "shape")
-        ]
+        """A transformation that maps over the making of matrices puts an axis in front of all arrays, indices too.
+
+        Raises:
+            ValueError: it has put it elsewhere.
+        """
         self.systems = None
-        if not arrays or len(more) < len(arrays) or min(more) < 1:
+        arrays, bk, wanted = self._arrays or (), self.bk, self.structure.value_shapes
+        if not arrays or not all(hasattr(a, "shape") and hasattr(a, "dtype") for a in arrays):
+            return  # but placeholders
+        found = [tuple(int(n) for n in a.shape) for a in arrays]
+        leads = {len(shape) - len(own) for shape, own in zip(found, wanted, strict=True)}
+        lead = leads.pop()
+        if leads or lead < 1:
             return
-        lead = max(more)
-        if lead > 1 and all(map(self.bk.is_array, arrays)):
-            arrays = tuple(self.bk.reshape(a, (-1, *a.shape[lead:])) for a in arrays)
-        self._arrays, self.systems = arrays, int(arrays[0].shape[0])
+        if any(shape[lead:] != own for shape, own in zip(found, wanted, strict=True)):
+            raise ValueError(
+                f"A transformation made values of the shapes {found} for a matrix of {wanted}; expected the axis of the "
+                "systems in front: jax.vmap(..., out_axes=0)."
+            )
+        if lead > 1 and all(map(bk.is_array, arrays)):
+            arrays = tuple(bk.reshape(a, (-1, *own)) for a, own in zip(arrays, wanted, strict=True))
+        self._arrays, self.systems = arrays, math.prod(found[0][:lead])
         if any(len(a.shape) > i.ndim for a, i in zip(self._index_arrays or (), self.structure.indices, strict=True)):
             self._index_arrays = None
         if any(len(a.shape) > i.ndim for a, i in zip(self._mask_arrays or (), self.structure.masks, strict=False)):

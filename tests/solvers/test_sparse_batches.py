@@ -237,6 +237,11 @@ def test_made_by_vmap() -> None:
     assert twice.systems == 6
     np.testing.assert_allclose(twice(jnp.stack([B, B]))[1], np.einsum("kij,kj->ki", want, B), rtol=1e-12)
 
+    shapes = jax.eval_shape(jax.vmap(matrix), c)
+    assert shapes.systems == 3
+    with pytest.raises(ValueError, match="out_axes=0"):
+        jax.vmap(matrix, out_axes=1)(c)
+
     def cube(u: Any) -> Any:
         return u**3 - jnp.roll(u, 1)
 
