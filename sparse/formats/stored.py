@@ -103,8 +103,8 @@ class Stored:
             return
         if any(shape[lead:] != own for shape, own in zip(found, wanted, strict=True)):
             raise ValueError(
-                f"A transformation made values of the shapes {found} for a matrix of {wanted}; expected the axis of the "
-                "systems in front: jax.vmap(..., out_axes=0)."
+                f"A transformation made values of the shapes {found} for a matrix of {wanted}; expected the axis of "
+                "the systems in front: jax.vmap(..., out_axes=0)."
             )
         if lead > 1 and all(map(bk.is_array, arrays)):
             arrays = tuple(bk.reshape(a, (-1, *own)) for a, own in zip(arrays, wanted, strict=True))

@@ -174,7 +174,8 @@ def check_systems(matrices: Sequence[Any]) -> int | None:
     Raises:
         ValueError: they have different numbers of systems.
     """
-    found = {getattr(M, "systems", None) for M in matrices} - {None}  # SciPy has no batches
+    counts = (getattr(M, "systems", None) for M in matrices)  # SciPy has no batches
+    found = {count for count in counts if count is not None}
     if len(found) > 1:
         raise ValueError(
             f"Batches of {' and '.join(map(str, sorted(found)))} matrices were combined; expected as many of each."
