@@ -48,11 +48,13 @@ def linear_solve(
     Args:
         A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine
             one, A x + c, is solved for A x = b - c); a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of
-            SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator. NumPy and SciPy matrices go
-            with arrays of any library.
+            SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator, or a batch of matrices
+            (values `(batch, ...)`). NumPy and SciPy matrices go with arrays of any library. A list of k matrices of one
+            shape, all dense or all sparse, is a batch `(k,)`; sparse ones of different patterns are stored and
+            multiplied on the union of these.
         b: right-hand side. For a function: any shape, or a container of arrays (dictionary, list, tuple, pytree).
-            For a matrix: `(..., n)`, the vector on the last axis, all others batch axes. Real or complex, single or
-            double precision.
+            For a matrix: `(..., n)`, the vector on the last axis, all others batch axes, which end with those of a
+            batch of matrices; where b has fewer, it serves all of these. Real or complex, single or double precision.
         x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, or a method object.

@@ -66,8 +66,10 @@ def asymmetry(operator: Operator) -> float | None:
     Exactly Hermitian matrices give a value of the order of rounding. A batch gives that of its worst matrix.
     Costs two products.
     """
-    matrix = operator.known()
-    return None if matrix is None else _asymmetry(matrix)
+    known = operator.known()
+    if isinstance(known, tuple):  # one for each system
+        return float(np.max([_asymmetry(matrix) for matrix in known], initial=0))
+    return None if known is None else _asymmetry(known)
 
 
 def has_equal_triangles(operator: Operator) -> bool:

@@ -128,7 +128,7 @@ def _batch(
     """More rows in the batch where only the vector is mapped; else one more level of `mapped`."""
     indices, a, b = _split(operands, sizes)
     index_axes, a_axes, b_axes = _split(axes, sizes)
-    if kind != SAMPLE and all(axis is None for axis in (*index_axes, *a_axes)):
+    if kind != SAMPLE and not form.each and all(axis is None for axis in (*index_axes, *a_axes)):
         depth = len(mapped)
         x = jnp.moveaxis(b[0], b_axes[0], depth)
         count, batch = x.shape[depth : depth + 2]

@@ -28,6 +28,12 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
         raise TypeError(
             f"{method.name} takes real systems only; this one is {problem.A.dtype}. Use biCG-stab(2) or scipy-GMres."
         )
+    systems = problem.layout.systems
+    if M is not None and M.systems not in (None, systems):
+        raise ValueError(
+            f"The preconditioner or factorisation was made for {M.systems} systems with a matrix each; got {systems} "
+            "right-hand sides. Make it (prepare) for arrays of their shape, or solve for them in parts."
+        )
     method.check(problem.A, M)
     if method.needs_transpose:
         _check_transpose(problem.A, method)

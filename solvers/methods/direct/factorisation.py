@@ -84,6 +84,7 @@ class HostFactors(Factorisation):
     solver: Callable[[np.ndarray, bool], np.ndarray]
     transposed: bool = False
     conjugated: bool = False
+    systems: int | None = None
 
     def product(self, x: Array) -> Array:
         return self.solver(x, self.transposed)

@@ -11,14 +11,14 @@ import scipy.sparse as sp
 from ....backends import Array, Backend, choose_backend, default_backend
 from ..entries.integers import check_shape, check_size
 from ..matrix import Matrix
-from ..operations.arithmetic import joint_values
+from ..operations.arithmetic import check_systems, joint_values
 from ..operations.change import together
 from ..sparse_matrix import SparseMatrix
 from ..stored import Stored
 from .build import from_diagonals, from_entries
 from .foreign import from_scipy
 
-Given = Any  # a matrix of krylix, or a sparse one of SciPy
+Given = Any  # a matrix of krylix, or a sparse one of SciPy; one beside batches belongs to each of their systems
 
 
 def block(rows: Sequence[Sequence[Given | None]], *, format: str | None = None) -> SparseMatrix:
@@ -104,13 +104,11 @@ def kron(A: Given, B: Given, *, format: str | None = None) -> SparseMatrix:
     rows = (a.rows[:, None] * np.int32(p) + b.rows).reshape(-1)
     cols = (a.cols[:, None] * np.int32(q) + b.cols).reshape(-1)
     dtype = np.result_type(first.dtype, second.dtype)
-    if first.constant is not None and second.constant is not None:
-        values = np.outer(first.entry_values(), second.entry_values()).astype(dtype, copy=False).reshape(-1)
-    else:
-        x, y = (joint_values([M], dtype) for M in (first, second))
-        bk = first.bk
-        x, y = (bk.asarray(v) if isinstance(v, np.ndarray) else v for v in (x, y))
-        values = bk.reshape(x[:, None] * y[None, :], (len(rows),))
+    systems = check_systems([first, second])
+    known = first.constant is not None and second.constant is not None
+    x, y = ((M.entry_values() if known else M.entry_arrays()) for M in (first, second))
+    bk, lead = first.host if known else first.bk, () if systems is None else (systems,)
+    values = bk.reshape(bk.astype(x, dtype)[..., :, None] * bk.astype(y, dtype)[..., None, :], (*lead, len(rows)))
     options: dict[str, Any] = {"format": format, "prune": False, "sum_duplicates": False, "like": first.anchor()}
     return from_entries(first.bk, rows, cols, values, shape, **options)
 

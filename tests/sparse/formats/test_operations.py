@@ -270,9 +270,13 @@ def test_dense(mode: str) -> None:
     assert isinstance(A.native("numpy"), np.ndarray)
     several = as_operator(array(mode, np.stack([M, N])))
     assert isinstance(several, Matrix) and several.nnz == 96
-    for use in (lambda: several.to("csr"), lambda: several + B, lambda: several[0], lambda: several @ U):
-        with pytest.raises(UnsupportedOperation, match="2 dense matrices"):
-            use()
+    for found, exact in (
+        (several.to("csr"), [M, N]), (several + B, [M + N, 2 * N]), (several[0], M), (several @ U, [M @ U, N @ U]),
+        (B.T @ several, [N.T @ M, N.T @ N]), (several + several.to("ell"), [2 * M, 2 * N]),
+    ):  # fmt: skip
+        np.testing.assert_allclose(to_numpy(found.toarray()), np.asarray(exact))
+    for axis in (None, 0, 1):
+        np.testing.assert_allclose(to_numpy(several.sum(axis)), np.stack([M.sum(axis), N.sum(axis)]))
 
 
 def test_libraries_do_not_mix() -> None:
