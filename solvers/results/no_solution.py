@@ -62,5 +62,5 @@ def _part_outside(matrix: Any, b: np.ndarray, eps: float) -> np.ndarray:
         return np.sqrt(np.bincount(labels, abs(v) ** 2, count))
 
     null = length(sums) <= _ROUNDING * eps * length(sizes)
-    totals = [sum(f * np.bincount(labels, part, count) for f, part in ((1, row.real), (1j, row.imag))) for row in b]
+    totals = np.stack([np.bincount(labels, row.real, count) + 1j * np.bincount(labels, row.imag, count) for row in b])
     return np.linalg.norm(np.abs(totals)[:, null] / np.sqrt(np.bincount(labels))[null], axis=1)
