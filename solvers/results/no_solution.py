@@ -18,11 +18,11 @@ _SMALL = 300  # unknowns up to which all left null vectors are found, by a singu
 
 
 def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
-    """In words, where a known matrix shows that no x meets the tolerance; None if it does not, or nothing failed.
+    """In words, where a known matrix shows that no x meets the tolerance; None where it does not, or nothing failed.
 
     For left null vectors w, `A^H w = 0`, each residual has the part of b in them. Those that are looked for: the
     constants on each connected part of the matrix, which a row of zeros is too, and for small matrices all. Costs one
-    pass over the entries, after a failure only.
+    pass over the entries.
     """
     A, bk = problem.A.without_offset, problem.bk
     if problem.compiled or problem.several or problem.given is not None or problem.A.offset:
@@ -62,5 +62,5 @@ def _part_outside(matrix: Any, b: np.ndarray, eps: float) -> np.ndarray:
         return np.sqrt(np.bincount(labels, abs(v) ** 2, count))
 
     null = length(sums) <= _ROUNDING * eps * length(sizes)
-    totals = [sum(f * np.bincount(labels, part, count) for f, part in ((1, row.real), (1j, row.imag))) for row in b]
+    totals = np.array([np.bincount(labels, row.real, count) + 1j * np.bincount(labels, row.imag, count) for row in b])
     return np.linalg.norm(np.abs(totals)[:, null] / np.sqrt(np.bincount(labels))[null], axis=1)
