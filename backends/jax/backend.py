@@ -152,9 +152,8 @@ class JaxBackend(JaxIndexing, Backend):
         return lax.while_loop(condition, body, state)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
-        if is_mapped():
-            axes = axes_after(if_true, *operands) | axes_after(if_false, *operands)
-            if_true, if_false = varying_function(if_true, axes), varying_function(if_false, axes)
+        if is_mapped():  # where JAX cannot vectorise a condition that differs from device to device
+            return jax.tree.map(partial(jnp.where, predicate), if_true(*operands), if_false(*operands))
         return lax.cond(predicate, if_true, if_false, *operands)
 
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
@@ -203,9 +202,14 @@ class JaxBackend(JaxIndexing, Backend):
         def call(failed: Array, *values: Array) -> Array:
             if jax.device_count() == 1:
                 return lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), failed, *values)
+
             # One device calls the host; if x waited for it, the others would wait in a collective for ever.
-            lax.cond(failed, lambda *v: jax.debug.callback(on_host, *v), lambda *v: None, failed, *values)
-            return jnp.zeros_like(failed)
+            # A loop of at most one step, as JAX cannot vectorise conditions inside of `shard_map`.
+            def tell(bad: Array) -> Array:
+                jax.debug.callback(on_host, bad, *values)
+                return bad ^ bad  # False; a constant would not vary from device to device
+
+            return lax.while_loop(lambda bad: bad, tell, failed)
 
         operands = lax.stop_gradient((failed, *arrays))
         flag = unless_exported(call, lambda failed, *values: failed, *operands)

@@ -155,7 +155,7 @@ def _batch(operands: Arrays, axes: Sequence[Any], *, program: ClosedJaxpr, trans
     arrays = [
         jnp.broadcast_to(x, (size, *x.shape)) if axis is None else x for x, axis in zip(arrays, of_arrays, strict=True)
     ]
-    like = [jax.ShapeDtypeStruct((size, *x.shape), x.dtype) for x in _split(program.in_avals, program)[1]]
+    like = [vary(jnp.zeros((size, *x.shape), x.dtype), axes_of([x])) for x in _split(program.in_avals, program)[1]]
     in_axes = [*(None if axis is None else 0 for axis in mapped), *(0 for _ in arrays)]
     wide = jax.make_jaxpr(jax.vmap(jaxpr_as_fun(program), in_axes))(*constants, *like)
     return _bind(*constants, *arrays, program=wide, transposed=transposed), [0] * len(arrays)

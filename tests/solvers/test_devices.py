@@ -102,13 +102,24 @@ except Exception as error:
 
 @pytest.mark.needs("jax")
 @pytest.mark.merge
-def test_every_method_inside_of_shard_map(tmp_path: Path) -> None:
+def test_every_method_and_transformation_inside_of_shard_map(tmp_path: Path) -> None:
     code = """
 from krylix.solvers import METHODS
 
 for method in METHODS:
     found = mapped(lambda b, c: linear_solve(lambda u: chain(u, c), b[0], method=method).x[None])(systems, c)
     assert np.allclose(found, exact, rtol=1e-7), method
+
+twice = jnp.concatenate([systems, 2 * systems], 1).reshape(8, 8)
+found = mapped(lambda b, c: jax.vmap(lambda b: linear_solve(chain, b, args=(c,), method="CG").x)(b))(twice, c)
+assert np.allclose(found[::2], exact) and np.allclose(found[1::2], 2 * exact)
+
+def loss(solve, t):
+    return (solve(systems, t * c) ** 2).sum()
+
+solve = mapped(lambda b, c: linear_solve(chain, b, method="CG", args=(c,), batch_ndim=1).x)
+dense = lambda b, c: jnp.linalg.solve(jax.jacfwd(chain)(b[0], c), b.T).T
+assert np.allclose(*(jax.hessian(partial(loss, s))(1.0) for s in (solve, dense)))
 print("all of them")
 """
     found = run(MAPPED + code, tmp_path)
