@@ -14,7 +14,7 @@ from .setup.choose import choose
 from .setup.make_problem import make_problem
 from .setup.other_names import with_our_names
 from .setup.request import Progress, Request
-from .setup.requirements import check_requirements, refuse_preconditioner
+from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
 
 
@@ -48,16 +48,19 @@ def linear_solve(
     Args:
         A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine
             one, A x + c, is solved for A x = b - c); a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of
-            SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator. NumPy and SciPy matrices go
-            with arrays of any library.
+            SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator, or a batch of matrices
+            (values `(batch, ...)`). NumPy and SciPy matrices go with arrays of any library. A list of k matrices of one
+            shape, all dense or all sparse, is a batch `(k,)`; sparse ones of different patterns are stored and
+            multiplied on the union of these.
         b: right-hand side. For a function: any shape, or a container of arrays (dictionary, list, tuple, pytree).
-            For a matrix: `(..., n)`, the vector on the last axis, all others batch axes. Real or complex, single or
-            double precision.
+            For a matrix: `(..., n)`, the vector on the last axis, all others batch axes, which end with those of a
+            batch of matrices; where b has fewer, it serves all of these. Real or complex, single or double precision.
         x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, or a method object.
         preconditioner: M, an approximation of the inverse of A: a name ("jacobi"), a `Preconditioner`, a function
-            `r -> M r` on arrays shaped as `b`, a matrix, or None.
+            `r -> M r` on arrays shaped as `b`, a matrix, factors of SciPy's `splu` or `spilu`, a hierarchy of pyamg, or
+            None.
         rtol: relative tolerance, one number or one per system, which is kept; if None 1e-5 in single and 1e-10 in
             double precision, or what the precision can reach.
         atol: absolute tolerance, one number or one per system.
@@ -105,6 +108,7 @@ linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.
 def _linear_solve(request: Request) -> SolveResult:
     method = None if is_auto(request.method) else find_method(request.method)
     problem = make_problem(request, method)
+    refuse_infinite_entries(problem, request.on_failure)
     M, fallback = request.preconditioner, None
     if method is None:
         choice = choose(problem, M is not None)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends import Array, get_backend, left_alone
 from ..sparse import FunctionOperator, Operator
 from .iteration.method import Method
+from .methods.direct.factorisation import HostFactors
 from .methods.direct.refinement import Refinement
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
@@ -18,13 +20,16 @@ from .setup.make_problem import make_problem
 from .setup.other_names import with_our_names
 from .setup.problem import Problem
 from .setup.request import Progress, Request
-from .setup.requirements import check_requirements, refuse_preconditioner
+from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PreparedSolver:
     """A system whose matrix is known, made by `prepare`; immutable, and in JAX a container of arrays.
+
+    It can be pickled, unless it holds a function that pickle cannot store. What `scipy-direct` has factorised is stored
+    as the matrix, and factorised again by who reads it.
 
     Attributes:
         A: the matrix as an operator.
@@ -70,9 +75,34 @@ class PreparedSolver:
         """
         return replace(left_alone(_prepare)(replace(self._request, A=A, args=args)), _fallback=self._fallback)
 
+    def __copy__(self) -> PreparedSolver:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> PreparedSolver:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., PreparedSolver], tuple[Any, ...]]:
+        again = isinstance(self.preconditioner, HostFactors)
+        fields = {**self.__dict__, "preconditioner": None if again else self.preconditioner}
+        try:
+            content = pickle.dumps(fields, pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:  # of functions, each of the three
+            raise pickle.PicklingError(
+                f"This solver cannot be pickled: {error}. A function must be one that pickle finds by its name, at the "
+                "top of a module, and JAX's and TensorFlow's cannot be stored at all: prepare with the matrix of the "
+                "function, matrix_from_function(f, like)[0]."
+            ) from error
+        return _unpickled, (content, again)
+
     def __repr__(self) -> str:
         with_what = "" if self.preconditioner is None else f", {self.preconditioner!r}"
         return f"<PreparedSolver: {self.method.name} for {self.A!r}{with_what}>"
+
+
+def _unpickled(content: bytes, again: bool) -> PreparedSolver:
+    solver = PreparedSolver(**pickle.loads(content))
+    solver.A.bk.register(PreparedSolver, _flatten, _restore)  # in the process that reads it
+    return solver.update(solver.A) if again else solver
 
 
 def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
@@ -136,6 +166,7 @@ def _prepare(request: Request) -> PreparedSolver:
     method = None if is_auto(request.method) else find_method(request.method)
     kind, fallback = request.preconditioner, None
     problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
+    refuse_infinite_entries(problem, request.on_failure)
     automatic = isinstance(kind, str) and kind.strip().lower() == "auto"
     if method is None:
         choice = choose(problem, not (automatic or kind is None))

@@ -14,6 +14,7 @@ from .iteration.method import Method
 from .iteration.progress import make_report
 from .iteration.status import Status
 from .results.failure import apply_policy
+from .results.no_solution import why_no_solution
 from .results.result import SolveResult, register_result
 from .setup.problem import Problem
 from .setup.request import Request
@@ -45,6 +46,9 @@ def solve(
         check_requirements(problem, fallback, None)
         second = _solved(problem, fallback, None, request)
         result = replace(second, method=f"{second.method} (after {result.method} had failed)")
+    if request.on_failure != "status":  # which may be looked at in every step of a loop, and shall cost nothing then
+        reason = why_no_solution(problem, result)
+        result = result if reason is None else replace(result, _no_solution=reason)
     if not (problem.compiled and problem.is_implicit):  # the solve of a compiled function saw to its failure by itself
         result = apply_policy(bk, result, request.on_failure)
     if problem.is_tracked and not problem.is_implicit:

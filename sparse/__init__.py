@@ -3,7 +3,7 @@
 if __name__ != "krylix.sparse":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.sparse, not a top-level module", name=__name__)
 
-from .convert import as_operator, is_function, operand_dtype, to_operator
+from .convert import as_operator, batch_shape, is_function, is_list_of_matrices, operand_dtype, to_operator
 from .errors import NonlinearError, UnsupportedOperation
 from .formats import (
     COO,
@@ -71,12 +71,14 @@ __all__ = [
     "UnsupportedOperation",
     "as_operator",
     "asymmetry",
+    "batch_shape",
     "block",
     "block_diagonal",
     "eye",
     "hstack",
     "in_precision",
     "is_function",
+    "is_list_of_matrices",
     "jacobian_matrix",
     "kron",
     "linear_part",

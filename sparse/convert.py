@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, working_dtype
-from .formats import Dense, from_native, from_scipy
+from .formats import Dense, SparseMatrix, from_native, from_scipy, stacked
 from .layout import Layout
 from .operator import Operator
 from .operators.function import FunctionOperator
@@ -20,8 +20,10 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     """`A` as a krylix operator: `A @ v`, `A(x)`, `.T`, `.H`, `.diagonal()`.
 
     Args:
-        A: a dense array `(n, m)` or `(k, n, m)`; a sparse matrix of SciPy, JAX, PyTorch or TensorFlow; a SciPy
-            LinearOperator; a function of arrays; an operator.
+        A: a dense array `(n, m)` or `(k, n, m)`; a sparse matrix of SciPy, JAX, PyTorch or TensorFlow, or a batch of
+            them in a type of the library; a SciPy LinearOperator; a function of arrays; an operator; a list of k
+            matrices of one shape, dense or sparse, as a batch. Sparse ones of different patterns are stored on the
+            union of these, so that each costs as much as a matrix of that.
         like: an array of the shape and dtype that a function takes; matrices of NumPy and SciPy become operators of
             its library.
         batch_ndim: how many axes of `like` are batch axes, in front.
@@ -57,6 +59,8 @@ def operand_dtype(A: Any, bk: Backend) -> Any:
     """NumPy dtype of a matrix; None for a function, which does not tell."""
     if is_function(A):
         return None
+    if is_list_of_matrices(A, bk):
+        return np.result_type(*(operand_dtype(one, bk) for one in A))
     if isinstance(A, Operator) or sp.issparse(A) or _is_linear_operator(A):
         return np.dtype(A.dtype) if A.dtype is not None else np.dtype(np.float64)
     if bk.sparse.accepts(A):
@@ -95,7 +99,62 @@ def to_operator(
         return from_scipy(bk, A, dtype, like, name=name)
     if bk.sparse.accepts(A):
         return from_native(bk, A, dtype, like, name=name)
+    if is_list_of_matrices(A, bk):
+        return _stacked(bk, A, dtype, like, name)
     return _dense(bk, A, dtype, like, name)
+
+
+def batch_shape(A: Any, bk: Backend) -> tuple[int, ...]:
+    """The batch axes of what is called A: of an array or a library's own type those in front of the last two.
+
+    Operators count their systems, lists of matrices their elements; a function knows no batch.
+    """
+    if isinstance(A, Operator):
+        return () if A.systems is None else (A.systems,)
+    if is_function(A) or sp.issparse(A) or _is_linear_operator(A):
+        return ()
+    if is_list_of_matrices(A, bk):
+        return (len(A),)
+    return tuple(int(n) for n in (A.shape if hasattr(A, "shape") else np.shape(A))[:-2])
+
+
+def is_list_of_matrices(A: Any, bk: Backend) -> bool:
+    """Is it a list or tuple of matrices, rather than of numbers, or of rows?"""
+    return isinstance(A, (list, tuple)) and any(
+        isinstance(one, Operator) or sp.issparse(one) or bk.sparse.accepts(one) or callable(one)
+        or len(getattr(one, "shape", ())) > 1 for one in A
+    )  # fmt: skip
+
+
+def _stacked(bk: Backend, A: Sequence[Any], dtype: np.dtype, like: Array | None, name: str) -> Operator:
+    """A batch of the matrices in a list.
+
+    Raises:
+        TypeError: something else is in it, or dense and sparse matrices.
+        ValueError: their shapes differ.
+    """
+    for i, one in enumerate(A):
+        if is_function(one) or _is_linear_operator(one) or batch_shape(one, bk):
+            got = f"a batch of shape {batch_shape(one, bk)}" if batch_shape(one, bk) else type(one).__name__
+            raise TypeError(
+                f"{name}[{i}] is {got}; a list holds single matrices, dense or sparse. For several functions give one "
+                "of all systems, with batch_ndim."
+            )
+    found = [to_operator(bk, one, None, dtype, (), like, f"{name}[{i}]") for i, one in enumerate(A)]
+    shapes = {operator.shape: None for operator in found}
+    if len(shapes) > 1:
+        raise ValueError(f"{name} holds matrices of the shapes {', '.join(map(str, shapes))}; expected one shape.")
+    if all(isinstance(operator, Dense) for operator in found):
+        known = [operator.constant for operator in found if isinstance(operator, Dense)]
+        constant = None if any(K is None for K in known) else np.array(known)
+        return Dense(bk, bk.stack([operator.dense() for operator in found]), constant)
+    if all(isinstance(operator, SparseMatrix) for operator in found):
+        return stacked([operator for operator in found if isinstance(operator, SparseMatrix)])
+    kinds = ", ".join(dict.fromkeys(type(operator).__name__ for operator in found))
+    raise TypeError(
+        f"{name} holds matrices of the kinds {kinds}; expected only dense ones, or only sparse ones whose structure is "
+        "known. Convert some of them."
+    )
 
 
 def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) -> Dense:

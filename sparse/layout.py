@@ -41,7 +41,9 @@ class Layout:
         for shape in shapes:
             if None in shape:
                 raise ValueError(
-                    f"{what} has the shape {shape}; expected one that is known when the function is traced."
+                    f"{what} has the shape {shape}; expected one that is known when the function is traced. Give "
+                    "the sizes in its TensorSpec, or solve one system after the other: tf.map_fn(lambda b: "
+                    "linear_solve(A, b).x, b)."
                 )
             if len(shape) < batch_ndim:
                 raise ValueError(

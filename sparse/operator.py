@@ -71,7 +71,10 @@ class Operator(ABC):
         """What SciPy takes for system `i`: ndarray, sparse matrix or LinearOperator. On the NumPy backend only."""
 
     def known(self) -> Any:
-        """The matrix as a NumPy array or SciPy sparse matrix where its values are known now, else None."""
+        """The matrix as a NumPy array or SciPy sparse matrix where its values are known now, else None.
+
+        Of several systems an array `(systems, rows, columns)`, or a tuple of sparse matrices.
+        """
         return None
 
     def as_container(self) -> Operator:

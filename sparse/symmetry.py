@@ -18,6 +18,7 @@ of functions have roundings that nobody sees, hence 1e3 eps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ TRIANGLES = 10
 PRODUCTS = 1e3
 CHOSEN = 1e-8
 REFUSED = 1e-4
+_SHORT = 10_000  # numbers of a random vector that are kept
 
 
 def is_hermitian(A: Any) -> bool:
@@ -64,8 +66,10 @@ def asymmetry(operator: Operator) -> float | None:
     Exactly Hermitian matrices give a value of the order of rounding. A batch gives that of its worst matrix.
     Costs two products.
     """
-    matrix = operator.known()
-    return None if matrix is None else _asymmetry(matrix)
+    known = operator.known()
+    if isinstance(known, tuple):  # one for each system
+        return float(np.max([_asymmetry(matrix) for matrix in known], initial=0))
+    return None if known is None else _asymmetry(known)
 
 
 def has_equal_triangles(operator: Operator) -> bool:
@@ -109,10 +113,20 @@ def products_agree(operator: Operator, systems: int, like: Array) -> bool:
 def _asymmetry(matrix: Any) -> float:
     if matrix.shape[-1] != matrix.shape[-2]:
         return float("inf")
-    v = np.random.default_rng(1).standard_normal(matrix.shape[-1])
+    v = _random(matrix.shape[-1])
     transposed = matrix.T if sp.issparse(matrix) else np.swapaxes(matrix, -1, -2)
     with np.errstate(all="ignore"):
         forward, backward = matrix @ v, np.conj(transposed @ v)  # v is real
         scale = np.linalg.norm(forward, axis=-1) + np.linalg.norm(backward, axis=-1)
         relative = np.linalg.norm(forward - backward, axis=-1) / np.where(scale > 0, scale, 1)
     return float(np.max(relative, initial=0))  # NaN where the matrix has one: neither symmetric nor not
+
+
+def _random(n: int) -> np.ndarray:
+    return _short_random(n) if n <= _SHORT else np.random.default_rng(1).standard_normal(n)
+
+
+@lru_cache(maxsize=16)
+def _short_random(n: int) -> np.ndarray:
+    """Kept, as making a generator takes as long as a small solve's products."""
+    return np.random.default_rng(1).standard_normal(n)

@@ -23,6 +23,8 @@ from .sparse_kernels import SparseKernels
 from .structure import Opened, flatten
 from .transformations import Transformations
 
+_SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
+
 
 class Backend(Control, SparseKernels, Transformations):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
@@ -103,6 +105,10 @@ class Backend(Control, SparseKernels, Transformations):
         """The value of `function()`, or None where it is not known before the compiled program runs."""
         return None if self.compiled() else self.to_numpy(function())
 
+    def is_at_hand(self, x: Array) -> bool:
+        """Has `x` a value now, and costs it no waiting for another device to look at it?"""
+        return False
+
     def copy(self, x: Array) -> Array:
         """A copy that the caller owns; `x` itself where arrays are immutable."""
         return x
@@ -179,7 +185,15 @@ class Backend(Control, SparseKernels, Transformations):
         return self.real(self.dot(v, v))
 
     def norm(self, v: Array) -> Array:
-        """`(batch, n)` -> real `(batch, 1)`: the 2-norm of each row, for entries of any magnitude."""
+        """`(batch, n)` -> real `(batch, 1)`: the 2-norm of each row, for entries of any magnitude.
+
+        By scaling, but where squares are seen to stay in range: powers of two change no digit.
+        """
+        if self.is_at_hand(v):
+            square = self.square_norm(v)
+            low, high = _SAFE_SQUARES[self.dtype(square).char]
+            if not self.any(~((square > low) & (square < high))):
+                return self.sqrt(square)
         scale = self.binary_scale(v)
         return scale * self.sqrt(self.square_norm(self.times(1 / scale, v)))
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 from .arrays import Array
 
@@ -30,8 +31,11 @@ class Bilinear(ABC):
     """The three maps, of one structure. Static: it holds no arrays of a library, is hashable and equal by content.
 
     `values` and `indices` are tuples of arrays of the library `bk`; vectors are rows, `(batch, n)`. All floating
-    numbers have one dtype. Nothing is conjugated.
+    numbers have one dtype. Nothing is conjugated. Where the arrays of values have one more axis in front, each row of
+    the batch has its own.
     """
+
+    each: ClassVar[bool] = False  # is the sample one for each row of the batch, and not their sum?
 
     @abstractmethod
     def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
@@ -42,8 +46,29 @@ class Bilinear(ABC):
         """`(batch, n)` -> `(batch, m)`: the transpose of `product`."""
 
     @abstractmethod
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
-        """The derivative of sum(y * product(values, x)) by each of the values; summed over the batch, then."""
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
+        """The derivative of sum(y * product(values, x)) by each of the values.
+
+        That is a sum over the batch, or with `each` its terms, one more axis in front: every row has its own values.
+        """
+
+
+@dataclass(frozen=True)
+class Each(Bilinear):
+    """The three maps of a batch: all values have one more axis in front, for each row of the vectors its own."""
+
+    each: ClassVar[bool] = True
+
+    form: Bilinear  # of one matrix
+
+    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
+        return self.form.product(bk, values, indices, x)
+
+    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
+        return self.form.product_transposed(bk, values, indices, y)
+
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = True) -> Arrays:
+        return self.form.sample(bk, indices, y, x, each)
 
 
 def evaluate(bk: Any, form: Bilinear, kind: str, indices: Arrays, a: Arrays, b: Arrays) -> Arrays:

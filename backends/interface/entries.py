@@ -8,12 +8,17 @@ import numpy as np
 
 
 class Entries(NamedTuple):
-    """Arrays of the library; duplicates add up, so that their order does not matter."""
+    """Arrays of the library; duplicates add up, so that their order does not matter.
+
+    Of a batch of matrices, whose shape is `(systems, n, m)`, either the entries of all, with `systems` to tell them
+    apart, or, where a compiled program is to find out where they are, arrays `(systems, nnz)`.
+    """
 
     values: Any  # (nnz,)
     rows: Any  # (nnz,) integers
     cols: Any  # (nnz,) integers
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
+    systems: Any = None  # (nnz,) integers, of NumPy or the library
 
 
 def row_starts(rows: np.ndarray, n: int) -> np.ndarray:

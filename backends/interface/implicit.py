@@ -32,8 +32,12 @@ class LinearSystem(ABC):
         return (self.product(x),)
 
     @abstractmethod
-    def solve(self, b: Array) -> tuple[Array, tuple[Array, ...]]:
-        """x, and arrays without derivatives, whose first axis is that of `b`."""
+    def solve(self, b: Array, given: Array | None = None) -> tuple[Array, tuple[Array, ...]]:
+        """x, and arrays without derivatives, whose first axis is that of `b`.
+
+        `given` `(batch, 1)`: is `b` the right-hand side that was given, and not one of a derivative? From a library
+        that asks one system for both.
+        """
 
     @abstractmethod
     def tangent(self) -> LinearSystem:

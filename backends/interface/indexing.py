@@ -29,6 +29,14 @@ class Indexing(ABC):
         Every id must be at least 0 and below `count`; `sorted` promises that they do not fall. Neither is checked.
         """
 
+    def sum_entries(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
+        """`segment_sum` along the last axis: `(nnz,)` -> `(count,)`, or `(batch, nnz)` -> `(batch, count)`."""
+        if len(values.shape) == 1:
+            return self.segment_sum(values, ids, count, sorted)
+        if values.shape[0] == 1:
+            return self.segment_sum(values[0], ids, count, sorted)[None]
+        return self.permute_dims(self.segment_sum(self.permute_dims(values, (1, 0)), ids, count, sorted), (1, 0))
+
     @abstractmethod
     def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         """`x` with zeros around it: `(before, after)` of each axis, none negative."""

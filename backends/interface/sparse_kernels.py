@@ -1,7 +1,8 @@
 """Products with sparse matrices, given as arrays of values and of indices, and the gradients of such products.
 
 Vectors are rows: x is `(batch, m)` and the image `(batch, n)`. Values and vectors have one dtype. Indices are integer
-arrays of the library or of NumPy, all in range; see `Indexing`. Nothing is conjugated.
+arrays of the library or of NumPy, all in range; see `Indexing`. Nothing is conjugated. Values with one more axis in
+front belong to the rows of x, one matrix to each.
 
 The way for all libraries is here, made of the functions of `Indexing`. It gathers, multiplies and adds; one vector is
 gathered as such, several are gathered together, as rows of the `(m, batch)` transpose.
@@ -58,21 +59,27 @@ class SparseKernels(Indexing):
         """
         parts = [
             self.pad(
-                part_of(diagonals[d], lo + shift, hi + shift) * part_of(x, lo + step, hi + step),
+                part_of(diagonals[..., d, :], lo + shift, hi + shift) * part_of(x, lo + step, hi + step),
                 ((0, 0), (lo, n - hi)),
             )
             for d, lo, hi, shift, step in places(offsets, n, int(x.shape[1]), transposed)
         ]
         return _total(parts) if parts else self.zeros((x.shape[0], n), self.dtype(x), x)
 
-    def dia_sample(self, offsets: Sequence[int], y: Array, x: Array) -> Array:
-        """`(k, n)`: the sum over the batch of y[b, i] x[b, i + offsets[d]], and 0 outside of x."""
-        n, m = int(y.shape[1]), int(x.shape[1])
-        found = [self.zeros((n,), self.dtype(x), x)] * len(offsets)
+    def dia_sample(self, offsets: Sequence[int], y: Array, x: Array, each: bool = False) -> Array:
+        """`(k, n)`: the sum over the batch of y[b, i] x[b, i + offsets[d]], and 0 outside of x.
+
+        With `each` the terms of the sum, `(batch, k, n)`.
+        """
+        batch, n, m = int(x.shape[0]), int(y.shape[1]), int(x.shape[1])
+        count = batch if each else 1
+        found = [self.zeros((count, n), self.dtype(x), x)] * len(offsets)
         for d, o, lo, hi in inside(offsets, n, m):
             both = part_of(y, lo, hi) * part_of(x, lo + o, hi + o)
-            found[d] = self.pad(both[0] if both.shape[0] == 1 else self.sum(both, (0,)), ((lo, n - hi),))
-        return self.stack(found) if found else self.zeros((0, n), self.dtype(x), x)
+            rows = both if batch == count else self.sum(both, (0,))[None]
+            found[d] = self.pad(rows, ((0, 0), (lo, n - hi)))
+        terms = self.stack(found) if found else self.zeros((0, count, n), self.dtype(x), x)
+        return self.permute_dims(terms, (1, 0, 2)) if each else terms[:, 0]
 
     # --- rows of equal length -------------------------------------------------------------------------------------
 
@@ -84,6 +91,10 @@ class SparseKernels(Indexing):
         k, n, batch = int(cols.shape[0]), int(cols.shape[1]), int(x.shape[0])
         if k == 0:
             return self.zeros((batch, n), self.dtype(x), x)
+        if len(values.shape) == 3:
+            if k > _UNROLLED:
+                return self.sum(values * self.take(x, cols, 1), (1,))
+            return _total(values[:, d] * self.take(x, cols[d], 1) for d in range(k))
         if batch == 1:
             if k > _UNROLLED:
                 return self.sum(values * self.take(x[0], cols), (0,))[None]
@@ -102,6 +113,8 @@ class SparseKernels(Indexing):
 
         `starts`, `(n + 1,)`, says that they are in the order of rows, and that row i begins at `starts[i]`.
         """
+        if len(values.shape) == 2:
+            return self.sum_entries(values * self.take(x, cols, 1), rows, n, starts is not None)
         if x.shape[0] == 1:
             return self.segment_sum(values * self.take(x[0], cols), rows, n, starts is not None)[None]
         gathered = values[:, None] * self.take(self.permute_dims(x, (1, 0)), cols)

@@ -19,11 +19,16 @@ from ..interface.implicit import LinearSystem
 from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
+from .exported import unless_exported
 from .function import trace
+from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
+from .reporting import reporting
 from .sparse import JaxSparse
 from .tracing import is_compiled, is_recorded, is_traced
+from .transposed import transpose_function
+from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 
 
 class JaxBackend(JaxIndexing, Backend):
@@ -140,9 +145,15 @@ class JaxBackend(JaxIndexing, Backend):
         return scattered(jnp, jnp.arange(1, n + 1, dtype=real_dtype(dtype))).astype(dtype)
 
     def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+        if is_mapped():
+            state = vary_alike(state)
+            state = vary(state, axes_after(body, state))
+            body = varying_function(body, axes_of(jax.tree.leaves(state)))
         return lax.while_loop(condition, body, state)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+        if is_mapped():  # where JAX cannot vectorise a condition that differs from device to device
+            return jax.tree.map(partial(jnp.where, predicate), if_true(*operands), if_false(*operands))
         return lax.cond(predicate, if_true, if_false, *operands)
 
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
@@ -164,7 +175,8 @@ class JaxBackend(JaxIndexing, Backend):
         def on_host(*values: Any) -> tuple[np.ndarray, ...]:
             return as_declared(function(*(np.asarray(v) for v in values)), returns)
 
-        return jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
+        found = jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
+        return vary(found, axes_of(arrays)) if is_mapped() else found
 
     @property
     def raises_in_programs(self) -> bool:
@@ -178,20 +190,30 @@ class JaxBackend(JaxIndexing, Backend):
         # the call, or XLA would drop it.
         def on_host(bad: Any, *values: Any) -> np.ndarray:
             if np.any(bad):
-                handler(*(np.asarray(v) for v in values))
+                report(*(np.asarray(v) for v in values))
             return np.zeros((), np.bool_)
+
+        report = reporting(handler)
 
         def fail(bad: Array, *values: Array) -> Array:
             flag = jax.ShapeDtypeStruct((), np.bool_)
             return jax.pure_callback(on_host, flag, bad, *values, vmap_method="sequential")
 
-        operands = lax.stop_gradient((failed, *arrays))
-        if jax.device_count() > 1:
+        def call(failed: Array, *values: Array) -> Array:
+            if jax.device_count() == 1:
+                return lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), failed, *values)
+
             # One device calls the host; if x waited for it, the others would wait in a collective for ever.
-            lax.cond(failed, lambda *v: jax.debug.callback(on_host, *v), lambda *v: None, *operands)
-            return x
-        flag = lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), *operands)
-        return jax.tree.map(lambda leaf: jnp.where(flag, jnp.zeros((), leaf.dtype), leaf), x)
+            # A loop of at most one step, as JAX cannot vectorise conditions inside of `shard_map`.
+            def tell(bad: Array) -> Array:
+                jax.debug.callback(on_host, bad, *values)
+                return bad ^ bad  # False; a constant would not vary from device to device
+
+            return lax.while_loop(lambda bad: bad, tell, failed)
+
+        operands = lax.stop_gradient((failed, *arrays))
+        flag = unless_exported(call, lambda failed, *values: failed, *operands)
+        return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(np.nan, leaf.dtype), leaf), x)
 
     def product(self, matrix: Array, x: Array) -> Array:
         if matrix.ndim == 2:
@@ -205,19 +227,7 @@ class JaxBackend(JaxIndexing, Backend):
         return jnp.diagonal(matrix, axis1=-2, axis2=-1)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
-        def forward(_: Any, rhs: Array) -> tuple[Array, Any]:
-            return system.solve(rhs)
-
-        # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function
-        # with a host call), this is no error before somebody asks for a reverse derivative, which JAX then refuses.
-        try:
-            return lax.custom_linear_solve(
-                system.product, b, forward, lambda _, c: system.transpose().solve(c), has_aux=True
-            )
-        except (TypeError, ValueError, NotImplementedError):
-            if _has_transpose(system, b):
-                raise
-            return lax.custom_linear_solve(system.product, b, forward, has_aux=True)
+        return implicit_solve(system, b)
 
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
@@ -247,8 +257,7 @@ class JaxBackend(JaxIndexing, Backend):
         return jax.vmap(function)(columns)
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
-        transposed = jax.linear_transpose(function, like)
-        return lambda y: transposed(y)[0]
+        return transpose_function(function, like)
 
     def register(
         self,
@@ -259,16 +268,6 @@ class JaxBackend(JaxIndexing, Backend):
         if cls not in self.containers:
             super().register(cls, flatten, unflatten)
             jax.tree_util.register_pytree_node(cls, flatten, unflatten)
-
-
-def _has_transpose(system: LinearSystem, b: Array) -> bool:
-    """Can the products of the transposed system be traced, those with its preconditioner too, and those by JAX?"""
-    try:
-        jax.eval_shape(system.transpose().factors, b)
-        jax.eval_shape(jax.linear_transpose(system.product, b), b)
-    except (TypeError, ValueError, NotImplementedError):
-        return False
-    return True
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2))

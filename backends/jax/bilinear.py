@@ -19,6 +19,7 @@ from jax.interpreters import ad, batching, mlir
 
 from ..interface.arrays import Array
 from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
+from .varying import is_mapped
 
 primitive = Primitive("krylix_bilinear")
 primitive.multiple_results = True
@@ -48,6 +49,8 @@ def _bind(
     bk: Any, form: Bilinear, kind: str, mapped: Any, indices: Arrays, a: Sequence[Array], b: Sequence[Array]
 ) -> list[Array]:
     sizes = (len(indices), len(a), len(b))
+    if is_mapped():  # the primitive knows nothing of meshes
+        return implementation(bk, form, kind, sizes, mapped)(*indices, *a, *b)
     results: list[Array] = primitive.bind(*indices, *a, *b, bk=bk, form=form, kind=kind, sizes=sizes, mapped=mapped)
     return results
 
@@ -125,7 +128,7 @@ def _batch(
     """More rows in the batch where only the vector is mapped; else one more level of `mapped`."""
     indices, a, b = _split(operands, sizes)
     index_axes, a_axes, b_axes = _split(axes, sizes)
-    if kind != SAMPLE and all(axis is None for axis in (*index_axes, *a_axes)):
+    if kind != SAMPLE and not form.each and all(axis is None for axis in (*index_axes, *a_axes)):
         depth = len(mapped)
         x = jnp.moveaxis(b[0], b_axes[0], depth)
         count, batch = x.shape[depth : depth + 2]

@@ -15,7 +15,7 @@ from ..interface.places import check_count, check_range, check_rising
 
 
 class JaxSparse:
-    """BCOO and BCSR matrices without batch and dense axes."""
+    """BCOO and BCSR matrices without dense axes, and batches of them, with one batch axis."""
 
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
@@ -34,47 +34,65 @@ class JaxSparse:
             ValueError: there are such.
         """
         starts = (x.indptr,) if isinstance(x, jsp.BCSR) else ()
-        if x.n_batch or x.n_dense or any(isinstance(i, jax.core.Tracer) for i in (x.indices, *starts)):
+        if x.n_batch > 1 or x.n_dense or any(isinstance(i, jax.core.Tracer) for i in (x.indices, *starts)):
             return
         indices = np.asarray(x.indices)
-        check_count(int(x.data.shape[0]), len(indices), f"indices of {name}")
+        count = indices.shape[x.n_batch]
+        check_count(int(x.data.shape[x.n_batch]), count, f"indices of {name}")
         check_range(indices, None, f"The indices of {name}")
         for indptr in starts:
-            check_rising(np.asarray(indptr), x.shape[0], len(indices), f"The starts (indptr) of {name}", spare=True)
+            for row in np.asarray(indptr).reshape(-1, x.shape[-2] + 1):
+                check_rising(row, x.shape[-2], count, f"The starts (indptr) of {name}", spare=True)
 
     def entries(self, x: Any) -> Entries:
-        """The entries of a BCOO or BCSR matrix (no batch and no dense axes), which may be traced.
+        """The entries of a BCOO or BCSR matrix, or of a batch of them (`n_batch=1`), which may be traced.
 
         JAX pads with indices beyond the end. These entries are left out, or where the indices are traced become zeros.
 
         Raises:
-            ValueError: it has batch or dense axes, or is no matrix.
+            ValueError: it has more batch axes, or dense ones, or is no matrix.
         """
         indices = (x.indices, x.indptr) if isinstance(x, jsp.BCSR) else (x.indices,)
         if any(isinstance(i, jax.core.Tracer) for i in indices):
-            values, rows, cols, shape = _read(x)
-            inside = (rows < shape[0]) & (cols < shape[1])
+            values, rows, cols, shape, _ = _read(x)
+            inside = (rows < shape[-2]) & (cols < shape[-1])
             values, rows, cols = (jnp.where(inside, a, 0) for a in (values, rows, cols))
             return Entries(values, rows, cols, shape)
+        systems: Any = None
         with jax.ensure_compile_time_eval():  # the indices stay known inside jit, too
-            values, rows, cols, shape = _read(x)
-            kept = np.flatnonzero((rows < shape[0]) & (cols < shape[1]))
-            if len(kept) == len(rows):
-                return Entries(values, rows, cols, shape)
-            rows, cols = rows[kept], cols[kept]
-        return Entries(values[kept], rows, cols, shape)
+            values, rows, cols, shape, _ = _read(x)
+            if x.n_batch:
+                systems = np.repeat(np.arange(rows.shape[0], dtype=np.int32), rows.shape[1])
+                rows, cols = jnp.reshape(rows, -1), jnp.reshape(cols, -1)
+            kept = np.flatnonzero((rows < shape[-2]) & (cols < shape[-1]))
+            every = len(kept) == len(rows)
+            if not every:
+                rows, cols, systems = rows[kept], cols[kept], None if systems is None else systems[kept]
+        values = jnp.reshape(values, -1)
+        return Entries(values if every else values[kept], rows, cols, shape, systems)
 
     def native(self, values: Array, rows: Any, cols: Any, shape: tuple[int, int]) -> jsp.BCOO:
-        """A BCOO matrix of entries in the order of rows, then columns, without duplicates."""
+        """A BCOO matrix of entries in the order of rows, then columns, without duplicates.
+
+        Of values `(systems, nnz)` a batch of them, whose indices are repeated.
+        """
         indices = jnp.stack([jnp.asarray(rows), jnp.asarray(cols)], axis=1)
-        return jsp.BCOO((values, indices), shape=tuple(shape), indices_sorted=True, unique_indices=True)
+        lead = tuple(values.shape[:-1])
+        if lead:
+            indices = jnp.broadcast_to(indices, (*lead, *indices.shape))
+        return jsp.BCOO((values, indices), shape=(*lead, *shape), indices_sorted=True, unique_indices=True)
 
 
 def _read(x: Any) -> Entries:
-    if x.n_batch or x.n_dense or x.ndim != 2:
+    """`(nnz,)` arrays, or `(systems, nnz)` for a batch."""
+    if x.n_batch > 1 or x.n_dense or x.ndim != 2 + x.n_batch:
         raise ValueError(
             f"A {type(x).__name__} of shape {x.shape} with {x.n_batch} batch and {x.n_dense} dense axes was given; "
-            "expected a plain sparse matrix. For a batch of matrices use a dense (batch, n, n) array or a function."
+            "expected a sparse matrix (n, m), or a batch of them (batch, n, m) with n_batch=1."
         )
     coo = x.to_bcoo() if isinstance(x, jsp.BCSR) else x
-    return Entries(coo.data, coo.indices[:, 0], coo.indices[:, 1], x.shape)
+    lead = tuple(x.shape[: x.n_batch])
+    count = coo.indices.shape[-2]
+    values = jnp.broadcast_to(coo.data, (*lead, count))
+    rows, cols = (jnp.broadcast_to(coo.indices[..., axis], (*lead, count)) for axis in (0, 1))
+    return Entries(values, rows, cols, x.shape)

@@ -18,18 +18,18 @@ from .sparse import NumpySparse
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
 _GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
-_SQUARES = {"f": (1e-20, 1e30), "F": (1e-20, 1e30), "d": (1e-200, 1e300), "D": (1e-200, 1e300)}  # safe from both ends
+# The length of a row chooses the kernel, never the number of rows: a system takes the same steps alone and in a batch.
 _LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
 # Elements of one BLAS call, which also stay in the cache between two passes. OpenBLAS spreads calls of 10 000 elements
 # and more over threads, and on a busy machine then waits for them: 8 ms instead of 4 us was measured.
 _BLOCK = 8192
 
 
-def _einsum_vecdot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.einsum("ij,ij->i", a.conj(), b)
+def _row_by_row(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.array([np.vdot(*rows) for rows in zip(a, b, strict=True)], a.dtype)
 
 
-_vecdot = getattr(np, "vecdot", _einsum_vecdot)  # from NumPy 2.0 on
+_vecdot = getattr(np, "vecdot", _row_by_row)  # from NumPy 2.0 on; the same BLAS for each row
 
 
 class NumpyBackend(NumpyKernels, Backend):
@@ -55,6 +55,9 @@ class NumpyBackend(NumpyKernels, Backend):
 
     def dtype(self, x: Array) -> np.dtype:
         return x.dtype
+
+    def is_at_hand(self, x: Array) -> bool:
+        return True
 
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.astype(dtype, copy=False)
@@ -113,11 +116,10 @@ class NumpyBackend(NumpyKernels, Backend):
         return np.abs(v).max(axis=1, keepdims=True, initial=0)
 
     def dot(self, a: Array, b: Array) -> Array:
-        if a.shape[0] > 1 and not a.flags.c_contiguous and not b.flags.c_contiguous:  # a block of columns
-            return np.einsum("ij,ij->j", np.conj(a.T) if a.dtype.kind == "c" else a.T, b.T)[:, None]
         if a.shape[0] == 1 and a.shape[1] <= _BLOCK:
             return np.array([[np.vdot(a, b)]], a.dtype)
-        if a.shape[0] == 1 or a.shape[1] >= _LONG:
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)  # BLAS adds strided numbers up in another order
+        if a.shape[1] >= _LONG:
             return np.array([[_vdot(a[i], b[i])] for i in range(a.shape[0])], a.dtype)
         return _vecdot(a, b)[:, None]
 
@@ -128,11 +130,6 @@ class NumpyBackend(NumpyKernels, Backend):
         if v.shape[0] == 1 and v.shape[1] <= _BLOCK:
             return np.array([[np.vdot(v, v).real]], v.real.dtype)
         return self.dot(v, v).real
-
-    def norm(self, v: Array) -> Array:
-        """By scaling, as elsewhere, only where squares may leave the range: powers of two change no digit."""
-        square, limits = self.square_norm(v), _SQUARES[v.dtype.char]
-        return np.sqrt(square) if ((square > limits[0]) & (square < limits[1])).all() else super().norm(v)
 
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         return x.sum(axis, x.dtype, keepdims=keepdims)
@@ -147,15 +144,14 @@ class NumpyBackend(NumpyKernels, Backend):
         return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape), a.dtype), where=b != 0)
 
     def axpy(self, a: Array, x: Array, y: Array) -> Array:
-        one_call = y.shape[0] == 1 or y.shape[1] >= _LONG
-        if one_call and y.size and y.flags.c_contiguous:  # BLAS would update a copy of a strided row
-            update = _AXPY[y.dtype.char]
-            for i in range(y.shape[0]):
-                for start in range(0, y.shape[1], _BLOCK):
-                    part = slice(start, start + _BLOCK)
-                    update(x[i, part], y[i, part], a=a[i, 0])
+        if y.shape[1] < _LONG:
+            y += a * x
             return y
-        y += a * x
+        y, update = np.ascontiguousarray(y), _AXPY[y.dtype.char]  # BLAS would update a copy of a strided row
+        for i in range(y.shape[0]):
+            for start in range(0, y.shape[1], _BLOCK):
+                part = slice(start, start + _BLOCK)
+                update(x[i, part], y[i, part], a=a[i, 0])
         return y
 
     def xpay(self, x: Array, a: Array, y: Array) -> Array:
@@ -172,26 +168,28 @@ class NumpyBackend(NumpyKernels, Backend):
 
     def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
         """Block by block, so that the norm finds its numbers in the cache."""
-        if y.shape[0] > 1 or y.shape[1] <= _BLOCK or not y.flags.c_contiguous:
+        if y.shape[1] <= _BLOCK or not y.flags.c_contiguous:
             y = self.axpy(a, x, y)
             return y, self.square_norm(y)
-        update, square = _AXPY[y.dtype.char], 0.0
-        for start in range(0, y.shape[1], _BLOCK):
-            part = y[0, start : start + _BLOCK]
-            update(x[0, start : start + _BLOCK], part, a=a[0, 0])
-            square += np.vdot(part, part).real
-        return y, np.array([[square]], y.real.dtype)
+        update, squares = _AXPY[y.dtype.char], [0.0] * y.shape[0]
+        for i in range(y.shape[0]):
+            for start in range(0, y.shape[1], _BLOCK):
+                part = y[i, start : start + _BLOCK]
+                update(x[i, start : start + _BLOCK], part, a=a[i, 0])
+                squares[i] += np.vdot(part, part).real
+        return y, np.array(squares, y.real.dtype)[:, None]
 
     def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
         """Block by block, so that p is read once."""
-        if p.shape[0] > 1 or p.shape[1] <= _BLOCK or not x.flags.c_contiguous:
+        if p.shape[1] <= _BLOCK or not x.flags.c_contiguous:
             return self.axpy(a, p, x), self.xpay(z, b, p)
         update = _AXPY[p.dtype.char]
-        for start in range(0, p.shape[1], _BLOCK):
-            part = p[0, start : start + _BLOCK]
-            update(part, x[0, start : start + _BLOCK], a=a[0, 0])
-            part *= b[0, 0]
-            part += z[0, start : start + _BLOCK]
+        for i in range(p.shape[0]):
+            for start in range(0, p.shape[1], _BLOCK):
+                part = p[i, start : start + _BLOCK]
+                update(part, x[i, start : start + _BLOCK], a=a[i, 0])
+                part *= b[i, 0]
+                part += z[i, start : start + _BLOCK]
         return x, p
 
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
@@ -221,7 +219,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def product(self, matrix: Array, x: Array) -> Array:
         if matrix.ndim == 2:
             return x @ matrix.T
-        return np.matmul(matrix, x[..., None])[..., 0]
+        return np.matmul(matrix, np.ascontiguousarray(x)[..., None])[..., 0]  # as strided numbers add up otherwise
 
     def matrix_transpose(self, matrix: Array) -> Array:
         return np.swapaxes(matrix, -1, -2)

@@ -28,6 +28,8 @@ class NumpyIndexing(Indexing):
             np.add.at(result, ids, values)
             return result
         nnz = len(values)
+        if values.dtype.char == "f" and nnz < _SMALL:  # as bincount does
+            return self.segment_sum(values.astype(np.float64), ids, count, sorted).astype(np.float32)
         if values.ndim == 1:
             one_column = sp.coo_array((values, (ids, np.zeros(nnz, np.int32))), (count, 1))
             return np.reshape(one_column @ np.ones(1, values.dtype), (count,))  # SciPy: a number if count is 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,24 +18,26 @@ _SMALL = 4096  # with less entries than this, making a matrix object of SciPy ta
 
 
 class NumpyKernels(NumpyIndexing, SparseKernels):
-    """Vectors are multiplied where they lie; only the image is new."""
+    """Vectors are multiplied where they lie; only the image is new, and always row-major as they are."""
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
     ) -> Array:  # fmt: skip
         return _by_parts(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
 
-    def dia_sample(self, offsets: Sequence[int], y: Array, x: Array) -> Array:
-        n = y.shape[1]
-        found = np.zeros((len(offsets), n), x.dtype)
+    def dia_sample(self, offsets: Sequence[int], y: Array, x: Array, each: bool = False) -> Array:
+        batch, n = y.shape
+        found = np.zeros((batch if each else 1, len(offsets), n), x.dtype)
         for d, o, lo, hi in inside(offsets, n, x.shape[1]):
-            for row in range(x.shape[0]):
-                found[d, lo:hi] += y[row, lo:hi] * x[row, lo + o : hi + o]
-        return found
+            for row in range(batch):
+                found[row if each else 0, d, lo:hi] += y[row, lo:hi] * x[row, lo + o : hi + o]
+        return found if each else found[0]
 
     def ell_product(self, values: Array, cols: Integers, x: Array) -> Array:
+        if values.ndim == 3:
+            return _one_by_one(lambda v, row: self.ell_product(v, cols, row), values, x, values.shape[2])
         if values.size < _SMALL:
-            return super().ell_product(values, cols, x)
+            return np.ascontiguousarray(super().ell_product(values, cols, x))
         n = values.shape[1]
         starts = np.arange(n + 1, dtype=np.int32 if n < 2**31 - 1 else np.int64)
         parts = [self.entries_product(v, None, c, x, n, starts) for v, c in zip(values, cols, strict=True)]
@@ -47,18 +49,28 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
     def entries_product(
         self, values: Array, rows: Integers, cols: Integers, x: Array, n: int, starts: Integers | None = None
     ) -> Array:
+        if values.ndim == 2:
+            return _one_by_one(lambda v, row: self.entries_product(v, rows, cols, row, n, starts), values, x, n)
         shape = (n, x.shape[1])
         if starts is not None:
             return _rows_times(sp.csr_array((values, cols, starts), shape), x)
         if values.size < _SMALL:
-            return super().entries_product(values, rows, cols, x, n)
+            return np.ascontiguousarray(super().entries_product(values, rows, cols, x, n))
         return _rows_times(sp.coo_array((values, (rows, cols)), shape), x)
+
+
+def _one_by_one(product: Callable[[Array, Array], Array], values: Array, x: Array, n: int) -> Array:
+    """Of each row of x with its own values, as if it were alone."""
+    image = np.empty((len(x), n), x.dtype)
+    for own, v, row in zip(image, values, x, strict=True):
+        own[:] = product(v, row[None])[0]
+    return image
 
 
 def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
     if x.shape[0] == 1:
         return np.reshape(matrix @ x[0], (1, -1))  # SciPy's COO gives a number if it has one row and one column
-    return (matrix @ x.T).T
+    return np.ascontiguousarray((matrix @ x.T).T)
 
 
 def _by_parts(
@@ -66,14 +78,15 @@ def _by_parts(
 ) -> np.ndarray:
     """The image that `places` describes."""
     image = np.zeros((x.shape[0], n), x.dtype)
+    shared = np.broadcast_to(diagonals, (x.shape[0], *diagonals.shape[-2:]))
     room = np.empty(min(_PART, n), x.dtype)
     for start in range(0, n, _PART):
         end = min(start + _PART, n)
-        for own, row in zip(image, x, strict=True):
+        for own, values, row in zip(image, shared, x, strict=True):
             for d, first, last, shift, step in where:
                 lo, hi = max(start, first), min(end, last)
                 if lo < hi:
                     part, product = own[lo:hi], room[: hi - lo]
-                    np.multiply(diagonals[d, lo + shift : hi + shift], row[lo + step : hi + step], out=product)
+                    np.multiply(values[d, lo + shift : hi + shift], row[lo + step : hi + step], out=product)
                     np.add(part, product, out=part)
     return image

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_solve, lapack
+from scipy.linalg import lapack
 
 from .. import lapack as host
 from ..interface.arrays import Array
@@ -34,10 +34,12 @@ class NumpyLinalg(Linalg):
         return host.cholesky_or_none(matrix)
 
     def _cholesky_columns(self, factor: Array, columns: Array) -> Array:
+        (solve,) = lapack.get_lapack_funcs(("potrs",), (factor, columns))
+        # the transpose of a row-major matrix is what LAPACK reads without a copy
+        upper = np.swapaxes(factor, -1, -2) if factor.dtype.kind == "f" else np.swapaxes(factor, -1, -2).conj()
         if factor.ndim == 2:
-            return cho_solve((factor, True), columns, check_finite=False)
-        every = zip(factor, columns, strict=True)
-        return np.array([cho_solve((f, True), rhs, check_finite=False) for f, rhs in every])
+            return solve(upper, columns)[0]
+        return np.array([solve(u, rhs)[0] for u, rhs in zip(upper, columns, strict=True)])
 
     def eigh(self, matrix: Array) -> tuple[Array, Array]:
         values, vectors = np.linalg.eigh(matrix)

@@ -65,6 +65,9 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def compiled(self, *arrays: Any) -> bool:
         return not tf.executing_eagerly()
 
+    def is_at_hand(self, x: Array) -> bool:
+        return tf.executing_eagerly() and "GPU" not in x.device
+
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return tf.reshape(x, shape)
 

@@ -12,7 +12,7 @@ from ..interface.places import check_count, check_range
 
 
 class TensorflowSparse:
-    """SparseTensors with two axes."""
+    """SparseTensors with two axes, and batches of them, with three."""
 
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
@@ -29,26 +29,46 @@ class TensorflowSparse:
             ValueError: there are such.
         """
         indices = tf.get_static_value(x.indices)
-        if indices is None or len(x.shape) != 2 or None in tuple(x.shape):
+        if indices is None or len(x.shape) not in (2, 3) or None in tuple(x.shape):
             return
         if x.values.shape[0] is not None:
             check_count(int(x.values.shape[0]), len(indices), f"indices of {name}")
-        for axis, word in enumerate(("row", "column")):
+        for axis, word in enumerate(("system", "row", "column")[-len(x.shape) :]):
             check_range(indices[:, axis], int(x.shape[axis]), f"The {word} indices of {name}")
 
     def entries(self, x: tf.SparseTensor) -> Entries:
         """The entries of a SparseTensor in row order; duplicates may be among them, and it may be symbolic.
 
         Raises:
-            ValueError: it is no matrix, or its shape is not known.
+            ValueError: it is no matrix and no batch of them, its shape is not known, or of a batch its indices.
         """
-        if len(x.shape) != 2 or None in tuple(x.shape):
-            raise ValueError(f"A SparseTensor of shape {x.shape} was given; expected a matrix whose shape is known.")
+        if len(x.shape) not in (2, 3) or None in tuple(x.shape):
+            raise ValueError(
+                f"A SparseTensor of shape {x.shape} was given; expected a matrix (n, m) or a batch of them "
+                "(batch, n, m), whose shape is known."
+            )
         matrix = tf.sparse.reorder(x)
-        n, m = tuple(matrix.shape)
-        return Entries(matrix.values, matrix.indices[:, 0], matrix.indices[:, 1], (int(n), int(m)))
+        shape, (*systems, rows, cols) = tuple(int(n) for n in matrix.shape), tf.unstack(matrix.indices, axis=1)
+        if not systems:
+            return Entries(matrix.values, rows, cols, shape)
+        known = tf.get_static_value(systems[0])
+        if known is None:
+            raise ValueError(
+                "A SparseTensor of three axes was given whose indices are not known before the compiled function runs; "
+                "expected known ones. Make a matrix of krylix with them outside, and give it other values inside: "
+                "A.with_values(values)."
+            )
+        return Entries(matrix.values, rows, cols, shape, known)
 
     def native(self, values: tf.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> tf.SparseTensor:
-        """A SparseTensor of entries in the order of rows, then columns, without duplicates."""
+        """A SparseTensor of entries in the order of rows, then columns, without duplicates.
+
+        Of values `(systems, nnz)` a batch of them, whose indices are repeated.
+        """
         indices = tf.stack([tf.cast(rows, tf.int64), tf.cast(cols, tf.int64)], axis=1)
-        return tf.SparseTensor(indices, values, tuple(shape))
+        if len(values.shape) == 1:
+            return tf.SparseTensor(indices, values, tuple(shape))
+        systems, count = (int(n) for n in values.shape)
+        first = tf.repeat(tf.range(systems, dtype=tf.int64), count)[:, None]
+        indices = tf.concat([first, tf.tile(indices, (systems, 1))], axis=1)
+        return tf.SparseTensor(indices, tf.reshape(values, (-1,)), (systems, *shape))

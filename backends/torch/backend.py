@@ -25,6 +25,8 @@ from .kernels import TorchKernels
 from .linalg import TorchLinalg
 from .sparse import TorchSparse
 
+_LONG = 2**15  # bytes of a row; see `dot`
+
 
 class TorchBackend(TorchKernels, Backend):
     """PyTorch tensors."""
@@ -87,6 +89,9 @@ class TorchBackend(TorchKernels, Backend):
     def compiled(self, *arrays: Any) -> bool:
         return transforming()  # then tensors have no values to look at
 
+    def is_at_hand(self, x: Array) -> bool:
+        return x.device.type == "cpu" and not transforming()
+
     def copy(self, x: Array) -> Array:
         return x.clone(memory_format=torch.contiguous_format)
 
@@ -125,9 +130,14 @@ class TorchBackend(TorchKernels, Backend):
         return v.abs().amax(1, keepdim=True) if v.shape[1] else v.new_zeros((v.shape[0], 1)).abs()
 
     def dot(self, a: Array, b: Array) -> Array:
-        if a.shape[0] == 1:
-            return torch.vdot(a[0], b[0]).reshape(1, 1)
-        return torch.linalg.vecdot(a, b).unsqueeze(1)
+        """By one kernel for rows of a length, however many there are: a system takes the same steps in a batch.
+
+        Of long ones one call of BLAS for each row is as quick, and vecdot would share out a single row to threads.
+        """
+        if a.shape[1] * a.element_size() >= _LONG and a.shape[0]:
+            dots = [torch.vdot(a[i], b[i]) for i in range(a.shape[0])]
+            return (torch.stack(dots) if len(dots) > 1 else dots[0]).reshape(-1, 1)
+        return torch.linalg.vecdot(a.contiguous(), b.contiguous()).unsqueeze(1)
 
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given

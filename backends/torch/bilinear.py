@@ -130,7 +130,7 @@ class _Apply(torch.autograd.Function):
         size = info.batch_size
         indices, a, b = which.split(operands)
         index_axes, a_axes, b_axes = which.split(in_dims[1:])
-        if which.kind != SAMPLE and all(axis is None for axis in (*index_axes, *a_axes)):
+        if which.kind != SAMPLE and not which.form.each and all(axis is None for axis in (*index_axes, *a_axes)):
             depth = len(which.mapped)
             x = b[0].movedim(b_axes[0], depth)
             (image,) = which.apply(indices, a, (x.flatten(depth, depth + 1),))

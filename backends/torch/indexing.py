@@ -39,4 +39,6 @@ def as_index(index: Integers, like: torch.Tensor) -> torch.Tensor:
         return index if index.dtype in (torch.int32, torch.int64) else index.long()
     array = np.asarray(index)
     array = np.require(array, array.dtype if array.dtype.char in "ilq" else np.int64, ["C", "W"])
+    if any(stride < 0 for stride in array.strides):  # also along an axis of one element, which NumPy does not mind
+        array = array.copy()
     return torch.as_tensor(array, device=like.device)

@@ -12,6 +12,7 @@ from ..interface.sparse_kernels import SparseKernels, inside, places
 from .closures import is_tracked, is_transformed, may_have_derivatives
 from .indexing import TorchIndexing, as_index
 
+_MANY = 4096  # entries; with fewer it takes longer to call for each system than to gather for all at once
 _PART = 2**17  # numbers of the image that are worked on at a time, which stay in the cache
 
 
@@ -25,24 +26,49 @@ class TorchKernels(TorchIndexing, SparseKernels):
             return super().dia_product(diagonals, offsets, x, n, transposed)
         return _by_parts(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
 
-    def dia_sample(self, offsets: Sequence[int], y: Array, x: Array) -> Array:
+    def dia_sample(self, offsets: Sequence[int], y: Array, x: Array, each: bool = False) -> Array:
         if _is_recorded(y, x):
-            return super().dia_sample(offsets, y, x)
-        found = x.new_zeros((len(offsets), y.shape[1]))
-        for d, o, lo, hi in inside(offsets, y.shape[1], x.shape[1]):
-            for row in range(x.shape[0]):
-                found[d, lo:hi].addcmul_(y[row, lo:hi], x[row, lo + o : hi + o])
-        return found
+            return super().dia_sample(offsets, y, x, each)
+        batch, n = y.shape
+        found = x.new_zeros((batch if each else 1, len(offsets), n))
+        for d, o, lo, hi in inside(offsets, n, x.shape[1]):
+            for row in range(batch):
+                found[row if each else 0, d, lo:hi].addcmul_(y[row, lo:hi], x[row, lo + o : hi + o])
+        return found if each else found[0]
 
     def entries_product(
         self, values: Array, rows: Integers, cols: Integers, x: Array, n: int, starts: Integers | None = None
     ) -> Array:
         # torch's own has no derivatives of second order, and none in forward mode
         if starts is None or _is_recorded(values, x):
-            return super().entries_product(values, rows, cols, x, n, starts)
-        index = as_index(starts, values), as_index(cols, values)
-        matrix = torch.sparse_csr_tensor(*index, values, (n, x.shape[1]), check_invariants=False)
-        return (matrix @ x[0])[None] if x.shape[0] == 1 else (matrix @ x.T).T
+            product = super().entries_product
+            if values.ndim == 2 and values.shape[1] >= _MANY and not _is_recorded(values, x):
+                return torch.cat([product(v, rows, cols, row[None], n) for v, row in zip(values, x, strict=True)])
+            return product(values, rows, cols, x, n, starts)
+        index, shape = (as_index(starts, values), as_index(cols, values)), (n, int(x.shape[1]))
+        if values.ndim == 1:
+            matrix = _csr(*index, values, shape)
+            return (matrix @ x[0])[None] if x.shape[0] == 1 else (matrix @ x.T).T.contiguous()
+        if values.shape[1] < _MANY and len(values) * max(n, int(x.shape[1]), int(values.shape[1])) < 2**31:
+            matrix = _on_diagonal(*index, values, shape)
+            return (matrix @ x.reshape(-1)).reshape(-1, n)
+        return torch.stack([_csr(*index, v, shape) @ row for v, row in zip(values, x, strict=True)])
+
+
+def _csr(starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    return torch.sparse_csr_tensor(starts, cols, values, shape, check_invariants=False)
+
+
+def _on_diagonal(
+    starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]
+) -> torch.Tensor:  # fmt: skip
+    """All matrices of a batch on the diagonal of one."""
+    (systems, count), (n, m) = values.shape, shape
+    copies = torch.arange(systems, dtype=cols.dtype, device=cols.device)[:, None]
+    first = (starts[:-1] + copies.to(starts.dtype) * count).reshape(-1)
+    last = torch.full((1,), systems * count, dtype=starts.dtype, device=starts.device)
+    places = torch.cat([first, last]), (cols + copies * m).reshape(-1)
+    return _csr(*places, values.reshape(-1), (systems * n, systems * m))
 
 
 def _is_recorded(*tensors: torch.Tensor) -> bool:
@@ -63,5 +89,5 @@ def _by_parts(
         for d, first, last, shift, step in where:
             lo, hi = max(start, first), min(end, last)
             if lo < hi:
-                image[:, lo:hi].addcmul_(diagonals[d, lo + shift : hi + shift], x[:, lo + step : hi + step])
+                image[:, lo:hi].addcmul_(diagonals[..., d, lo + shift : hi + shift], x[:, lo + step : hi + step])
     return image

@@ -16,7 +16,7 @@ _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_b
 
 
 class TorchSparse:
-    """Sparse tensors with two axes, none of them dense."""
+    """Sparse tensors with two axes, none of them dense, and batches of them in the layouts COO and CSR."""
 
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
@@ -32,12 +32,16 @@ class TorchSparse:
         Raises:
             ValueError: there are such.
         """
-        if x.ndim != 2 or x.dense_dim():
+        if x.ndim == 3 and x.layout == torch.sparse_csr and not x.dense_dim():
+            for i in range(len(x)):
+                self.check(_of_batch(x, i), f"{name}[{i}]")
+            return
+        if x.ndim not in (2, 3 if x.layout == torch.sparse_coo else 2) or x.dense_dim():
             return
         if x.layout == torch.sparse_coo:
             indices = x._indices()  # of those that are not coalesced too
             check_count(len(x._values()), indices.shape[1], f"indices of {name}")
-            for word, places, limit in zip(("row", "column"), indices, x.shape):
+            for word, places, limit in zip(("system", "row", "column")[-x.ndim :], indices, x.shape):
                 check_range(_on_host(places), int(limit), f"The {word} indices of {name}")
             return
         by_row = x.layout in (torch.sparse_csr, torch.sparse_bsr)
@@ -53,12 +57,14 @@ class TorchSparse:
         """The entries of a sparse tensor of any layout, without duplicates; they may have derivatives.
 
         Raises:
-            ValueError: it has dense axes, or is no matrix.
+            ValueError: it has dense axes, or is no matrix and no batch of them in COO or CSR.
         """
+        if x.ndim == 3 and not x.dense_dim() and x.layout in (torch.sparse_coo, torch.sparse_csr):
+            return _batch(x)
         if x.ndim != 2 or x.dense_dim():
             raise ValueError(
                 f"A sparse tensor of shape {tuple(x.shape)} with {x.dense_dim()} dense axes was given; expected a "
-                "plain sparse matrix. For a batch of matrices use a dense (batch, n, n) tensor or a function."
+                "sparse matrix (n, m), or a batch of them (batch, n, m) in the layout COO or CSR."
             )
         shape = (int(x.shape[0]), int(x.shape[1]))
         if x.layout == torch.sparse_csr:
@@ -70,10 +76,35 @@ class TorchSparse:
         return Entries(coo.values(), rows, cols, shape)
 
     def native(self, values: torch.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> torch.Tensor:
-        """A CSR tensor of entries in the order of rows, then columns, without duplicates."""
+        """A CSR tensor of entries in the order of rows, then columns, without duplicates.
+
+        Of values `(systems, nnz)` a batch of them, whose indices are repeated.
+        """
         starts = torch.as_tensor(row_starts(np.asarray(rows), shape[0]), device=values.device)
         columns = as_index(cols, values).to(starts.dtype)
-        return torch.sparse_csr_tensor(starts, columns, values, tuple(shape), check_invariants=False)
+        lead = tuple(values.shape[:-1])
+        if lead:
+            starts, columns = starts.repeat(*lead, 1), columns.repeat(*lead, 1)
+        return torch.sparse_csr_tensor(starts, columns, values, (*lead, *shape), check_invariants=False)
+
+
+def _of_batch(x: torch.Tensor, i: int) -> torch.Tensor:
+    """Matrix i of a batch in the layout CSR."""
+    parts = (x.crow_indices()[i], x.col_indices()[i], x.values()[i])
+    return torch.sparse_csr_tensor(*parts, tuple(x.shape[1:]), check_invariants=False)
+
+
+def _batch(x: torch.Tensor) -> Entries:
+    """The entries of all matrices of a batch."""
+    shape = tuple(int(n) for n in x.shape)
+    if x.layout == torch.sparse_coo:
+        coo = x.coalesce()
+        systems, rows, cols = coo.indices()
+        return Entries(coo.values(), rows, cols, shape, _on_host(systems))
+    count = x.col_indices().shape[1]
+    rows = torch.cat([_expanded(starts) for starts in x.crow_indices()]) if len(x) else x.col_indices().reshape(-1)
+    systems = np.repeat(np.arange(len(x), dtype=np.int32), count)
+    return Entries(x.values().reshape(-1), rows, x.col_indices().reshape(-1), shape, systems)
 
 
 def _on_host(indices: torch.Tensor) -> np.ndarray:

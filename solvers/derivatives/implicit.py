@@ -56,11 +56,8 @@ class ImplicitSolve(LinearSystem):
         if isinstance(attempt.method, Direct) and problem.layout.size and not (problem.compiled and bk.is_eager):
             with bk.quiet():  # one factorisation for the solve and its derivatives
                 M = attempt.method.setup(bk, problem.A, M)
-        size = bk.norm(problem.b)
-        size = bk.where(bk.isfinite(size), size, bk.zeros_like(size))  # a NaN in b says nothing about derivatives
-        relative = bk.maximum(problem.rtol, bk.safe_divide(problem.atol, size))
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
-        parts = Parts(problem.A, M, x0, *map(bk.constant, (problem.rtol, problem.atol, relative)))
+        parts = Parts(problem.A, M, x0, *map(bk.constant, (problem.rtol, problem.atol, _relative(problem))))
         if not bk.explicit_derivatives:
             if M is not None:
                 arrays, make_M = bk.take_apart(M.as_container())
@@ -104,17 +101,14 @@ class ImplicitSolve(LinearSystem):
             M = M.transpose()
         return (self.product(x), *(() if M is None else (M.apply(x),)))
 
-    def solve(self, b: Array) -> tuple[Array, tuple[Array, ...]]:
+    def solve(self, b: Array, given: Array | None = None) -> tuple[Array, tuple[Array, ...]]:
         bk = self.problem.bk
         A, M, x0, rtol, atol, relative = self.make(self.arrays)
         if self.transposed:
             A, M = A.transpose(), None if M is None else M.transpose()
         if self.purpose:
             x0, rtol, atol = None, relative, 0 * relative
-        elif not bk.explicit_derivatives:
-            # JAX calls this for derivatives too; x0 and atol are for the given right-hand side only.
-            known = bk.constant(self.problem.b)
-            given = bk.sum(bk.where(b == known, bk.zeros_like(rtol), 1 + bk.zeros_like(rtol)), 1, keepdims=True) == 0
+        elif given is not None:  # x0 and atol are for the given right-hand side only
             x0 = None if x0 is None else bk.where(given, x0, bk.zeros_like(x0))
             rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
         problem = replace(self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b))
@@ -180,6 +174,16 @@ class ImplicitSolve(LinearSystem):
         wide = replace(layout, batch=(size, *layout.batch))
         attempt = replace(self.attempt, problem=replace(self.problem, layout=wide))
         return replace(self, attempt=attempt, make=many, many=True)
+
+
+def _relative(problem: Problem) -> Array:
+    """The tolerance of solves for derivatives; without `atol` independent of b, or JAX could transpose no solve."""
+    if not problem.has_atol:
+        return problem.rtol
+    bk = problem.bk
+    size = bk.norm(problem.b)
+    size = bk.where(bk.isfinite(size), size, bk.zeros_like(size))  # a NaN in b says nothing about derivatives
+    return bk.maximum(problem.rtol, bk.safe_divide(problem.atol, size))
 
 
 def _is_function(A: Operator) -> bool:

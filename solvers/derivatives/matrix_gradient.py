@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array
-from ...sparse import DenseOperator, Operator, SparseMatrix, is_function
+from ...backends import Array, get_backend
+from ...sparse import DenseOperator, Operator, SparseMatrix, is_function, is_list_of_matrices
 
 
 def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
@@ -22,15 +22,22 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
 
     Returns:
         A dense array shaped as a dense A; for a sparse A one of its format, with one value for each that A stores, in
-        their order (CSR for formats whose values are no array); None for functions and LinearOperators.
+        their order (CSR for formats whose values are no array); a list for a list; None for functions and
+        LinearOperators.
     """
+    if is_list_of_matrices(A, get_backend("numpy")):
+        ys, xs = (v.reshape(-1, len(A), v.shape[1]) for v in (y, x))
+        return [matrix_gradient(one, ys[:, i], xs[:, i], ys.shape[:1]) for i, one in enumerate(A)]
     if isinstance(A, SparseMatrix):
         return _of_format(A, y, x)
     if sp.issparse(A):
         return _sparse(A, y, x)
     if isinstance(A, DenseOperator):
-        shape = (*batch, *A.shape) if A.systems is not None else A.shape
-        return _dense(shape, A.dtype, y, x, batch)
+        if A.systems is None:
+            return _dense(A.shape, A.dtype, y, x, batch)
+        if A.systems == len(y):  # with whatever axes the user's array had
+            return _dense((*batch, *A.shape), A.dtype, y, x, batch)
+        return _dense((A.systems, *A.shape), A.dtype, y, x, (len(y) // max(A.systems, 1), A.systems))
     if is_function(A) or isinstance(A, Operator) or hasattr(A, "matvec"):
         return None
     matrix = np.asarray(A)
@@ -38,7 +45,9 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
 
 
 def _of_format(A: SparseMatrix, y: Array, x: Array) -> SparseMatrix:
-    values = A.structure.form.sample(A.bk, A.stored.index_arrays(), -y, x.conj())
+    values = A.stored.form.sample(A.bk, A.stored.index_arrays(), -y, x.conj())
+    if A.systems is not None:  # which the rows repeat
+        values = tuple(v.reshape(-1, A.systems, *v.shape[1:]).sum(axis=0) for v in values)
     return A.with_values([_kind_of(A.dtype, v) for v in values])
 
 

@@ -27,6 +27,7 @@ class _Known(NamedTuple):
     limits: Limits
     several: bool
     by_default: bool
+    has_atol: bool
     least_squares: bool
     on_failure: str
     history: bool
@@ -41,7 +42,7 @@ def differentiated(attempt: Attempt) -> Outcome:
         if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
             known = _Known(
                 bk, attempt.method, problem.layout, problem.limits, problem.several, problem.by_default,
-                problem.least_squares, attempt.on_failure, attempt.history,
+                problem.has_atol, problem.least_squares, attempt.on_failure, attempt.history,
             )  # fmt: skip
             arrays = (problem.b, problem.x0, problem.rtol, problem.atol, problem.null_basis)
             return bk.compile(_program, ("known",))(A, M, *arrays, known=known)
@@ -53,7 +54,7 @@ def _program(
 ) -> Outcome:
     problem = Problem(
         bk=known.bk, A=A, b=b, x0=x0, layout=known.layout, like=b, rtol=rtol, atol=atol, by_default=known.by_default,
-        limits=known.limits, several=known.several, null_basis=basis, compiled=True,
+        has_atol=known.has_atol, limits=known.limits, several=known.several, null_basis=basis, compiled=True,
         least_squares=known.least_squares,
     )  # fmt: skip
     attempt = Attempt(problem, known.method, M, known.on_failure, known.history)

@@ -12,7 +12,9 @@ from ...backends import Array
 from ...sparse import (
     Matrix,
     UnsupportedOperation,
+    batch_shape,
     is_function,
+    is_list_of_matrices,
     operand_dtype,
     to_operator,
 )
@@ -21,6 +23,7 @@ from ..attempt import Attempt
 from ..iteration.outcome import Outcome
 from ..methods.direct.refinement import Refinement
 from ..results.result import Gradient
+from ..setup.matrix_batch import matched
 from ..setup.problem import Problem
 from .implicit import BACKWARD, ImplicitSolve
 from .matrix_gradient import matrix_gradient
@@ -53,7 +56,9 @@ class Sensitivity:
         rows = problem.layout.flatten(bk, bk.asarray(cotangent), problem.A.dtype, "cotangent")
         y = self._backward(rows)
         like_b = y if problem.like.dtype.kind == "c" else y.real
-        gradient = np.ascontiguousarray(like_b).reshape(problem.like.shape)
+        full = np.ascontiguousarray(like_b).reshape(*problem.layout.batch, *problem.layout.shape)
+        more = full.ndim - problem.like.ndim  # axes of a batch of matrices, to all of which one b belongs
+        gradient = full.sum(axis=tuple(range(more))) if more else full
         return Gradient(gradient, matrix_gradient(problem.source, y, self.x, problem.layout.batch))
 
     def jvp(self, b: Any, A: Any) -> Array:
@@ -109,11 +114,16 @@ class Sensitivity:
         found = operand_dtype(A, problem.bk)
         if found is not None and found.kind == "c" and problem.A.dtype.kind != "c":
             raise TypeError(f"The change of A is complex ({found}) in a real system; give b as a complex array.")
+        if is_list_of_matrices(A, problem.bk):
+            A = to_operator(problem.bk, A, None, problem.A.dtype)
         shape = None if is_function(A) else tuple(A.shape if hasattr(A, "shape") else np.shape(A))
         if shape is not None and shape[-2:] != (n, n):
             raise ValueError(f"The change of A has the shape {shape}; expected (..., {n}, {n}), that of A.")
         if not isinstance(A, (np.ndarray, list, tuple)):
-            return to_operator(problem.bk, A, problem.layout, problem.A.dtype, (), problem.like, "dA").apply(self.x)
+            change = to_operator(problem.bk, A, problem.layout, problem.A.dtype, (), problem.like, "dA")
+            if isinstance(change, Matrix) and change.systems is not None:
+                change = matched(change, batch_shape(change, problem.bk), problem.layout)
+            return change.apply(self.x)
         batch = problem.layout.batch
         image = np.matmul(np.asarray(A, problem.A.dtype), self.x.reshape(*batch, n, 1))
         if image.shape != (*batch, n, 1):

@@ -82,8 +82,8 @@ class Iteration:
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
         """The outcome, with a first axis for several limits. To be called inside `bk.quiet()`."""
         bk = self.bk
-        bound = bk.maximum(rtol * bk.norm(self.b), atol)
-        first = self._first(x0, bound, limits.most if history else None)
+        size = bk.norm(self.b)
+        first = self._first(x0, size, bk.maximum(rtol * size, atol), limits.most if history else None)
         limit = limits.last if isinstance(limits.last, int) else bk.asarray(limits.last, like=self.b)
         if len(limits) == 1:
             return self._outcome(self._rounds(first, limit))
@@ -96,19 +96,19 @@ class Iteration:
         The recurrence alone says when it is done. `attempt` and `limit` are per system.
         """
         bk = self.bk
-        first = self._first(None, bound, None)._replace(attempt=attempt)
+        first = self._first(None, bk.norm(self.b), bound, None)._replace(attempt=attempt)
         this = self._iterate(self._start(first), limit)
         x = bk.times(this.scale, self.method.solution(bk, self.M, this.state))
         return x, this.tally.steps, this.tally.products
 
-    def _first(self, x0: Array | None, bound: Array, recorded: int | None) -> _Between:
+    def _first(self, x0: Array | None, size: Array, bound: Array, recorded: int | None) -> _Between:
         bk, b = self.bk, self.b
-        x = bk.zeros_like(b) if x0 is None else bk.where(bk.norm(b) == 0, bk.zeros_like(b), x0)
+        x = bk.zeros_like(b) if x0 is None else bk.where(size == 0, bk.zeros_like(b), x0)
         r = bk.copy(b) if x0 is None else b - self.A.apply(x)
-        norm = bk.norm(r)
+        norm = size if x0 is None else bk.norm(r)
         none = bk.zeros(tuple(norm.shape), np.dtype(np.int32), norm)
-        status = bk.where(norm <= bound, none + _CONVERGED, none + _RUNNING)
-        status = bk.where(bk.isfinite(norm) & (bound >= 0), status, none + _DIVERGED)
+        status = bk.where(norm <= bound, _CONVERGED, none + _RUNNING)
+        status = bk.where(bk.isfinite(norm) & (bound >= 0), status, _DIVERGED)
         lines: Any = ()
         if recorded is not None:
             empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
@@ -137,7 +137,7 @@ class Iteration:
 
     def _stopped(self, this: _Round, tally: _Tally) -> Outcome:
         """What a solve would return whose limit has been reached now."""
-        status = self.bk.where(tally.status == _RUNNING, 0 * tally.status + _MAX_ITER, tally.status)
+        status = self.bk.where(tally.status == _RUNNING, _MAX_ITER, tally.status)
         stopped = this._replace(tally=tally._replace(status=status, history=(), kept=()))
         return self._outcome(self._finish(stopped, tally.steps))
 
@@ -174,7 +174,7 @@ class Iteration:
         rule = StoppingRule.of(bk, this.goal, this.start.norm / this.scale, limit)
         status = this.tally.status
         late = (status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
-        tally = this.tally._replace(status=bk.where(late, 0 * status + _MAX_ITER, status))
+        tally = this.tally._replace(status=bk.where(late, _MAX_ITER, status))
         records = not (isinstance(tally.history, tuple) and self.checkpoints is None)
         counts_only = bk.updates_in_place and self.report is None and not records
 
@@ -241,6 +241,10 @@ class Iteration:
         r = self.b - image
         norm = bk.norm(r)
         none = bk.zeros_like(tally.status)
+        if bk.is_at_hand(norm) and not bk.any(~(ran & (norm <= start.asked))):  # mostly; what follows would say so
+            products = tally.products + self.A.products
+            tally = tally._replace(status=none + _CONVERGED, products=products)
+            return start._replace(x=x, r=r, norm=norm, bound=start.asked, attainable=0 * norm, tally=tally)
         missed = ran & bk.isfinite(norm) & (norm > start.asked)
         reached = attainable(bk, self.A, self.b, x, image, missed)
         settled = self.method.is_settled(bk, this.state, x, this.scale)
@@ -252,10 +256,10 @@ class Iteration:
         attempt = start.attempt + bk.where(broken | ~progress, none + 1, none)
         again = (candidate & progress) | (broken & (progress | (attempt <= _PATIENCE)))
         again = again & ~(settled & is_hopeless(norm, bound, reached))
-        stopped = bk.where(tally.steps >= limit, none + _MAX_ITER, none + _STAGNATED)
+        stopped = bk.where(tally.steps >= limit, _MAX_ITER, none + _STAGNATED)
         status = bk.where(candidate, stopped, tally.status)
-        status = bk.where(again & (tally.steps < limit), none + _RUNNING, status)
-        status = bk.where(norm <= bound, none + _CONVERGED, status)
+        status = bk.where(again & (tally.steps < limit), _RUNNING, status)
+        status = bk.where(norm <= bound, _CONVERGED, status)
         status = bk.where(ran, status, start.tally.status)
         # A breakdown or an overflow may leave x worse than it was, or without a value.
         worse = ran & (broken | (tally.status == _DIVERGED)) & ~(norm <= start.norm) & ~(norm <= bound)

@@ -102,7 +102,10 @@ class Method(ABC):
         return bk.full_like(scale, True, bool)
 
     def limited(self, bk: Backend, state: Any, left: Array) -> Any:
-        """The state, told how many iterations each system may still take; for methods whose step takes many."""
+        """The state, told how many iterations each system may still take, 0 where it has ended; before each step.
+
+        For methods whose step takes many, or looks at the systems that go on alone.
+        """
         return state
 
     def steps_taken(self, state: Any) -> Any:

@@ -44,6 +44,11 @@ _ADVICE = {
     "direct method",
 }
 
+_WITHOUT_SOLUTION = (
+    "ask for the least-squares solution with method='LSMR' (in scipy: scipy-lsmr), or check A and b: a pure Neumann "
+    "problem needs a b whose sum is zero"
+)
+
 
 def describe(
     method: str,
@@ -55,8 +60,9 @@ def describe(
     *,
     precision: str,
     least_squares: bool = False,
+    no_solution: str | None = None,
 ) -> str:
-    """One sentence for success; for failures also the worst system and what to try."""
+    """One sentence for success; for failures also the worst system and what to try, and why there is no solution."""
     kind_of_norm = "normal residual norm" if least_squares else "residual norm"
     status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
     bound = np.broadcast_to(bound, norm.shape)
@@ -78,9 +84,12 @@ def describe(
         advice = "use a larger rtol, or leave it out: the default takes what can be had"
         if precision == "float32":
             advice = f"use double precision, a method 'mixed-...' with double precision outside, or {advice[4:]}"
+    if no_solution is not None:
+        advice = f"{_WITHOUT_SOLUTION}; or {advice}" if kind is Status.DIVERGED else _WITHOUT_SOLUTION
+    reason = "" if no_solution is None else f" There is no solution: {no_solution}."
     return (
         f"{method}{where} {why} after {steps[worst]} iterations: {kind_of_norm} {norm[worst]:.3e}, "
-        f"tolerance {bound[worst]:.3e}. To do: {advice}."
+        f"tolerance {bound[worst]:.3e}.{reason} To do: {advice}."
     )
 
 

@@ -44,7 +44,7 @@ class StoppingRule(NamedTuple):
         """RUNNING, or why a system stops."""
         bk, status = self.bk, 0 * steps
         for goes_on, reason in self.conditions(state, steps):
-            status = bk.where(goes_on, status, 0 * steps + reason)
+            status = bk.where(goes_on, status, reason)
         return status
 
     def everyone_goes_on(self, state: Any, steps: Array) -> bool:

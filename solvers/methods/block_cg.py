@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend
-from ...sparse import DenseOperator, Operator
+from ...sparse import Matrix, Operator
 from ..iteration.method import Goal, Method
 
 # A direction is left out where, of its length, less than the square root of this sticks out of the others: it would
@@ -111,7 +111,7 @@ def _check_shared(operator: Operator, what: str) -> None:
         rows = np.ascontiguousarray(np.broadcast_to(v, (systems, len(v))))
         return operator.apply(bk.asarray(rows, like=getattr(operator, "like", None)))
 
-    differ = isinstance(operator, DenseOperator)
+    differ = isinstance(operator, Matrix)
     found = None if differ else bk.known_now(images)
     if found is not None:
         size = np.max(np.abs(found), initial=0)
@@ -119,7 +119,7 @@ def _check_shared(operator: Operator, what: str) -> None:
     if differ:
         raise ValueError(
             f"block-CG needs {what} to be the same for all systems; got {systems} systems with "
-            f"{'a batch of matrices' if isinstance(operator, DenseOperator) else 'different ones'}. "
+            f"{'a batch of matrices' if isinstance(operator, Matrix) else 'different ones'}. "
             "Use CG, which treats each system by itself, or give one matrix."
         )
 

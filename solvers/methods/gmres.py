@@ -10,7 +10,7 @@ import numpy as np
 from ...backends import Array, Backend, select
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .shared.basis import combination, components, flatten, identity, positions, span, unfold
+from .shared.basis import combination, components, first_of_each, flatten, identity, positions, span, unfold
 from .shared.scaling import to_unit_size
 
 _NOISE = 10  # times the rounding unit: what is smaller, relative to the vector that it was computed from, is noise
@@ -33,6 +33,7 @@ class GMRESState(NamedTuple):
     largest: Array  # |A M v| of the largest v so far
     rr: Array  # <r, r> of the newest x
     broken: Array
+    live: Array  # does the system go on? All that do have the same j
 
 
 class _Column(NamedTuple):
@@ -100,11 +101,14 @@ class GMRES(Method):
         z = apply(M, s.v)
         Z = flatten(bk, bk.put_row(unfold(bk, s.Z, m), s.j, z)) if self.flexible else ()
         V = unfold(bk, s.V, m)
-        new, tail = _rotate(bk, s, _orthogonalise(bk, V, s.j, A.apply(z)))
+        new, tail = _rotate(bk, s, _orthogonalise(bk, V, s.j, s.live, A.apply(z)))
         new = new._replace(V=(), Z=())  # which a branch would copy
-        full = new.j == m
+        full = (new.j == m) & s.live
         new = bk.cond(bk.any(full), lambda: self._restarted(bk, M, new, V, Z, full, tail), lambda: new)
         return new._replace(V=flatten(bk, bk.put_row(V, new.j, new.v)), Z=Z)
+
+    def limited(self, bk: Backend, state: GMRESState, left: Array) -> GMRESState:
+        return state._replace(live=left > 0)
 
     def solution(self, bk: Backend, M: Operator | None, state: GMRESState) -> Array:
         m = int(state.g.shape[1])
@@ -112,11 +116,11 @@ class GMRES(Method):
 
     def _best(self, bk: Backend, M: Operator | None, s: GMRESState, V: Array, Z: Any) -> Array:
         """x of the cycle's start and the combination of its directions that leaves the smallest residual."""
-        m, used = int(s.g.shape[1]), span(bk, s.j, int(s.g.shape[1]))[1]
-        y = bk.linalg.solve_triangular(unfold(bk, s.R, m), s.g, lower=False)[:, :used]
+        m = int(s.g.shape[1])
+        y = bk.linalg.solve_triangular(unfold(bk, s.R, m), s.g, lower=False)
         if self.flexible:
-            return s.x + combination(bk, unfold(bk, Z, m)[:, :used], y)
-        return s.x + apply(M, combination(bk, V[:, :used], y))
+            return s.x + first_of_each(bk, unfold(bk, Z, m), y, s.j)
+        return s.x + apply(M, first_of_each(bk, V, y, s.j))
 
     def _restarted(
         self, bk: Backend, M: Operator | None, s: GMRESState, V: Array, Z: Any, full: Array, tail: Array
@@ -126,7 +130,7 @@ class GMRES(Method):
         last = bk.astype(s.beta, bk.dtype(s.r)) * s.q[:, :1]
         r = last * (combination(bk, V, bk.conj(s.q)) + tail * s.v)
         new = _begin(bk, self._best(bk, M, s, V, Z), r, 0 * s.j, int(s.g.shape[1]))
-        new = new._replace(V=(), Z=(), largest=s.largest, broken=s.broken)
+        new = new._replace(V=(), Z=(), largest=s.largest, broken=s.broken, live=s.live)
         return select(bk, full, new, s)
 
 
@@ -136,16 +140,16 @@ def _begin(bk: Backend, x: Array, r: Array, j: Array, m: int) -> GMRESState:
     v = bk.times(bk.safe_divide(bk.full_like(beta, 1), beta), r)
     Q, q = bk.zeros((int(r.shape[0]), m * m), bk.dtype(r), r), bk.where(positions(bk, m, j) == j, zero + 1, zero)
     return GMRESState(
-        x, r, v, (), (), j, Q, q, identity(bk, m, r), zero, beta, bk.zeros_like(beta), beta * beta, beta < 0
+        x, r, v, (), (), j, Q, q, identity(bk, m, r), zero, beta, bk.zeros_like(beta), beta * beta, beta < 0, beta > 0
     )
 
 
-def _orthogonalise(bk: Backend, V: Array, j: Array, w: Array) -> _Column:
+def _orthogonalise(bk: Backend, V: Array, j: Array, live: Array, w: Array) -> _Column:
     """w in terms of v_0 ... v_j and a new vector."""
     batch, m = int(V.shape[0]), int(V.shape[1])
     w, size = to_unit_size(bk, w)
     before = bk.sqrt(bk.square_norm(w))
-    used = min(span(bk, j, m)[1] + 1, m)
+    used = min(span(bk, j, live, m)[1] + 1, m)
     V = V[:, :used]
     h = bk.zeros((batch, used), bk.dtype(w), w)
     for _ in range(2):

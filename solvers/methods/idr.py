@@ -32,6 +32,7 @@ class IDRState(NamedTuple):
     largest: Array  # of |A u| / |u|, to see what is small
     rr: Array  # <r, r>
     broken: Array
+    live: Array  # does the system go on? All that do have the same k
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,18 @@ class IDR(Method):
             bk.zeros_like(rr),
             rr,
             rr < 0,
+            rr > 0,
         )
+
+    def limited(self, bk: Backend, state: IDRState, left: Array) -> IDRState:
+        return state._replace(live=left > 0)
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: IDRState) -> IDRState:
         """One product: for the next vector of G, or, after s of these, for the step to the next space."""
         rows, zero = int(s.f.shape[1]), 0 * s.f
         P, G, U, mu = (unfold(bk, stack, rows) for stack in (s.P, s.G, s.U, s.mu))
         at, last = positions(bk, rows, s.k), s.k == rows
-        first, end = span(bk, s.k, rows)
+        first, end = span(bk, s.k, s.live, rows)
         # u, with A u = g in the present space: r without its part in the newest vectors of G, times omega
         c = bk.linalg.solve_triangular(mu, s.f, lower=True)[:, first:]
         z = apply(M, s.r - combination(bk, G[:, first:], c))
@@ -126,14 +131,14 @@ def _moved(bk: Backend, s: IDRState, P: Array, u: Array, g: Array, size: Array, 
     x = bk.axpy(length, u, s.x)
     r, rr = bk.axpy_norm(-length, g, s.r)
     f = bk.where(at > s.k, s.f - length * new, zero)
-    f = bk.cond(bk.any(last), lambda: bk.where(last, components(bk, P, r), f), lambda: f)
+    f = bk.cond(bk.any(last & s.live), lambda: bk.where(last, components(bk, P, r), f), lambda: f)
     row = bk.where(broken, rows + 0 * s.k, s.k)  # beyond the end: nothing is stored
     U, G = (flatten(bk, bk.put_row(unfold(bk, old, rows), row, v)) for old, v in ((s.U, u), (s.G, g)))
     stored = (at == row)[:, None, :]
     mu = flatten(bk, bk.where(stored, new[:, :, None], unfold(bk, s.mu, rows)))
     omega = bk.where(last, bk.times(1 / size, length), s.omega)
     k = bk.where(last, 0 * s.k, s.k + 1)
-    return IDRState(x, r, s.P, G, U, mu, bk.astype(f, kind), omega, k, s.largest, rr, broken)
+    return IDRState(x, r, s.P, G, U, mu, bk.astype(f, kind), omega, k, s.largest, rr, broken, s.live)
 
 
 def _minimising(bk: Backend, t: Array, r: Array, square: Array, rr: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 from ...backends import Backend, left_alone
 from ...sparse import Layout, Operator, as_operator, is_function, to_operator
 from .base import Preconditioner
+from .foreign import from_foreign
 from .jacobi import jacobi
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi}
@@ -48,9 +49,12 @@ def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: An
         return _build(A, M, {})
     if is_function(M):
         return Preconditioner(to_operator(bk, M, layout, A.dtype, (), like, "preconditioner"), "user's function")
-    operator = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
+    foreign = from_foreign(M)
+    operator = to_operator(bk, M if foreign is None else foreign.linear, layout, A.dtype, (), like, "preconditioner")
     if operator.shape != A.shape:
         raise ValueError(f"The preconditioner has the shape {operator.shape}; expected {A.shape}, that of A.")
+    if foreign is not None:
+        return Preconditioner(operator, foreign.kind, foreign.hermitian, foreign.memory)
     return operator if isinstance(operator, Preconditioner) else Preconditioner(operator, "user's matrix")
 
 

@@ -49,17 +49,26 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResu
             "This solve is compiled for several processes, of which only one would raise if it failed, and the others "
             "go on as if all were well. Give on_failure='status' and look at result.status, or on_failure='warn'."
         )
-    handler = _handler(result.method, on_failure, result if known else None, result.least_squares)
+    handler = _handler(result, on_failure, known)
     return replace(result, x=bk.guard(failed, handler, result.x, *numbers))
 
 
-def _handler(method: str, on_failure: str, result: SolveResult | None, least_squares: bool) -> Callable[..., None]:
+def _handler(result: SolveResult, on_failure: str, known: bool) -> Callable[..., None]:
+    method, least_squares, no_solution = result.method, result.least_squares, result._no_solution
+    attached = result if known else None  # a callback must not keep traced arrays
+
     def handle(status: np.ndarray, *numbers: np.ndarray) -> None:
-        precision = str(numbers[-1].dtype)
-        message = describe(method, status, *numbers, precision=precision, least_squares=least_squares)
+        message = describe(
+            method,
+            status,
+            *numbers,
+            precision=str(numbers[-1].dtype),
+            least_squares=least_squares,
+            no_solution=no_solution,
+        )
         if on_failure == "warn":
             warnings.warn(message, RuntimeWarning, stacklevel=2)
             return
-        raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, result)
+        raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
     return handle

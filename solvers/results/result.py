@@ -63,6 +63,7 @@ class SolveResult:
     preconditioner: str | None = None
     least_squares: bool = False
     checkpoints: bool = False
+    _no_solution: str | None = field(default=None, repr=False)  # why there is none, in words, where that was seen
     _sensitivity: Any = field(default=None, repr=False)  # of an eager NumPy solve; no part of the container
 
     @property
@@ -72,7 +73,13 @@ class SolveResult:
         if bk.compiled(self.status) or not hasattr(self.status, "shape"):
             return "The message is known when the compiled function has run."
         values = [np.asarray(bk.to_numpy(a)) for a in numbers_of(self)]
-        return describe(self.method, *values, precision=str(values[-1].dtype), least_squares=self.least_squares)
+        return describe(
+            self.method,
+            *values,
+            precision=str(values[-1].dtype),
+            least_squares=self.least_squares,
+            no_solution=self._no_solution,
+        )
 
     @property
     def at_limit_of_precision(self) -> Array:
@@ -152,7 +159,7 @@ class SolveResult:
         return _restore(static, arrays)
 
 
-_OTHERS = ("method", "preconditioner", "least_squares", "checkpoints", "_sensitivity")
+_OTHERS = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_sensitivity")
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 
 

@@ -10,12 +10,13 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
 from ...sparse import (
-    DenseOperator,
     FunctionOperator,
     Layout,
+    Matrix,
     NonlinearError,
     OffsetOperator,
     Operator,
+    batch_shape,
     is_function,
     linear_part,
     operand_dtype,
@@ -23,6 +24,7 @@ from ...sparse import (
 )
 from ..iteration.method import Method
 from ..results.failure import POLICIES
+from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
 from .normal_equations import Given
 from .nullspace import find_basis
@@ -47,7 +49,9 @@ def make_problem(request: Request, method: Method | None) -> Problem:
         raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")
     bk = choose_backend(request.b, A, request.x0, *args, request.preconditioner)
     b, like = _arrays(bk, request.b)
-    layout, dtype = _layout(bk, A, b, like, request.batch_ndim)
+    if b is like and len(like.shape) > 0:
+        b = for_each_matrix(bk, A, b)
+    layout, dtype = _layout(bk, A, b, request.batch_ndim)
     rows = layout.flatten(bk, b, dtype, "b")
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
     unknown = _unknown(bk, A, x0, layout, method)
@@ -70,7 +74,8 @@ def make_problem(request: Request, method: Method | None) -> Problem:
         bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
         rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows, real),
         atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
-        by_default=request.rtol is None, limits=limits, several=several, null_basis=null_basis, compiled=compiled,
+        by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
+        limits=limits, several=several, null_basis=null_basis, compiled=compiled,
         least_squares=given is not None, given=given, source=A,
     )  # fmt: skip
 
@@ -99,13 +104,13 @@ def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
     return bk.unleaves(structure, arrays), arrays[0]
 
 
-def _layout(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> tuple[Layout, np.dtype]:
+def _layout(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dtype]:
     """How b becomes rows, and the dtype in which the solve computes."""
     found = operand_dtype(A, bk)
     if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
     if found is not None:
-        batch_ndim = _matrix_batch(bk, A, b, like, batch_ndim)
+        batch_ndim = _matrix_batch(bk, A, b, batch_ndim)
     layout = Layout.of(bk, b, batch_ndim)
     integer = found if found is not None and found.kind in "fc" else bk.default_float
     dtype = working_dtype(
@@ -117,20 +122,20 @@ def _layout(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> tuple[
     ), dtype
 
 
-def _matrix_batch(bk: Backend, A: Any, b: Any, like: Array, batch_ndim: int) -> int:
+def _matrix_batch(bk: Backend, A: Any, b: Any, batch_ndim: int) -> int:
     """A matrix takes vectors on the last axis; a function made into an operator knows its own batch."""
     if isinstance(A, FunctionOperator):
         return len(A.layout.batch)
-    if b is not like:
+    if not bk.is_array(b):
         raise TypeError(
             f"A is a matrix, so b must be one array; got a {type(b).__name__}. For containers A must be a function."
         )
-    axes = len(like.shape)
+    axes = len(b.shape)
     if axes == 0:
         raise ValueError("b is a single number; expected a vector (n,).")
     if batch_ndim not in (0, axes - 1):
         raise ValueError(
-            f"batch_ndim={batch_ndim} with a matrix A and b of shape {tuple(like.shape)}: a matrix takes vectors on "
+            f"batch_ndim={batch_ndim} with a matrix A and b of shape {tuple(b.shape)}: a matrix takes vectors on "
             f"the last axis, so all {axes - 1} axes before it are batch axes. Leave batch_ndim out, or reshape b."
         )
     return axes - 1
@@ -199,8 +204,8 @@ def _operator(
             + (". Give b.reshape(-1)" if math.prod(like.shape) == m else "")
             + (". For one vector per column give b.T." if len(like.shape) == 2 and like.shape[0] == m else ".")
         )
-    if isinstance(operator, DenseOperator) and operator.systems is not None:
-        operator = _matched(operator, A, layout)
+    if isinstance(operator, Matrix) and operator.systems is not None:
+        operator = matched(operator, batch_shape(A, bk), layout)
     elif isinstance(operator, FunctionOperator):
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
@@ -217,23 +222,6 @@ def _without_constant(rows: Array, operator: Operator) -> Array:
     inner = operator.without_offset
     constant = inner.constant if isinstance(inner, FunctionOperator) else None
     return rows if constant is None else rows - constant
-
-
-def _matched(operator: DenseOperator, A: Any, layout: Layout) -> DenseOperator:
-    """A batch of matrices for the batch of b; missing leading axes are repeated."""
-    batch = tuple(A.shape[:-2]) if not isinstance(A, Operator) else (operator.systems,)
-    if batch == layout.batch or (operator.systems == layout.systems and isinstance(A, Operator)):
-        return operator
-    fits = len(batch) <= len(layout.batch) and all(
-        a in (1, c) for a, c in zip(batch[::-1], layout.batch[::-1], strict=False)
-    )
-    if not fits:
-        raise ValueError(
-            f"A is a batch {batch} of matrices and b a batch {layout.batch} of vectors; expected the same batch axes."
-        )
-    bk, n, m = operator.bk, *operator.shape
-    full = bk.broadcast_to(bk.reshape(operator.matrix, (*batch, n, m)), (*layout.batch, n, m))
-    return DenseOperator(bk, bk.reshape(full, (layout.systems, n, m)))
 
 
 def _on_device(bk: Backend, x0: Any, like: Array) -> Any:

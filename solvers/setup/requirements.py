@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...sparse import Operator, UnsupportedOperation
+from ...sparse.finite import not_finite
 from ...sparse.symmetry import is_far_from_hermitian
 from ..iteration.method import Method
 from ..preconditioners import Preconditioner
@@ -27,6 +28,12 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
         raise TypeError(
             f"{method.name} takes real systems only; this one is {problem.A.dtype}. Use biCG-stab(2) or scipy-GMres."
         )
+    systems = problem.layout.systems
+    if M is not None and M.systems not in (None, systems):
+        raise ValueError(
+            f"The preconditioner or factorisation was made for {M.systems} systems with a matrix each; got {systems} "
+            "right-hand sides. Make it (prepare) for arrays of their shape, or solve for them in parts."
+        )
     method.check(problem.A, M)
     if method.needs_transpose:
         _check_transpose(problem.A, method)
@@ -45,6 +52,22 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
         )
     if isinstance(M, Preconditioner) and M.hermitian is False:
         raise ValueError(f"{method.name} needs a symmetric preconditioner; {M!r} is not. Use biCG-stab(2).")
+
+
+def refuse_infinite_entries(problem: Problem, on_failure: str) -> None:
+    """Raises ValueError for a matrix with NaN or infinity, where it is known and failures raise.
+
+    With another policy the solve ends as diverged, as in a compiled function whose matrix is not known.
+    """
+    if on_failure != "raise":
+        return
+    A = problem.A if problem.given is None else problem.given.A
+    wrong = not_finite(A.without_offset)
+    if wrong is not None:
+        raise ValueError(
+            f"A has no solution in finite numbers: {wrong}. Look for the division or the overflow that made it; with "
+            "on_failure='status' the solve ends as diverged."
+        )
 
 
 def _check_transpose(operator: Operator, method: Method) -> None:

@@ -9,6 +9,7 @@ from .dia import DIA
 from .ell import ELL
 from .hyb import HYB
 from .making.assemble import block, block_diagonal, eye, hstack, kron, vstack
+from .making.batch import from_systems, stacked
 from .making.boxes import stencil_of
 from .making.build import from_csr, from_diagonals, from_entries
 from .making.foreign import from_native, from_scipy
@@ -44,10 +45,12 @@ __all__ = [
     "from_entries",
     "from_native",
     "from_scipy",
+    "from_systems",
     "hstack",
     "kron",
     "load",
     "save",
+    "stacked",
     "stencil_of",
     "vstack",
 ]

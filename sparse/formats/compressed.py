@@ -34,9 +34,9 @@ class CsrForm(Bilinear):
         _, cols, rows = indices
         return bk.entries_product(values[0], cols, rows, y, self.m)
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
         _, cols, rows = indices
-        return (entries_sample(bk, rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x, each),)
 
 
 class CsrStructure(Structure):
@@ -93,6 +93,13 @@ class CsrStructure(Structure):
     def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
         return csr_array(values[0], self.cols, self.starts, self.shape)
 
+    def compiled(self, values: Sequence[np.ndarray]) -> sp.csr_array:
+        return self.to_scipy(values)
+
+    def on_diagonal(self, count: int) -> CsrStructure:
+        n, m = self.shape
+        return CsrStructure(*_repeated(self.starts, self.cols, m, count), (n * count, m * count))
+
 
 @dataclass(frozen=True)
 class CscForm(Bilinear):
@@ -109,9 +116,9 @@ class CscForm(Bilinear):
         starts, rows, cols = indices
         return bk.entries_product(values[0], cols, rows, y, self.m, starts)
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
         _, rows, cols = indices
-        return (entries_sample(bk, rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x, each),)
 
 
 class CscStructure(Structure):
@@ -160,5 +167,16 @@ class CscStructure(Structure):
     def compiled(self, values: Sequence[np.ndarray]) -> sp.csc_array:
         return sp.csc_array((values[0], self.lines, self.starts), self.shape)
 
+    def on_diagonal(self, count: int) -> CscStructure:
+        n, m = self.shape
+        return CscStructure(*_repeated(self.starts, self.lines, n, count), (n * count, m * count))
+
     def summary(self) -> str:
         return lengths_text(np.diff(self.starts)).replace("row", "column")
+
+
+def _repeated(starts: np.ndarray, lines: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and places of `count` copies, each `size` places further on than the one before."""
+    copies = np.arange(count, dtype=np.int32)[:, None]
+    first = (starts[:-1] + copies * np.int32(len(lines))).reshape(-1)
+    return np.append(first, np.int32(count * len(lines))), (lines + copies * np.int32(size)).reshape(-1)

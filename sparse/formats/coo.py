@@ -33,9 +33,9 @@ class CooForm(Bilinear):
         rows, cols = indices
         return bk.entries_product(values[0], cols, rows, y, self.m)
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
         rows, cols = indices
-        return (entries_sample(bk, rows, cols, y, x),)
+        return (entries_sample(bk, rows, cols, y, x, each),)
 
 
 class CooStructure(Structure):
@@ -76,7 +76,7 @@ class CooStructure(Structure):
 
 
 class COO(SparseMatrix):
-    """Entries: `values`, `rows` and `columns` `(nnz,)`.
+    """Entries: `values`, `rows` and `columns` `(nnz,)`; values `(systems, nnz)` make a batch of matrices.
 
     The backend is that of the values. Any order and duplicates, which add up, are put in order.
 

@@ -17,6 +17,8 @@ from .stored import Stored
 class CSC(SparseMatrix):
     """Compressed columns: `values` and `rows` `(nnz,)` column by column, and where each column starts, `(m + 1,)`.
 
+    Values `(systems, nnz)` make a batch of matrices.
+
     The backend is that of the values. Rows in any order and duplicates, which add up, are put in order.
 
     Raises:

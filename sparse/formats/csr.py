@@ -17,6 +17,8 @@ from .stored import Stored
 class CSR(SparseMatrix):
     """Compressed rows: `values` and `columns` `(nnz,)` row by row, and where each row starts, `(n + 1,)`.
 
+    Values `(systems, nnz)` make a batch of matrices.
+
     The backend is that of the values. Columns in any order and duplicates, which add up, are put in order.
 
     Raises:

@@ -9,12 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
-from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .making.build import from_entries
 from .making.checked import checked
 from .matrix import FORMATS, Matrix
-from .operations.arithmetic import as_factor, check_axis
+from .operations.arithmetic import as_factor, check_axis, check_systems
 from .sparse_matrix import SparseMatrix
 
 
@@ -104,15 +103,18 @@ class Dense(Matrix):
     def to(self, format: str) -> Matrix:
         if format == "dense":
             return self
-        self._single("A sparse format")
-        known, (n, m) = self.known(), self.shape
+        known, (n, m), lead = self.known(), self.shape, () if self.systems is None else (self.systems,)
         rows, cols = (i.reshape(-1) for i in np.indices((n, m), np.int32))
-        values = known.reshape(-1) if known is not None else self.bk.reshape(self.matrix, (n * m,))
+        values = known.reshape(*lead, n * m) if known is not None else self.bk.reshape(self.matrix, (*lead, n * m))
         return from_entries(self.bk, rows, cols, values, (n, m), format=format, like=self.matrix)
 
     def with_values(self, values: Any) -> Dense:
-        if tuple(values.shape) != tuple(self.matrix.shape):
-            raise ValueError(f"Values of the shape {tuple(values.shape)} were given; expected {self.matrix.shape}.")
+        shape = tuple(int(n) for n in values.shape)
+        if len(shape) not in (2, 3) or shape[-2:] != self.shape:
+            raise ValueError(
+                f"Values of the shape {shape} were given; expected {self.shape}, or for a batch (systems, "
+                f"{self.shape[0]}, {self.shape[1]})."
+            )
         if isinstance(values, np.ndarray):
             return Dense(self.bk, self.bk.asarray(values, like=self.matrix), values)
         return Dense(self.bk, values)
@@ -126,12 +128,11 @@ class Dense(Matrix):
         return f"{self!r}\nstored: all {self.nnz} entries, {self.nnz * self.dtype.itemsize / 1e6:.3g} MB"
 
     def sum(self, axis: int | None = None) -> Array:
-        self._single("A sum of entries")
         check_axis(axis)
-        return self.bk.sum(self.matrix, (0, 1) if axis is None else (axis,))
+        return self.bk.sum(self.matrix, (-2, -1) if axis is None else (axis % 2 - 2,))
 
     def _plus(self, other: Any) -> Dense:
-        self._single("A sum")
+        check_systems([self, other])
         if self.shape != tuple(other.shape):
             raise ValueError(f"Matrices of the shapes {self.shape} and {other.shape} were added; expected equal ones.")
         return Dense(self.bk, self.matrix + self._entries_of(other))
@@ -150,26 +151,30 @@ class Dense(Matrix):
         return Dense(self.bk, matrix / factor if divide else matrix * factor)
 
     def _times(self, other: Any) -> Dense:
-        self._single("A product of matrices")
+        systems = check_systems([self, other])
         if self.shape[1] != other.shape[0]:
             raise ValueError(
                 f"Matrices of the shapes {self.shape} and {other.shape} were multiplied; expected equal inner numbers."
             )
         bk = self.bk
+        if systems is not None:
+            factors = [
+                [M if getattr(M, "systems", None) is None else M[i] for M in (self, other)] for i in range(systems)
+            ]
+            return Dense(bk, bk.stack([A._times(B).matrix for A, B in factors]))
         columns = bk.matrix_transpose(self._entries_of(other))
         return Dense(bk, bk.matrix_transpose(bk.product(self.matrix, columns)))
 
     def _part(self, key: Any) -> Any:
-        self._single("A part")
         places = np.arange(self.nnz, dtype=np.int32).reshape(self.shape)[key]
         found = self.bk.take(self.bk.reshape(self.matrix, (self.nnz,)), np.asarray(places))
         return Dense(self.bk, found) if np.ndim(places) == 2 else found
 
-    def _single(self, what: str) -> None:
-        if self.systems is not None:
-            raise UnsupportedOperation(
-                f"{what} of {self.systems} dense matrices was asked for; expected one. Work on the array `values`."
-            )
+    def _chosen(self, systems: np.ndarray | int) -> Dense:
+        constant = None if self.constant is None else self.constant[systems]
+        if isinstance(systems, int):
+            return Dense(self.bk, self.matrix[systems], constant)
+        return Dense(self.bk, self.bk.take(self.matrix, systems), constant)
 
 
 FORMATS["dense"] = Dense

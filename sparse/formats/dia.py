@@ -38,8 +38,8 @@ class DiaForm(Bilinear):
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         return bk.dia_product(values[0], self.offsets, y, self.m, transposed=True)
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
-        found = bk.dia_sample(self.offsets, y, x)
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
+        found = bk.dia_sample(self.offsets, y, x, each)
         if not indices or not self.offsets:
             return (found,)
         present = [indices[0][d // _BITS] // 2 ** (d % _BITS) % 2 for d in range(len(self.offsets))]
@@ -154,6 +154,8 @@ class DiaStructure(Structure):
 class DIA(SparseMatrix):
     """Diagonals: row i, column i + offsets[d] holds `diagonals[d, i]`, `(k, n)` for n rows; the rest is ignored.
 
+    Diagonals `(systems, k, n)` make a batch of matrices.
+
     A diagonal is multiplied as a whole: where a vector is infinite or NaN, so is the image in rows that have no entry
     there, but lie on a diagonal of others (as with SciPy's `dia_array`; CSR, CSC and COO multiply entries only).
 
@@ -171,7 +173,7 @@ class DIA(SparseMatrix):
         n, m = check_shape(shape)
         bk, values = as_values(diagonals, 2)
         steps = check_offsets(offsets, (n, m))
-        if tuple(values.shape) != (len(steps), n):
+        if tuple(values.shape[-2:]) != (len(steps), n):
             raise ValueError(
                 f"Diagonals of the shape {tuple(values.shape)} were given; expected {(len(steps), n)}: "
                 f"one of {n} values, one per row, for each of {len(steps)} offsets."
@@ -181,7 +183,7 @@ class DIA(SparseMatrix):
             raise ValueError(f"The offsets {steps.tolist()} were given; expected each once. Add up the diagonals.")
         if np.any(order[1:] < order[:-1]):
             host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
-            values = host.take(values, order)
+            values = host.take(values, order, len(values.shape) - 2)
         self._set(Stored(bk, DiaStructure(steps[order], (n, m)), (values,)))
 
 

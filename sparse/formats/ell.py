@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...backends import Array
+from ...backends import Array, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import check_shape, check_size, lengths_text, places_in_rows, repeat_rows, starts_from, starts_of
 from .entries.order import put_in_order
@@ -32,23 +32,23 @@ class EllForm(Bilinear):
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         return scatter(bk, values[0], indices[0], y, self.m)
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
-        found = ell_sample(bk, indices[0], y, x)
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
+        found = ell_sample(bk, indices[0], y, x, each)
         return (without_padding(bk, found, indices[1]) if len(indices) > 1 else found,)
 
 
 def without_padding(bk: Any, found: Array, lengths: Array) -> Array:
-    """`(k, n)` with 0 from place `lengths[i]` on in each row i."""
-    places = bk.asarray(np.arange(found.shape[0], dtype=np.int32)[:, None], like=lengths)
+    """`(..., k, n)` with 0 from place `lengths[i]` on in each row i."""
+    places = bk.asarray(np.arange(int(found.shape[-2]), dtype=np.int32)[:, None], like=lengths)
     return bk.where(places < bk.astype(lengths, np.dtype(np.int32)), found, 0)
 
 
 def scatter(bk: Any, values: Array, cols: Array, y: Array, m: int) -> Array:
-    """The transposed product of values and columns `(k, n)` with `(batch, n)`: `(batch, m)`."""
-    count = int(values.shape[0]) * int(values.shape[1])
+    """The transposed product of values `(k, n)` or `(batch, k, n)` and columns with `(batch, n)`: `(batch, m)`."""
+    count = int(cols.shape[0]) * int(cols.shape[1])
     flat = bk.reshape(cols, (count,))
-    if y.shape[0] == 1:
-        return bk.segment_sum(bk.reshape(values * y, (count,)), flat, m)[None]
+    if y.shape[0] == 1 or len(values.shape) == 3:
+        return bk.sum_entries(bk.reshape(values * y[:, None], (int(y.shape[0]), count)), flat, m)
     parts = values[:, :, None] * bk.permute_dims(y, (1, 0))
     return bk.permute_dims(bk.segment_sum(bk.reshape(parts, (count, y.shape[0])), flat, m), (1, 0))
 
@@ -143,6 +143,8 @@ def packed_entries(cols: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, n
 class ELL(SparseMatrix):
     """Rows of equal length: `values` and `columns` `(k, n)`; the column -1 says that there is no entry.
 
+    Values `(systems, k, n)` make a batch of matrices.
+
     The backend is that of the values. Entries in any order and duplicates, which add up, are put in order. Padding
     holds 0 and a column of its row: where a vector is infinite there, the image is NaN, as it is in a row without
     entries where the vector is infinite or NaN at its number.
@@ -158,7 +160,7 @@ class ELL(SparseMatrix):
         n, m = check_shape(shape)
         bk, values = as_values(values, 2)
         cols = np.asarray(columns)
-        if tuple(values.shape) != cols.shape or cols.shape[1] != n:
+        if tuple(values.shape[-2:]) != cols.shape or cols.shape[1] != n:
             got = f"{tuple(values.shape)} and {cols.shape}"
             raise ValueError(f"Values and columns of the shapes {got} were given; expected (k, {n}) for {n} rows.")
         if cols.dtype.kind not in "iu" and cols.size:
@@ -167,8 +169,9 @@ class ELL(SparseMatrix):
             bad = cols.min() if cols.min() < -1 else cols.max()
             raise ValueError(f"The columns contain {bad}; expected 0 to {m - 1}, or -1 for no entry.")
         places = np.flatnonzero(cols.ravel() >= 0)
-        flat = values.reshape(-1) if isinstance(values, np.ndarray) else bk.reshape(values, (cols.size,))
+        host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
+        flat = host.reshape(values, (*values.shape[:-2], cols.size))
         rows = (places % max(n, 1)).astype(np.int32)
-        chosen = flat[places] if isinstance(values, np.ndarray) else bk.take(flat, places.astype(np.int32))
+        chosen = host.take(flat, places.astype(np.int32), len(flat.shape) - 1)
         order, ordered = put_in_order(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))
         self._set(Stored.from_rows(bk, EllStructure, order, ordered, (n, m)))

@@ -46,21 +46,16 @@ class HybForm(Bilinear):
     def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
         cols, piece_cols, piece_rows = indices[:3]
         sums = bk.ell_product(values[1], piece_cols, x)
-        if x.shape[0] == 1:
-            rest = bk.segment_sum(sums[0], piece_rows, self.n, sorted=True)[None]
-        else:
-            by_row = bk.permute_dims(sums, (1, 0))
-            rest = bk.permute_dims(bk.segment_sum(by_row, piece_rows, self.n, sorted=True), (1, 0))
-        return bk.ell_product(values[0], cols, x) + rest
+        return bk.ell_product(values[0], cols, x) + bk.sum_entries(sums, piece_rows, self.n, sorted=True)
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         cols, piece_cols, piece_rows = indices[:3]
         rest = scatter(bk, values[1], piece_cols, bk.take(y, piece_rows, 1), self.m)
         return scatter(bk, values[0], cols, y, self.m) + rest
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
         cols, piece_cols, piece_rows = indices[:3]
-        found = ell_sample(bk, cols, y, x), ell_sample(bk, piece_cols, bk.take(y, piece_rows, 1), x)
+        found = ell_sample(bk, cols, y, x, each), ell_sample(bk, piece_cols, bk.take(y, piece_rows, 1), x, each)
         if len(indices) == 3:
             return found
         return tuple(without_padding(bk, part, lengths) for lengths, part in zip(indices[3:], found, strict=True))
@@ -170,8 +165,9 @@ def best_width(lengths: np.ndarray) -> int:
 class HYB(SparseMatrix):
     """Rows of very different length; from `values` and `columns` `(nnz,)` row by row, and the starts `(n + 1,)`.
 
-    That is what `CSR` takes; the entries are laid out anew: as many of each row as most rows have side by side, the
-    rest in pieces of 8. Any skew of the row lengths costs about 1.3 stored values per entry. Padding as in `ELL`.
+    That is what `CSR` takes, batches too; the entries are laid out anew: as many of each row as most rows have side by
+    side, the rest in pieces of 8. Any skew of the row lengths costs about 1.3 stored values per entry. Padding as in
+    `ELL`.
 
     Raises:
         ValueError: lengths, shape, starts or columns do not fit.

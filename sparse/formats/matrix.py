@@ -67,7 +67,7 @@ class Matrix(Operator):
 
     @abstractmethod
     def with_values(self, values: Any) -> Matrix:
-        """The same structure with other values, shaped as `values`.
+        """The same structure with other values, shaped as `values`; with one more axis in front a batch of matrices.
 
         Raises:
             ValueError: they have another shape.
@@ -104,39 +104,48 @@ class Matrix(Operator):
     @abstractmethod
     def _part(self, key: Any) -> Any: ...
 
+    @abstractmethod
+    def _chosen(self, systems: np.ndarray | int) -> Matrix:
+        """One matrix of a batch by its number, or several, as a batch."""
+
     def to_scipy(self) -> sp.csr_array:
         """The matrix in SciPy; the memory of CSR is shared, not copied.
 
         Raises:
-            UnsupportedOperation: its values are not known yet (inside a compiled function).
+            UnsupportedOperation: it is a batch, or its values are not known yet (inside a compiled function).
         """
+        self._single("A matrix of SciPy")
         found = self._found()
         return found if sp.issparse(found) else sp.csr_array(found)
 
     def toarray(self) -> np.ndarray:
-        """The matrix as a dense NumPy array.
+        """The matrix as a dense NumPy array, `(n, m)`, or for a batch `(systems, n, m)`.
 
         Raises:
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
         found = self._found()
+        if isinstance(found, tuple):
+            return np.array([one.toarray() for one in found], self.dtype).reshape(len(found), *self.shape)
         return found.toarray() if sp.issparse(found) else np.asarray(found)
 
     def is_hermitian(self) -> bool:
         """Is it proven from its values that A = Aᴴ, entry by entry and up to rounding? Cost: one transposition.
 
+        A batch is if all its matrices are.
+
         Raises:
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
-        return is_hermitian(self.to_scipy())
+        return all(map(is_hermitian, self._each_in_scipy()))
 
     def is_positive_definite(self) -> bool | None:
-        """True where symmetry and diagonal dominance prove it, else None: not proven.
+        """True where symmetry and diagonal dominance prove it (of a batch for all its matrices), else None: not proven.
 
         Raises:
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
-        return is_positive_definite(self.to_scipy())
+        return True if all(map(is_positive_definite, self._each_in_scipy())) else None
 
     def plot(self, kind: str = "spy", ax: Any = None, *, grid: Sequence[int] | None = None) -> Any:
         """Draw the matrix with matplotlib, which `pip install "krylix[plot]"` brings; returns the Axes.
@@ -160,6 +169,20 @@ class Matrix(Operator):
                 "it, or compute them from constants."
             )
         return found
+
+    def _each_in_scipy(self) -> list[sp.csr_array]:
+        """The matrix, or those of a batch."""
+        found = self._found()
+        matrices = [found] if self.systems is None else list(found)
+        return [A if sp.issparse(A) else sp.csr_array(A) for A in matrices]
+
+    def _single(self, what: str) -> None:
+        """Raises UnsupportedOperation for what a batch of matrices has no way to."""
+        if self.systems is not None:
+            raise UnsupportedOperation(
+                f"{what} of a batch of {self.systems} matrices was asked for; expected one matrix. Take one of them, "
+                "A[i], or work on the array A.values."
+            )
 
     def __add__(self, other: Any) -> Matrix:
         if _is_zero(other):
@@ -211,23 +234,36 @@ class Matrix(Operator):
         return (None if bk is self.bk else self.on_backend(bk, x)) or self
 
     def __rmatmul__(self, v: Any) -> Any:
-        """A vector `(n,)` or rows `(k, n)` times the matrix."""
+        """A vector `(n,)` or rows `(k, n)` times the matrix; of a batch times each, on a new first axis."""
         if sp.issparse(v):
             return (self.T @ v.T).T
-        transposed = self.T @ (v if len(np.shape(v)) < 2 else self.bk.matrix_transpose(self.bk.asarray(v)))
-        return transposed if len(transposed.shape) < 2 else self.bk.matrix_transpose(transposed)
+        if len(np.shape(v)) < 2:
+            return self.T @ v
+        return self.bk.matrix_transpose(self.T @ self.bk.matrix_transpose(self.bk.asarray(v)))
 
     def __getitem__(self, key: Any) -> Any:
         """Rows `A[rows]` or a part `A[rows, columns]` by slices, index arrays, masks, as in SciPy.
 
         One row or column, or several single entries, come as a dense array of the library; one entry as a number.
+        Of a batch, `A[i]` is matrix i, and `A[numbers]`, by a slice, an index array or a mask, a smaller batch.
 
         Raises:
             IndexError: something is out of range.
         """
-        return self._part(key)
+        return self._part(key) if self.systems is None else self._chosen(self._numbers(key))
+
+    def _numbers(self, key: Any) -> np.ndarray | int:
+        if isinstance(key, tuple) or np.ndim(key) > 1 or (key is None or key is Ellipsis):
+            raise IndexError(
+                f"{key!r} was given for a batch of {self.systems} matrices; expected the numbers of some of them. For "
+                "a part of matrix i write A[i][rows, columns]."
+            )
+        found = np.arange(self.systems or 0, dtype=np.int32)[key]
+        return found if found.ndim else int(found)
 
     def __iter__(self) -> Any:
+        if self.systems is not None:
+            return (self[i] for i in range(self.systems))
         raise TypeError("A matrix is not iterated over; use A[i], or A.toarray() for all its rows.")
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
+from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .choose import choose_format
 from .entries.integers import as_tuple
@@ -75,6 +76,7 @@ class SparseMatrix(Matrix):
             if given is not None and math.prod(given) != size:
                 raise ValueError(f"{side}_shape={given} was given for a matrix of {stored.shape}.")
         self.stored, self.bk, self.shape, self.dtype = stored, stored.bk, stored.shape, stored.dtype
+        self.systems = stored.systems
         self.structure, self.constant = stored.structure, stored.constant
         self._in_shape, self._out_shape = in_shape, out_shape
         self._transposed: SparseMatrix | None = None
@@ -106,8 +108,8 @@ class SparseMatrix(Matrix):
 
     @property
     def nnz(self) -> int:
-        """Number of stored entries, without padding."""
-        return self.structure.nnz
+        """Number of stored entries, without padding: of all systems."""
+        return self.structure.nnz * (1 if self.systems is None else self.systems)
 
     @property
     def format(self) -> str:
@@ -133,18 +135,28 @@ class SparseMatrix(Matrix):
 
     def apply(self, x: Array) -> Array:
         stored, bk = self.stored, self.bk
-        if bk.on_host and not self._compiled:
-            compiled = stored.known() if self.format == "csr" else self.structure.compiled(stored.arrays())
-            self._compiled.append(compiled)
-        if self._compiled and self._compiled[0] is not None:
-            A = self._compiled[0]
-            return (A @ x[0])[None] if x.shape[0] == 1 else (A @ x.T).T
+        compiled = self._in_scipy() if bk.on_host else None
+        if isinstance(compiled, tuple):
+            image = np.empty((len(x), self.shape[0]), np.result_type(self.dtype, x.dtype))
+            for own, A, row in zip(image, compiled, x, strict=True):
+                own[:] = A @ row
+            return image
+        if compiled is not None and self.systems is not None:
+            return (compiled @ x.reshape(-1)).reshape(len(x), self.shape[0])
+        if compiled is not None:
+            return (compiled @ x[0])[None] if x.shape[0] == 1 else (compiled @ x.T).T
         values, dtype = stored.arrays(), bk.dtype(x)
         if dtype != self.dtype:
             dtype = np.result_type(dtype, self.dtype)
             x, values = bk.astype(x, dtype), tuple(bk.astype(v, dtype) for v in values)
         masks = () if self.constant is not None else stored.mask_arrays()
-        return bk.bilinear(self.structure.form, values, (*stored.index_arrays(), *masks), x)
+        return bk.bilinear(stored.form, values, (*stored.index_arrays(), *masks), x)
+
+    def _in_scipy(self) -> Any:
+        """What `Stored.compiled` finds, once."""
+        if not self._compiled:
+            self._compiled.append(self.stored.compiled())
+        return self._compiled[0]
 
     def transpose(self) -> SparseMatrix:
         if self._transposed is None:
@@ -174,8 +186,9 @@ class SparseMatrix(Matrix):
         return change.densified(self.stored)
 
     def diagonals(self) -> Array:
-        found = self.structure.diagonal(self.stored.host, self.stored.known_or_arrays())
-        return (found if self.constant is None else self.stored.placed(found))[None]
+        found = self.structure.diagonal(self.stored.host, self.stored.known_or_arrays(), self.systems)
+        rows = found if self.constant is None else self.stored.placed(found)
+        return rows[None] if self.systems is None else rows
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         host, structure, constant = get_backend("numpy"), self.structure, self.constant
@@ -184,9 +197,10 @@ class SparseMatrix(Matrix):
         return self.arrays(), lambda arrays: SparseMatrix.build(host, structure, [np.asarray(a) for a in arrays])
 
     def per_system(self, i: int) -> Any:
-        return self.to_scipy()
+        found = self._found()
+        return found if self.systems is None else found[i]
 
-    def known(self) -> sp.csr_array | None:
+    def known(self) -> Any:
         return self.stored.known()
 
     # --- as a matrix ---
@@ -219,7 +233,8 @@ class SparseMatrix(Matrix):
     def with_values(self, values: Any) -> SparseMatrix:
         """The same structure with other values, shaped as `values`: of NumPy or of the library, possibly traced.
 
-        What is given for padding is ignored.
+        With one more axis in front they make a batch of matrices, one for each system. What is given for padding is
+        ignored.
 
         Raises:
             ValueError: they have another shape.
@@ -234,6 +249,11 @@ class SparseMatrix(Matrix):
         bk = self.bk if backend is None else get_backend(backend)
         if bk.on_host:
             return self.to_scipy()
+        if self.systems is not None and bk is not self.bk:
+            raise UnsupportedOperation(
+                f"A batch of {self.systems} matrices of {self.bk.name} was asked for in {bk.name}; expected one. Take "
+                "A[i].native(backend)."
+            )
         return change.native(self.stored if bk is self.bk else Stored.of_rows(bk, self.to_scipy()))
 
     def prune(self) -> SparseMatrix:
@@ -248,8 +268,9 @@ class SparseMatrix(Matrix):
     def __repr__(self) -> str:
         n, m = self.shape
         summary = self.structure.summary()
+        count = f"{self.structure.nnz} entries" + ("" if self.systems is None else f", {self.systems} systems")
         return (
-            f"<{n}x{m} {type(self).__name__} matrix of {self.nnz} entries, {self.dtype}, {self.bk.name}"
+            f"<{n}x{m} {type(self).__name__} matrix of {count}, {self.dtype}, {self.bk.name}"
             f"{': ' + summary if summary else ''}>"
         )
 
@@ -280,6 +301,9 @@ class SparseMatrix(Matrix):
         if sp.issparse(other):
             return change.together(self.stored, change.copied(self.stored, other))
         return change.together(self.stored, other.stored) if isinstance(other, SparseMatrix) else None
+
+    def _chosen(self, systems: np.ndarray | int) -> SparseMatrix:
+        return self._with(self.stored.chosen(systems), self.reason)
 
     def _part(self, key: Any) -> Any:
         found = select.part(self.stored, key)

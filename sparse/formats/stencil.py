@@ -43,7 +43,7 @@ class Shifted(NamedTuple):
 
 @dataclass(frozen=True)
 class StencilForm(Bilinear):
-    """Products of boxes; there is one value for each: a number, or an array of its shape."""
+    """Products of boxes; there is one value for each: a number, or an array of its shape (or one for each row)."""
 
     out_grid: Grid
     in_grid: Grid
@@ -56,13 +56,14 @@ class StencilForm(Bilinear):
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         return _product(bk, self.flipped(), values, y)
 
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array) -> Arrays:
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
         batch = int(x.shape[0])
         ys, xs = bk.reshape(y, (batch, *self.out_grid)), bk.reshape(x, (batch, *self.in_grid))
         found = []
         for box, number in zip(self.boxes, self.numbers):
             both = ys[(slice(None), *box.rows)] * xs[(slice(None), *box.cols)]
-            found.append(bk.sum(both, tuple(range(len(box.shape) + 1)) if number else (0,)))
+            axes = (*(() if each else (0,)), *(range(1, len(box.shape) + 1) if number else ()))
+            found.append(bk.sum(both, axes) if axes else both)
         return tuple(found)
 
     def flipped(self) -> StencilForm:
@@ -100,7 +101,9 @@ def _product(bk: Any, form: StencilForm, values: Arrays, x: Array) -> Array:
     grid, margins = bk.reshape(x, (batch, *form.in_grid)), form.margins
     padded: Any = None if margins is None else bk.pad(grid, ((0, 0), *margins))
     image, thin = None, []
-    for box, value, is_shared in zip(form.boxes, values, form.shared, strict=True):
+    for box, number, value, is_shared in zip(form.boxes, form.numbers, values, form.shared, strict=True):
+        if number and len(value.shape):  # one for each row
+            value = bk.reshape(value, (batch, *(1,) * len(box.shape)))
         if margins is not None and is_shared:
             starts = [s - a + before for s, a, (before, _) in zip(box.start, box.lo, margins)]
             part = padded[(everything, *(slice(s, s + n) for s, n in zip(starts, form.out_grid)))] * value
@@ -188,7 +191,9 @@ class Stencil(SparseMatrix):
     """`out[i] = sum over k of coefficients[k] * in[i + shifts[k]]` on an n-d grid; what lies outside counts as 0.
 
     Args:
-        coefficients: for each shift a number (of any library, possibly traced), or an array of `out_shape`.
+        coefficients: for each shift a number (of any library, possibly traced), or an array of `out_shape`. For a
+            batch of matrices some or all have an axis of the systems in front: arrays `(systems, *out_shape)`, and
+            numbers `(systems, 1, ..., 1)`.
         shifts: `(k, ndim)` integers, none twice.
         in_shape: of the arrays that it takes.
         out_shape: of those that it returns; None: the same.
@@ -210,16 +215,18 @@ class Stencil(SparseMatrix):
         if len(set(steps)) < len(steps):
             raise ValueError(f"The shifts {steps} were given; expected each once. Add up the coefficients.")
         bk = choose_backend([c for c in coefficients if not isinstance(c, (int, float, complex))])
-        boxes, values = [], []
-        for step, c in zip(steps, coefficients):
+        boxes, values, given = [], [], [c if hasattr(c, "shape") else np.asarray(c) for c in coefficients]
+        systems = _systems_of(given, outs)
+        for step, c in zip(steps, given):
             box = _natural(step, outs, ins)
             if box is not None:
                 boxes.append(box)
-                values.append(_cut(c if hasattr(c, "shape") else np.asarray(c), box, outs))
+                values.append(_cut(c, box, outs, systems))
         if not boxes:  # the values carry dtype and device
             boxes, values = [Shifted((0,) * len(outs), (0,) * len(outs), (0,) * len(ins))], [np.zeros(())]
         values = _of_one_dtype(bk, values, all(isinstance(c, (int, float)) for c in coefficients))
-        structure = StencilStructure(outs, ins, boxes, [len(v.shape) == 0 for v in values])
+        axes = 0 if systems is None else 1
+        structure = StencilStructure(outs, ins, boxes, [len(v.shape) == axes for v in values])
         self._set(Stored(bk, structure, values), ins, outs)
 
 
@@ -240,10 +247,29 @@ def _natural(shift: Grid, outs: Grid, ins: Grid) -> Shifted | None:
     return Shifted(lo, shape, tuple(a + s for a, s in zip(lo, shift))) if min(shape, default=1) > 0 else None
 
 
-def _cut(c: Any, box: Shifted, grid: Grid) -> Any:
+def _systems_of(coefficients: Sequence[Any], grid: Grid) -> int | None:
+    """How many systems the coefficients are for, None where they have no such axis."""
+    found = {int(c.shape[0]) for c in coefficients if len(c.shape) > len(grid)}
+    if len(found) > 1:
+        raise ValueError(f"Coefficients of {' and '.join(map(str, sorted(found)))} systems were given; expected one.")
+    return found.pop() if found else None
+
+
+def _cut(c: Any, box: Shifted, grid: Grid, systems: int | None) -> Any:
+    """The part of a coefficient in a box: a number or an array of its shape, of a batch one for each system."""
     shape = tuple(int(n) for n in c.shape)
-    if not shape:
-        return c
-    if shape != grid:
-        raise ValueError(f"A coefficient of the shape {shape} was given; expected a number or an array of {grid}.")
-    return c[box.rows]
+    own = systems is not None and len(shape) > len(grid)
+    expected = (grid, (), (1,) * len(grid)) if own else (grid, ())
+    if shape[own:] not in expected:
+        raise ValueError(
+            f"A coefficient of the shape {shape} was given; expected a number or an array of {grid}, or for a batch "
+            f"(systems, *{grid}), and (systems{', 1' * len(grid)}) for numbers."
+        )
+    number = shape[own:] != grid or not grid
+    part = c if number else c[(slice(None),) * own + box.rows]
+    if systems is None:
+        return part
+    bk = choose_backend(c)
+    return bk.broadcast_to(
+        bk.reshape(part, (systems,)) if own and number else part, (systems, *(() if number else box.shape))
+    )

@@ -125,9 +125,9 @@ class Structure(ABC):
         structure, sources = type(self).from_entries(cols[order], rows[order], self.shape[::-1])
         return structure, Regather.composed(slots[order], sources)
 
-    def diagonal(self, bk: Backend, values: Sequence[Array]) -> Array:
-        """`(min(n, m),)`, 0 where nothing is stored."""
-        return self._to_diagonal(bk, values)[0]
+    def diagonal(self, bk: Backend, values: Sequence[Array], systems: int | None) -> Array:
+        """`(min(n, m),)`, 0 where nothing is stored; of a batch `(systems, min(n, m))`."""
+        return self._to_diagonal(bk, values, systems)[0]
 
     @cached_property
     def _to_diagonal(self) -> Regather:
@@ -159,6 +159,10 @@ class Structure(ABC):
 
     def compiled(self, values: Sequence[np.ndarray]) -> Any:
         """SciPy's matrix of this very format, sharing all arrays, whose product is compiled; None if it has none."""
+        return None
+
+    def on_diagonal(self, count: int) -> Structure | None:
+        """The structure of this many copies on the diagonal, whose values follow each other; None if it has no such."""
         return None
 
     @cached_property

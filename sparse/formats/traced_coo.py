@@ -12,6 +12,7 @@ from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .coo import CooForm
 from .entries.integers import check_shape
+from .making.batch import from_systems
 from .making.build import from_entries
 from .matrix import Matrix
 from .operations.arithmetic import as_factor, check_axis
@@ -25,6 +26,8 @@ _UNKNOWN = (
 class TracedCOO(Matrix):
     """Entries in any order: values, rows and columns `(nnz,)` of the library; duplicates add up.
 
+    Arrays `(systems, nnz)` make a batch of matrices, each with places of its own.
+
     It multiplies, transposes and gives its diagonal and dense form; all else needs a structure that is known. Entries
     that JAX pads a matrix with are zeros in the first place, so where number 0 of a vector is infinite or NaN, so is
     that of the image.
@@ -35,7 +38,7 @@ class TracedCOO(Matrix):
     def __init__(self, bk: Backend, values: Array, rows: Array, cols: Array, shape: Sequence[int]) -> None:
         self.bk, self.shape = bk, check_shape(shape)
         self.values, self.rows, self.cols = values, rows, cols
-        self.dtype = bk.dtype(values)
+        self.dtype, self.systems = bk.dtype(values), int(values.shape[0]) if len(values.shape) == 2 else None
         bk.register(TracedCOO, _flatten, _restore)
 
     @property
@@ -49,15 +52,26 @@ class TracedCOO(Matrix):
         Raises:
             UnsupportedOperation: it is not known.
         """
-        count = self.values.shape[0]
+        count = self.values.shape[-1]
         if count is None:
             raise UnsupportedOperation(_UNKNOWN.format("Their number"))
-        return int(count)
+        return int(count) * (1 if self.systems is None else self.systems)
+
+    def _each(self, function: Callable[..., Array], *more: Array) -> Array:
+        """`function(values, rows, columns, *more)` of the matrix, or of every one of a batch, stacked."""
+        arrays = (self.values, self.rows, self.cols, *more)
+        return function(*arrays) if self.systems is None else self.bk.vmap(function, (0,) * len(arrays))(*arrays)
 
     def apply(self, x: Array) -> Array:
         bk, values, dtype = self.bk, self.values, np.result_type(self.bk.dtype(x), self.dtype)
-        x, values = bk.astype(x, dtype), bk.astype(values, dtype)
-        return bk.bilinear(CooForm(*self.shape), (values,), (self.rows, self.cols), x)
+        x, values, form = bk.astype(x, dtype), bk.astype(values, dtype), CooForm(*self.shape)
+        if self.systems is None:
+            return bk.bilinear(form, (values,), (self.rows, self.cols), x)
+
+        def image(v: Array, rows: Array, cols: Array, x: Array) -> Array:
+            return bk.bilinear(form, (v,), (rows, cols), x[None])[0]
+
+        return self.with_values(values)._each(image, x)
 
     def transpose(self) -> TracedCOO:
         return TracedCOO(self.bk, self.values, self.cols, self.rows, self.shape[::-1])
@@ -75,30 +89,47 @@ class TracedCOO(Matrix):
         n, m = self.shape
         if n * m >= 2**31:
             raise ValueError(f"A dense matrix of shape {self.shape} was asked for, {n * m} numbers; keep it sparse.")
-        return self.bk.reshape(self.bk.segment_sum(self.values, self.rows * m + self.cols, n * m), (n, m))
+        bk = self.bk
+        return self._each(lambda v, rows, cols: bk.reshape(bk.segment_sum(v, rows * m + cols, n * m), (n, m)))
 
     def diagonals(self) -> Array:
-        bk, on = self.bk, self.rows == self.cols
-        count = min(self.shape)
+        bk, count = self.bk, min(self.shape)
         if not count:
-            return bk.zeros((1, 0), self.dtype, self.values)
-        return bk.segment_sum(bk.where(on, self.values, 0), bk.where(on, self.rows, 0), count)[None]
+            return bk.zeros((1 if self.systems is None else self.systems, 0), self.dtype, self.values)
+
+        def diagonal(v: Array, rows: Array, cols: Array) -> Array:
+            on = rows == cols
+            return bk.segment_sum(bk.where(on, v, 0), bk.where(on, rows, 0), count)
+
+        found = self._each(diagonal)
+        return found[None] if self.systems is None else found
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        host, shape = get_backend("numpy"), self.shape
-        return (self.values, self.rows, self.cols), lambda parts: from_entries(
-            host, parts[1], parts[2], np.asarray(parts[0]), shape, prune=False, format="csr"
-        )
+        host, shape, systems = get_backend("numpy"), self.shape, self.systems
+
+        def make(parts: Sequence[np.ndarray]) -> Operator:
+            values, rows, cols = map(np.asarray, parts)
+            if systems is None:
+                return from_entries(host, rows, cols, values, shape, prune=False, format="csr")
+            numbers = np.repeat(np.arange(systems, dtype=np.int32), values.shape[1])
+            places = numbers, rows.reshape(-1), cols.reshape(-1)
+            return from_systems(host, *places, values.reshape(-1), (systems, *shape)).to("csr")
+
+        return (self.values, self.rows, self.cols), make
 
     def per_system(self, i: int) -> Any:
         return self.to_scipy()
 
     def sum(self, axis: int | None = None) -> Array:
         check_axis(axis)
-        if axis is None:
-            return self.bk.sum(self.values, (0,))
-        ids, count = (self.cols, self.shape[1]) if axis in (0, -2) else (self.rows, self.shape[0])
-        return self.bk.segment_sum(self.values, ids, count)
+        bk, (n, m) = self.bk, self.shape
+
+        def total(v: Array, rows: Array, cols: Array) -> Array:
+            if axis is None:
+                return bk.sum(v, (0,))
+            return bk.segment_sum(v, *((cols, m) if axis in (0, -2) else (rows, n)))
+
+        return self._each(total)
 
     def to(self, format: str) -> Matrix:
         if format == "coo":
@@ -113,7 +144,8 @@ class TracedCOO(Matrix):
 
     def __repr__(self) -> str:
         n, m = self.shape
-        return f"<{n}x{m} TracedCOO matrix of {self.values.shape[0]} entries, {self.dtype}, {self.bk.name}>"
+        batch = "" if self.systems is None else f", {self.systems} systems"
+        return f"<{n}x{m} TracedCOO matrix of {self.values.shape[-1]} entries{batch}, {self.dtype}, {self.bk.name}>"
 
     def _plus(self, other: Any) -> Matrix:
         raise UnsupportedOperation(_UNKNOWN.format("A sum"))
@@ -126,6 +158,9 @@ class TracedCOO(Matrix):
 
     def _times(self, other: Any) -> Matrix:
         raise UnsupportedOperation(_UNKNOWN.format("A product of matrices"))
+
+    def _chosen(self, systems: Any) -> Matrix:
+        raise UnsupportedOperation(_UNKNOWN.format("A part"))
 
     def _part(self, key: Any) -> Any:
         raise UnsupportedOperation(_UNKNOWN.format("A part"))
@@ -141,5 +176,6 @@ def _restore(static: Any, arrays: Sequence[Any]) -> TracedCOO:
     matrix.bk, matrix.shape, dtype = static
     matrix.values, matrix.rows, matrix.cols = arrays
     first = arrays[0]
+    matrix.systems = int(first.shape[0]) if len(getattr(first, "shape", ())) == 2 else None
     matrix.dtype = matrix.bk.dtype(first) if hasattr(first, "dtype") and hasattr(first, "shape") else dtype
     return matrix

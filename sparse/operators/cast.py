@@ -40,18 +40,23 @@ class CastOperator(Composed):
     def _settle(self) -> None:
         dtype = self.dtype
         super()._settle()
-        self.dtype = dtype
+        self.dtype, self._mixes = dtype, True
 
     @cached_property
     def _direct(self) -> Operator | None:
+        return self._made()
+
+    def _made(self) -> Operator | None:
         return _of_function(getattr(self.inner, "inner", self.inner), self.dtype)
 
     def apply(self, x: Array) -> Array:
-        if self._direct is not None:
+        # what is traced belongs to the loop that is being traced
+        direct = None if not self._mixes else self._made() if self.bk.compiled(x) else self._direct
+        if direct is not None:
             try:
-                return self._direct.apply(x)
+                return direct.apply(x)
             except Exception:  # a function at fault in any precision raises again below
-                self._direct = None
+                self._mixes = False
         return self.bk.astype(self.inner.apply(self.bk.astype(x, self.inner.dtype)), self.dtype)
 
     def transpose(self) -> Operator:

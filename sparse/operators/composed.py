@@ -40,7 +40,14 @@ class Composed(Products):
 
     def __post_init__(self) -> None:
         self._settle()
+        self._register()
+
+    def _register(self) -> None:
         self.bk.register(type(self), _flatten, _restore)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._register()  # in the process that reads it
 
     def _settle(self) -> None:
         """Facts, from those parts that are operators."""

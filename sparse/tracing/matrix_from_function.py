@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..errors import NonlinearError, UnsupportedOperation
 from .engine.to_matrix import to_matrix
 from .front_end import FrontEnd, front_end_for
+from .messages import named
 from .verify.check import verify as verify_matrix
 
 
@@ -29,10 +31,10 @@ def matrix_from_function(
         f: a linear or affine function of its first argument: of one JAX array of any shape, or of a container of them.
         like: an array, a `jax.ShapeDtypeStruct` or a container of these: the shape and dtype of x, float or complex.
         *args: further arguments of `f`; derivatives reach them through the matrix.
-        format: `"dia"`, `"csr"`, ...; None chooses, and `matrix.explain()` says why.
+        format: `"dia"`, `"csr"`, `"dense"`, ...; None chooses, and `matrix.explain()` says why.
         prune: leave out known zeros. False keeps every position that the operations touch, whatever the coefficients
             are, so that the structure is the same for all of them. Only the zeros of a known matrix or kernel in a
-            product or convolution are left out all the same.
+            product or convolution, and rounding errors of known transforms, are left out all the same.
         verify: multiply the matrix by a random vector and compare with the function, where all values are known.
         **kwargs: keyword arguments of `f`.
 
@@ -63,7 +65,10 @@ def traced_matrix(
     verify: bool = True,
 ) -> tuple[Any, Any]:
     """`matrix_from_function` by the front end of a library that is known."""
-    traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)
+    try:
+        traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)
+    except (NonlinearError, UnsupportedOperation) as error:
+        raise named(error, f) from None
     matrix, biases = to_matrix(
         traced.outputs,
         traced.columns,
@@ -71,10 +76,11 @@ def traced_matrix(
         traced.dtype,
         traced.in_shape,
         traced.out_shape,
-        format=format,
+        format=None if format == "dense" else format,
         prune=prune,
         like=like if traced.bk.is_array(like) else None,
     )
     if verify:
         verify_matrix(front_end, traced, matrix, biases)
-    return matrix, traced.pack([traced.own(bias) for bias in biases])
+    found = matrix.to(format) if format == "dense" else matrix
+    return found, traced.pack([traced.own(bias) for bias in biases])

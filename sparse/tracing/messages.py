@@ -12,6 +12,7 @@ Front ends describe what they met as an `Operation`; the words are the same for 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,6 +94,22 @@ def located(error: Exception, operation: Operation) -> Exception:
         between = ":" if isinstance(error, NonlinearError) else " cannot be traced:"
         return _marked(type(error), f"{operation}{between} {message}")
     return _marked(type(error), message.replace(UNKNOWN, operation.place)) if UNKNOWN in message else error
+
+
+def named(error: Exception, function: Any) -> Exception:
+    """An error that knows no line of the user's, as the function is a library's own, with the function's name instead.
+
+    >>> import math
+    >>> print(named(nonlinear(Operation("abs", UNKNOWN, ["input-dependent"])), math.fabs))
+    'abs' in math.fabs (operands: input-dependent) is not linear in the input. Expected a linear or ...
+    """
+    while isinstance(function, partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    module = getattr(function, "__module__", None) or type(function).__module__
+    if UNKNOWN not in str(error) or name is None or module.split(".")[0] == __name__.split(".")[0]:
+        return error
+    return _marked(type(error), str(error).replace(f"at {UNKNOWN}", f"in {module}.{name}"))
 
 
 def _marked(kind: type[Exception], message: str) -> Any:

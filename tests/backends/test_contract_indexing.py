@@ -61,6 +61,17 @@ def test_read_only_indices_are_accepted(mode: str) -> None:
     assert to_numpy(backend(mode).take(array(mode, np.arange(3.0)), index)).tolist() == [2.0, 0.0]
 
 
+@covers("sum_entries")
+@cells
+def test_sum_entries(mode: str, dtype: str) -> None:
+    """The last axis, of one matrix and of batches, a batch of one among them."""
+    ids = np.array([4, 0, 0, 2, 4, 4], np.int32)
+    hits = (np.arange(6) == ids[:, None]).astype(float)  # (entry, segment)
+    for shape in ((6,), (1, 6), (3, 6)):
+        values = data(dtype, shape)
+        compare(mode, lambda bk, v: (bk.sum_entries(v, ids, 6),), [(values @ hits).astype(dtype)], values)
+
+
 @covers("segment_sum")
 @cells
 def test_segment_sum(mode: str, dtype: str) -> None:

@@ -321,6 +321,27 @@ def test_host_call_for_its_side_effect(mode: str) -> None:
     assert seen == [(1, 0), (2, 1), (4, 2), (8, 3)]
 
 
+@covers("is_at_hand", "in_program")
+@pytest.mark.parametrize("mode", [m for m in MODES if m != "torch-compile"])
+def test_when_values_are_there(mode: str) -> None:
+    """Outside of programs, and not inside; a transformation of JAX by itself records no program."""
+    found: list[tuple[bool, bool]] = []
+
+    def look(bk: Backend, x: Any) -> Any:
+        found.append((bk.is_at_hand(x), bk.in_program()))
+        return x
+
+    run(mode, look, np.ones((1, 2)))
+    # JAX computes ahead: looking at a value waits for it
+    assert found == [(mode in ("numpy", "torch", "tf"), mode == "jax-jit")]
+    if mode == "jax":
+        import jax
+
+        for transform in (jax.vmap, jax.jacrev):
+            transform(lambda x: look(backend("jax"), x))(jax.numpy.ones(2))
+        assert found[1:] == [(False, False)] * 2
+
+
 @covers("known_now")
 @modes
 def test_known_now(mode: str) -> None:
@@ -357,7 +378,7 @@ class Inverse(LinearSystem):
     def product(self, x: Any) -> Any:
         return self._times(0, x)
 
-    def solve(self, b: Any) -> tuple[Any, tuple[Any, ...]]:
+    def solve(self, b: Any, given: Any = None) -> tuple[Any, tuple[Any, ...]]:
         return self._times(1, b), (self.bk.full_like(b, 7),)
 
     def tangent(self) -> Inverse:

@@ -15,7 +15,7 @@ LAYOUTS += [("torch", f) for f in ("coo", "csr", "csc", "bsr")] + [("tf", "coo")
 
 
 def from_entries(entries: Any) -> np.ndarray:
-    values, rows, cols, shape = entries
+    values, rows, cols, shape, *_ = entries
     matrix = np.zeros(shape)
     np.add.at(matrix, (to_numpy(rows), to_numpy(cols)), to_numpy(values))
     return matrix
@@ -61,8 +61,10 @@ def test_padding_of_jax() -> None:
 
     ordered = sparse.BCSR.fromdense(DENSE)
     np.testing.assert_array_equal(jax.jit(known_inside)(ordered.data), DENSE[DENSE != 0])
-    with pytest.raises(ValueError, match="1 batch"):
-        entries(sparse.BCOO.fromdense(np.ones((2, 3, 3)), n_batch=1))
+    with pytest.raises(ValueError, match="1 batch and 1 dense"):
+        entries(sparse.BCOO.fromdense(np.ones((2, 3, 3)), n_batch=1, n_dense=1))
+    with pytest.raises(ValueError, match="2 batch"):
+        entries(sparse.BCOO.fromdense(np.ones((2, 2, 3, 3)), n_batch=2))
 
 
 @pytest.mark.parametrize("mode", MODES)

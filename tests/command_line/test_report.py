@@ -118,6 +118,14 @@ def test_not_converged(run: Callable[..., Run]) -> None:
     assert np.load("x.npy").shape == (600,)
 
 
+def test_a_system_without_a_solution(run: Callable[..., Run]) -> None:
+    np.save("A.npy", np.array([[1.0, -1, 0], [-1, 2, -1], [0, -1, 1]]))
+    np.save("b.npy", np.ones(3))
+    result = run("solve", "A.npy", "b.npy", "--method", "MINRES")
+    assert result.code == 1
+    assert "There is no solution: no x leaves a residual norm below 1.732e+00" in result.line("status")
+
+
 def test_one_of_several_not_converged(run: Callable[..., Run]) -> None:
     np.save("A.npy", np.diag([1.0, 2, 0]))
     np.save("b.npy", np.array([[1.0, 1], [1, 1], [0, 1]]))  # the second has no solution

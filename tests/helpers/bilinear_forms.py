@@ -31,8 +31,8 @@ class Coordinates(Bilinear):
     def product_transposed(self, bk: Any, values: Any, indices: Any, y: Any) -> Any:
         return bk.entries_product(values[0], *indices[::-1], y, M)
 
-    def sample(self, bk: Any, indices: Any, y: Any, x: Any) -> Any:
-        return (entries_sample(bk, *indices, y, x),)
+    def sample(self, bk: Any, indices: Any, y: Any, x: Any, each: bool = False) -> Any:
+        return (entries_sample(bk, *indices, y, x, each),)
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Diagonals(Bilinear):
     def product_transposed(self, bk: Any, values: Any, indices: Any, y: Any) -> Any:
         return bk.dia_product(values[0], OFFSETS, y, M, transposed=True)
 
-    def sample(self, bk: Any, indices: Any, y: Any, x: Any) -> Any:
-        return (bk.dia_sample(OFFSETS, y, x),)
+    def sample(self, bk: Any, indices: Any, y: Any, x: Any, each: bool = False) -> Any:
+        return (bk.dia_sample(OFFSETS, y, x, each),)
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Both(Bilinear):
         one = Coordinates().product_transposed(bk, values[:1], indices, y)
         return one + Diagonals().product_transposed(bk, values[1:], (), y)
 
-    def sample(self, bk: Any, indices: Any, y: Any, x: Any) -> Any:
-        return *Coordinates().sample(bk, indices, y, x), *Diagonals().sample(bk, (), y, x)
+    def sample(self, bk: Any, indices: Any, y: Any, x: Any, each: bool = False) -> Any:
+        return *Coordinates().sample(bk, indices, y, x, each), *Diagonals().sample(bk, (), y, x, each)
 
 
 FORMS = {"coordinates": Coordinates(), "diagonals": Diagonals(), "both": Both()}

@@ -1,13 +1,16 @@
 """Failure is never silent, and never called success."""
 
+import re
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import krylix
 from cells import cast, cells, check_true_residual, methods_and_modes
-from krylix import Diverged, NotConverged, Status, linear_solve
+from krylix import ConvergenceError, Diverged, NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
-from modes import COMPILED, EAGER, MODES, array, compiled, solve, to_numpy
+from modes import COMPILED, EAGER, MODES, array, compiled, native_sparse, solve, to_numpy
 from problems import SYSTEMS, make_operator
 
 # lsqr and lsmr, scipy-MINRES and the direct methods may stop early on such a system, but must say so
@@ -92,6 +95,68 @@ def test_nan_and_infinity_in_the_matrix(method: str, mode: str) -> None:
         matrix[3, 4] = matrix[4, 3] = value
         result = solve(mode, make_operator(mode, "dense", matrix), np.ones(12), method=method, on_failure="status")
         assert not result.converged
+
+
+def neumann(n: int) -> sp.csr_array:
+    """The chain without ends: every row and column sums to zero."""
+    diagonal = np.full(n, 2.0)
+    diagonal[[0, -1]] = 1
+    return sp.csr_array(sp.diags_array([np.full(n - 1, -1.0), diagonal, np.full(n - 1, -1.0)], offsets=[-1, 0, 1]))
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+@pytest.mark.parametrize("n", [20, 400])
+@pytest.mark.parametrize("method", ["CG", "GMRES", "MINRES", "direct", "scipy-direct"])
+def test_a_system_without_a_solution_is_called_that(method: str, n: int, mode: str) -> None:
+    b = np.cos(np.arange(n))
+    b += 0.5 - b.mean()
+    for A in (neumann(n), sp.block_diag([neumann(n // 2), sp.eye_array(n - n // 2 - 1), sp.csr_array((1, 1))], "csr")):
+        A = A.toarray() if method == "direct" else A
+        with pytest.raises(ConvergenceError, match="There is no solution: no x leaves a residual norm below") as failed:
+            linear_solve(A, array(mode, b), method=method, max_iter=50)
+        entries = A if method == "direct" else A.toarray()
+        least = np.linalg.norm(b - entries @ np.linalg.lstsq(entries, b)[0])
+        assert float(re.search(r"norm below (\S+),", str(failed.value))[1]) == pytest.approx(least, rel=1e-3)
+        assert failed.value.result.message == str(failed.value)
+
+
+@pytest.mark.parametrize("n", [20, 400])
+def test_a_system_with_a_solution_is_not_called_one_without(n: int) -> None:
+    b = np.cos(np.arange(n))
+    for A, rhs in ((neumann(n), b - b.mean()), (neumann(n) + 1e-9 * sp.eye_array(n), b), (neumann(n)[::-1], b * 0)):
+        result = linear_solve(A, rhs, method="biCG-stab", max_iter=2, rtol=1e-14, on_failure="status")
+        assert "no solution" not in result.message
+
+
+@pytest.mark.compiled_by_default("CG", modes=("jax", "tf"))
+@pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tf"])
+@pytest.mark.parametrize("kind", ["dense", "scipy", "native"])
+@pytest.mark.parametrize("method", ["CG", "auto", "scipy-direct", "LSMR"])
+def test_known_entries_that_are_not_finite_are_named(method: str, kind: str, mode: str) -> None:
+    matrix = SYSTEMS["definite"].matrix.copy()
+    matrix[3, 4] = matrix[4, 3] = np.inf
+    matrix[7, 7] = np.nan
+    makers = {"dense": lambda: array(mode, matrix), "scipy": lambda: sp.csr_array(matrix)}
+    A = makers.get(kind, lambda: native_sparse(mode, matrix))()
+    for call in (linear_solve, prepare):
+        with pytest.raises(ValueError, match=r"3 of \d+ entries are not finite; the first is inf in row 3, column 4"):
+            call(A, array(mode, np.ones(12)), method=method)
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+def test_entries_that_are_large_or_of_one_system(mode: str) -> None:
+    """A sum that overflows is no infinite entry; and one matrix with a NaN leaves the others alone."""
+    large = np.diag(np.full(4, 1e308))
+    assert linear_solve(array(mode, large), array(mode, np.ones(4)), method="direct", on_failure="status").x is not None
+    matrices = np.stack([SYSTEMS["definite"].matrix] * 3)
+    matrices[1, 2, 2] = np.nan
+    b = array(mode, np.ones((3, 12)))
+    with pytest.raises(Diverged, match="1 of 3 systems") as failed:
+        linear_solve(array(mode, matrices), b, method="CG")
+    assert to_numpy(failed.value.result.converged).tolist() == [True, False, True]
+    matrices[:, 2, 2] = np.nan
+    with pytest.raises(ValueError, match="3 of 432 entries are not finite; the first is nan in row 2, column 2"):
+        linear_solve(array(mode, matrices), b, method="CG")
 
 
 @pytest.mark.compiled_by_default("biCG-stab(2)")

@@ -416,11 +416,12 @@ def test_sparse_arrays_with_other_axes(mode: str) -> None:
 
 
 @pytest.mark.needs("jax")
-def test_batched_bcoo() -> None:
+def test_bcoo_with_other_axes() -> None:
     from jax.experimental import sparse
 
-    for A in (sparse.BCOO.fromdense(np.ones((2, 3, 3)), n_batch=1), sparse.BCOO.fromdense(np.ones((3, 3)), n_dense=1)):
-        with pytest.raises(ValueError, match="use a dense"):
+    many = sparse.BCOO.fromdense(np.ones((2, 2, 3, 3)), n_batch=2)
+    for A in (many, sparse.BCOO.fromdense(np.ones((3, 3)), n_dense=1), sparse.BCOO.fromdense(np.ones((2, 3, 3)))):
+        with pytest.raises(ValueError, match="with n_batch=1"):
             as_operator(A)
 
 
@@ -428,8 +429,8 @@ def test_batched_bcoo() -> None:
 def test_torch_tensors_with_other_axes() -> None:
     import torch
 
-    for A in (torch.ones(2, 3, 3).to_sparse(), torch.ones(2, 3, 3).to_sparse_csr(), torch.ones(3, 3).to_sparse(1)):
-        with pytest.raises(ValueError, match="use a dense"):
+    for A in (torch.ones(2, 2, 3, 3).to_sparse(), torch.ones(3, 3).to_sparse(1)):
+        with pytest.raises(ValueError, match="in the layout COO or CSR"):
             as_operator(A)
 
 
@@ -438,7 +439,7 @@ def test_tensorflow_tensors_with_other_axes() -> None:
     import tensorflow as tf
 
     with pytest.raises(ValueError, match="expected a matrix"):
-        as_operator(tf.sparse.from_dense(np.ones((2, 3, 3))))
+        as_operator(tf.sparse.from_dense(np.ones((2, 2, 3, 3))))
 
 
 @pytest.mark.parametrize("mode", ["jax", "torch", "tf"])

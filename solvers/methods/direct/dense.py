@@ -93,11 +93,8 @@ def _singular(bk: Backend, pivots: Array) -> Array:
     """`(n,)` or `(systems, n)` -> `(1, 1)` or `(systems, 1)`: is a pivot zero to working precision?"""
     n = int(pivots.shape[-1])
     size = bk.reshape(bk.abs(pivots), (-1, n))
-    # zero pivots count as 0 here, hence the second test
-    inverse = bk.max_abs(bk.safe_divide(bk.full_like(size, 1), size))
-    relative = n * np.finfo(bk.dtype(size)).eps
-    none = bk.sum(bk.where(size == 0, bk.full_like(size, 1), bk.zeros_like(size)), 1, keepdims=True) > 0
-    return none | (inverse * bk.max_abs(size) * relative >= 1)
+    negligible = size <= bk.max_abs(size) * float(n * np.finfo(bk.dtype(size)).eps)
+    return bk.sum(bk.astype(negligible, bk.dtype(size)), 1, keepdims=True) > 0
 
 
 def _shift(bk: Backend, matrix: Array, singular: Array) -> Array:

@@ -38,8 +38,15 @@ class DenseFactors(Factorisation):
         self.bk, self.factors, self.cholesky = bk, tuple(factors), cholesky
         self.shape, self.dtype, self.systems = shape, dtype, systems
         self.transposed, self.conjugated = transposed, conjugated
-        bk.register(DenseFactors, lambda f: (f.factors, f._static()), lambda static, arrays: DenseFactors(
+        self._register()
+
+    def _register(self) -> None:
+        self.bk.register(DenseFactors, lambda f: (f.factors, f._static()), lambda static, arrays: DenseFactors(
             static[0], arrays, *static[1:]))  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._register()  # in the process that reads it
 
     def _static(self) -> tuple[Any, ...]:
         return self.bk, self.cholesky, self.shape, self.dtype, self.systems, self.transposed, self.conjugated
@@ -67,7 +74,7 @@ class DenseFactors(Factorisation):
         return (), lambda _: self
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HostFactors(Factorisation):
     """A factorisation on the host; `solver(b, transposed)` solves for NumPy rows."""
 
@@ -77,6 +84,7 @@ class HostFactors(Factorisation):
     solver: Callable[[np.ndarray, bool], np.ndarray]
     transposed: bool = False
     conjugated: bool = False
+    systems: int | None = None
 
     def product(self, x: Array) -> Array:
         return self.solver(x, self.transposed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,10 @@ _Solve = Callable[[np.ndarray, bool], np.ndarray]
 class ScipyDirect(Refinement):
     """LU of a sparse matrix with column ordering and partial pivoting (SuperLU); dense matrices by LAPACK.
 
-    For any square matrix, real or complex. One factorisation serves all systems of a batch. A singular matrix is
-    shifted a little and the solution refined, which solves consistent systems; others are reported. Works on the
-    host: arrays of other libraries are copied there and back, in compiled functions by a callback.
+    For any square matrix, real or complex. One factorisation serves all systems of a batch; a batch of matrices has
+    one for each. A singular matrix is shifted a little and the solution refined, which solves consistent systems;
+    others are reported. Works on the host: arrays of other libraries are copied there and back, in compiled functions
+    by a callback.
 
     Cost: the numbers of the factors, with their fill, once per matrix; then per iteration 1 product with A and 2
     triangular solves; mostly 1 iteration.
@@ -42,14 +43,27 @@ class ScipyDirect(Refinement):
         offset, inner = A.offset, A.without_offset
         if not isinstance(inner, SparseMatrix):
             return factorise(bk, A)
-        matrix = sp.csc_array(inner.to_scipy(), dtype=A.dtype)
-        if not np.isfinite(matrix.data).all():
-            return HostFactors(bk, A.shape, A.dtype, lambda b, transposed: np.full_like(b, np.nan))
-        return HostFactors(bk, A.shape, A.dtype, _solver(matrix, offset))
+        count = 1 if inner.systems is None else inner.systems
+        solvers = [_solver(sp.csc_array(inner.per_system(i), dtype=A.dtype), offset) for i in range(count)]
+        if inner.systems is None:
+            return HostFactors(bk, A.shape, A.dtype, solvers[0])
+        return HostFactors(bk, A.shape, A.dtype, _one_by_one(solvers), systems=count)
+
+
+def _one_by_one(solvers: Sequence[_Solve]) -> _Solve:
+    """Each row with the factors of its own matrix."""
+
+    def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
+        rows = zip(solvers, b, strict=True)
+        return np.concatenate([np.zeros((0, b.shape[1]), b.dtype), *(one(row[None], transposed) for one, row in rows)])
+
+    return solve
 
 
 def _solver(matrix: Any, offset: complex) -> _Solve:
     n = matrix.shape[0]
+    if not np.isfinite(matrix.data).all():
+        return lambda b, transposed: np.full_like(b, np.nan)
     if offset:
         # A + c 1 1^T has no zeros left: solve for x and y = c 1^T x together; transposed, y is 1^T x.
         row = sp.csc_array(np.full((1, n), offset, matrix.dtype))

@@ -42,7 +42,23 @@ def identity(bk: Backend, count: int, like: Array) -> Array:
     return bk.copy(bk.broadcast_to(eye, (int(like.shape[0]), count * count)))
 
 
-def span(bk: Backend, index: Array, count: int) -> tuple[int, int]:
-    """The smallest and the largest entry of `index` where it is known, else 0 and `count`."""
-    known = bk.known_now(lambda: index)
-    return (0, count) if known is None or not known.size else (int(known.min()), int(known.max()))
+def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
+    """`combination` of each system's first vectors: `counts` `(batch, 1)` of them, beyond which c is zero.
+
+    Where the counts are known, each system's sum has as many terms as it has alone: BLAS adds more in another order.
+    """
+    known = bk.known_now(lambda: counts)
+    if known is None or not known.size:
+        return combination(bk, stack, c)
+    last, *others = (int(k) for k in np.unique(known)[::-1])
+    total = combination(bk, stack[:, :last], c[:, :last])
+    for k in others:
+        total = bk.where(counts == k, combination(bk, stack[:, :k], c[:, :k]), total)
+    return total
+
+
+def span(bk: Backend, index: Array, live: Array, count: int) -> tuple[int, int]:
+    """The smallest and the largest entry of `index` `(batch, 1)` where it is `live` and known, else 0 and `count`."""
+    known = bk.known_now(lambda: bk.where(live, index, 0 * index - 1))
+    found = None if known is None else known[known >= 0]
+    return (0, count) if found is None or not found.size else (int(found.min()), int(found.max()))

@@ -20,11 +20,11 @@ class Order(NamedTuple):
     ids: np.ndarray | None  # to which entry of the result each entry adds, in the new order; None: no duplicates
 
     def values(self, bk: Backend, values: Array) -> Array:
-        """The values of the result; differentiable, and pure NumPy for NumPy arrays."""
+        """The values of the result; differentiable, and pure NumPy for NumPy arrays. Of a batch `(systems, nnz)`."""
         host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
         if self.order is not None:
-            values = host.take(values, self.order)
-        return values if self.ids is None else host.segment_sum(values, self.ids, len(self.rows), sorted=True)
+            values = host.take(values, self.order, len(values.shape) - 1)
+        return values if self.ids is None else host.sum_entries(values, self.ids, len(self.rows), sorted=True)
 
 
 def in_order(rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int], sum_duplicates: bool = True) -> Order:

@@ -14,7 +14,8 @@ from ....backends import Array, Backend
 class Regather:
     """Makes new value arrays: each place holds one old value, or 0 where its position is -1.
 
-    `slots`: for each new array the positions in the concatenation of the raveled old ones.
+    `slots`: for each new array the positions in the concatenation of the raveled old ones. Of a batch, in which all
+    arrays have one more axis in front, each system is laid out in the same way.
     """
 
     def __init__(self, slots: tuple[np.ndarray, ...]) -> None:
@@ -39,27 +40,33 @@ class Regather:
     def _padded(self) -> tuple[bool, ...]:
         return tuple(bool(s.size) and bool(s.min() < 0) for s in self.slots)
 
-    def __call__(self, bk: Backend, values: Sequence[Array]) -> tuple[Array, ...]:
-        """The values laid out anew; differentiable, and pure NumPy for NumPy arrays."""
+    def __call__(self, bk: Backend, values: Sequence[Array], systems: int | None = None) -> tuple[Array, ...]:
+        """The values laid out anew; differentiable, and pure NumPy for NumPy arrays.
+
+        `systems`: how many there are along the first axis of all arrays; None: they have no such axis.
+        """
         if self.is_unchanged:
             return tuple(values)
-        flat = flatten(bk, values)
+        flat = flatten(bk, values, systems)
         return tuple(
-            take_or_zero(bk, flat, s) if padded else bk.take(flat, s)
+            take_or_zero(bk, flat, s) if padded else bk.take(flat, s, len(flat.shape) - 1)
             for s, padded in zip(self.slots, self._padded, strict=True)
         )
 
 
 def take_or_zero(bk: Backend, flat: Array, positions: np.ndarray) -> Array:
-    """Elements of a flat array; 0 where the position is negative."""
-    if not int(flat.shape[0]):  # so every position is negative
-        return bk.zeros(positions.shape, bk.dtype(flat), flat)
+    """Elements of a flat array `(size,)` or `(systems, size)`; 0 where the position is negative."""
+    last = len(flat.shape) - 1
+    if not int(flat.shape[last]):  # so every position is negative
+        return bk.zeros((*flat.shape[:last], *positions.shape), bk.dtype(flat), flat)
     negative = positions < 0
-    found = bk.take(flat, np.where(negative, np.int32(0), positions))
+    found = bk.take(flat, np.where(negative, np.int32(0), positions), last)
     return bk.where(bk.asarray(~negative, like=found), found, 0)
 
 
-def flatten(bk: Backend, values: Sequence[Array]) -> Array:
-    """All values in one row."""
-    rows = [v if len(v.shape) == 1 else bk.reshape(v, (math.prod(int(n) for n in v.shape),)) for v in values]
-    return rows[0] if len(rows) == 1 else bk.concat(rows, 0)
+def flatten(bk: Backend, values: Sequence[Array], systems: int | None = None) -> Array:
+    """All values in one row, or in one for each of the systems along their first axis."""
+    lead = () if systems is None else (systems,)
+    shapes = [tuple(int(n) for n in v.shape[len(lead) :]) for v in values]
+    rows = [v if len(s) == 1 else bk.reshape(v, (*lead, math.prod(s))) for v, s in zip(values, shapes, strict=True)]
+    return rows[0] if len(rows) == 1 else bk.concat(rows, len(lead))

@@ -10,14 +10,15 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, choose_backend, default_backend
 from ..entries.integers import check_shape, check_size
-from ..operations.arithmetic import joint_values
+from ..matrix import Matrix
+from ..operations.arithmetic import check_systems, joint_values
 from ..operations.change import together
 from ..sparse_matrix import SparseMatrix
 from ..stored import Stored
 from .build import from_diagonals, from_entries
 from .foreign import from_scipy
 
-Given = Any  # a krylix or SciPy sparse matrix
+Given = Any  # a matrix of krylix, or a sparse one of SciPy; one beside batches belongs to each of their systems
 
 
 def block(rows: Sequence[Sequence[Given | None]], *, format: str | None = None) -> SparseMatrix:
@@ -26,7 +27,8 @@ def block(rows: Sequence[Sequence[Given | None]], *, format: str | None = None) 
     Values that are traced keep their derivatives.
 
     Args:
-        rows: the blocks, krylix or SciPy sparse matrices of one library.
+        rows: the blocks, matrices of krylix (zeros of dense ones are left out where they are known) or sparse ones of
+            SciPy, of one library.
         format: of the result; None: what suits.
 
     Raises:
@@ -102,13 +104,11 @@ def kron(A: Given, B: Given, *, format: str | None = None) -> SparseMatrix:
     rows = (a.rows[:, None] * np.int32(p) + b.rows).reshape(-1)
     cols = (a.cols[:, None] * np.int32(q) + b.cols).reshape(-1)
     dtype = np.result_type(first.dtype, second.dtype)
-    if first.constant is not None and second.constant is not None:
-        values = np.outer(first.entry_values(), second.entry_values()).astype(dtype, copy=False).reshape(-1)
-    else:
-        x, y = (joint_values([M], dtype) for M in (first, second))
-        bk = first.bk
-        x, y = (bk.asarray(v) if isinstance(v, np.ndarray) else v for v in (x, y))
-        values = bk.reshape(x[:, None] * y[None, :], (len(rows),))
+    systems = check_systems([first, second])
+    known = first.constant is not None and second.constant is not None
+    x, y = ((M.entry_values() if known else M.entry_arrays()) for M in (first, second))
+    bk, lead = first.host if known else first.bk, () if systems is None else (systems,)
+    values = bk.reshape(bk.astype(x, dtype)[..., :, None] * bk.astype(y, dtype)[..., None, :], (*lead, len(rows)))
     options: dict[str, Any] = {"format": format, "prune": False, "sum_duplicates": False, "like": first.anchor()}
     return from_entries(first.bk, rows, cols, values, shape, **options)
 
@@ -135,13 +135,16 @@ def eye(
 
 
 def _of_one_library(given: list[Given | None]) -> list[Stored | None]:
+    given = [g.to("csr") if isinstance(g, Matrix) and g.format == "dense" else g for g in given]
     bk: Backend = choose_backend(*(g for g in given if isinstance(g, SparseMatrix)))
     if not any(isinstance(g, SparseMatrix) for g in given):
         bk = choose_backend("numpy")
     found = [from_scipy(bk, g, name="a block") if sp.issparse(g) else g for g in given]
     for g in found:
         if g is not None and not isinstance(g, SparseMatrix):
-            raise TypeError(f"A {type(g).__name__} was given as a block; expected a sparse matrix of krylix or SciPy.")
+            raise TypeError(
+                f"A {type(g).__name__} was given as a block; expected a matrix of krylix, or a sparse one of SciPy."
+            )
     example = next((g for g in found if isinstance(g, SparseMatrix) and g.bk is bk), None)
     if example is None:
         raise ValueError("Nothing but None was given; expected at least one matrix.")

@@ -14,6 +14,7 @@ from ..compressed import CsrStructure
 from ..dia import DiaStructure, Nonzero, check_offsets
 from ..entries.integers import as_indices, check_shape, starts_of
 from ..entries.order import in_order
+from ..operations.change import nonzero_rows
 from ..sparse_matrix import SparseMatrix, sparse_formats
 from .given import check_lengths, working
 
@@ -39,10 +40,10 @@ def from_entries(
     Args:
         bk: the library that will multiply.
         rows, cols: integers of NumPy `(nnz,)`.
-        values: `(nnz,)` of NumPy if they are known, else of `bk`, possibly traced.
+        values: `(nnz,)` of NumPy if they are known, else of `bk`, possibly traced; `(systems, nnz)` for a batch.
         shape: `(n, m)`.
         format: of the result; None: what `choose_format` finds.
-        prune: drop known values that are 0.
+        prune: drop known values that are 0 (of a batch: in all systems).
         like: an array on whose device known values are to go.
         sum_duplicates: False promises that no place occurs twice.
         in_shape, out_shape: of the arrays that it maps, if not `(m,)` and `(n,)`.
@@ -58,12 +59,14 @@ def from_entries(
     check_lengths(values, rows, "rows")
     check_lengths(values, cols, "columns")
     options: dict[str, Any] = {"format": format, "like": like, "in_shape": in_shape, "out_shape": out_shape}
-    if isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray) and values.ndim == 1:
         A = sp.coo_array((working(values), (rows, cols)), (n, m)).tocsr()
         return from_csr(bk, A, prune=prune, **options)
     order = in_order(rows, cols, (n, m), sum_duplicates)
-    structure = CsrStructure(starts_of(order.rows, n), order.cols, (n, m))
-    return _formatted(bk, structure, order.values(bk, values), **options)
+    structure, ordered = CsrStructure(starts_of(order.rows, n), order.cols, (n, m)), order.values(bk, values)
+    if prune and isinstance(ordered, np.ndarray):
+        structure, (ordered,) = nonzero_rows(order.rows, order.cols, working(ordered), (n, m))
+    return _formatted(bk, structure, ordered, **options)
 
 
 def from_csr(bk: Backend, A: sp.csr_array, *, prune: bool = True, **options: Any) -> SparseMatrix:

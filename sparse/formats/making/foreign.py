@@ -13,6 +13,7 @@ from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
 from ..stored import Stored
 from ..traced_coo import TracedCOO
+from .batch import from_systems
 from .build import from_csr, from_entries
 from .checked import checked
 
@@ -85,21 +86,24 @@ def _owned(compressed: Any, given: Any) -> Any:
 def from_native(
     bk: Backend, x: Any, dtype: Any = None, like: Array | None = None, *, format: str | None = None, name: str = "A"
 ) -> Matrix:  # fmt: skip
-    """A sparse matrix of the library's own type: BCOO or BCSR, a sparse tensor, a SparseTensor.
+    """A sparse matrix of the library's own type: BCOO or BCSR, a sparse tensor, a SparseTensor; or a batch of them.
 
     Its values keep their derivatives. Where its indices are traced, the result is a `TracedCOO`, and nobody sees
-    whether they lie inside of the matrix.
+    whether they lie inside of the matrix. The matrices of a batch get one pattern, the union of theirs.
 
     Raises:
-        ValueError: it has batch or dense axes, or an index that is known lies outside.
+        ValueError: it has more axes, or an index that is known lies outside.
     """
     if bk.on_host:
         return from_scipy(bk, x, dtype, like, format=format, name=name)
     bk.sparse.check(x, name)
-    values, rows, cols, shape = bk.sparse.entries(x)
+    values, rows, cols, shape, systems = bk.sparse.entries(x)
     if dtype is not None and bk.dtype(values) != np.dtype(dtype):
         values = bk.astype(values, np.dtype(dtype))
     known = [bk.known_now(lambda i=i: i) for i in (rows, cols)]  # type: ignore[misc]
     if known[0] is None or known[1] is None:
-        return TracedCOO(bk, values, rows, cols, shape)
+        return TracedCOO(bk, values, rows, cols, shape[-2:])
+    if systems is not None:
+        batch = from_systems(bk, systems, known[0], known[1], values, shape, like=like)
+        return batch if format is None else batch.to(format)
     return from_entries(bk, known[0], known[1], values, shape, format=format, like=like)

@@ -13,6 +13,8 @@ from ....backends.interface.places import check_count, check_rising
 def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
     """The backend of the values, and the values as its array of floating numbers; of NumPy a copy.
 
+    One more axis in front than `ndim` makes a batch of matrices.
+
     Raises:
         ValueError: they have another number of axes.
         TypeError: they are no numbers.
@@ -20,8 +22,9 @@ def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
     bk = choose_backend(values)
     array = values if bk.is_array(values) and not isinstance(values, np.ndarray) else np.array(values)
     shape = tuple(array.shape)
-    if len(shape) != ndim:
-        raise ValueError(f"Values of the shape {shape} were given; expected {ndim} {'axis' if ndim == 1 else 'axes'}.")
+    if len(shape) not in (ndim, ndim + 1):
+        expected = f"{ndim} {'axis' if ndim == 1 else 'axes'}, or one more in front for a batch of matrices"
+        raise ValueError(f"Values of the shape {shape} were given; expected {expected}.")
     dtype = array.dtype if isinstance(array, np.ndarray) else bk.dtype(array)
     if dtype.kind not in "biufc":
         raise TypeError(f"The values have the dtype {dtype}; expected numbers.")
@@ -33,12 +36,12 @@ def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
 
 
 def check_lengths(values: Array, positions: np.ndarray, what: str) -> None:
-    """One position for each value.
+    """One position for each value `(..., nnz)`.
 
     Raises:
         ValueError: it is not so.
     """
-    check_count(int(values.shape[0]), len(positions), what)
+    check_count(int(values.shape[-1]), len(positions), what)
 
 
 def check_starts(starts: Any, n: int, nnz: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from ....backends import Array, Backend
 from ..compressed import CsrStructure
 from ..entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
 from ..entries.order import in_order
-from ..entries.regather import flatten
 from ..stored import Stored
 
 
@@ -24,12 +24,16 @@ def plus(A: Stored, B: Stored) -> Stored:
         raise ValueError(f"Matrices of the shapes {A.shape} and {B.shape} were added; expected equal ones.")
     if A.structure == B.structure:
         return A.with_values([a + b for a, b in zip(*_values(A, B), strict=True)])
-    if A.constant is not None and B.constant is not None:
+    if _both_in_scipy(A, B):
         return _by_rows(A, _scipy(A) + _scipy(B))
     first, second = A.structure.entries(), B.structure.entries()
     rows, cols = np.concatenate([first.rows, second.rows]), np.concatenate([first.cols, second.cols])
-    dtype = np.result_type(A.dtype, B.dtype)
-    return _in_rows(A, rows, cols, A.bk.concat([_entries(M, dtype) for M in (A, B)], 0), A.shape)
+    return _in_rows(A, rows, cols, joint_values([A, B], np.result_type(A.dtype, B.dtype)), A.shape)
+
+
+def _both_in_scipy(A: Stored, B: Stored) -> bool:
+    """May SciPy compute with them? It has no batches."""
+    return A.constant is not None and B.constant is not None and A.systems is None and B.systems is None
 
 
 def _scipy(A: Stored) -> sp.csr_array:
@@ -44,22 +48,19 @@ def _by_rows(A: Stored, found: sp.csr_array) -> Stored:
 
 
 def _in_rows(A: Stored, rows: np.ndarray, cols: np.ndarray, values: Array, shape: tuple[int, int]) -> Stored:
-    """Entries in any order as rows, beside A; duplicates add up."""
+    """Entries in any order as rows, beside A, of one matrix or of each system; duplicates add up."""
     order = in_order(rows, cols, shape)
     structure = CsrStructure(starts_of(order.rows, shape[0]), order.cols, shape)
     return A.beside(structure, (order.values(A.bk, values),))
 
 
 def _values(A: Stored, B: Stored) -> tuple[list[Array], list[Array]]:
+    check_systems([A, B])
     dtype = np.result_type(A.dtype, B.dtype)
     known = A.constant is not None and B.constant is not None
     bk = A.host if known else A.bk
     one, other = ([bk.astype(v, dtype) for v in (M.known_or_arrays() if known else M.arrays())] for M in (A, B))
-    return one, other
-
-
-def _entries(A: Stored, dtype: np.dtype) -> Array:
-    return A.bk.astype(A.entry_arrays(), dtype)
+    return one, other  # of one matrix beside a batch: without the first axis, as sums repeat it
 
 
 def scaled(A: Stored, c: Any, divide: bool) -> Stored:
@@ -101,12 +102,13 @@ def times(A: Stored, B: Stored) -> Stored:
         raise ValueError(
             f"Matrices of the shapes {A.shape} and {B.shape} were multiplied; expected equal inner numbers."
         )
-    if A.constant is not None and B.constant is not None:
+    if _both_in_scipy(A, B):
         return _by_rows(A, _scipy(A) @ _scipy(B))
-    bk, (left, right) = A.bk, _pairs(A, B)
+    left, right = _pairs(A, B)
     first, second = A.structure.entries(), B.structure.entries()
-    dtype = np.result_type(A.dtype, B.dtype)
-    values = bk.take(_entries(A, dtype), left) * bk.take(_entries(B, dtype), right)
+    bk, factors = _entries([A, B], np.result_type(A.dtype, B.dtype))
+    one, other = (bk.take(v, i, len(v.shape) - 1) for v, i in zip(factors, (left, right), strict=True))
+    values = one * other
     return _in_rows(A, first.rows[left], second.cols[right], values, (A.shape[0], B.shape[1]))
 
 
@@ -122,17 +124,17 @@ def _pairs(A: Stored, B: Stored) -> tuple[np.ndarray, np.ndarray]:
 
 
 def summed(A: Stored, axis: int | None) -> Array:
-    """Sums of all entries, of columns (0) or of rows (1)."""
+    """Sums of all entries, of columns (0) or of rows (1); of a batch for each system."""
     check_axis(axis)
     bk = A.host
     rows, cols, _ = A.structure.entries()
     values = A.entry_values()
     if axis is None:
-        found = bk.sum(values, (0,))
+        found = bk.sum(values, (len(values.shape) - 1,))
     elif axis in (0, -2):
-        found = bk.segment_sum(values, cols, A.shape[1])
+        found = bk.sum_entries(values, cols, A.shape[1])
     else:
-        found = bk.segment_sum(values, rows, A.shape[0], sorted=True)
+        found = bk.sum_entries(values, rows, A.shape[0], sorted=True)
     return found if A.constant is None else A.placed(np.asarray(found))
 
 
@@ -147,7 +149,35 @@ def check_axis(axis: int | None) -> None:
 
 
 def joint_values(matrices: list[Stored], dtype: np.dtype) -> Array:
-    """The values of several matrices in one row, each in row order; NumPy where all are known."""
-    if all(M.constant is not None for M in matrices):
-        return flatten(matrices[0].host, [M.entry_values().astype(dtype, copy=False) for M in matrices])
-    return matrices[0].bk.concat([_entries(M, dtype) for M in matrices], 0)
+    """The values of several matrices in one row, each in row order, or in one for each system; NumPy where known.
+
+    Raises:
+        ValueError: batches of different length are among them.
+    """
+    systems = check_systems(matrices)
+    bk, values = _entries(matrices, dtype)
+    if systems is not None:
+        values = [v if len(v.shape) == 2 else bk.broadcast_to(v, (systems, int(v.shape[0]))) for v in values]
+    return values[0] if len(values) == 1 else bk.concat(values, len(values[0].shape) - 1)
+
+
+def _entries(matrices: list[Stored], dtype: np.dtype) -> tuple[Backend, list[Array]]:
+    """The values of each in row order, NumPy's where all are known, and the library that they are of."""
+    known = all(M.constant is not None for M in matrices)
+    bk = matrices[0].host if known else matrices[0].bk
+    return bk, [bk.astype(M.entry_values() if known else M.entry_arrays(), dtype) for M in matrices]
+
+
+def check_systems(matrices: Sequence[Any]) -> int | None:
+    """How many systems a sum or product of these has; None where none of them is a batch.
+
+    Raises:
+        ValueError: they have different numbers of systems.
+    """
+    counts = (getattr(M, "systems", None) for M in matrices)  # SciPy has no batches
+    found = {count for count in counts if count is not None}
+    if len(found) > 1:
+        raise ValueError(
+            f"Batches of {' and '.join(map(str, sorted(found)))} matrices were combined; expected as many of each."
+        )
+    return found.pop() if found else None

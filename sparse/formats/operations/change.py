@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 
 from ....backends import Array, get_backend
 from ..compressed import CscStructure, CsrStructure
+from ..entries.integers import starts_of
 from ..making.checked import checked
 from ..making.given import working
 from ..stored import Stored, are_known, check_values
@@ -20,7 +22,7 @@ def converted(A: Stored, cls: type[Structure]) -> Stored:
     """A in another format. Cost: one gather of the values; the structure is converted once."""
     if A.structure.format == cls.format:
         return A
-    if A.constant is not None and A.structure.format != "csr":
+    if A.constant is not None and A.structure.format != "csr" and A.systems is None:
         rows = _known_rows(A)
         return rows if cls.format == "csr" else converted(rows, cls)
     return A.regathered(*A.structure.convert(cls))
@@ -53,16 +55,19 @@ def revalued(A: Stored, given: Sequence[Any]) -> Stored:
 
 
 def densified(A: Stored) -> Array:
-    """A dense array of the library."""
-    n, m = A.shape
-    if n * m >= 2**31:
-        raise ValueError(f"A dense matrix of shape {A.shape} was asked for, {n * m} numbers; keep it sparse.")
+    """A dense array of the library, `(n, m)`, or for a batch `(systems, n, m)`."""
+    (n, m), lead = A.shape, () if A.systems is None else (A.systems,)
+    if math.prod(lead) * n * m >= 2**31:
+        raise ValueError(
+            f"A dense array of shape {(*lead, n, m)} was asked for, with too many numbers; keep it sparse."
+        )
     if A.constant is not None:
         known: Any = A.known()
-        return A.placed(known.toarray())
+        every = known.toarray() if A.systems is None else np.array([K.toarray() for K in known], A.dtype)
+        return A.placed(every.reshape(*lead, n, m))
     rows, cols, _ = A.structure.entries()
     places = rows * np.int32(m) + cols
-    return A.bk.reshape(A.bk.segment_sum(A.entry_values(), places, n * m, sorted=True), (n, m))
+    return A.bk.reshape(A.bk.sum_entries(A.entry_values(), places, n * m, sorted=True), (*lead, n, m))
 
 
 def native(A: Stored) -> Any:
@@ -72,21 +77,30 @@ def native(A: Stored) -> Any:
 
 
 def pruned(A: Stored) -> Stored | None:
-    """The rows of A without stored zeros; None where its values are not known."""
-    found = A.known()
-    if found is None:
+    """The rows of A without stored zeros, of a batch those of all systems; None where its values are not known."""
+    if A.known() is None:
         return None
-    csr = found.copy()
-    csr.eliminate_zeros()
-    return Stored.of_rows(A.bk, csr, A.anchor())
+    rows, cols, _ = A.structure.entries()
+    values = A.entry_values() if A.constant is not None else A.bk.to_numpy(A.entry_values())
+    return A.beside(*nonzero_rows(rows, cols, values, A.shape))
+
+
+def nonzero_rows(
+    rows: np.ndarray, cols: np.ndarray, values: np.ndarray, shape: tuple[int, int]
+) -> tuple[CsrStructure, tuple[np.ndarray]]:
+    """Entries in row order with known values `(..., nnz)`, without those that are 0 in all systems."""
+    kept = (values != 0).any(axis=tuple(range(values.ndim - 1)))
+    structure = CsrStructure(starts_of(rows[kept], shape[0]), cols[kept], shape)
+    return structure, (values[..., kept],)
 
 
 def explained(A: Stored) -> list[str]:
     """Lines about size and memory."""
-    structure = A.structure
-    stored = structure.size * A.dtype.itemsize + sum(i.nbytes for i in structure.indices)
+    structure, systems = A.structure, 1 if A.systems is None else A.systems
+    stored = systems * structure.size * A.dtype.itemsize + sum(i.nbytes for i in structure.indices)
+    each = "" if A.systems is None else f" of each of {systems} systems"
     return [
-        f"stored: {structure.size} values for {structure.nnz} entries, {stored / 1e6:.3g} MB with indices",
+        f"stored: {structure.size} values for {structure.nnz} entries{each}, {stored / 1e6:.3g} MB with indices",
         f"values: {'known' if A.constant is not None else f'arrays of {A.bk.name}'}",
     ]
 

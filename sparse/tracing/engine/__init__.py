@@ -2,11 +2,12 @@
 
 from .arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
 from .coefficients import known
-from .contraction import contract, dense_along
+from .contraction import contract
 from .convolution import convolve
 from .linear import Linear, identity, reshape
 from .positions import assemble, scatter_add, select, take
 from .reductions import cumulative_sum, reduce_sum, window_sum
+from .rounding import dense_along, dense_product
 from .structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, transpose
 from .to_matrix import to_matrix
 
@@ -22,6 +23,7 @@ __all__ = [
     "convolve",
     "cumulative_sum",
     "dense_along",
+    "dense_product",
     "divide",
     "identity",
     "imaginary_part",

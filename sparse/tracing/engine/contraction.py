@@ -187,26 +187,3 @@ def _product(bk: Backend, bias: Coefficient, other: Coefficient, sizes: _Sizes) 
         like = right if co.known(left) else left
         product = co.as_array(bk, left, dtype, like) @ co.as_array(bk, right, dtype, like)
     return co.reshape(bk, product, (*sizes.batch, *sizes.free, *sizes.other))
-
-
-def dense_along(x: Linear, axes: Sequence[int], matrix: np.ndarray, sizes: Sequence[int] | None = None) -> Linear:
-    """A matrix along some axes, as Fourier transforms are.
-
-    Args:
-        x: the array.
-        axes: along which the matrix acts, raveled in this order.
-        matrix: `(out, in)`.
-        sizes: lengths of these axes in the result; the same if not given.
-
-    Raises:
-        UnsupportedOperation: the result has too many entries.
-    """
-    axes = [a % x.ndim for a in axes]
-    lengths = [x.shape[a] for a in axes]
-    sizes = lengths if sizes is None else list(sizes)
-    kernel = co.reshape(x.bk, matrix, (math.prod(sizes), *lengths))
-    result = contract(x, kernel, (axes, range(1, len(axes) + 1)))
-    free = [a for a in range(x.ndim) if a not in axes]
-    result = reshape(result, [*(x.shape[a] for a in free), *sizes])
-    source = [*free, *axes]
-    return transpose(result, [source.index(a) for a in range(x.ndim)])

@@ -13,7 +13,7 @@ from ...formats.entries.order import in_order
 from . import coefficients as co
 from .coefficients import Coefficient
 from .linear import Linear
-from .terms import Box, Entries, Gathered, Term, full_values, has_axes, to_entries
+from .terms import Box, Entries, Term, full_values, has_axes, to_entries
 
 MANY = 48  # terms; fewer are carried along, as merging boxes costs passes over their elements
 _LISTS = 8  # terms of single entries; they grow when rows are taken again and again, so they are merged earlier
@@ -123,8 +123,8 @@ def add_box(target: np.ndarray, box: Box, empty: bool = False) -> None:
         np.add(target, np.multiply(values, factor), out=target, casting="same_kind", **where)
 
 
-def merge_entries(x: Linear, terms: Sequence[Gathered | Entries]) -> Entries:
-    """Terms that are no boxes as one, without duplicates."""
+def merge_entries(x: Linear, terms: Sequence[Term]) -> Entries:
+    """Terms written out as one, without duplicates."""
     return without_duplicates(x.bk, join_entries(x.bk, terms, x.base, x.dtype), x.size)
 
 

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from jax import lax
 
+from ...errors import NonlinearError
 from ..engine.linear import Linear, reshape
 from ..engine.positions import select
 from ..engine.structural import slice_, stack
 from .known.table import is_known
-from .messages import static_needed
+from .messages import static_needed, unsupported
 from .static import static
 
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
@@ -61,10 +62,39 @@ def while_loop(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any
     carry = list(values[n_condition + n_body :])
     while True:
         (go_on,) = runner.run(condition, [*of_condition, *carry])
-        if not static(equation, values, "condition", go_on):
+        goes_on = static(equation, values, "condition", go_on)  # under vmap, one for each element of the batch
+        if not goes_on.any():
             return carry
         runner.spend(equation, values, 1 + len(body.jaxpr.eqns))
-        carry = runner.run(body, [*of_body, *carry])
+        new = runner.run(body, [*of_body, *carry])
+        carry = new if goes_on.all() else [_where(goes_on, a, b) for a, b in zip(new, carry)]
+
+
+def _where(condition: np.ndarray, new: Any, old: Any) -> Any:
+    """`new` for the elements of a batch for which the known condition holds, else `old`."""
+    shape = new.shape
+    condition = np.broadcast_to(condition.reshape(condition.shape + (1,) * (len(shape) - condition.ndim)), shape)
+    if isinstance(new, Linear) or isinstance(old, Linear):
+        return select(condition, [old, new])
+    if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
+        return np.where(condition, new, old)
+    return lax.select(condition, new, old)
+
+
+def linear_solve(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
+    """`lax.custom_linear_solve` by the program of the solve, which is linear in b if it is a direct one.
+
+    Raises:
+        UnsupportedOperation: it is iterative, or more than b depends on the input.
+    """
+    lengths, programs = equation.params["const_lengths"], equation.params["jaxprs"]
+    first = lengths.matvec + lengths.vecmat
+    operands = [*values[first : first + lengths.solve], *values[sum(lengths) :]]
+    try:
+        return runner.run(programs.solve, operands)
+    except NonlinearError as error:
+        why = "tracing follows no solve that is iterative. Leave it out of the traced function"
+        raise unsupported(equation, values, f"{why}, or solve with the function itself.") from error
 
 
 def cond(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
@@ -107,4 +137,9 @@ def together(rows: Sequence[Any], aval: Any) -> Any:
 
 
 Rule = Callable[[Runner, Any, Sequence[Any]], list[Any]]
-CONTROL: dict[str, Rule] = {"scan": scan, "while": while_loop, "cond": cond}
+CONTROL: dict[str, Rule] = {
+    "scan": scan,
+    "while": while_loop,
+    "cond": cond,
+    "custom_linear_solve": linear_solve,
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -15,6 +16,10 @@ _CALLS = {"jit", "pjit", "closed_call", "core_call", "call", "core_closed_call",
 _WITH_RULES = {
     *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call", "linear_call"),
     *("remat", "remat2", "checkpoint", "composite"),
+}
+_OF_JAX = {  # not public
+    "bcoo_dot_general": ("jax.experimental.sparse.bcoo", "_bcoo_dot_general_impl"),
+    "bcsr_dot_general": ("jax.experimental.sparse.bcsr", "_bcsr_dot_general_impl"),
 }
 _PROGRAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call", "callee")
 
@@ -40,11 +45,6 @@ def _implementation(equation: Any) -> Any:
     """Products with sparse matrices: those of krylix and of jax.experimental.sparse."""
     if equation.primitive is jax_bilinear.primitive:
         return jax_bilinear.implementation(**equation.params)
-    if equation.primitive.name == "bcoo_dot_general":
-        try:
-            from jax.experimental.sparse.bcoo import _bcoo_dot_general_impl  # not public
-
-            return lambda *operands: [_bcoo_dot_general_impl(*operands, **equation.params)]
-        except ImportError:
-            return None
-    return None
+    module, function = _OF_JAX.get(equation.primitive.name, ("", ""))
+    product = getattr(import_module(module), function, None) if module else None
+    return product and (lambda *operands: [product(*operands, **equation.params)])

@@ -13,11 +13,7 @@ from ..messages import MATRIX_FREE, UNKNOWN, Operation, kind_of, place_of
 from .known.table import is_known
 
 _LINEAR = {  # in their input-dependent operand, but without a rule
-    "custom_linear_solve": "The inverse of a matrix is dense",
-    "triangular_solve": "The inverse of a matrix is dense",
-    "tridiagonal_solve": "The inverse of a matrix is dense",
     "reduce": "It combines elements by a function of its own",
-    "reduce_window": "It combines elements by a function of its own",
 }
 _OPAQUE = {
     *("pure_callback", "io_callback", "ffi_call", "custom_call", "pallas_call", "tpu_custom_call"),

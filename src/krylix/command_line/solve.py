@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array, convert, get_backend
-from ..solvers import PreparedSolver, SolveResult, Status, prepare
+from ..solvers import ConvergenceError, PreparedSolver, SolveResult, Status, prepare
 from ..solvers.methods.registry import is_auto
 from .errors import SolveFailed, UsageError
 from .facts import column_norms
@@ -104,7 +104,7 @@ def set_up(options: argparse.Namespace, system: System) -> Ready:
     started = time.perf_counter()
     with _watched() as notes:
         b = convert(system.rows, options.backend)
-        solver = prepare(system.A, b, method=options.method, preconditioner=kind, on_failure="status", **settings)
+        solver = prepare(system.A, b, method=options.method, preconditioner=kind, **settings)
     return Ready(solver, b, time.perf_counter() - started, notes)
 
 
@@ -116,7 +116,7 @@ def solve(options: argparse.Namespace, system: System, ready: Ready) -> Outcome:
     """
     started = time.perf_counter()
     with _watched() as notes:
-        result = ready.solver.solve(ready.b, progress=options.progress)
+        result = _solved(options, ready)
         x = _on_host(options, result.x)  # waits for a device
     seconds = time.perf_counter() - started + ready.seconds
     x = x if system.b.ndim == 1 else np.ascontiguousarray(x.T)
@@ -135,6 +135,16 @@ def solve(options: argparse.Namespace, system: System, ready: Ready) -> Outcome:
         seconds=seconds,
         notes=list(dict.fromkeys([*ready.notes, *notes])),
     )
+
+
+def _solved(options: argparse.Namespace, ready: Ready) -> SolveResult:
+    """The result, also of a solve that failed, which then says why."""
+    try:
+        return ready.solver.solve(ready.b, progress=options.progress)
+    except ConvergenceError as failure:
+        if failure.result is None:
+            raise
+        return failure.result
 
 
 @contextmanager

@@ -84,7 +84,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: CSR(V, [0, 1, 2], [0, 1, 3], (3, 3)), ValueError, "expected 4 that rise from 0 to 3"),
     (lambda: CSR(V, [0, 1, 2], [0, 2, 1, 3], (3, 3)), ValueError, "rise"),
     (lambda: CSR(V, [0.0, 1, 2], [0, 1, 2, 3], (3, 3)), TypeError, "float64; expected integers"),
-    (lambda: CSR(V[None], [0, 1, 2], [0, 1, 2, 3], (3, 3)), ValueError, "expected 1 axis"),
+    (lambda: CSR(V[None, None], [0, 1, 2], [0, 1, 2, 3], (3, 3)), ValueError, "expected 1 axis"),
     (lambda: CSR(np.array(["a"] * 3), [0, 1, 2], [0, 1, 2, 3], (3, 3)), TypeError, "expected numbers"),
     (lambda: CSC(V, [0, 1, 5], [0, 1, 2, 3], (3, 3)), ValueError, "rows contain 5"),
     (lambda: COO(V, [0, 1], [0, 1, 2], (3, 3)), ValueError, "3 values and 2 rows"),

@@ -135,6 +135,22 @@ def test_assembly(mode: str) -> None:
         block([[S, np.eye(8)]])
 
 
+@eager
+def test_assembly_of_dense_matrices(mode: str) -> None:
+    """Their zeros are no entries of what is made of them."""
+    A, B, row = (in_krylix(mode, s, "csr").to("dense") for s in (S, T, S[[0]]))
+    found = block([[A, None], [T, in_krylix(mode, S, "csr")]])
+    same(found, sp.block_array([[S, None], [T, S]]))
+    assert found.nnz == 2 * S.nnz + T.nnz and found.bk is A.bk
+    same(hstack([A, B]), sp.hstack([S, T]))
+    same(kron(A, row), sp.kron(S, S[[0]]))
+    for key in (slice(None, None, -1), (slice(None), slice(None, None, -1)), (0, slice(None, None, -1))):
+        part = row[key]
+        np.testing.assert_array_equal(
+            part.toarray() if isinstance(part, Matrix) else to_numpy(part), S[[0]].toarray()[key]
+        )
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
 @eager
 def test_files(mode: str, dtype: str, tmp_path: Path) -> None:
@@ -254,9 +270,13 @@ def test_dense(mode: str) -> None:
     assert isinstance(A.native("numpy"), np.ndarray)
     several = as_operator(array(mode, np.stack([M, N])))
     assert isinstance(several, Matrix) and several.nnz == 96
-    for use in (lambda: several.to("csr"), lambda: several + B, lambda: several[0], lambda: several @ U):
-        with pytest.raises(UnsupportedOperation, match="2 dense matrices"):
-            use()
+    for found, exact in (
+        (several.to("csr"), [M, N]), (several + B, [M + N, 2 * N]), (several[0], M), (several @ U, [M @ U, N @ U]),
+        (B.T @ several, [N.T @ M, N.T @ N]), (several + several.to("ell"), [2 * M, 2 * N]),
+    ):  # fmt: skip
+        np.testing.assert_allclose(to_numpy(found.toarray()), np.asarray(exact))
+    for axis in (None, 0, 1):
+        np.testing.assert_allclose(to_numpy(several.sum(axis)), np.stack([M.sum(axis), N.sum(axis)]))
 
 
 def test_libraries_do_not_mix() -> None:

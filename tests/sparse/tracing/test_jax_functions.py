@@ -10,6 +10,7 @@ from krylix.sparse.tracing.matrix_from_function import matrix_from_function
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
+sparse = pytest.importorskip("jax.experimental.sparse")
 
 
 N = 7
@@ -20,6 +21,9 @@ DIFFERENCE = np.diff(np.eye(N), axis=0)
 EDGES = rng.integers(0, N * N, (60, 2))
 WEIGHTS = rng.random(60)
 KERNEL = rng.random((3, 1, 3, 3))
+SPARSE = np.where(C > 0.5, C, 0)
+DOMINANT = C + 4 * np.eye(N)
+TIES = np.round(3 * C)  # equal elements, of which the first counts
 
 
 def laplace(mode: str) -> Callable[[Any], Any]:
@@ -205,8 +209,39 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "many branches": lambda u: jax.vmap(lambda i, row: lax.switch(i, [lambda x, k=k: k * x for k in range(70)], row))(
         jnp.arange(N) * 11 - 1, u
     ),
+    "sort": lambda u: lax.sort((jnp.asarray(C), u, 2 * u, jnp.asarray(C.T)), dimension=0, num_keys=1)[1:],
+    "sort-by-two-keys": lambda u: lax.sort((jnp.asarray(C > 0.5), jnp.asarray(C), u), dimension=1, num_keys=2)[2],
+    "permutation": lambda u: (
+        jax.random.permutation(jax.random.key(0), u) + jax.random.permutation(jax.random.key(1), u, 1, independent=True)
+    ),
+    "fori-each": lambda u: jax.vmap(lambda x, n: lax.fori_loop(0, n, lambda i, y: 2 * y + x[::-1] * i, x))(
+        u, jnp.arange(N) % 4
+    ),
+    "while-each": lambda u: jax.vmap(
+        lambda x, n: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 2 + x.sum(), c[2] + 1), (0, x, 1))
+    )(u, jnp.arange(N) % 3)[1:2],
+    "bcsr": lambda u: sparse.BCSR.fromdense(jnp.asarray(SPARSE), nse=N * N) @ u,
+    "bcoo": lambda u: sparse.BCOO.fromdense(jnp.asarray(SPARSE), nse=N * N) @ u,
+    "triangular": lambda u: jax.scipy.linalg.solve_triangular(jnp.asarray(DOMINANT), u, lower=True),
+    "triangular-transposed": lambda u: lax.linalg.triangular_solve(
+        jnp.asarray(DOMINANT), u, left_side=False, lower=False, transpose_a=True, unit_diagonal=True
+    ),
+    "triangular-batch": lambda u: lax.linalg.triangular_solve(
+        jnp.asarray(DOMINANT) * np.array([1.0, 2.0])[:, None, None], jnp.stack([u, u.T]), left_side=True, lower=True
+    ),
+    "dense-solve": lambda u: jnp.linalg.solve(jnp.asarray(DOMINANT), u),
+    "cholesky-solve": lambda u: jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(DOMINANT @ DOMINANT.T), u[0]),
+    "tridiagonal-solve": lambda u: lax.linalg.tridiagonal_solve(C[0], 3 + C[1], C[2], u),
+    "max-pool-vjp": lambda u: jax.vjp(lambda v: pool(v, lax.max, -np.inf), jnp.asarray(TIES))[1](u[:4])[0],
+    "max-pool-jvp": lambda u: jax.jvp(lambda v: pool(v, lax.max, -np.inf), (jnp.asarray(TIES),), (u,))[1],
+    "min-pool-jvp": lambda u: jax.jvp(lambda v: pool(v, lax.min, np.inf), (jnp.asarray(TIES),), (u,))[1],
+    "window-with-a-start": lambda u: pool(u, lax.add, 1.5) + pool(jnp.asarray(C), lax.add, 1.5),
     "average": lambda u: jnp.average(u, axis=0, weights=C[0]),
 }
+
+
+def pool(u: Any, function: Any, start: float) -> Any:
+    return lax.reduce_window(u, start, function, (2, 3), (2, 1), ((0, 1), (1, 1)))
 
 
 def rng_kernel(outputs: int, inputs: int) -> Any:
@@ -262,3 +297,25 @@ def test_dtypes(name: str, dtype: str) -> None:
     found = found + np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(bias)])
     assert matrix.dtype == expected.dtype
     np.testing.assert_allclose(found, expected, rtol=1e-4 if "32" in dtype or dtype[-2:] == "64" else 1e-10, atol=1e-5)
+
+
+def test_rounding_leaves_no_entries() -> None:
+    """A transform and its inverse leave the entries of the identity, however different the coefficients are."""
+    c = 10.0 ** np.arange(-150, 151, 50)
+
+    def spectral(u: Any) -> Any:
+        return jnp.fft.ifft(jnp.fft.fft(u, axis=1), axis=1).real * c + 1e-200 * u[::-1]
+
+    matrix, _ = matrix_from_function(spectral, jnp.zeros((N, N)))
+    expected = (np.tile(c, N) * np.eye(N * N)).reshape(N, N, N, N)
+    expected = expected + 1e-200 * np.eye(N * N).reshape(N, N, N, N)[::-1]
+    np.testing.assert_allclose(matrix.toarray(), expected.reshape(N * N, N * N), rtol=1e-13)
+    assert matrix.nnz == N * N + (N - 1) * N  # the middle row is its own mirror
+
+    kernel = np.fft.rfft([2.0, -1, 0, 0, 0, 0, 0, -1])
+    laplace, _ = matrix_from_function(lambda u: jnp.fft.irfft(jnp.fft.rfft(u) * kernel, 8), jnp.zeros(8))
+    assert laplace.nnz == 24
+    blocks = np.kron(np.eye(3), np.array([[2.0, 1], [1, 3]])) * np.repeat([1, 1e-20, 1e20], 2)
+    inverse, _ = matrix_from_function(lambda u: jnp.linalg.solve(jnp.asarray(blocks), u), jnp.zeros(6))
+    assert inverse.nnz == 12
+    np.testing.assert_allclose(inverse.toarray(), np.linalg.inv(blocks), rtol=1e-12, atol=0)

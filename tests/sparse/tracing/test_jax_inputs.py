@@ -1,5 +1,6 @@
 """Shapes, containers and dtypes of inputs and outputs, options, and what is refused."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -87,7 +88,7 @@ def test_arguments_and_keywords() -> None:
     np.testing.assert_array_equal(bias, np.ones((5, 5)))
 
 
-@pytest.mark.parametrize("format", ["csr", "coo", "dia", "ell"])
+@pytest.mark.parametrize("format", ["csr", "coo", "dia", "ell", "dense"])
 def test_formats(format: str) -> None:
     matrix, _ = matrix_from_function(lambda u: jnp.roll(u, 1, 0) - u, U, format=format)
     expected = np.stack([np.ravel(np.roll(e.reshape(5, 5), 1, 0) - e.reshape(5, 5)) for e in np.eye(25)], 1)
@@ -240,9 +241,21 @@ def test_nonlinear(name: str) -> None:
         jax.jit(lambda: matrix_from_function(f, U)[1])()
 
 
+@pytest.mark.parametrize("f", [jnp.abs, functools.partial(jnp.abs), jax.jit(jnp.abs)])
+def test_a_function_of_a_library_is_named(f: Callable[[Any], Any]) -> None:
+    """It has no line of the user's."""
+    with pytest.raises(NonlinearError, match=r"^'abs' in jax\.numpy\.abs \("):
+        matrix_from_function(f, U)
+
+
 UNSUPPORTED: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "solve": (lambda u: jnp.linalg.solve(jnp.eye(5) + 1, u), "'custom_linear_solve'.*inverse"),
-    "triangular": (lambda u: lax.linalg.triangular_solve(jnp.eye(5), u), "'triangular_solve'.*inverse"),
+    "solve": (lambda u: jax.scipy.sparse.linalg.cg(lambda v: 2 * v, u)[0], "'custom_linear_solve'.*iterative"),
+    "triangular": (
+        lambda u: lax.linalg.triangular_solve(jnp.eye(2100), u.sum() * jnp.ones((2100, 1)), left_side=True),
+        "'triangular_solve'.*too large",
+    ),
+    "sort": (lambda u: lax.sort((jnp.zeros(5), u[0]), num_keys=1, is_stable=False)[1], "'sort'.*equal keys"),
+    "sort-specials": (lambda u: lax.sort((jnp.full(5, jnp.nan), u[0]), num_keys=1)[1], "'sort'.*NaN"),
     "callback": (lambda u: jax.pure_callback(lambda v: v, U, u), "'pure_callback'.*look into"),
     "apply": (lambda u: u.at[1:3].apply(lambda v: 3 * v), "'scatter'.*set"),
     "windows": (lambda u: lax.reduce_window(u, 0.0, lambda a, b: a + 2 * b, (2, 2), (1, 1), "VALID"), "reduce_window"),
@@ -255,6 +268,14 @@ def test_unsupported(name: str) -> None:
     with pytest.raises(UnsupportedOperation, match=f"(?s){text}") as info:
         matrix_from_function(f, U)
     assert f"test_jax_inputs.py:{f.__code__.co_firstlineno} " in str(info.value)
+
+
+def test_the_place_of_an_infinite_element_is_refused() -> None:
+    def pool(v: Any) -> Any:
+        return lax.reduce_window(v, -jnp.inf, lax.max, (2, 2), (1, 1), "VALID")
+
+    with pytest.raises(UnsupportedOperation, match=r"'select_and_gather_add'.*finite"):
+        matrix_from_function(lambda u: jax.jvp(pool, (jnp.full((5, 5), jnp.inf),), (u,))[1], U)
 
 
 def test_traced_structure_is_refused() -> None:

@@ -13,6 +13,7 @@ from random_examples import random_examples
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
+sparse = pytest.importorskip("jax.experimental.sparse")
 
 MOST = 150  # elements of any array
 Rng = np.random.Generator
@@ -141,6 +142,59 @@ def strided_update(rng: Rng, u: Any) -> Any:
     return u.at[::2].set(cut(u, 0, slice(None, None, -2)) if u.shape[0] % 2 else u[1::2])
 
 
+def sorted_by_known(rng: Rng, u: Any) -> Any:
+    return lax.sort((jnp.asarray(rng.integers(0, 5, u.shape)), u), dimension=axis_of(rng, u), num_keys=1)[1]
+
+
+def looped_each(rng: Rng, u: Any) -> Any:
+    counts = jnp.asarray(rng.integers(0, 3, u.shape[0]))
+    return jax.vmap(lambda x, n: lax.fori_loop(0, n, lambda i, y: 2 * y + i * x, x))(u, counts)
+
+
+def sparse_product(rng: Rng, u: Any) -> Any:
+    A = numbers(rng, u, (3, u.shape[0]))
+    return sparse.BCSR.fromdense(jnp.asarray(A), nse=A.size) @ u.reshape(u.shape[0], -1)
+
+
+def triangular(rng: Rng, u: Any) -> Any:
+    n = u.shape[0]
+    A = numbers(rng, u, (n, n)) / 4 + 2 * np.eye(n, dtype=u.dtype)
+    settings = {name: bool(rng.integers(2)) for name in ("lower", "transpose_a", "unit_diagonal")}
+    return lax.linalg.triangular_solve(jnp.asarray(A), u.reshape(n, -1), left_side=True, **settings)
+
+
+def solved(rng: Rng, u: Any) -> Any:
+    n = u.shape[0]
+    return jnp.linalg.solve(jnp.asarray(numbers(rng, u, (n, n)) / 4 + 3 * np.eye(n, dtype=u.dtype)), u.reshape(n, -1))
+
+
+def largest_chosen(rng: Rng, u: Any) -> Any:
+    """The derivative of pooling at known values, some of them equal."""
+    if jnp.iscomplexobj(u):
+        return u
+    values = jnp.asarray(rng.integers(0, 4, u.shape), u.dtype)
+    sizes, strides = (tuple(int(rng.integers(1, 3)) for _ in u.shape) for _ in range(2))
+
+    def pool(v: Any) -> Any:
+        return lax.reduce_window(v, -np.inf, lax.max, sizes, strides, "SAME")
+
+    if rng.integers(2):
+        return jax.jvp(pool, (values,), (u,))[1]
+    image = pool(values)
+    return jax.vjp(pool, values)[1](jnp.broadcast_to(u.ravel()[:1], image.shape))[0]
+
+
+def windowed_from(rng: Rng, u: Any) -> Any:
+    sizes, strides = (tuple(int(rng.integers(1, 3)) for _ in u.shape) for _ in range(2))
+    return lax.reduce_window(u, np.asarray(1.5, u.dtype), lax.add, sizes, strides, "SAME")
+
+
+def transformed(rng: Rng, u: Any) -> Any:
+    axis = axis_of(rng, u)
+    v = jnp.fft.ifft(jnp.fft.fft(u, axis=axis), axis=axis)
+    return v if jnp.iscomplexobj(u) else v.real.astype(u.dtype)
+
+
 def resized(rng: Rng, u: Any) -> Any:
     return jax.image.resize(u, tuple(n + 1 for n in u.shape), "linear")
 
@@ -198,6 +252,15 @@ STEPS: dict[str, Step] = {
     "remat": lambda rng, u: jax.checkpoint(lambda x: 3 * x - x[:1])(u),
     "triangle": lambda rng, u: jnp.tril(u) if u.ndim > 1 else u,
     "resize": resized,
+    "sort": sorted_by_known,
+    "permutation": lambda rng, u: jax.random.permutation(jax.random.key(int(rng.integers(99))), u, axis_of(rng, u)),
+    "loop of each": looped_each,
+    "sparse product": sparse_product,
+    "triangular solve": triangular,
+    "solve": solved,
+    "largest of a window": largest_chosen,
+    "window sum from a start": windowed_from,
+    "fourier": transformed,
     "element": lambda rng, u: u + u.ravel()[-1] * numbers(rng, u),
     "negate": lambda rng, u: 1 - u,
 }

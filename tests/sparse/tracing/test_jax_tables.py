@@ -8,7 +8,7 @@ points = pytest.importorskip("krylix.sparse.tracing.jax.sample.rules").POINTS
 
 LEFT_TO_JAX = {  # operations with known operands that NumPy does not evaluate
     **dict.fromkeys(
-        ["device_put", "layout_constraint", "mesh_cast", "name", "pvary", "reshard", "sharding_constraint", "tie"],
+        ["device_put", "layout_constraint", "mesh_cast", "name", "reshard", "sharding_constraint", "tie"],
         "it says where an array lies or what it is called, which JAX has to see",
     ),
     **dict.fromkeys(["dce_sink", "debug_callback", "debug_print"], "it is done for its effect, which is JAX's"),
@@ -17,6 +17,7 @@ LEFT_TO_JAX = {  # operations with known operands that NumPy does not evaluate
         "it acts across devices or over an axis that vmap named",
     ),
     "fft": "half and single precision are transformed as XLA does",
+    **dict.fromkeys(["triangular_solve", "tridiagonal_solve"], "LAPACK's order of operations"),
     "reduce_precision": "XLA's way of rounding",
 }
 

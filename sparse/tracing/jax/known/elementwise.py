@@ -219,6 +219,7 @@ ELEMENTWISE: dict[str, Callable[[Args, Params, Sequence[Any]], Any]] = {
     "iota": _iota,
     "copy": _same,
     "copy_p": _same,
+    "pvary": _same,
     "stop_gradient": _same,
     "optimization_barrier": _same,
 }

@@ -63,8 +63,13 @@ def _sort(args: Args, params: Params, avals: Sequence[Any]) -> Any:
         return None  # XLA has its own order of these
     if len(args) == 1:
         return [np.sort(args[0], axis, kind="stable")]
-    order = np.lexsort(tuple(args[:keys])[::-1], axis=axis)
+    order = order_by(args[:keys], axis)
     return [np.take_along_axis(x, order, axis) for x in args]
+
+
+def order_by(keys: Args, axis: int) -> np.ndarray:
+    """Positions along an axis in the order of the first key, of equal elements in that of the next one."""
+    return np.asarray(np.lexsort(tuple(keys)[::-1], axis=axis))
 
 
 def _dot_general(args: Args, params: Params, avals: Sequence[Any]) -> Any:

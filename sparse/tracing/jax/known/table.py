@@ -20,12 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .....backends.jax.varying import axes_of, is_mapped, vary
 from .elementwise import ELEMENTWISE
+from .pooling import POOLING
 from .reductions import REDUCTIONS
 from .structure import STRUCTURE
 
 Rule = Callable[[Sequence[np.ndarray], dict[str, Any], Sequence[Any]], Any]
-RULES: dict[str, Rule] = {**ELEMENTWISE, **STRUCTURE, **REDUCTIONS}
+RULES: dict[str, Rule] = {**ELEMENTWISE, **STRUCTURE, **REDUCTIONS, **POOLING}
 
 
 def is_known(x: Any) -> bool:
@@ -70,6 +72,8 @@ def evaluate_by_jax(equation: Any, values: Sequence[Any]) -> list[Any]:
 def bind(equation: Any, values: Sequence[Any]) -> list[Any]:
     """The equation as an operation on arrays and tracers of JAX, as if the user had called it."""
     primitive, params = equation.primitive, equation.primitive.get_bind_params(equation.params)
+    if is_mapped():  # known operands are the same on all devices
+        values = [vary(v, axes_of([atom.aval])) for v, atom in zip(values, equation.invars)]
     if isinstance(params, tuple):  # JAX < 0.8
         functions, params = params
         result = primitive.bind(*functions, *values, **params)

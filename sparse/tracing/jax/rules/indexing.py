@@ -20,11 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from ....formats.entries.grid import row_strides
 from ...engine.arithmetic import add, negate, scale
 from ...engine.linear import Linear, reshape
 from ...engine.positions import assemble, scatter_add, take
 from ...engine.structural import concatenate, pad, slice_
 from ...engine.windows import clamped_start, positions, single_start
+from ..known.reductions import order_by
 from ..known.table import bind, evaluate, is_known
 from ..messages import nonlinear, unsupported
 from ..static import static
@@ -138,6 +140,31 @@ def _reshaped(x: Any, shape: Sequence[int]) -> Any:
     return reshape(x, shape) if isinstance(x, Linear) else x.reshape(shape)
 
 
+def _sort(equation: Any, values: Values) -> Any:
+    """By known keys; the other operands may depend on the input."""
+    axis, count = equation.params["dimension"], equation.params["num_keys"]
+    keys = [static(equation, values, "order", key) for key in values[:count]]
+    if any(key.dtype.kind == "c" or (key.dtype.kind == "f" and np.isnan(key).any()) for key in keys):
+        raise unsupported(equation, values, "it orders complex numbers or NaN. Sort by real and finite keys.")
+    order = order_by(keys, axis)
+    if not equation.params["is_stable"] and _has_equal(keys, order, axis):
+        raise unsupported(equation, values, "the order of equal keys is not defined. Sort with is_stable=True.")
+    along = np.broadcast_to(
+        np.arange(order.shape[axis]).reshape([-1 if a == axis else 1 for a in range(order.ndim)]), order.shape
+    )
+    where = np.arange(order.size).reshape(order.shape) + (order - along) * row_strides(order.shape)[axis]
+    return [take(x, where) if isinstance(x, Linear) else _taken(x, where) for x in values]
+
+
+def _has_equal(keys: Sequence[np.ndarray], order: np.ndarray, axis: int) -> bool:
+    same = [np.diff(np.take_along_axis(key, order, axis).astype(np.float64), axis=axis) == 0 for key in keys]
+    return bool(np.logical_and.reduce(same).any())
+
+
+def _taken(x: Any, where: np.ndarray) -> Any:
+    return x.reshape(-1)[where.reshape(-1)].reshape(where.shape)
+
+
 INDEXING: dict[str, Callable[[Any, Values], Any]] = {
     "gather": _gather,
     "dynamic_slice": _dynamic_slice,
@@ -146,4 +173,5 @@ INDEXING: dict[str, Callable[[Any, Values], Any]] = {
     "scatter-add": _scatter_add,
     "scatter-sub": _scatter_add,
     "scatter-mul": _scatter_multiply,
+    "sort": _sort,
 }

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from ...engine.arithmetic import add, convert, imaginary_part, real_part
-from ...engine.contraction import contract, dense_along
+from ...engine.contraction import contract
 from ...engine.convolution import convolve
 from ...engine.linear import Linear
+from ...engine.rounding import absolute, dense_along, without_rests
 from ...engine.structural import transpose
 from ..messages import nonlinear
 
@@ -92,7 +93,8 @@ def _to_real(x: Linear, axis: int, length: int) -> Linear:
     """The inverse of a real transform takes real and imaginary parts apart."""
     one = np.eye(x.shape[axis])
     by_real, by_imaginary = np.fft.irfft(one, length), np.fft.irfft(1j * one, length)
-    return add(_along(real_part(x), axis, by_real), _along(imaginary_part(x), axis, by_imaginary))
+    result = add(_along(real_part(x), axis, by_real), _along(imaginary_part(x), axis, by_imaginary))
+    return without_rests(result, _along(absolute(x), axis, np.abs(by_real) + np.abs(by_imaginary)))
 
 
 def _along(x: Linear, axis: int, images: np.ndarray) -> Linear:

@@ -33,8 +33,10 @@ from typing import Any
 
 from .arithmetic import ARITHMETIC
 from .indexing import INDEXING
+from .pooling import POOLING
 from .products import PRODUCTS
+from .solves import SOLVES
 from .structure import STRUCTURE
 
 Rule = Callable[[Any, Sequence[Any]], Any]
-RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **INDEXING, **PRODUCTS}
+RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **INDEXING, **POOLING, **PRODUCTS, **SOLVES}

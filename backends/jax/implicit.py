@@ -1,0 +1,69 @@
+"""Solves with derivatives in JAX: by `custom_linear_solve`, which transposes and differentiates them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..interface.arrays import Array
+from ..interface.implicit import LinearSystem
+from .transposed import with_transpose
+from .varying import axes_after, casts, is_mapped, vary, varying_function
+
+
+def implicit_solve(system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
+    """`system.solve(b)` with derivatives with respect to `b` and whatever the products of the system depend on."""
+    # A second unknown, equal to its right-hand side, which is 1: its derivatives are 0, by which a solve for one
+    # knows itself. JAX fails where they are zeros that it left out, so the two are tied by where(False, ...).
+    given = jnp.where(False, jnp.sum(b, 1, keepdims=True), jnp.ones((), b.dtype))
+
+    def solve(product: Callable[..., Sequence[Array]], *transposed: Any) -> tuple[Array, tuple[Array, ...]]:
+        (x, one), rest = _custom_linear_solve(lambda u: tuple(product(*u)), (b, given), forward, *transposed)
+        return jnp.where(False, one, x), rest
+
+    def product(x: Array, one: Array) -> tuple[Array, Array]:
+        y = system.product(x)
+        return y, jnp.where(False, jnp.sum(y, 1, keepdims=True), one)
+
+    def forward(_: Any, rhs: Any) -> Any:
+        x, rest = system.solve(rhs[0], rhs[1] != 0)
+        return (x, rhs[1]), rest
+
+    def backward(_: Any, rhs: Any) -> Any:
+        x, rest = system.transpose().solve(rhs[0])
+        return (x, rhs[1]), rest
+
+    # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function
+    # with a host call), this is no error before somebody asks for a reverse derivative, which JAX then refuses.
+    try:
+        return solve(product, backward)
+    except (TypeError, ValueError, NotImplementedError):
+        if not _traces(system.transpose().factors, b):
+            return solve(product)
+        if _traces(jax.linear_transpose(system.product, b), b):
+            raise
+        return solve(with_transpose(product, b, given), backward)
+
+
+def _custom_linear_solve(product: Callable[[Any], Any], b: Any, solve: Callable[..., Any], *transposed: Any) -> Any:
+    if not is_mapped():
+        return lax.custom_linear_solve(product, b, solve, *transposed, has_aux=True)
+    axes = axes_after(lambda b: solve(product, b), b)
+    b = vary(b, axes)
+    whole = with_transpose(lambda *u: vary(product(u), axes), *b)  # made here, where JAX casts by itself
+    solves = (varying_function(function, axes) for function in (solve, *transposed))
+    with casts(automatic=False):
+        return lax.custom_linear_solve(lambda u: tuple(whole(*u)), b, *solves, has_aux=True)
+
+
+def _traces(function: Callable[[Array], Any], x: Array) -> bool:
+    """Does JAX have a rule for each operation of a function, which may be the transpose of another one?"""
+    try:
+        jax.eval_shape(function, x)
+    except (TypeError, ValueError, NotImplementedError):
+        return False
+    return True

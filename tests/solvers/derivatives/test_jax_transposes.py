@@ -1,0 +1,116 @@
+"""Functions with a reverse rule of their own, and the transpose of a solve, against the dense inverse."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix import linear_solve
+
+N = 6
+MATRIX = np.diag(np.full(N, 3.0)) + 0.7 * np.eye(N, k=1) - 0.3 * np.eye(N, k=-1)
+WEIGHTS = np.linspace(-1, 2, N)
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+B, C = jnp.cos(jnp.arange(N)), 1 + jnp.arange(N) / 7
+
+
+@jax.custom_vjp
+def scaled(u: Any, c: Any) -> Any:
+    return c * (jnp.asarray(MATRIX) @ u)
+
+
+scaled.defvjp(
+    lambda u, c: (scaled(u, c), (u, c)),
+    lambda known, w: (jnp.asarray(MATRIX).T @ (known[1] * w), w * (jnp.asarray(MATRIX) @ known[0])),
+)
+
+
+def host_product(A: np.ndarray, u: Any) -> Any:
+    shape = jax.ShapeDtypeStruct(u.shape, u.dtype)
+    return jax.pure_callback(lambda v: A @ np.asarray(v), shape, u, vmap_method="sequential")
+
+
+@jax.custom_vjp
+def on_host(u: Any) -> Any:
+    return host_product(MATRIX, u)
+
+
+on_host.defvjp(lambda u: (on_host(u), None), lambda _, w: (host_product(MATRIX.T, w),))
+
+
+def loss(b: Any, c: Any) -> Any:
+    x = linear_solve(lambda u: scaled(u, c), b, method="biCG-stab(2)", rtol=1e-13).x
+    return (jnp.asarray(WEIGHTS) * x**2).sum()
+
+
+def exact(b: Any, c: Any) -> Any:
+    return (jnp.asarray(WEIGHTS) * (jnp.linalg.inv(c[:, None] * jnp.asarray(MATRIX)) @ b) ** 2).sum()
+
+
+TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "grad": lambda f: jax.grad(f, (0, 1)),
+    "grad of grad": lambda f: jax.jacrev(jax.jacrev(f, 1), (0, 1)),
+    "vmap of grad": lambda f: lambda b, c: jax.vmap(jax.grad(f, (0, 1)))(jnp.stack([b, 2 * b]), jnp.stack([c, 3 * c])),
+    "jvp by b": lambda f: lambda b, c: jax.jvp(lambda b: f(b, c), (b,), (c,))[1],
+    "hessian by b": jax.hessian,
+}
+
+
+@pytest.mark.parametrize(
+    "transform", ["grad", "grad of grad", *(pytest.param(t, marks=pytest.mark.merge) for t in list(TRANSFORMS)[2:])]
+)
+def test_a_function_with_a_reverse_rule(transform: str) -> None:
+    found, wanted = (jax.jit(TRANSFORMS[transform](f))(B, C) for f in (loss, exact))
+    for a, w in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, w, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("method", ["biCG-stab(2)", pytest.param("direct", marks=pytest.mark.merge)])
+def test_a_reverse_rule_of_what_jax_cannot_see(method: str) -> None:
+    """Neither the function nor its rule has operations that JAX could transpose."""
+    gradient = jax.jit(jax.grad(lambda b: linear_solve(on_host, b, method=method).x @ WEIGHTS))(B)
+    np.testing.assert_allclose(gradient, np.linalg.solve(MATRIX.T, WEIGHTS), rtol=1e-9)
+
+
+def test_the_rule_of_a_non_linear_function_is_no_transpose() -> None:
+    """Its pullback is another one at every point. Linearity cannot be tested where the function hides its values."""
+
+    @jax.custom_vjp
+    def bent(u: Any, c: Any) -> Any:
+        return 3 * u + c * u**2
+
+    bent.defvjp(lambda u, c: (bent(u, c), (u, c)), lambda known, w: (w * (3 + 2 * known[1] * known[0]), None))
+
+    def solve(b: Any, c: Any) -> Any:
+        return linear_solve(bent, b, args=(c,), method="biCG-stab(2)", on_failure="status").x.sum()
+
+    with pytest.raises(TypeError):
+        jax.jit(jax.grad(solve))(B, 0.0)
+
+
+def test_forward_derivatives_are_left_to_the_rule() -> None:
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jit(lambda c: jax.jvp(lambda c: loss(B, c), (c,), (c,))[1])(C)
+
+
+@pytest.mark.parametrize("method", ["CG", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "GMRES"))])
+def test_the_transpose_of_a_solve(method: str) -> None:
+    A = MATRIX + MATRIX.T if method == "CG" else MATRIX
+
+    def solve(b: Any) -> Any:
+        return linear_solve(jnp.asarray(A), b, x0=jnp.ones(N), method=method, preconditioner="jacobi").x
+
+    if method == "direct":
+
+        def solve(b: Any) -> Any:
+            return linear_solve(jnp.asarray(A), b, method=method).x
+
+    (found,) = jax.jit(jax.linear_transpose(solve, B))(B)
+    np.testing.assert_allclose(found, np.linalg.solve(A.T, B), rtol=1e-8)
+    if method == "CG":
+        twice = jax.linear_transpose(lambda c: jax.linear_transpose(solve, B)(c)[0], B)(B)[0]
+        np.testing.assert_allclose(twice, np.linalg.solve(A, B), rtol=1e-8)

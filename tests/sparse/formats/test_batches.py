@@ -1,0 +1,236 @@
+"""Batches of matrices of one structure: each is the matrix that it would be alone, in every format and library."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import krylix
+from krylix.sparse import COO, CSC, CSR, DIA, ELL, HYB, SparseMatrix, Stencil, UnsupportedOperation, block, eye, kron
+from matrices import FORMATS, in_krylix, random_matrix
+from modes import array, compiled, library, to_numpy
+
+SYSTEMS, SHAPE, GRID = 3, (7, 6), (2, 3)
+KINDS = (*FORMATS, "stencil", "dense")
+QUICK = ("csr", "dia", "hyb", "stencil")  # the others are made of the same kernels
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def cells() -> list[Any]:
+    modes = ("numpy", "torch", "jax-jit", "tf-function", "jax", "tf")
+    merge = pytest.mark.merge
+    return [
+        pytest.param(kind, mode, marks=merge if mode not in ("numpy", "torch") and kind not in QUICK else ())
+        for kind in KINDS for mode in modes
+    ]  # fmt: skip
+
+
+def single(kind: str, dtype: str = "float64") -> Any:
+    """One matrix on NumPy."""
+    if kind == "stencil":
+        numbers = [np.asarray(v, dtype) for v in (-2.0, 0.5)]
+        return Stencil([*numbers, random_matrix(GRID, dtype).toarray() + 1], [(0, 0), (0, 1), (-1, 1)], (3, 3), GRID)
+    S = random_matrix(SHAPE, dtype)
+    return in_krylix("numpy", S, "csr").to(kind)
+
+
+def many(A: Any) -> tuple[np.ndarray, ...]:
+    """Other values, for three systems."""
+    arrays = A.arrays() if isinstance(A, SparseMatrix) else (A.values,)
+    factors = np.random.default_rng(5).uniform(0.5, 2, (len(arrays), SYSTEMS))
+    return tuple(np.stack([v * f * (1 + 0.1 * np.cos(v)) for f in fs]) for v, fs in zip(arrays, factors, strict=True))
+
+
+def values_of(given: Any) -> Any:
+    return given[0] if len(given) == 1 else tuple(given)
+
+
+def stack(A: Any, values: Any) -> np.ndarray:
+    """The matrices one by one, as a dense array."""
+    return np.stack([A.with_values(values_of([v[i] for v in values])).toarray() for i in range(SYSTEMS)])
+
+
+def rows(shape: tuple[int, ...], dtype: str = "float64", seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=shape)
+    return (x + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
+@pytest.mark.parametrize(("kind", "mode"), cells())
+def test_products(kind: str, mode: str) -> None:
+    A = single(kind, "complex128" if kind == "csr" else "float64")
+    values, (n, m) = many(A), A.shape
+    M, x, X, Y = stack(A, values), rows((m,)), rows((2, SYSTEMS, m)), rows((SYSTEMS, n))
+    known = krylix.as_operator(A, like=array(mode, x)) if library(mode) != "numpy" else A
+
+    def everything(x: Any, X: Any, Y: Any, *values: Any) -> Any:
+        B = known.with_values(values_of(values))
+        return B(X), B.T(Y), B.H(Y), B @ x, B.T.T(X), B.diagonal(), B.dense(), (2 * B)(X[0]), B[1] @ x, B[[2, 0]] @ x
+
+    grids = X.reshape(2, SYSTEMS, *A.in_shape), Y.reshape(SYSTEMS, *A.out_shape)
+    found = compiled(mode, everything)(*(array(mode, a) for a in (x, *grids, *values)))
+    image = np.einsum("kij,bkj->bki", M, X)
+    back = [np.einsum("kij,ki->kj", K, Y) for K in (M, M.conj())]
+    diagonal = np.diagonal(M, axis1=1, axis2=2)
+    wanted = (image, *back, M @ x, image, diagonal, M, 2 * image[0], M[1] @ x, M[[2, 0]] @ x)
+    for got, want in zip(found, wanted, strict=True):
+        assert to_numpy(got).dtype == A.dtype
+        np.testing.assert_allclose(to_numpy(got).reshape(want.shape), want, rtol=1e-12, atol=1e-12)
+
+
+@kinds
+def test_parts_formats_and_sums(kind: str) -> None:
+    A = single(kind)
+    values = many(A)
+    B, M = A.with_values(values_of(values)), stack(A, values)
+    assert B.systems == SYSTEMS and B.shape == A.shape and B.nnz == SYSTEMS * A.nnz and "3 systems" in repr(B)
+    assert B.format == kind and "systems" in B.explain() + repr(B)
+    for format in (f for f in KINDS if f != "stencil"):
+        other = B.to(format)
+        np.testing.assert_array_equal(other.toarray(), M)
+        assert other.format == format and other.systems == SYSTEMS
+    for i, one in enumerate(B):
+        np.testing.assert_array_equal(one.toarray(), M[i])
+        assert one.systems is None and one.format == kind
+    rng = np.random.default_rng(2)
+    v, V, W = (rng.normal(size=s) for s in (A.shape[0], (4, A.shape[0]), (A.shape[1], 4)))
+    np.testing.assert_allclose(v @ B, v @ M, atol=1e-12)
+    np.testing.assert_allclose(V @ B, V @ M, atol=1e-12)
+    np.testing.assert_allclose(B @ W, M @ W, atol=1e-12)
+    np.testing.assert_array_equal(B[1:].toarray(), M[1:])
+    np.testing.assert_array_equal(B[np.array([True, False, True])].toarray(), M[[0, 2]])
+    np.testing.assert_array_equal(B[-1][2:, 1].T, M[-1][2:, 1])
+    assert not B.is_hermitian() and B.is_positive_definite() is None
+    if kind == "dense":
+        return
+    T = M.swapaxes(1, 2)
+    np.testing.assert_allclose((B @ B.T).toarray(), M @ T, atol=1e-12)
+    np.testing.assert_allclose((A.T @ B).toarray(), A.toarray().T @ M, atol=1e-12)
+    np.testing.assert_allclose((B - A).toarray(), M - A.toarray(), atol=1e-12)
+    np.testing.assert_allclose((B.T @ B + eye(A.shape[1])).toarray(), T @ M + np.eye(A.shape[1]), atol=1e-12)
+    for axis in (None, 0, 1):
+        np.testing.assert_allclose(B.sum(axis), M.sum((1, 2) if axis is None else axis + 1), atol=1e-12)
+    np.testing.assert_allclose(kron(eye(2), B).toarray(), [np.kron(np.eye(2), K) for K in M])
+    np.testing.assert_allclose(block([[A, B]]).toarray(), np.concatenate([[A.toarray()] * SYSTEMS, M], 2))
+    if kind != "stencil":  # which has no other structure to go to
+        np.testing.assert_array_equal(B.prune().toarray(), M)
+    with pytest.raises(ValueError, match="Batches of 2 and 3 matrices"):
+        B + B[1:]
+
+
+def test_constructors() -> None:
+    """Untidy entries, with duplicates, in each constructor."""
+    S = random_matrix(SHAPE)
+    coo = S.tocoo()
+    order = np.random.default_rng(0).permutation(2 * S.nnz)
+    r, c = np.tile(coo.row, 2)[order], np.tile(coo.col, 2)[order]
+    values = np.tile(np.stack([coo.data, 2 * coo.data]) / 2, 2)[:, order]
+    by_row, by_col = np.argsort(r, kind="stable"), np.argsort(c, kind="stable")
+    starts = [np.concatenate([[0], np.cumsum(np.bincount(i, minlength=n))]) for i, n in zip((r, c), SHAPE, strict=True)]
+    want = np.stack([S.toarray(), 2 * S.toarray()])
+    for mode in ("numpy", "torch"):
+        for A in (
+            COO(array(mode, values), r, c, SHAPE),
+            CSR(array(mode, values[:, by_row]), c[by_row], starts[0], SHAPE),
+            HYB(array(mode, values[:, by_row]), c[by_row], starts[0], SHAPE),
+            CSC(array(mode, values[:, by_col]), r[by_col], starts[1], SHAPE),
+        ):
+            assert A.systems == 2 and A.bk.name == mode
+            np.testing.assert_allclose(A.toarray(), want, atol=1e-12)
+        diagonals = array(mode, np.arange(24.0).reshape(2, 2, 6))
+        A = DIA(diagonals, [1, 0], (6, 6))
+        np.testing.assert_array_equal(A[1].toarray(), DIA(diagonals[1], [1, 0], (6, 6)).toarray())
+        columns = np.array([[0, 1, 2], [2, -1, 0]])
+        B = ELL(diagonals[:, :, :3], columns, (3, 3))
+        np.testing.assert_array_equal(B[1].toarray(), ELL(diagonals[1, :, :3], columns, (3, 3)).toarray())
+        field, number = array(mode, rows((2, *GRID))), array(mode, np.array([3.0, 4.0]).reshape(2, 1, 1))
+        C = Stencil([field, number, 5.0], [(0, 0), (0, 1), (1, 0)], GRID)
+        one = Stencil([field[1], array(mode, np.array(4.0)), 5.0], [(0, 0), (0, 1), (1, 0)], GRID)
+        np.testing.assert_array_equal(C[1].toarray(), one.toarray())
+
+
+def test_refused() -> None:
+    A = single("csr")
+    B = A.with_values(many(A)[0])
+    for what in (
+        B.to_scipy,
+        B.plot,
+        lambda: B.native("jax") if B.bk.on_host else None,
+        lambda: krylix.sparse.save("A.npz", B),
+    ):
+        with pytest.raises(UnsupportedOperation, match=r"batch of 3 matrices .* A\[i\]"):
+            what()
+    with pytest.raises(IndexError, match=r"A\[i\]\[rows, columns\]"):
+        B[0, 1]
+    with pytest.raises(IndexError):
+        B[3]
+    with pytest.raises(ValueError, match="one more axis in front"):
+        A.with_values(np.ones((2, A.nnz + 1)))
+    with pytest.raises(ValueError, match="one more in front for a batch"):
+        CSR(np.ones((1, 2, 3)), [0], [0, 1], (1, 1))
+    with pytest.raises(ValueError, match="takes 3 systems at once; got 2"):
+        B(np.ones((2, A.shape[1])))
+
+
+def positions(A: Any) -> list[np.ndarray]:
+    """For each array of values, which value stands at each place of the matrix, from 1 on; 0 for none."""
+    arrays, first, found = [v.shape for v in A.arrays()], 1, []
+    for k, shape in enumerate(arrays):
+        count = int(np.prod(shape))
+        codes = [np.zeros(s) for s in arrays]
+        codes[k] = np.arange(first, first + count, dtype=float).reshape(shape)
+        found.append(
+            A.with_values(values_of(codes)).toarray() - (first - 1) * (A.with_values(values_of(codes)).toarray() > 0)
+        )
+        first += count
+    return found
+
+
+def gradients(A: Any, M: np.ndarray, X: np.ndarray, w: np.ndarray) -> list[np.ndarray]:
+    """Of `loss` by the values, from its gradient by the dense matrices."""
+    by_entries = 2 * (w * np.einsum("kij,kj->ki", M, X))[:, :, None] * X[:, None]
+    by_entries += 2 * w[:, :, None] * np.einsum("kij,ki->kj", M, w)[:, None]
+    found = []
+    for place, v in zip(positions(A), A.arrays(), strict=True):
+        parts = [[G[place == code].sum() for code in range(1, v.size + 1)] for G in by_entries]
+        found.append(np.array(parts).reshape(SYSTEMS, *v.shape))
+    return found
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "dense"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("torch"), pytest.param("jax-jit"), pytest.param("tf", marks=pytest.mark.merge)]
+)
+def test_gradients(kind: str, mode: str, request: pytest.FixtureRequest) -> None:
+    A = single(kind)
+    values = many(A)
+    X, w = rows((SYSTEMS, A.shape[1])), rows((SYSTEMS, A.shape[0]), seed=2)
+    wanted = gradients(A, stack(A, values), X, w)
+    given, (X, w) = [array(mode, v) for v in values], (array(mode, X), array(mode, w))
+    B = krylix.as_operator(A, like=X)
+
+    def loss(values: Any) -> Any:
+        C = B.with_values(values_of(values))
+        return B.bk.sum(w * C.apply(X) ** 2, (0, 1)) + B.bk.sum(C.T.apply(w) ** 2, (0, 1))
+
+    for got, want in zip(gradient(mode, loss, given), wanted, strict=True):
+        np.testing.assert_allclose(to_numpy(got), want, rtol=1e-10, atol=1e-10)
+
+
+def gradient(mode: str, loss: Any, given: list[Any]) -> Any:
+    if library(mode) == "jax":
+        import jax
+
+        return jax.jit(jax.grad(loss))(given)
+    if mode == "torch":
+        for v in given:
+            v.requires_grad_(True)
+        loss(given).backward()
+        return [v.grad for v in given]
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        value = loss(given)
+    return tape.gradient(value, given)
