@@ -33,7 +33,7 @@ for name, value in {
 import krylix
 from frameworks import framework_of, missing
 from modes import forget_compiled
-from tiers import CELLS, cell
+from tiers import CELLS, Cell, cell
 
 installed = Path(krylix.__file__).resolve().is_relative_to(Path(sysconfig.get_paths()["purelib"]).resolve())
 if os.environ.get("KRYLIX_TEST_INSTALLED") and not installed:
@@ -45,23 +45,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Its `needs` marker names frameworks, and so does a parameter called backend or mode.
     """
-    cells = config.stash.setdefault(CELLS, [])
-    for item in items:
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        markers = {marker.name: marker for marker in reversed([*item.iter_markers()])}
-        found = cell(
-            item.path.relative_to(ROOT / "tests").as_posix() + item.nodeid[item.nodeid.index("::") :],
-            markers,
-            parameters,
-        )
-        cells.append(found)
-        if found.tier not in ("default", *markers):
-            item.add_marker(found.tier)
+    found = [_cell(item) for item in items]
+    compiled = {_twin(item) for item, one in zip(items, found, strict=True) if one.runs_in_jit}
+    for item, first in zip(items, found, strict=True):
+        one = first.beside_its_twin(_twin(item) in compiled)
+        config.stash.setdefault(CELLS, []).append(one)
+        if one.tier != "default" and item.get_closest_marker(one.tier) is None:
+            item.add_marker(one.tier)
+        parameters = _parameters(item)
         wanted = {framework_of(parameters[key]) for key in ("backend", "mode") if key in parameters}
         wanted.update(name for marker in item.iter_markers("needs") for name in marker.args)
         absent = sorted(name for name in wanted if name and missing(name))
         if absent:
             item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(absent)}"))
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    return getattr(getattr(item, "callspec", None), "params", {})
+
+
+def _cell(item: pytest.Item) -> Cell:
+    node = item.path.relative_to(ROOT / "tests").as_posix() + item.nodeid[item.nodeid.index("::") :]
+    markers = {marker.name: marker for marker in reversed([*item.iter_markers()])}
+    return cell(node, markers, _parameters(item))
+
+
+def _twin(item: pytest.Item) -> Any:
+    """The same for tests that differ in their mode only."""
+    others = frozenset((name, id(value)) for name, value in _parameters(item).items() if name != "mode")
+    return item.nodeid.partition("[")[0], others
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import pytest
 
 TIERS = ("default", "merge", "slow")
-# One of each kind: short and long recurrences, all earlier directions, factors, and the host.
-REPRESENTATIVE = ("CG", "biCG-stab(2)", "GMRES", "direct", "scipy-CG")
+# One of each kind of program: iterations, factors, and the host.
+REPRESENTATIVE = ("CG", "direct", "scipy-CG")
 # JAX compiles what it runs eagerly, too; and what TensorFlow runs eagerly takes as long as a program of others.
 COMPILING = ("jax", "jax-jit", "tf", "tf-function", "torch-compile")
 # Where the same programs run that `jax-jit`, `tf` and `torch` run: for these methods; the others on demand.
-AGAIN = {"jax": ("CG",), "tf-function": ("CG", "direct"), "torch-compile": ("CG", "direct")}
+AGAIN = {"jax": ("CG",), "tf-function": ("CG",), "torch-compile": ("CG", "direct")}
 
 
 def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
@@ -55,6 +55,17 @@ class Cell(NamedTuple):
     mode: str | None
     method: str | None
     tier: str
+    named: bool  # does the test itself say what it compiles by default?
+
+    @property
+    def runs_in_jit(self) -> bool:
+        """By default, in JAX."""
+        return (self.mode, self.tier) == ("jax-jit", "default")
+
+    def beside_its_twin(self, twin_in_jit: bool) -> Cell:
+        """What JAX runs eagerly it compiles too, so where the same test runs in `jit`, this one waits for a merge."""
+        waits = twin_in_jit and self.mode == "jax" and self.tier == "default" and not self.named
+        return self._replace(tier="merge") if waits else self
 
 
 CELLS = pytest.StashKey[list[Cell]]()  # every test that was collected, whether it runs now or not
@@ -75,4 +86,5 @@ def cell(node: str, markers: Mapping[str, Any], parameters: Mapping[str, Any]) -
             mode = compiled if word in transform and compiled.startswith(mode) else mode
     mode = parameters.get("mode", mode)
     method = method if isinstance(method, str) else None
-    return Cell(test, mode if isinstance(mode, str) else None, method, tier(markers, parameters))
+    named = "compiled_by_default" in markers
+    return Cell(test, mode if isinstance(mode, str) else None, method, tier(markers, parameters), named)

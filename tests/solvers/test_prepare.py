@@ -128,7 +128,9 @@ def test_factors_serve_transposed_and_conjugated_systems(method: str, mode: str,
         np.testing.assert_allclose(to_numpy(operator.apply(rows)), np.linalg.solve(wanted, b.T).T, rtol=1e-8)
 
 
-@pytest.mark.parametrize("method", ["CG", "direct", "scipy-direct"])
+@pytest.mark.parametrize(
+    "method", ["CG", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "scipy-direct"))]
+)
 def test_derivatives_and_vmap_in_jax(method: str) -> None:
     """With one factorisation for the solve and its derivatives; as an argument of a compiled function too."""
     jax = pytest.importorskip("jax")

@@ -113,7 +113,9 @@ def check(method: str, transform: str, make: Callable[..., Any], mode: str = "ja
 
 # One method in every way, and every method in one way; the rest of the table on demand.
 ONE, LONG = "CG", ("jacrev of jacfwd", "jacfwd of jacrev of b")
-BEFORE_A_MERGE = ("third order", "jvp of jvp", "vmap of vmap", "grad of scan", "grad of grad")
+BEFORE_A_MERGE = (
+    "third order", "jvp of jvp", "vmap of vmap", "grad of scan", "grad of grad", "vmap of jvp", "grad of vmap"
+)  # fmt: skip
 
 
 def mark_of(method: str, transform: str, make: Callable[..., Any]) -> Any:

@@ -34,9 +34,9 @@ def loss_of(solution: Callable[..., Any]) -> Callable[..., Any]:
     ("method", "case", "dtype"),
     [
         ("LSMR", "overdetermined", "complex128"),
-        ("LSMR", "damped wide", "float64"),
-        ("CGLS", "overdetermined", "float64"),
-        ("CGLS", "damped", "complex128"),
+        pytest.param("LSMR", "damped wide", "float64", marks=pytest.mark.merge),
+        pytest.param("CGLS", "overdetermined", "float64", marks=pytest.mark.merge),
+        pytest.param("CGLS", "damped", "complex128", marks=pytest.mark.merge),
     ],
 )
 def test_jax_derivatives(method: str, case: str, dtype: str) -> None:

@@ -108,7 +108,10 @@ QUICK = {  # graphs of CG are the smallest, and not symmetric systems are seen e
     *(("biCG-stab(2)", "function", t) for t in ("gradient", "gradient in a graph", "second order")),
     *(("direct", "dense", t) for t in ("gradient in a graph", "second order", "vectorized_map")),
 }
-BEFORE_A_MERGE = {("CG", "jacobian"), ("CG", "second order in a graph"), ("direct", "vectorized_map")}
+BEFORE_A_MERGE = {
+    *(("CG", t) for t in ("jacobian", "second order in a graph", "gradient of a graph")),
+    *(("direct", t) for t in ("vectorized_map", "gradient in a graph")),
+}
 
 
 def check(method: str, kind: str, transform: str) -> None:

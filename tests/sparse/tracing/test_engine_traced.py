@@ -42,7 +42,7 @@ def dense_diffusion(k):
 
 
 @pytest.mark.parametrize("change", [lambda x: x, gathered, as_entries], ids=["boxes", "gathered", "entries"])
-@pytest.mark.parametrize("format", [None, "csr"])
+@pytest.mark.parametrize("format", [None, pytest.param("csr", marks=pytest.mark.merge)])
 def test_values_in_a_compiled_function(bk, change, format):
     import jax
 

@@ -47,7 +47,7 @@ def test_known_matrices_are_traced_once() -> None:
     assert operator.matrix() is operator.matrix()
 
 
-@pytest.mark.parametrize("method", ["direct", "scipy-direct"])
+@pytest.mark.parametrize("method", ["direct", pytest.param("scipy-direct", marks=pytest.mark.merge)])
 def test_a_linear_function_of_other_operations(method: str) -> None:
     """A Schur complement has a linear solve inside, whose own operations are not linear: products give the entries."""
     A = jnp.diag(jnp.arange(2.0, 2.0 + N)) + 0.1
