@@ -18,12 +18,13 @@ from ..interface.structure import Opened
 from ..interface.tree import tree_leaves
 from ..precision import exponent_bits
 from .bilinear import bilinear
-from .closures import is_tracked, is_transformed, may_have_derivatives, open_function, transforming
+from .closures import open_function
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg
 from .sparse import TorchSparse
+from .transformed import is_tracked, is_transformed, may_have_derivatives, transforming
 
 _LONG = 2**15  # bytes of a row; see `dot`
 
@@ -197,8 +198,7 @@ class TorchBackend(TorchKernels, Backend):
     def trace(
         self, function: Callable[..., Any], x: Any, args: Sequence[Any]
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        opened = open_function(function, x, args)
-        return opened, opened.arrays
+        return open_function(function, x, args)
 
     def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
         return torch.func.vmap(function, in_dims=tuple(axes))

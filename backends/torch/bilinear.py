@@ -11,8 +11,8 @@ from torch.autograd import forward_ad
 
 from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
 from ..registry import left_alone
-from .closures import is_tracked, is_transformed, may_have_derivatives
 from .indexing import as_index
+from .transformed import is_tracked, is_transformed, may_have_derivatives
 
 
 @dataclass(frozen=True)

@@ -12,40 +12,13 @@ from typing import Any
 
 import torch
 from torch._C import _functorch  # not public, but the only way to tell transformed tensors; a test pins it
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-
-def is_transformed(x: Any) -> bool:
-    """Does a transformation of torch.func (grad, vmap, jvp) hold this tensor?"""
-    return isinstance(x, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(x)
-
-
-def transforming() -> bool:
-    """Does a transformation of torch.func run? Then no tensor has a value to look at."""
-    return _functorch.maybe_current_level() is not None
-
-
-def may_have_derivatives() -> bool:
-    """Can a derivative of what happens now be asked for?"""
-    return torch.is_grad_enabled() or transforming() or forward_ad._current_level >= 0
-
-
-def is_tracked(x: Any) -> bool:
-    """Was this tensor computed from something whose derivatives are being recorded?"""
-    while is_transformed(x):
-        if _functorch.is_gradtrackingtensor(x) and (x.requires_grad or _is_dual(x)):
-            return True
-        x = _functorch.get_unwrapped(x)
-    return isinstance(x, torch.Tensor) and (x.requires_grad or _is_dual(x))
-
-
-def _is_dual(x: torch.Tensor) -> bool:
-    try:
-        return forward_ad.unpack_dual(x).tangent is not None
-    except RuntimeError:  # outside of any dual level
-        return False
+from .recorded import LeftTorch, Program, record
+from .transformed import is_tracked, is_transformed, transforming
 
 
 class OpenFunction:
@@ -71,31 +44,111 @@ class OpenFunction:
             return self.function(x, *args)
 
 
-def open_function(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> OpenFunction:
-    """`function` with everything that it closes over as arguments; costs two evaluations, at `x`.
+def open_function(
+    function: Callable[..., Any], x: Any, args: Sequence[Any]
+) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    """`f(x, *arrays)`: `function` as it is now, and the arrays: of args, and closed over. Costs one evaluation.
+
+    Inside of transformations of torch.func it costs two. A function that computes outside of torch is called as it is
+    whenever its product is needed.
 
     Raises:
         RuntimeError: it depends on a tensor that is not seen by torch functions, or on a sparse one.
     """
-    with torch.enable_grad(), _Recording([x, *tree_leaves(args)]) as seen:
+    given = [a for a in tree_leaves(args) if isinstance(a, torch.Tensor)]
+    inside = transforming() or forward_ad._current_level >= 0
+    closed = _closed_over(function, x, args) if inside else []
+    program: Callable[..., Any]
+    hidden: list[torch.Tensor] = []
+    try:
+        if inside:
+            program, hidden = _record_without_transformations(function, x, args, given, closed)
+        else:
+            program, closed = record(function, tree_map(_point, x), args, given, find=True)
+    except LeftTorch:
+        closed = _closed_over(function, x, args)
+        program = opened = OpenFunction(function, args, closed)
+        hidden = _hidden_from(opened, x)
+    _refuse_sparse([*given, *closed])
+    if hidden:
+        raise RuntimeError(
+            "The function A depends on a tensor whose derivatives are being recorded, but hides it from torch, for "
+            "instance behind autograd.Function or a C++ extension. Pass this tensor on: "
+            "linear_solve(A, b, args=(tensor,)) with A(x, tensor); or detach it if no derivative is meant."
+        )
+    return program, [*given, *closed]
+
+
+def _closed_over(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> list[torch.Tensor]:
+    with torch.enable_grad(), _Recording([*tree_leaves(x), *tree_leaves(args)]) as seen:
         function(x, *args)
-    opened = OpenFunction(function, args, list(seen.found.values()))
-    sparse = next((a for a in opened.arrays if a.layout != torch.strided and is_tracked(a)), None)
+    return list(seen.found.values())
+
+
+def _hidden_from(opened: OpenFunction, x: Any) -> list[torch.Tensor]:
+    """What has derivatives where all that was found has none."""
+    with torch.enable_grad():
+        image = opened(x, *(a.detach() for a in opened.arrays))
+    return [leaf for leaf in tree_leaves(image) if is_tracked(leaf)]
+
+
+def _record_without_transformations(
+    function: Callable[..., Any],
+    x: Any,
+    args: Sequence[Any],
+    given: Sequence[torch.Tensor],
+    closed: Sequence[torch.Tensor],
+) -> tuple[Program, list[torch.Tensor]]:
+    """The program, recorded with plain tensors in the place of transformed ones, and tensors that were not replaced."""
+    with temporarily_clear_interpreter_stack():
+        plain = [_stand_in(a) for a in (*given, *closed)]
+        z = tree_map(lambda a: _point(_plain(a)), x)
+    new = iter(plain)
+    others = tree_map_only(torch.Tensor, lambda _: next(new), tuple(args))
+    swap = _Replacing(dict(zip(map(id, closed), plain[len(given) :], strict=True)))
+    with temporarily_clear_interpreter_stack():
+        program, _ = record(_within(swap, function), z, others, plain, find=False)
+    return program, [c for _, c, _ in program.constants if is_tracked(c) or is_transformed(c)]
+
+
+def _within(mode: TorchFunctionMode, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        with mode:
+            return function(*args)
+
+    return call
+
+
+def _point(x: torch.Tensor) -> torch.Tensor:
+    """Of the shape and dtype of x, not zero, where a function may do something else."""
+    numbers = torch.arange(x.numel(), device=x.device, dtype=torch.float64 if x.dtype.itemsize > 4 else torch.float32)
+    return torch.cos(numbers).to(x.dtype).reshape(x.shape)
+
+
+def _plain(x: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same kind that no transformation holds: of a batch, the first element."""
+    while is_transformed(x):
+        if _functorch.is_batchedtensor(x):
+            axis = _functorch.maybe_get_bdim(x)
+            x = _functorch.get_unwrapped(x).select(axis, 0)
+        else:
+            x = _functorch.get_unwrapped(x)
+    return x.detach()
+
+
+def _stand_in(x: torch.Tensor) -> torch.Tensor:
+    x = _plain(x)
+    return x.requires_grad_() if x.dtype.is_floating_point or x.dtype.is_complex else x
+
+
+def _refuse_sparse(arrays: Sequence[torch.Tensor]) -> None:
+    sparse = next((a for a in arrays if a.layout != torch.strided and is_tracked(a)), None)
     if sparse is not None:
         raise RuntimeError(
             f"The function A multiplies by a {sparse.layout} tensor whose derivatives are being recorded, which "
             "PyTorch does not differentiate twice. Give the sparse tensor itself as A, or compute with its values() in "
             "A; or detach it if no derivative is meant."
         )
-    with torch.enable_grad():
-        image = opened(x, *(a.detach() for a in opened.arrays))
-    if any(is_tracked(leaf) for leaf in tree_leaves(image)):
-        raise RuntimeError(
-            "The function A depends on a tensor whose derivatives are being recorded, but hides it from torch, for "
-            "instance behind autograd.Function or a C++ extension. Pass this tensor on: "
-            "linear_solve(A, b, args=(tensor,)) with A(x, tensor); or detach it if no derivative is meant."
-        )
-    return opened
 
 
 class _Recording(TorchFunctionMode):

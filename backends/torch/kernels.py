@@ -9,8 +9,8 @@ from torch._C import _functorch  # not public; see torch_closures.py
 
 from ..interface.arrays import Array, Integers
 from ..interface.sparse_kernels import SparseKernels, inside, places
-from .closures import is_tracked, is_transformed, may_have_derivatives
 from .indexing import TorchIndexing, as_index
+from .transformed import is_tracked, is_transformed, may_have_derivatives
 
 _MANY = 4096  # entries; with fewer it takes longer to call for each system than to gather for all at once
 _PART = 2**17  # numbers of the image that are worked on at a time, which stay in the cache

@@ -235,22 +235,26 @@ def test_what_is_closed_over_is_found() -> None:
         torch.testing.assert_close(a, w, rtol=1e-9, atol=1e-10)
 
 
-def test_a_hidden_tensor_is_an_error() -> None:
+def test_a_tensor_behind_a_rule_of_the_user() -> None:
+    """It is found where the rule computes with torch; where it does not, this is an error."""
+
     class Hidden(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Any, w: Any) -> Any:
+        def forward(ctx: Any, x: Any, w: Any, outside: bool) -> Any:
             ctx.save_for_backward(w)
-            return w * x
+            return torch.from_numpy(w.detach().numpy() * x.detach().numpy()) if outside else w * x
 
         @staticmethod
         def backward(ctx: Any, g: Any) -> Any:
-            return g * ctx.saved_tensors[0], None
+            return g * ctx.saved_tensors[0], None, None
 
     w = torch.tensor(2.0, requires_grad=True)
+    linear_solve(lambda x: Hidden.apply(x, w, False), torch.ones(3), method="CG").x.sum().backward()
+    assert w.grad == pytest.approx(-3 / 4)
     with pytest.raises(RuntimeError, match="Pass this tensor on"):
-        linear_solve(lambda x: Hidden.apply(x, w), torch.ones(3), method="CG")
+        linear_solve(lambda x: Hidden.apply(x, w, True), torch.ones(3), method="CG")
     with torch.no_grad():
-        assert linear_solve(lambda x: Hidden.apply(x, w), torch.ones(3), method="CG").converged
+        assert linear_solve(lambda x: Hidden.apply(x, w, True), torch.ones(3), method="CG").converged
 
 
 def test_a_sparse_tensor_inside_a_function_is_an_error() -> None:
@@ -322,10 +326,7 @@ def test_compile() -> None:
 
 @pytest.mark.parametrize("method", ["CG", "GMRES"])
 def test_evaluations_of_the_function(method: str) -> None:
-    """Forward: those of the result, 1 at zero, and 2 to find tensors; backward: 1 to transpose, 1 for the matrix.
-
-    The backward solve multiplies with the function itself where the method takes it for symmetric.
-    """
+    """1 at zero and 1 that is recorded, which everything else replays."""
     b, w, c = (v.requires_grad_() for v in point())
     calls = [0]
 
@@ -336,10 +337,9 @@ def test_evaluations_of_the_function(method: str) -> None:
     linear_solve(A, b, method=method)  # seen once: the test of linearity is done
     calls[0] = 0
     result = linear_solve(A, b, method=method)
-    assert calls[0] == int(result.function_evaluations) + 3
-    calls[0] = 0
+    assert calls == [2]
     cubes(result.x).backward()
-    assert calls[0] == 2 + (int(result.function_evaluations) if METHODS[method].needs_hermitian else 0)
+    assert calls == [2]
 
 
 def test_a_function_taken_for_symmetric() -> None:

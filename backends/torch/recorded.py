@@ -1,0 +1,225 @@
+"""A Python function recorded as a program of ATen calls, which replays it as it was.
+
+One evaluation below autograd. Names, numbers and branches are as they were in it, so what changes later changes
+nothing; tensors that were there before are arguments, where their derivatives are being recorded, or constants.
+Replaying is ordinary torch code: under autograd, `torch.func` and forward mode, to every order.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+
+from .transformed import is_tracked, is_transformed
+
+_DETACH = torch.ops.aten.detach.default
+_CUTS = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.Tensor.data.__get__}
+_LEAVES_TORCH = {  # values that a program could not follow
+    torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__float__,
+    torch.Tensor.__int__, torch.Tensor.__complex__, torch.Tensor.__index__, torch.Tensor.__dlpack__,
+    torch.Tensor.data_ptr, torch.Tensor.untyped_storage,
+}  # fmt: skip
+
+
+class LeftTorch(Exception):
+    """The function computes with values of its argument outside of torch."""
+
+
+class _Slot:
+    """The place of a tensor in a program."""
+
+    __slots__ = ("i",)
+
+    def __init__(self, i: int) -> None:
+        self.i = i
+
+
+class _Tape(TorchDispatchMode):
+    """Notes each ATen call, with slots for its tensors."""
+
+    def __init__(self, x: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.steps: list[tuple[Any, Any, list[_Slot | None]]] = []
+        self.constants: list[tuple[_Slot, torch.Tensor, int]] = []  # with their versions
+        self.written: set[int] = set()  # constants that the function writes to
+        self.size = 0
+        self._slots: dict[int, _Slot] = {}
+        self._alive: list[torch.Tensor] = []  # ids of tensors that are gone could come again
+        self.x, self.others = [self._new(a) for a in x], [self._new(a) for a in others]
+        self._of_x = {slot.i for slot in self.x}
+        self._given = {slot.i for slot in (*self.x, *self.others)}
+
+    def _new(self, x: torch.Tensor) -> _Slot:
+        slot = _Slot(self.size)
+        self.size += 1
+        self._alive.append(x)
+        self._slots[id(x)] = slot
+        return slot
+
+    def slot(self, x: torch.Tensor) -> _Slot:
+        """That of a tensor; one that was there before is a constant from now on."""
+        found = self._slots.get(id(x))
+        if found is None:
+            found = self._new(x)
+            self.constants.append((found, x, _version(x)))
+            self._given.add(found.i)
+        return found
+
+    def depends_on_x(self, x: torch.Tensor) -> bool:
+        found = self._slots.get(id(x))
+        return found is not None and found.i in self._of_x
+
+    def cut(self, x: torch.Tensor) -> None:
+        """From here on the function means x without what it was computed from."""
+        old = self.slot(x)
+        self._note(_DETACH, ((old,), {}), [self._new(x)])
+
+    def _note(self, func: Any, spec: Any, outs: list[_Slot | None]) -> None:
+        self.steps.append((func, spec, outs))
+        if any(isinstance(v, _Slot) and v.i in self._of_x for v in tree_leaves(spec)):
+            self._of_x.update(slot.i for slot in outs if slot is not None)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is _DETACH:  # autograd's own, of what it saves; replayed it would cut derivatives. Users' come by `cut`
+            out = func(*args)
+            self._slots[id(out)] = self.slot(args[0])
+            self._alive.append(out)
+            return out
+        if func._schema.is_mutable:
+            self._copy_what_is_written(func, args, kwargs)
+        spec = tree_map_only(torch.Tensor, self.slot, (tuple(args), kwargs))
+        out = func(*args, **kwargs)
+        written = func._schema.is_mutable
+        outs = [self._result(leaf, written) if isinstance(leaf, torch.Tensor) else None for leaf in tree_leaves(out)]
+        self._note(func, spec, outs)
+        return out
+
+    def _result(self, x: torch.Tensor, written: bool) -> _Slot:
+        known = self._slots.get(id(x)) if written else None
+        return self._new(x) if known is None else known
+
+    def _copy_what_is_written(self, func: Any, args: Any, kwargs: Any) -> None:
+        """A workspace of the caller's, which each replay has for itself."""
+        named = [(a, kwargs[a.name]) for a in func._schema.arguments if a.name in kwargs]
+        for argument, value in [*zip(func._schema.arguments, args, strict=False), *named]:
+            writes = argument.alias_info is not None and argument.alias_info.is_write
+            if writes and isinstance(value, torch.Tensor):
+                slot = self.slot(value)
+                if slot.i in self._given:
+                    self.written.add(slot.i)
+                    self._note(torch.ops.aten.clone.default, ((slot,), {}), [self._new(value)])
+
+
+class _Watch(TorchFunctionMode):
+    """Above autograd: what the user cuts off (detach, data, all under no_grad), and values that leave torch."""
+
+    def __init__(self, tape: _Tape) -> None:
+        super().__init__()
+        self._tape = tape
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _LEAVES_TORCH and any(self._tape.depends_on_x(a) for a in args if isinstance(a, torch.Tensor)):
+            raise LeftTorch
+        result = func(*args, **(kwargs or {}))
+        if func in _CUTS or not (torch.is_grad_enabled() or _in_autograd_function()):
+            for leaf in tree_leaves(result):
+                if isinstance(leaf, torch.Tensor) and not is_transformed(leaf):
+                    self._tape.cut(leaf)
+        return result
+
+
+def _in_autograd_function() -> bool:
+    """Is this the forward of one? It runs without gradients, and means no cut."""
+    frame, code = sys._getframe(2), torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
+class Program:
+    """`f(x, *arrays)`.
+
+    Attributes:
+        arrays: the tensors that it was recorded with, those given first.
+        constants: all other tensors that were there before.
+    """
+
+    def __init__(self, tape: _Tape, image: Any, captured: Sequence[tuple[_Slot, torch.Tensor]]) -> None:
+        inputs = {slot.i for slot, _ in captured}
+        self._x, self._size = tape.x, tape.size
+        self._slots = [*tape.others, *(slot for slot, _ in captured)]
+        leaves, self._structure = tree_flatten(image)
+        self._outputs = [tape.slot(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self.constants = [
+            (slot, x, None if slot.i in tape.written else version)
+            for slot, x, version in tape.constants
+            if slot.i not in inputs
+        ]
+        self._steps = _needed(tape.steps, self._outputs)
+
+    def __call__(self, x: Any, *arrays: torch.Tensor) -> Any:
+        values: list[Any] = [None] * self._size
+        for slot, constant, version in self.constants:
+            if version is not None and _version(constant) != version:
+                raise ValueError(
+                    "A tensor that the function A closes over was changed in place between the solve and its "
+                    "derivative, which is of the function as it was. Change a copy: w = w + 1 for w += 1."
+                )
+            values[slot.i] = constant
+        for slots, given in ((self._x, tree_leaves(x)), (self._slots, arrays)):
+            for slot, value in zip(slots, given, strict=True):
+                values[slot.i] = value
+
+        def value_of(v: Any) -> Any:
+            if isinstance(v, _Slot):
+                return values[v.i]
+            return type(v)(map(value_of, v)) if isinstance(v, list | tuple) else v
+
+        for func, (args, kwargs), outs in self._steps:
+            out = func(*value_of(args), **{k: value_of(v) for k, v in kwargs.items()})
+            for slot, leaf in zip(outs, [out] if isinstance(out, torch.Tensor) else tree_leaves(out), strict=True):
+                if slot is not None:
+                    values[slot.i] = leaf
+        return tree_unflatten([value_of(o) for o in self._outputs], self._structure)
+
+
+def _needed(steps: list[Any], outputs: Sequence[Any]) -> list[Any]:
+    """Without steps that no output depends on; those that write stay, as views may carry what they write."""
+    needed, kept = {o.i for o in outputs if isinstance(o, _Slot)}, []
+    for step in reversed(steps):
+        func, spec, outs = step
+        if func._schema.is_mutable or any(slot is not None and slot.i in needed for slot in outs):
+            kept.append(step)
+            needed.update(v.i for v in tree_leaves(spec) if isinstance(v, _Slot))
+    return kept[::-1]
+
+
+def record(
+    function: Callable[..., Any], x: Any, args: Sequence[Any], others: Sequence[torch.Tensor], find: bool
+) -> tuple[Program, list[torch.Tensor]]:
+    """The program of `function(x, *args)`, and the tensors that it captured.
+
+    Args:
+        x: an array or a container of arrays, of values at which the function does what it does everywhere.
+        others: tensors that become arguments of the program, in this order.
+        find: are tensors whose derivatives are being recorded to be found, as further arguments?
+
+    Raises:
+        LeftTorch: values of x leave torch.
+    """
+    tape = _Tape([leaf for leaf in tree_leaves(x) if isinstance(leaf, torch.Tensor)], others)
+    with torch.enable_grad(), tape, _Watch(tape):
+        image = function(x, *args)
+    captured = [(slot, c) for slot, c, _ in tape.constants if is_tracked(c)] if find else []
+    return Program(tape, image, captured), [c for _, c in captured]
+
+
+def _version(x: torch.Tensor) -> int:
+    return 0 if x.is_inference() else x._version

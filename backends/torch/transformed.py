@@ -1,0 +1,40 @@
+"""Whether transformations of `torch.func` run, and whether derivatives of a tensor are being recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._C import _functorch  # not public, but the only way to tell transformed tensors; a test pins it
+from torch.autograd import forward_ad
+
+
+def is_transformed(x: Any) -> bool:
+    """Does a transformation of torch.func (grad, vmap, jvp) hold this tensor?"""
+    return isinstance(x, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(x)
+
+
+def transforming() -> bool:
+    """Does a transformation of torch.func run? Then no tensor has a value to look at."""
+    return _functorch.maybe_current_level() is not None
+
+
+def may_have_derivatives() -> bool:
+    """Can a derivative of what happens now be asked for?"""
+    return torch.is_grad_enabled() or transforming() or forward_ad._current_level >= 0
+
+
+def is_tracked(x: Any) -> bool:
+    """Was this tensor computed from something whose derivatives are being recorded?"""
+    while is_transformed(x):
+        if _functorch.is_gradtrackingtensor(x) and (x.requires_grad or _is_dual(x)):
+            return True
+        x = _functorch.get_unwrapped(x)
+    return isinstance(x, torch.Tensor) and (x.requires_grad or _is_dual(x))
+
+
+def _is_dual(x: torch.Tensor) -> bool:
+    try:
+        return forward_ad.unpack_dual(x).tangent is not None
+    except RuntimeError:  # outside of any dual level
+        return False

@@ -1,0 +1,236 @@
+"""Derivatives in PyTorch are those of the function as it was when the solve was called; against the dense inverse."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from krylix import linear_solve
+
+torch = pytest.importorskip("torch")
+N, REAL = 5, torch.float64
+METHODS = ("GMRES", "biCG-stab(2)", "direct", "scipy-direct")  # products, a dense matrix, one on the host
+methods = pytest.mark.parametrize("method", METHODS)
+
+
+def given() -> tuple[Any, Any, Any]:
+    """A matrix, not symmetric, a right-hand side, and a cotangent."""
+    generator = torch.Generator().manual_seed(1)
+    M, b, g = (torch.randn(*shape, generator=generator, dtype=REAL) for shape in ((N, N), (N,), (N,)))
+    return (4 * torch.eye(N, dtype=REAL) + 0.4 * M).requires_grad_(), b.requires_grad_(), g
+
+
+def solve(A: Callable[..., Any], b: Any, method: str, args: Any = ()) -> Any:
+    return linear_solve(A, b, method=method, args=args, rtol=1e-13).x
+
+
+def by_inverse(M: Any, b: Any) -> Any:
+    return torch.linalg.inv(M) @ b
+
+
+def check(x: Any, wanted: Any, parameters: Any, g: Any) -> None:
+    """First and second derivatives."""
+    for found, exact in zip(gradients(x, parameters, g), gradients(wanted, parameters, g), strict=True):
+        assert exact.abs().max() > 0
+        torch.testing.assert_close(found, exact, rtol=1e-8, atol=1e-9)
+
+
+def gradients(x: Any, parameters: Any, g: Any) -> list[Any]:
+    first = torch.autograd.grad((x**3).sum() + x @ g, parameters, create_graph=True)
+    return [*first, *torch.autograd.grad(sum((f**2).sum() for f in first), parameters)]
+
+
+class Holder:
+    """What a function reads when it is called."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@methods
+def test_a_name_that_is_bound_anew(method: str) -> None:
+    M, b, g = given()
+    held = M
+    x = solve(lambda v: held @ v, b, method)
+    held = torch.eye(N, dtype=REAL)
+    check(x, by_inverse(M, b), (M, b), g)
+
+
+@methods
+@pytest.mark.parametrize("value", [3.0, "tensor"])
+def test_an_attribute(method: str, value: Any) -> None:
+    """A number or a tensor."""
+    M, b, g = given()
+    holder = Holder(torch.tensor(3.0, dtype=REAL) if value == "tensor" else value)
+    x = solve(lambda v: holder.value * (M @ v), b, method)
+    holder.value = 50.0
+    check(x, by_inverse(3 * M, b), (M, b), g)
+
+
+@methods
+def test_a_parameter_of_a_module_that_is_replaced(method: str) -> None:
+    _, b, g = given()
+    layer = torch.nn.Linear(N, N, bias=False, dtype=REAL)
+    weight = layer.weight
+    x = solve(lambda v: 4 * v + layer(v), b, method)
+    layer.weight = torch.nn.Parameter(2 * weight.detach())
+    check(x, by_inverse(4 * torch.eye(N, dtype=REAL) + weight, b), (weight, b), g)
+
+
+@methods
+def test_time_loop(method: str) -> None:
+    """The function of each step reads a name that the next step binds anew."""
+    _, b, _ = given()
+    kappa = torch.tensor(0.3, dtype=REAL, requires_grad=True)
+
+    def steps(krylix: bool) -> Any:
+        u = b.detach()
+        for _ in range(3):
+            d = kappa * (1 + u**2)
+
+            def A(x: Any) -> Any:
+                padded = torch.nn.functional.pad(x, (1, 1))
+                return x - d * (padded[2:] - 2 * x + padded[:-2])  # noqa: B023
+
+            u = (
+                solve(A, u, method)
+                if krylix
+                else by_inverse(torch.stack([A(e) for e in torch.eye(N, dtype=REAL)], 1), u)
+            )
+        return u
+
+    check(steps(True), steps(False), (kappa,), torch.ones(N, dtype=REAL))
+
+
+@pytest.mark.parametrize(
+    "transform", [torch.func.grad, torch.func.jacfwd, lambda f: torch.func.grad(torch.func.grad(f))]
+)
+def test_time_loop_in_transformations(transform: Callable[..., Any]) -> None:
+    M, b, _ = given()
+    M, b = M.detach(), b.detach()
+
+    def steps(by: Callable[..., Any]) -> Callable[[Any], Any]:
+        def loss(kappa: Any) -> Any:
+            u = b
+            for step in range(1, 4):
+                d = kappa * (step + u**2)
+                u = by(d, u)
+            return (u**3).sum()
+
+        return loss
+
+    kappa = torch.tensor(0.3, dtype=REAL)
+    found = transform(steps(lambda d, u: solve(lambda v: M @ v + d * v, u, "GMRES")))(kappa)
+    torch.testing.assert_close(
+        found, transform(steps(lambda d, u: by_inverse(M + torch.diag(d), u)))(kappa), rtol=1e-8, atol=0
+    )
+
+
+def test_defaults_and_partial() -> None:
+    M, b, g = given()
+
+    def A(v: Any, W: Any = M, c: float = 2.0) -> Any:
+        return W @ v + c * v
+
+    for function in (A, functools.partial(A, W=M, c=2.0)):
+        check(solve(function, b, "GMRES"), by_inverse(M + 2 * torch.eye(N, dtype=REAL), b), (M, b), g)
+
+
+def test_captures_that_depend_on_each_other() -> None:
+    M, b, g = given()
+    square = M * M
+    check(solve(lambda v: M @ v + square @ v, b, "GMRES"), by_inverse(M + M * M, b), (M, b), g)
+    check(solve(lambda v, W: M @ v + W @ v, b, "GMRES", (M,)), by_inverse(2 * M, b), (M, b), g)  # also in args
+    check(solve(lambda v: M @ v + b * v, b, "GMRES"), by_inverse(M + torch.diag(b), b), (M, b), g)
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_changed_in_place_is_an_error(tracked: bool) -> None:
+    M, b, g = given()
+    W = M * 1 if tracked else torch.eye(N, dtype=REAL)
+    x = solve(lambda v: W @ v + M @ v, b, "GMRES")
+    with torch.no_grad():
+        W.add_(1.0)
+    with pytest.raises((ValueError, RuntimeError), match=r"in place|inplace"):  # ours, or PyTorch's
+        torch.autograd.grad(x, (M, b), g)
+
+
+def test_what_the_function_cuts_off_and_writes() -> None:
+    """detach, no_grad, workspaces and updates in place."""
+    M, b, g = given()
+    work = torch.zeros(N, dtype=REAL)
+
+    def cut(v: Any) -> Any:
+        with torch.no_grad():
+            largest = M.abs().max() * 1
+            torch.mul(M[0], 2.0, out=work)
+        return M @ v + largest * v + M.detach().diagonal() * v + work.clone() * v
+
+    def dense(A: Callable[..., Any]) -> Any:
+        return torch.stack([A(e) for e in torch.eye(N, dtype=REAL)], 1)
+
+    check(solve(cut, b, "GMRES"), by_inverse(dense(cut), b), (M, b), g)
+
+    def writes(v: Any) -> Any:
+        y = M @ v
+        y[1:] += 0.3 * M[0, 1:] * v[:-1]
+        y[:-1].sub_(v[1:])
+        return y
+
+    check(solve(writes, b, "GMRES"), by_inverse(dense(writes), b), (M, b), g)
+
+
+def test_derivatives_inside_of_the_function() -> None:
+    """A is the Hessian of an energy times its argument, by autograd twice, and by a forward derivative."""
+    _, b, g = given()
+    weight, at = torch.linspace(0.5, 1.5, N, dtype=REAL).requires_grad_(), torch.linspace(-0.4, 0.6, N, dtype=REAL)
+
+    def energy(u: Any) -> Any:
+        return torch.exp(weight * u).sum() + (u * u).sum() + torch.tanh(weight @ u) ** 2
+
+    def twice(v: Any) -> Any:
+        u = at.clone().requires_grad_()
+        (first,) = torch.autograd.grad(energy(u), u, create_graph=True)
+        return torch.autograd.grad(first, u, v, create_graph=True)[0]
+
+    def forward(v: Any) -> Any:
+        return torch.func.jvp(torch.func.grad(energy), (at,), (v,))[1]
+
+    for A in (twice, forward):
+        dense = torch.stack([A(e) for e in torch.eye(N, dtype=REAL)], 1)
+        check(solve(A, b, "GMRES"), by_inverse(dense, b), (weight, b), g)
+
+
+def test_a_vmap_inside_of_the_function() -> None:
+    M, b, g = given()
+    check(solve(lambda v: torch.vmap(lambda row: row @ v)(M), b, "GMRES"), by_inverse(M, b), (M, b), g)
+
+
+def test_a_branch_on_the_argument() -> None:
+    M, b, g = given()
+
+    def A(v: Any) -> Any:
+        return M @ v * float(M.detach()[0, 0]) if bool(v.any()) else 0 * v
+
+    check(solve(A, b, "GMRES"), by_inverse(M * M.detach()[0, 0], b), (M, b), g)
+
+
+def test_values_of_the_argument_that_leave_torch() -> None:
+    """The function is then called for each product; derivatives by b need none of A's but of the transposed ones."""
+    M, b, _ = given()
+    weights = M.detach()
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, v: Any) -> Any:
+            return torch.from_numpy(weights.numpy() @ v.detach().numpy())
+
+        @staticmethod
+        def backward(ctx: Any, c: Any) -> Any:
+            return weights.T @ c
+
+    x = solve(Product.apply, b, "GMRES")
+    torch.testing.assert_close(x, by_inverse(weights, b), rtol=1e-9, atol=0)
