@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -137,7 +138,8 @@ class _Watch(TorchFunctionMode):
 
 def _in_autograd_function() -> bool:
     """Is this the forward of one? It runs without gradients, and means no cut."""
-    frame, code = sys._getframe(2), torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+    code = torch.autograd.Function.apply.__func__.__code__
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
     return frame is not None
