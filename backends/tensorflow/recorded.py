@@ -57,10 +57,13 @@ class Recorded:
                 "The function A uses a tf.Variable by its handle (tf.gather of the variable itself, or it writes to "
                 "it), so its derivatives cannot follow. Pass its value on: linear_solve(A, b, args=(tf.identity(v),))."
             )
+        self._function, self._args, self._dtypes = function, tuple(args), [a.dtype for a in tf.nest.flatten(x)]
         self._count = len(given)
         self.arrays = [*given, *captured]
 
     def __call__(self, x: Any, *arrays: tf.Tensor) -> Any:
+        if [a.dtype for a in tf.nest.flatten(x)] != self._dtypes:
+            return self._function(x, *self._args)  # steps in another precision, whose end is seen with the program
         leaves = [*tf.nest.flatten(x), *arrays[: self._count]]
         image = self._traced._call_flat(leaves, list(arrays[self._count :]))  # not public; takes the captures, too
         return image
