@@ -76,6 +76,9 @@ class JaxBackend(JaxIndexing, Backend):
     def device(self, x: Array) -> Hashable:
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 
+    def is_at_hand(self, x: Array) -> bool:
+        return not is_compiled(x) and all(device.platform == "cpu" for device in x.devices())
+
     def compiled(self, *arrays: Any) -> bool:
         return is_compiled(arrays)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context, record  # not public, as the next; tests pin them
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
@@ -70,14 +71,48 @@ class Recorded:
 
 
 def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> tuple[Callable[..., Any], list[tf.Tensor]]:
-    """`f(x, *arrays)` that is `function(x, *args)`, and the arrays."""
+    """`f(x, *arrays)` that is `function(x, *args)`, and the arrays. Eagerly 1 evaluation compares them.
+
+    Raises:
+        RuntimeError: see `Recorded`; or the function computes something else when it is traced.
+    """
     try:
         program = Recorded(function, x, args)
     except RuntimeError:
         if not tf.executing_eagerly() or record.should_record_backprop(tf.nest.flatten(function(x, *args))):
             raise
         return lambda x, *_: function(x, *args), []  # it does not depend on anything that has derivatives
+    if tf.executing_eagerly():
+        _compare(program, function, x, args)
     return program, program.arrays
+
+
+def _compare(program: Recorded, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> None:
+    """Outside of a `tf.function` the caller's function is the one that runs eagerly."""
+    with record.stop_recording():
+        z = tf.nest.map_structure(_point, x)
+        pairs = zip(tf.nest.flatten(function(z, *args)), tf.nest.flatten(program(z, *program.arrays)), strict=True)
+        same = all(_is_close(tf.convert_to_tensor(a), tf.convert_to_tensor(b)) for a, b in pairs)
+    if not same:
+        raise RuntimeError(
+            "The function A computes something else when TensorFlow traces it, as the derivatives of this solve need, "
+            "than when it is called: it is random, counts its calls, or asks whether it runs eagerly. Write it with "
+            "TensorFlow operations of its arguments only; or take no derivatives (tf.stop_gradient)."
+        )
+
+
+def _point(x: tf.Tensor) -> tf.Tensor:
+    """Of the shape and dtype of x, not zero, where a function may do something else."""
+    return tf.reshape(tf.cast(tf.cos(tf.range(tf.size(x), dtype=tf.float64)), x.dtype), x.shape)
+
+
+def _is_close(a: tf.Tensor, b: tf.Tensor) -> bool:
+    """Up to rounding: the graph may multiply in another order."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    a, b = a.numpy(), b.numpy()
+    bound = np.sqrt(np.finfo(a.dtype).eps) * np.max(np.abs(np.nan_to_num(a, posinf=0, neginf=0)), initial=0)
+    return bool(np.allclose(a, b, rtol=0, atol=bound, equal_nan=True))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg
 from .sparse import TorchSparse
-from .transformed import is_tracked, is_transformed, may_have_derivatives, transforming
+from .transformed import is_tracked, is_transformed, may_have_derivatives, transforming, version
 
 _LONG = 2**15  # bytes of a row; see `dot`
 
@@ -215,10 +215,10 @@ class TorchBackend(TorchKernels, Backend):
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         leaves, _ = self.leaves(x)
-        versions = [_version(leaf) for leaf in leaves]
+        versions = [version(leaf) for leaf in leaves]
         with torch.enable_grad():  # the function may take derivatives inside, of an energy say
             image = function(x, *args)
-        if [_version(leaf) for leaf in leaves] != versions:
+        if [version(leaf) for leaf in leaves] != versions:
             raise ValueError(
                 "The function writes to its argument, which belongs to the solver: an operation such as x += y or "
                 "x.mul_(2). Make a copy first: x = x.clone()."
@@ -255,11 +255,6 @@ class TorchBackend(TorchKernels, Backend):
             ) from error
         # torch's cotangent map is the conjugate transpose
         return lambda y: transposed(y.conj().resolve_conj())[0].conj().resolve_conj()
-
-
-def _version(x: Any) -> int:
-    """How many times the memory of `x` was written to; inference mode does not count."""
-    return x._version if isinstance(x, torch.Tensor) and not x.is_inference() else 0
 
 
 def _detached(x: Array) -> Array:

@@ -47,10 +47,11 @@ class OpenFunction:
 def open_function(
     function: Callable[..., Any], x: Any, args: Sequence[Any]
 ) -> tuple[Callable[..., Any], list[torch.Tensor]]:
-    """`f(x, *arrays)`: `function` as it is now, and the arrays: of args, and closed over. Costs one evaluation.
+    """`f(x, *arrays)`: `function` as it is now, and the arrays: of args, and closed over. Costs two evaluations.
 
-    Inside of transformations of torch.func it costs two. A function that computes outside of torch is called as it is
-    whenever its product is needed.
+    One is recorded, and one, of another vector, shows that the record is of the function. Inside of transformations of
+    torch.func a third finds what it closes over. A function whose values leave torch is called as it is whenever its
+    product is needed.
 
     Raises:
         RuntimeError: it depends on a tensor that is not seen by torch functions, or on a sparse one.
@@ -64,7 +65,9 @@ def open_function(
         if inside:
             program, hidden = _record_without_transformations(function, x, args, given, closed)
         else:
-            program, closed = record(function, tree_map(_point, x), args, given, find=True)
+            program = recorded = record(function, tree_map(_point, x), args, given, find=True)
+            closed = recorded.captured
+            _compare(recorded, function, tree_map(_other_point, x), args, [*given, *closed])
     except LeftTorch:
         closed = _closed_over(function, x, args)
         program = opened = OpenFunction(function, args, closed)
@@ -102,13 +105,44 @@ def _record_without_transformations(
     """The program, recorded with plain tensors in the place of transformed ones, and tensors that were not replaced."""
     with temporarily_clear_interpreter_stack():
         plain = [_stand_in(a) for a in (*given, *closed)]
-        z = tree_map(lambda a: _point(_plain(a)), x)
+        z, other = (tree_map(lambda a, point=point: point(_plain(a)), x) for point in (_point, _other_point))
     new = iter(plain)
     others = tree_map_only(torch.Tensor, lambda _: next(new), tuple(args))
     swap = _Replacing(dict(zip(map(id, closed), plain[len(given) :], strict=True)))
     with temporarily_clear_interpreter_stack():
-        program, _ = record(_within(swap, function), z, others, plain, find=False)
-    return program, [c for _, c, _ in program.constants if is_tracked(c) or is_transformed(c)]
+        inner = _within(swap, function)
+        program = record(inner, z, others, plain, find=False)
+        hidden = [c for _, c, _ in program.constants if is_tracked(c) or is_transformed(c)]
+        if not hidden:
+            _compare(program, inner, other, others, plain)
+    return program, hidden
+
+
+def _compare(
+    program: Program, function: Callable[..., Any], x: Any, args: Sequence[Any], arrays: Sequence[torch.Tensor]
+) -> None:
+    """Does the program compute what the function does, of another vector than that of the record?
+
+    Raises:
+        LeftTorch: no; values went ways that the record did not see, or the function is a random one.
+    """
+    with torch.no_grad():
+        again = tree_leaves(program(x, *arrays))
+    with torch.enable_grad():  # the function may take derivatives inside
+        image = tree_leaves(function(x, *args))
+    for a, b in zip(image, again, strict=True):
+        if isinstance(a, torch.Tensor) and not _is_close(a.detach(), b.detach()):
+            raise LeftTorch
+
+
+def _is_close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Up to rounding: the same calls of the same numbers, but threads may share the work in another way."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    exact = not (a.dtype.is_floating_point or a.dtype.is_complex)
+    size = 0.0 if exact or not a.numel() else float(a.abs().nan_to_num(posinf=0.0).max())
+    bound = 0.0 if exact else size * torch.finfo(a.dtype).eps ** 0.5
+    return torch.allclose(b, a, rtol=0.0, atol=bound, equal_nan=True)
 
 
 def _within(mode: TorchFunctionMode, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,6 +157,11 @@ def _point(x: torch.Tensor) -> torch.Tensor:
     """Of the shape and dtype of x, not zero, where a function may do something else."""
     numbers = torch.arange(x.numel(), device=x.device, dtype=torch.float64 if x.dtype.itemsize > 4 else torch.float32)
     return torch.cos(numbers).to(x.dtype).reshape(x.shape)
+
+
+def _other_point(x: torch.Tensor) -> torch.Tensor:
+    """Another one: in no entry a multiple of the first by the same factor."""
+    return _point(x).flip(-1) + _point(x).square() if x.ndim else 2 * _point(x)
 
 
 def _plain(x: torch.Tensor) -> torch.Tensor:

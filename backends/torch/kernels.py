@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch._C import _functorch  # not public; see torch_closures.py
+from torch._C import _functorch  # not public; a test pins it
 
 from ..interface.arrays import Array, Integers
 from ..interface.sparse_kernels import SparseKernels, inside, places

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
-from .transformed import is_tracked, is_transformed
+from .transformed import is_tracked, is_transformed, version
 
 _DETACH = torch.ops.aten.detach.default
 _CUTS = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.Tensor.data.__get__}
@@ -68,7 +68,7 @@ class _Tape(TorchDispatchMode):
         found = self._slots.get(id(x))
         if found is None:
             found = self._new(x)
-            self.constants.append((found, x, _version(x)))
+            self.constants.append((found, x, version(x)))
             self._given.add(found.i)
         return found
 
@@ -146,30 +146,33 @@ def _in_autograd_function() -> bool:
 
 
 class Program:
-    """`f(x, *arrays)`.
+    """`f(x, *arrays)`: with x, the other arguments of the tape, and the tensors that were found, in this order.
 
     Attributes:
-        arrays: the tensors that it was recorded with, those given first.
-        constants: all other tensors that were there before.
+        captured: the tensors that were found, those whose derivatives are being recorded.
+        constants: all other tensors that were there before, with their slots and versions.
     """
 
-    def __init__(self, tape: _Tape, image: Any, captured: Sequence[tuple[_Slot, torch.Tensor]]) -> None:
-        inputs = {slot.i for slot, _ in captured}
-        self._x, self._size = tape.x, tape.size
-        self._slots = [*tape.others, *(slot for slot, _ in captured)]
+    def __init__(self, tape: _Tape, image: Any, find: bool) -> None:
         leaves, self._structure = tree_flatten(image)
+        # Before what was captured is looked at: a tensor that is returned as it came is one, too.
         self._outputs = [tape.slot(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        found = [(slot, x) for slot, x, _ in tape.constants if is_tracked(x)] if find else []
+        inputs = {slot.i for slot, _ in found}
+        self.captured = [x for _, x in found]
+        self._x, self._size = tape.x, tape.size
+        self._slots = [*tape.others, *(slot for slot, _ in found)]
         self.constants = [
-            (slot, x, None if slot.i in tape.written else version)
-            for slot, x, version in tape.constants
+            (slot, x, None if slot.i in tape.written else before)
+            for slot, x, before in tape.constants
             if slot.i not in inputs
         ]
         self._steps = _needed(tape.steps, self._outputs)
 
     def __call__(self, x: Any, *arrays: torch.Tensor) -> Any:
         values: list[Any] = [None] * self._size
-        for slot, constant, version in self.constants:
-            if version is not None and _version(constant) != version:
+        for slot, constant, before in self.constants:
+            if before is not None and version(constant) != before:
                 raise ValueError(
                     "A tensor that the function A closes over was changed in place between the solve and its "
                     "derivative, which is of the function as it was. Change a copy: w = w + 1 for w += 1."
@@ -205,8 +208,8 @@ def _needed(steps: list[Any], outputs: Sequence[Any]) -> list[Any]:
 
 def record(
     function: Callable[..., Any], x: Any, args: Sequence[Any], others: Sequence[torch.Tensor], find: bool
-) -> tuple[Program, list[torch.Tensor]]:
-    """The program of `function(x, *args)`, and the tensors that it captured.
+) -> Program:
+    """The program of `function(x, *args)`.
 
     Args:
         x: an array or a container of arrays, of values at which the function does what it does everywhere.
@@ -219,9 +222,4 @@ def record(
     tape = _Tape([leaf for leaf in tree_leaves(x) if isinstance(leaf, torch.Tensor)], others)
     with torch.enable_grad(), tape, _Watch(tape):
         image = function(x, *args)
-    captured = [(slot, c) for slot, c, _ in tape.constants if is_tracked(c)] if find else []
-    return Program(tape, image, captured), [c for _, c in captured]
-
-
-def _version(x: torch.Tensor) -> int:
-    return 0 if x.is_inference() else x._version
+    return Program(tape, image, find)

@@ -1,4 +1,4 @@
-"""Whether transformations of `torch.func` run, and whether derivatives of a tensor are being recorded."""
+"""What torch knows of a tensor: transformations of `torch.func`, derivatives being recorded, changes in place."""
 
 from __future__ import annotations
 
@@ -38,3 +38,8 @@ def _is_dual(x: torch.Tensor) -> bool:
         return forward_ad.unpack_dual(x).tangent is not None
     except RuntimeError:  # outside of any dual level
         return False
+
+
+def version(x: Any) -> int:
+    """How many times the memory of `x` was written to; inference mode does not count."""
+    return x._version if isinstance(x, torch.Tensor) and not x.is_inference() else 0

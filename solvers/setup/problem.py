@@ -27,7 +27,7 @@ class Problem:
     rtol: Array
     atol: Array
     by_default: bool  # was rtol left to the library? Then what the precision can reach counts as converged too
-    has_atol: bool
+    has_atol: bool  # may atol be more than zero? If it is known to be zero, it needs no scaling for derivatives
     limits: Limits
     several: bool  # was max_iter a sequence?
     null_basis: np.ndarray | None  # orthonormal, (k, n)

@@ -268,3 +268,35 @@ def test_variable_by_its_handle_is_refused() -> None:
     order = tf.constant([0, 1, 2, 3, 4])
     with tf.GradientTape(), pytest.raises(RuntimeError, match=r"by its handle.*args=\(tf.identity"):
         linear_solve(lambda v: tf.gather(variable, order) * v, b, method="GMRES")
+
+
+@pytest.mark.parametrize("kind", ["eagerly", "numpy", "counter"])
+def test_a_function_whose_trace_differs_is_refused(kind: str) -> None:
+    M, b = given()
+    calls, rng = [0], np.random.default_rng()
+
+    def factor() -> Any:
+        calls[0] += 1
+        return {"eagerly": 2 if tf.executing_eagerly() else 3, "numpy": rng.random(), "counter": calls[0]}[kind]
+
+    with tf.GradientTape() as tape, pytest.raises((RuntimeError, ValueError), match=r"when TensorFlow traces it|linear"):
+        tape.watch(M)
+        linear_solve(lambda v: tf.cast(factor(), REAL) * tf.linalg.matvec(M, v), b, method="GMRES")
+
+
+def test_evaluations_of_the_function() -> None:
+    """Eagerly: 1 at zero, 1 trace that everything else runs, and 1 that shows that the trace is right."""
+    M, b = given()
+    calls = [0]
+
+    def A(v: Any) -> Any:
+        calls[0] += 1
+        return tf.linalg.matvec(M, v)
+
+    linear_solve(A, b, method="GMRES")  # seen once: the test of linearity is done
+    calls[0] = 0
+    with tf.GradientTape() as tape:
+        tape.watch(M)
+        x = linear_solve(A, b, method="GMRES").x
+    tape.gradient(x, M)
+    assert calls == [3]

@@ -39,8 +39,8 @@ def check(x: Any, wanted: Any, parameters: Any, g: Any) -> None:
 
 
 def gradients(x: Any, parameters: Any, g: Any) -> list[Any]:
-    first = torch.autograd.grad((x**3).sum() + x @ g, parameters, create_graph=True)
-    return [*first, *torch.autograd.grad(sum((f**2).sum() for f in first), parameters)]
+    first = torch.autograd.grad(((x**3).sum() + x @ g).real, parameters, create_graph=True)
+    return [*first, *torch.autograd.grad(sum((f.conj() * f).real.sum() for f in first), parameters)]
 
 
 class Holder:
@@ -234,3 +234,27 @@ def test_values_of_the_argument_that_leave_torch() -> None:
 
     x = solve(Product.apply, b, "GMRES")
     torch.testing.assert_close(x, by_inverse(weights, b), rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_values_that_escape_unseen(share: float) -> None:
+    """What the record takes for a constant is found by a second vector: then the function itself is called."""
+    M, b, _ = given()
+
+    def A(v: Any) -> Any:
+        escaped = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(v.detach()))
+        return (1 - share) * (M @ v) + share * (M @ escaped)
+
+    torch.testing.assert_close(solve(A, b, "GMRES").detach(), by_inverse(M, b).detach(), rtol=1e-9, atol=0)
+
+
+def test_a_random_function() -> None:
+    M, b, _ = given()
+    with pytest.raises((ValueError, RuntimeError)):  # not linear, or it has no solution: never a success
+        solve(lambda v: M @ v * (1 + torch.rand((), dtype=REAL)), b, "GMRES")
+
+
+def test_a_complex_function_with_a_conjugate_matrix() -> None:
+    M, b, g = given()
+    M, b, g = (torch.complex(v.detach(), v.detach().flip(0) / 3).requires_grad_() for v in (M, b, g))
+    check(solve(lambda v: M.conj() @ v, b, "GMRES"), by_inverse(M.conj(), b), (M, b), g.detach())
