@@ -33,7 +33,7 @@ for name, value in {
 import krylix
 from frameworks import framework_of, missing
 from modes import forget_compiled
-from tiers import CELLS, Cell, cell
+from tiers import CELLS, TWINS, Cell, cell
 
 installed = Path(krylix.__file__).resolve().is_relative_to(Path(sysconfig.get_paths()["purelib"]).resolve())
 if os.environ.get("KRYLIX_TEST_INSTALLED") and not installed:
@@ -46,9 +46,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Its `needs` marker names frameworks, and so does a parameter called backend or mode.
     """
     found = [_cell(item) for item in items]
-    compiled = {_twin(item) for item, one in zip(items, found, strict=True) if one.runs_in_jit}
+    tiers = {(one.mode, _but_for_its_mode(item)): one.tier for item, one in zip(items, found, strict=True)}
     for item, first in zip(items, found, strict=True):
-        one = first.beside_its_twin(_twin(item) in compiled)
+        twin = TWINS.get(first.mode or "")
+        one = first.beside_its_twin(tiers.get((twin, _but_for_its_mode(item)))) if twin else first
         config.stash.setdefault(CELLS, []).append(one)
         if one.tier != "default" and item.get_closest_marker(one.tier) is None:
             item.add_marker(one.tier)
@@ -70,7 +71,7 @@ def _cell(item: pytest.Item) -> Cell:
     return cell(node, markers, _parameters(item))
 
 
-def _twin(item: pytest.Item) -> Any:
+def _but_for_its_mode(item: pytest.Item) -> Any:
     """The same for tests that differ in their mode only."""
     others = frozenset((name, id(value)) for name, value in _parameters(item).items() if name != "mode")
     return item.nodeid.partition("[")[0], others

@@ -26,7 +26,10 @@ def table(*arguments: str) -> list[list[str]]:
 
 NAMES = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps", "gradients", "tracing")
 NAMES = (*NAMES, "matvec", "matvec_tuned")
-GROUPS = [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
+GROUPS = [
+    pytest.param(NAMES[0], marks=pytest.mark.merge),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:]),
+]
 
 
 @pytest.mark.parametrize("group", GROUPS)

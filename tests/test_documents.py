@@ -20,10 +20,13 @@ from library import ROOT, label, library_files, module_name
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS = [
-    pytest.param(page, match.start(1), match.group(1), id=f"{label(page)}-{number}")
+    pytest.param(
+        page, match.start(1), match.group(1), id=f"{label(page)}-{number}",
+        marks=() if page.name == "README.md" else pytest.mark.merge,
+    )
     for page in PAGES
     for number, match in enumerate(CODE.finditer(page.read_text()), start=1)
-]
+]  # fmt: skip
 
 
 def missing_framework(text: str) -> str | None:
@@ -53,9 +56,13 @@ def as_program(page: Path, start: int, code: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def errors_in_default_precision(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Path, int], str | None]:
-    """Of each block of the pages (by page and start), run in one process without any setting."""
-    blocks = [block.values for block in BLOCKS if not missing_framework(str(block.values[2]))]
+def errors_in_default_precision(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[Path, int], str | None]:
+    """Of each block that this run looks at (by page and start), in one process without any setting."""
+    items = (item for item in request.session.items if item.name.startswith("test_code_block["))
+    wanted = [[item.callspec.params[key] for key in ("page", "start", "code")] for item in items]
+    blocks = [tuple(block) for block in wanted if not missing_framework(block[2])]
     programs = [{"file": str(page), "code": as_program(page, start, code)} for page, start, code in blocks]
     set_by_tests = ("JAX_ENABLE_X64", "XLA_FLAGS", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS")
     run = subprocess.run(
@@ -76,7 +83,7 @@ def test_code_block(
     assert error is None, error
 
 
-@pytest.mark.merge
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "start", "code"), BLOCKS)
 def test_code_block_in_double_precision(
     page: Path, start: int, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

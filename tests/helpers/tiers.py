@@ -1,8 +1,8 @@
 """Which tests run when: in `pytest`, before a merge, or on demand. `tests/README.md` says what the tiers cover.
 
 A test without a marker is in the default tier, unless its parameters say that it compiles a program which is much like
-that of another test: the compiled modes of all methods but some, which stand for the others. These run in `merge`, or
-on demand where a mode that runs in `merge` has the same program.
+that of another test: the compiled modes of all methods but some, which stand for the others. A few more of these run in
+`merge`, all of them where the test is marked `every_method`, and the rest on demand.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import pytest
 TIERS = ("default", "merge", "slow")
 # One of each kind of program: iterations, factors, and the host.
 REPRESENTATIVE = ("CG", "direct", "scipy-CG")
+# And those with other loops: without symmetry, with long recurrences, of least squares, and with factors on the host.
+BEFORE_A_MERGE = (*REPRESENTATIVE, "biCG-stab(2)", "GMRES", "LSMR", "scipy-direct", "auto")
 # JAX compiles what it runs eagerly, too; and what TensorFlow runs eagerly takes as long as a program of others.
 COMPILING = ("jax", "jax-jit", "tf", "tf-function", "torch-compile")
 # Where the same programs run that `jax-jit`, `tf` and `torch` run: for these methods; the others on demand.
@@ -25,7 +27,8 @@ def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     """The tier of a test with these markers (by name) and parameters.
 
     The marker `compiled_by_default(*methods, modes=...)` says which cells of a test compile in the default tier:
-    instead of `REPRESENTATIVE` these methods, none where none is named, and of the modes that compile these.
+    instead of `REPRESENTATIVE` these methods, none where none is named, and of the modes that compile these. The marker
+    `every_method` says that the others run before a merge: all in `jit` and eagerly in TensorFlow.
     """
     for name in ("slow", "merge"):
         if name in markers:
@@ -41,8 +44,11 @@ def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     stands_for_others = (method in methods and (mark or method in AGAIN.get(mode, methods))) if methods else True
     if stands_for_others and mode in modes:
         return "default"
-    seldom = mode in AGAIN and method not in (*AGAIN[mode], *(() if mark is None else mark.args))
-    return "slow" if seldom else "merge"
+    named = () if mark is None else mark.args
+    if mode in AGAIN:
+        return "merge" if method in (*AGAIN[mode], *named) else "slow"
+    others = named if mode == "tf" else (*BEFORE_A_MERGE, *named)
+    return "merge" if "every_method" in markers or method in others else "slow"
 
 
 _OTHER_DTYPES = ("complex64", "complex128")
@@ -55,18 +61,18 @@ class Cell(NamedTuple):
     mode: str | None
     method: str | None
     tier: str
-    named: bool  # does the test itself say what it compiles by default?
+    named: bool  # does the test itself say that this mode compiles by default?
 
-    @property
-    def runs_in_jit(self) -> bool:
-        """By default, in JAX."""
-        return (self.mode, self.tier) == ("jax-jit", "default")
+    def beside_its_twin(self, tier: str | None) -> Cell:
+        """A tier later, where the same program runs in another mode in this one, in `TWINS`."""
+        waits = tier == self.tier and (self.tier == "merge" or (self.tier, self.mode) == ("default", "jax"))
+        if not waits or (self.named and self.tier == "default"):
+            return self
+        return self._replace(tier=TIERS[TIERS.index(self.tier) + 1])
 
-    def beside_its_twin(self, twin_in_jit: bool) -> Cell:
-        """What JAX runs eagerly it compiles too, so where the same test runs in `jit`, this one waits for a merge."""
-        waits = twin_in_jit and self.mode == "jax" and self.tier == "default" and not self.named
-        return self._replace(tier="merge") if waits else self
 
+# What JAX runs eagerly it compiles too, and what TensorFlow traces runs the same operations eagerly.
+TWINS = {"jax": "jax-jit", "tf-function": "tf"}
 
 CELLS = pytest.StashKey[list[Cell]]()  # every test that was collected, whether it runs now or not
 
@@ -86,5 +92,6 @@ def cell(node: str, markers: Mapping[str, Any], parameters: Mapping[str, Any]) -
             mode = compiled if word in transform and compiled.startswith(mode) else mode
     mode = parameters.get("mode", mode)
     method = method if isinstance(method, str) else None
-    named = "compiled_by_default" in markers
+    mark = markers.get("compiled_by_default")
+    named = mark is not None and mode in mark.kwargs.get("modes", AGAIN if method in AGAIN["jax"] else ())
     return Cell(test, mode if isinstance(mode, str) else None, method, tier(markers, parameters), named)

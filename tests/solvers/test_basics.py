@@ -8,6 +8,7 @@ from modes import solve
 from problems import OPERATORS, SYSTEMS, has_operator, make_operator
 
 
+@pytest.mark.every_method
 @pytest.mark.parametrize(("method", "dtype", "mode"), cells())
 def test_solution(method: str, mode: str, dtype: str) -> None:
     """All systems of this method and dtype; one compiled function each."""
@@ -33,7 +34,7 @@ METHODS_FOR_OPERATORS = [
 ]
 
 
-@pytest.mark.compiled_by_default("CG")
+@pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf", "tf-function"))
 @pytest.mark.parametrize(("dtype", "mode"), two_dtypes())
 @pytest.mark.parametrize("kind", OPERATORS)
 @pytest.mark.parametrize("method", METHODS_FOR_OPERATORS)

@@ -18,6 +18,7 @@ def system_for(dtype: str) -> np.ndarray:
     return SYSTEMS["complex Hermitian" if dtype.startswith("complex") else "definite"].matrix
 
 
+@pytest.mark.every_method
 @pytest.mark.parametrize(("method", "dtype", "mode"), cells())
 def test_scaled_zero_and_nan_systems(method: str, mode: str, dtype: str) -> None:
     matrix = cast(system_for(dtype), dtype)

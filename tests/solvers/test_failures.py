@@ -17,6 +17,7 @@ from problems import SYSTEMS, make_operator
 INCONSISTENT = ("constant null vector", "constant per region", "zero rows")
 
 
+@pytest.mark.every_method
 @pytest.mark.parametrize(("method", "dtype", "mode"), cells(real=True))
 def test_inconsistent_is_never_converged(method: str, mode: str, dtype: str) -> None:
     for name in INCONSISTENT if mode in ("numpy", "torch") else INCONSISTENT[:1]:

@@ -16,6 +16,7 @@ def matrix_for(dtype: str) -> np.ndarray:
     return cast(SYSTEMS["complex Hermitian" if dtype.startswith("complex") else "definite"].matrix, dtype)
 
 
+@pytest.mark.every_method
 @pytest.mark.parametrize(("method", "dtype", "mode"), cells())
 def test_zero_and_exact_start(method: str, mode: str, dtype: str) -> None:
     matrix = matrix_for(dtype)

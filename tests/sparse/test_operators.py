@@ -16,7 +16,6 @@ from krylix.sparse import Composed, FunctionOperator, Layout, OffsetOperator, Op
 from modes import EAGER, array, compiled, library, native_sparse, product, to_numpy
 from operands import NATIVE, SCIPY, operands
 
-cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
 eager = pytest.mark.parametrize("mode", EAGER)
 SIZES = [(6, 6), (6, 4), (4, 6)]  # even, for blocks
 
@@ -60,13 +59,21 @@ def expected(m: np.ndarray, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
     return (m @ v, m @ V, m @ v, X @ m.T, m.T @ w, c.T @ w, c @ v, c @ v, m @ v, m.T @ w, np.diagonal(m), m)
 
 
-@pytest.mark.parametrize("shape", SIZES, ids=str)
-@cells
+def mark_of(mode: str, shape: tuple[int, int]) -> Any:
+    """Each operand is a program, or many."""
+    return pytest.mark.merge if mode in ("jax", "jax-jit", "tf-function") and shape != SIZES[0] else ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "dtype", "shape"),
+    [
+        pytest.param(mode, dtype, shape, id=f"{mode}-{dtype}-{shape}", marks=mark_of(mode, shape))
+        for mode, dtype in CELLS
+        for shape in (SIZES if dtype == "float32" else SIZES[:1])
+        if mode != "jax" or (dtype, shape) == ("float32", SIZES[0])  # covered by its compiled mode
+    ],
+)  # fmt: skip
 def test_everything_of_every_operand(mode: str, dtype: str, shape: tuple[int, int]) -> None:
-    if shape != SIZES[0] and (dtype != "float32" or (shape == SIZES[2] and library(mode) == "jax")):
-        return
-    if mode == "jax" and (shape != SIZES[0] or dtype != "float32"):
-        return  # covered by its compiled mode
     m = matrix_of(shape, dtype)
     vectors = [rows(dtype, s, 4) for s in ((shape[1],), (shape[1], 3), (shape[0],), (2, 2, shape[1]))]
     exact = expected(m, *vectors)
@@ -229,6 +236,7 @@ def test_integer_and_boolean_matrices(mode: str) -> None:
             np.testing.assert_array_equal(to_numpy(operator @ array(mode, np.ones(3))), m.sum(1))
 
 
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_known_entries_and_offsets(mode: str) -> None:
     m = matrix_of((6, 6), "float64")

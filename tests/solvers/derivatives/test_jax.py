@@ -114,7 +114,8 @@ def check(method: str, transform: str, make: Callable[..., Any], mode: str = "ja
 # One method in every way, and every method in one way; the rest of the table on demand.
 ONE, LONG = "CG", ("jacrev of jacfwd", "jacfwd of jacrev of b")
 BEFORE_A_MERGE = (
-    "third order", "jvp of jvp", "vmap of vmap", "grad of scan", "grad of grad", "vmap of jvp", "grad of vmap"
+    "third order", "jvp of jvp", "vmap of vmap", "grad of scan", "grad of grad", "vmap of jvp", "grad of vmap",
+    "linearize", "vjp", "vmap over A",
 )  # fmt: skip
 
 
@@ -135,7 +136,10 @@ def test_every_transformation(method: str, transform: str, make: Callable[..., A
     check(method, transform, make, mode)
 
 
-EAGERLY = [t if t in ("grad", "jvp", "vmap over A") else pytest.param(t, marks=pytest.mark.merge) for t in TRANSFORMS]
+EAGERLY = [
+    pytest.param(t, marks=() if t == "grad" else pytest.mark.merge if t in ("jvp", "hessian") else pytest.mark.slow)
+    for t in TRANSFORMS
+]
 
 
 @pytest.mark.parametrize("mode", ["jax"])

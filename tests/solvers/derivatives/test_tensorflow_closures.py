@@ -279,7 +279,10 @@ def test_a_function_whose_trace_differs_is_refused(kind: str) -> None:
         calls[0] += 1
         return {"eagerly": 2 if tf.executing_eagerly() else 3, "numpy": rng.random(), "counter": calls[0]}[kind]
 
-    with tf.GradientTape() as tape, pytest.raises((RuntimeError, ValueError), match=r"when TensorFlow traces it|linear"):
+    with (
+        tf.GradientTape() as tape,
+        pytest.raises((RuntimeError, ValueError), match=r"when TensorFlow traces it|linear"),
+    ):
         tape.watch(M)
         linear_solve(lambda v: tf.cast(factor(), REAL) * tf.linalg.matvec(M, v), b, method="GMRES")
 

@@ -59,16 +59,19 @@ MAKE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-QUICK = {(ITERATIVE, "complex128"), (FACTORISED, "float32")}  # the rest of the table on demand
+QUICK = {  # the rest of the table on demand
+    *((ITERATIVE, "complex128", kind) for kind in ("matrix", "function", "sum")),
+    *((FACTORISED, "float32", kind) for kind in ("diagonal", "tridiagonal", "pytree", "product")),
+}
 OPERATORS = [
-    pytest.param(s, d, id=f"{s.method}-{d}", marks=() if (s, d) in QUICK else pytest.mark.slow)
+    pytest.param(s, d, k, id=f"{s.method}-{d}-{k}", marks=() if (s, d, k) in QUICK else pytest.mark.slow)
     for s in (ITERATIVE, FACTORISED)
     for d in ("float64", "float32", "complex128")
+    for k in MAKE
 ]
 
 
-@pytest.mark.parametrize("kind", MAKE)
-@pytest.mark.parametrize(("solver", "dtype"), OPERATORS)
+@pytest.mark.parametrize(("solver", "dtype", "kind"), OPERATORS)
 def test_operators(solver: Any, kind: str, dtype: str) -> None:
     S = jnp.asarray(MATRIX + (0.4j * np.eye(N, k=2) if dtype == "complex128" else 0)).astype(dtype)
     b = jnp.asarray(B).astype(dtype)
@@ -207,9 +210,13 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 }
 
 
+BEFORE_A_MERGE = {
+    *((ITERATIVE, "function", t) for t in ("jvp", "vjp", "vmap of vjp")),
+    *((FACTORISED, "matrix", t) for t in ("vjp", "vmap of jvp")),
+}
 DERIVATIVES = [
-    pytest.param(s, k, t, id=f"{s.method}-{k}-{t}", marks=() if k == kind else pytest.mark.slow)
-    for s, kind in ((ITERATIVE, "function"), (FACTORISED, "matrix"))
+    pytest.param(s, k, t, id=f"{s.method}-{k}-{t}", marks=() if (s, k, t) in BEFORE_A_MERGE else pytest.mark.slow)
+    for s in (ITERATIVE, FACTORISED)
     for k in ("matrix", "function")
     for t in TRANSFORMS
 ]
