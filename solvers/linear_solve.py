@@ -16,6 +16,7 @@ from .setup.other_names import with_our_names
 from .setup.request import Progress, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
+from .unknown_batch import has_unknown_size, solve_one_by_one
 
 
 @with_our_names
@@ -106,6 +107,8 @@ linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.
 
 
 def _linear_solve(request: Request) -> SolveResult:
+    if has_unknown_size(request.b) and (found := solve_one_by_one(request, _linear_solve)) is not None:
+        return found
     method = None if is_auto(request.method) else find_method(request.method)
     problem = make_problem(request, method)
     refuse_infinite_entries(problem, request.on_failure)

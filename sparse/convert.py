@@ -115,7 +115,10 @@ def batch_shape(A: Any, bk: Backend) -> tuple[int, ...]:
         return ()
     if is_list_of_matrices(A, bk):
         return (len(A),)
-    return tuple(int(n) for n in (A.shape if hasattr(A, "shape") else np.shape(A))[:-2])
+    shape = tuple(A.shape if hasattr(A, "shape") else np.shape(A))
+    if None in shape:
+        raise ValueError(f"A has the shape {shape}; expected one that is known. Give the sizes in its TensorSpec.")
+    return tuple(int(n) for n in shape[:-2])
 
 
 def is_list_of_matrices(A: Any, bk: Backend) -> bool:

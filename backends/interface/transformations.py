@@ -68,6 +68,12 @@ class Transformations(ABC):
         """
         return None
 
+    def one_by_one(
+        self, function: Callable[..., Sequence[Array]], arrays: Sequence[Array], axes: int
+    ) -> Sequence[Array]:
+        """`function` of each element along the first `axes` axes, whose lengths may be unknown now, in a loop."""
+        raise TypeError("This library has no arrays of unknown size.")
+
     def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
         """`function` of each element of the arrays whose entry in `axes` is 0, stacked; the others are shared."""
 

@@ -20,6 +20,7 @@ from .bilinear import bilinear
 from .implicit import has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
 from .linalg import TensorflowLinalg
+from .mapped import one_by_one
 from .recorded import recorded
 from .sparse import TensorflowSparse
 
@@ -226,6 +227,11 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         self, function: Callable[..., Any], x: Any, args: Sequence[Any]
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         return recorded(function, x, args)
+
+    def one_by_one(
+        self, function: Callable[..., Sequence[Array]], arrays: Sequence[Array], axes: int
+    ) -> Sequence[Array]:
+        return one_by_one(function, arrays, axes)
 
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()

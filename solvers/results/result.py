@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -152,7 +153,7 @@ class SolveResult:
     # TensorFlow asks the class itself how to take it apart.
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return _static(self), _arrays(self)
+        return _static(self), arrays_of(self)
 
     @classmethod
     def __tf_unflatten__(cls, static: tuple[Any, ...], arrays: tuple[Any, ...]) -> SolveResult:
@@ -169,9 +170,15 @@ def numbers_of(result: SolveResult) -> tuple[Array, ...]:
     return tuple(a[-1] for a in found) if result.checkpoints else found
 
 
-def _arrays(result: SolveResult) -> tuple[Any, ...]:
+def arrays_of(result: SolveResult) -> tuple[Any, ...]:
+    """What is an array for each system (and checkpoint)."""
     values = tuple(getattr(result, name) for name in _ARRAYS)
     return values[:-1] if result.history is None else values
+
+
+def with_arrays(result: SolveResult, arrays: Sequence[Any]) -> SolveResult:
+    """The same solve with other arrays, in the order of `arrays_of`."""
+    return _restore(_static(result), arrays)
 
 
 def _static(result: SolveResult) -> tuple[Any, ...]:
@@ -186,4 +193,4 @@ def _restore(static: Any, arrays: Any) -> SolveResult:
 
 def register_result(bk: Backend) -> None:
     """Make `SolveResult` a container of arrays for this backend's transformations."""
-    bk.register(SolveResult, lambda r: (_arrays(r), _static(r)), _restore)
+    bk.register(SolveResult, lambda r: (arrays_of(r), _static(r)), _restore)

@@ -586,6 +586,24 @@ def test_vmap(mode: str) -> None:
     np.testing.assert_allclose(shared, x @ m[0].T)
 
 
+@covers("one_by_one")
+@modes
+def test_one_by_one(mode: str) -> None:
+    """In TensorFlow; the others have no arrays of unknown size."""
+    bk, b = backend(mode), rows("float64", (3, 2, 4))
+    if library(mode) != "tensorflow":
+        with pytest.raises(TypeError, match="no arrays of unknown size"):
+            bk.one_by_one(lambda a: (a,), (array(mode, b),), 2)
+        return
+
+    def solve(bk: Backend, b: Any) -> Any:
+        return bk.one_by_one(lambda a: (2 * a, bk.any(a > 0)), (b,), 2)
+
+    doubled, positive = run(mode, solve, b)
+    np.testing.assert_array_equal(doubled, 2 * b)
+    np.testing.assert_array_equal(positive, (b > 0).any(-1))
+
+
 @covers("map_columns")
 @modes
 def test_map_columns(mode: str) -> None:
