@@ -38,6 +38,7 @@ def test_scipy_keeps_zeros_and_duplicates() -> None:
     assert found.values.tolist() == [1, 0, 2] and found.rows.tolist() == [1, 0, 1] and found.cols.tolist() == [0, 2, 0]
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_padding_of_jax() -> None:
     """Left out where it is seen; zeros in range where it is traced, whatever stood there."""

@@ -27,8 +27,9 @@ def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     """The tier of a test with these markers (by name) and parameters.
 
     The marker `compiled_by_default(*methods, modes=...)` says which cells of a test compile in the default tier:
-    instead of `REPRESENTATIVE` these methods, none where none is named, and of the modes that compile these. The marker
-    `every_method` says that the others run before a merge: all in `jit` and eagerly in TensorFlow.
+    instead of `REPRESENTATIVE` these methods, none where none is named, and of the modes that compile these; with
+    `eagerly=True` also eagerly in JAX, beside the same cell in `jit`. The marker `every_method` says that the others
+    run before a merge: all in `jit` and eagerly in TensorFlow.
     """
     for name in ("slow", "merge"):
         if name in markers:
@@ -93,5 +94,7 @@ def cell(node: str, markers: Mapping[str, Any], parameters: Mapping[str, Any]) -
     mode = parameters.get("mode", mode)
     method = method if isinstance(method, str) else None
     mark = markers.get("compiled_by_default")
-    named = mark is not None and mode in mark.kwargs.get("modes", AGAIN if method in AGAIN["jax"] else ())
+    named = mark is not None and (
+        mode in mark.kwargs.get("modes", ()) or (mark.kwargs.get("eagerly", False) and method in AGAIN["jax"])
+    )
     return Cell(test, mode if isinstance(mode, str) else None, method, tier(markers, parameters), named)

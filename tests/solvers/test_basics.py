@@ -34,7 +34,7 @@ METHODS_FOR_OPERATORS = [
 ]
 
 
-@pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize(("dtype", "mode"), two_dtypes())
 @pytest.mark.parametrize("kind", OPERATORS)
 @pytest.mark.parametrize("method", METHODS_FOR_OPERATORS)

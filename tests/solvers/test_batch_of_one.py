@@ -99,7 +99,7 @@ def test_to_the_last_digit_in_torch(method: str, n: int, dtype: str) -> None:
 
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("method", ["CG", "MINRES"])
+@pytest.mark.parametrize("method", ["CG", pytest.param("MINRES", marks=pytest.mark.merge)])
 def test_threads(threads: int, method: str) -> None:
     """PyTorch shares out long reductions, in another way if there is one of them only."""
     import torch

@@ -121,6 +121,7 @@ def test_containers_that_torch_knows() -> None:
         linear_solve(lambda g: Grid(2 * g.data, "face"), Grid(torch.ones(3), "cell"), method="CG")
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_containers_with_operators_of_numpy() -> None:
     """As programs of others define their grid arrays: a pytree of JAX, with NumPy's mixin for its operators."""

@@ -65,6 +65,7 @@ exact = jnp.linalg.solve(matrix, systems.T).T
 
 
 @pytest.mark.needs("jax")
+@pytest.mark.merge
 def test_solves_and_matrices_inside_of_shard_map(tmp_path: Path) -> None:
     code = """
 for settings in {settings}:

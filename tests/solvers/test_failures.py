@@ -40,7 +40,7 @@ def test_singular_consistent_is_solved_at_any_size(method: str, name: str) -> No
         check_true_residual(result, matrix, b)
 
 
-@pytest.mark.compiled_by_default("CG", "scipy-CG")
+@pytest.mark.compiled_by_default("CG", "scipy-CG", eagerly=True)
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes(m for m in METHODS if "direct" not in m))
 def test_limit_of_iterations(method: str, mode: str) -> None:
     weights = np.logspace(0, 3, 12)
@@ -87,7 +87,7 @@ def test_compiled_function_fails_only_when_the_data_do(method: str, mode: str) -
     assert np.isfinite(to_numpy(function(array(mode, good)))).all()
 
 
-@pytest.mark.compiled_by_default("CG", "direct")
+@pytest.mark.compiled_by_default("CG", "direct", eagerly=True)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-direct", "auto"])
 def test_nan_and_infinity_in_the_matrix(method: str, mode: str) -> None:

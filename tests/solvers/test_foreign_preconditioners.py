@@ -117,6 +117,7 @@ def test_gradients() -> None:
         x.sum().backward()
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_no_reverse_derivative_in_jax() -> None:
     import jax

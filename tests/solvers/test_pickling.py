@@ -53,7 +53,7 @@ def test_functions_by_name() -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("method", ["direct", "biCG-stab(2)"])
+@pytest.mark.parametrize("method", ["direct", pytest.param("biCG-stab(2)", marks=pytest.mark.merge)])
 def test_in_another_process(method: str, tmp_path: Path) -> None:
     """Which has registered none of the classes with the library."""
     M = "jacobi" if method == "biCG-stab(2)" else None

@@ -135,6 +135,7 @@ def test_repr_tells_the_cost(kind: str, mode: str) -> None:
         assert word in repr(M)
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
 @every_library
 @every_kind
 def test_batch_is_its_systems(kind: str, mode: str) -> None:
@@ -217,6 +218,7 @@ def test_container_of_arrays(kind: str) -> None:
     np.testing.assert_allclose(to_numpy(image), to_numpy(M.dense()) @ b, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
 @pytest.mark.parametrize("mode", [mode for mode in EAGER if mode != "numpy"])
 @every_kind
 def test_made_by_numpy_for_another_library(kind: str, mode: str) -> None:

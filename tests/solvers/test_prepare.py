@@ -128,6 +128,7 @@ def test_factors_serve_transposed_and_conjugated_systems(method: str, mode: str,
         np.testing.assert_allclose(to_numpy(operator.apply(rows)), np.linalg.solve(wanted, b.T).T, rtol=1e-8)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     "method", ["CG", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "scipy-direct"))]
 )

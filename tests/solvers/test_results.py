@@ -23,7 +23,7 @@ def hard(n: int = 40) -> np.ndarray:
     return np.diag(np.linspace(1, 300, n)) + np.eye(n, k=1) + np.eye(n, k=-1)
 
 
-@pytest.mark.compiled_by_default("CG", "direct", "scipy-CG")
+@pytest.mark.compiled_by_default("CG", "direct", "scipy-CG", eagerly=True)
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes(METHOD_NAMES))
 def test_history_changes_nothing(method: str, mode: str) -> None:
     A, b = make_operator(mode, "dense", MATRIX), np.random.default_rng(14).standard_normal((3, 12))
@@ -85,7 +85,7 @@ def test_function_evaluations_are_those_made(method: str, start: bool) -> None:
     assert result.function_evaluations == per_step * result.iterations + at_start + 1 + start
 
 
-@pytest.mark.compiled_by_default("CG", "direct")
+@pytest.mark.compiled_by_default("CG", "direct", eagerly=True)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-CG"])

@@ -150,6 +150,7 @@ def test_own_batches(mode: str, layout: str) -> None:
     np.testing.assert_allclose(to_numpy(x), np.linalg.solve(matrices, B[..., None])[..., 0], rtol=1e-9)
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_bcoo_as_an_argument_of_a_compiled_function() -> None:
     """Where nobody knows the places of its entries."""

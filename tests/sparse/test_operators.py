@@ -61,7 +61,7 @@ def expected(m: np.ndarray, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
 
 def mark_of(mode: str, shape: tuple[int, int]) -> Any:
     """Each operand is a program, or many."""
-    return pytest.mark.merge if mode in ("jax", "jax-jit", "tf-function") and shape != SIZES[0] else ()
+    return () if mode in ("numpy", "torch") or shape == SIZES[0] else pytest.mark.merge
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,7 @@ def test_scipy_matrices_stay_as_they_were(mode: str, kind: str) -> None:
         np.testing.assert_array_equal(vars(A)[name], part)
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
 @eager
 def test_batched_dense(mode: str, dtype: str) -> None:
@@ -151,6 +152,7 @@ def test_batched_dense(mode: str, dtype: str) -> None:
     assert four.systems == 3
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
 @eager
 def test_functions_of_shaped_arrays(mode: str) -> None:
     """With axes of their own, with batch axes, with args; called with more in front than they know of."""
@@ -279,6 +281,7 @@ class RowsScaled(Composed):
         return RowsScaled(self.inner.transpose(), self.factors, not self.flipped)
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
 @eager
 def test_an_operator_made_of_parts(mode: str) -> None:
     """It states its parts, `apply` and `transpose`: all else follows."""
@@ -310,6 +313,7 @@ def test_an_operator_made_of_parts(mode: str) -> None:
         assert RowsScaled(function, d).on_backend(krylix.choose_backend("numpy"), None) is None
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
 @eager
 def test_the_same_on_the_host(mode: str) -> None:
     """`for_host` gives what SciPy's methods work with."""
@@ -423,6 +427,7 @@ def test_sparse_arrays_with_other_axes(mode: str) -> None:
         as_operator(sp.coo_array(np.ones(3)), array(mode, np.ones(3)))
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_bcoo_with_other_axes() -> None:
     from jax.experimental import sparse

@@ -115,7 +115,7 @@ def check(method: str, transform: str, make: Callable[..., Any], mode: str = "ja
 ONE, LONG = "CG", ("jacrev of jacfwd", "jacfwd of jacrev of b")
 BEFORE_A_MERGE = (
     "third order", "jvp of jvp", "vmap of vmap", "grad of scan", "grad of grad", "vmap of jvp", "grad of vmap",
-    "linearize", "vjp", "vmap over A",
+    "linearize", "vjp", "vmap over A", "hessian", "vmap over b",
 )  # fmt: skip
 
 
@@ -188,11 +188,12 @@ def test_every_method(method: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["direct", pytest.param("scipy-GMres", marks=pytest.mark.merge)])
-@pytest.mark.parametrize("make", [as_matrix, as_sparse])
+@pytest.mark.parametrize("make", [pytest.param(as_matrix, marks=pytest.mark.merge), as_sparse])
 def test_other_operators(method: str, make: Callable[..., Any]) -> None:
     check(method, "jacfwd of jacrev of b", make)
 
 
+@pytest.mark.merge
 def test_unknowns_in_a_container() -> None:
     """Pytrees, with a gradient for each leaf of b and of what the function closes over."""
     b = {"u": jnp.asarray(B[:4]), "p": jnp.asarray(B[4:])}
@@ -214,6 +215,7 @@ def test_unknowns_in_a_container() -> None:
         np.testing.assert_allclose(a, w, rtol=1e-8)
 
 
+@pytest.mark.merge
 def test_a_start_and_an_absolute_tolerance_are_for_the_given_right_hand_side_only() -> None:
     """A tangent of 1e-20 is not below atol, and does not start at x0."""
     S, b = jnp.asarray(MATRIX, jnp.float32), jnp.asarray(B, jnp.float32)
@@ -231,6 +233,7 @@ def test_a_start_and_an_absolute_tolerance_are_for_the_given_right_hand_side_onl
         np.testing.assert_allclose(cotangent / np.float32(scale), wanted, rtol=2e-2, atol=1e-2)
 
 
+@pytest.mark.merge
 def test_starts_preconditioners_and_histories_have_no_derivatives() -> None:
     S, b, w = jnp.asarray(MATRIX), jnp.asarray(B), jnp.linspace(0.2, 0.5, N)
 
@@ -243,7 +246,7 @@ def test_starts_preconditioners_and_histories_have_no_derivatives() -> None:
     assert not for_w.any()
 
 
-@pytest.mark.parametrize("method", ["CG", "MINRES"])
+@pytest.mark.parametrize("method", ["CG", pytest.param("MINRES", marks=pytest.mark.merge)])
 def test_singular_with_null_vectors(method: str) -> None:
     """x = A^+ b, complex Hermitian with a complex null vector."""
     phases = np.exp(1j * np.arange(N))
@@ -262,6 +265,7 @@ def test_singular_with_null_vectors(method: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.merge
 def test_jax_complex_and_tiny_cotangents() -> None:
     S, b = jnp.asarray(MATRIX + 0.2j * np.eye(N, k=2)), jnp.asarray(B + 1j)
 
@@ -285,6 +289,7 @@ def test_jax_backward_failure_names_itself() -> None:
         np.asarray(jax.jit(jax.grad(loss))(jnp.array([1.0, 1.0, 0.0])))
 
 
+@pytest.mark.merge
 def test_jax_without_a_transpose() -> None:
     """Nothing is missed before somebody asks for a reverse derivative."""
     only_forward = spl.LinearOperator((N, N), matvec=lambda v: MATRIX @ v, dtype=np.float64)

@@ -29,6 +29,7 @@ def loss_of(solution: Callable[..., Any]) -> Callable[..., Any]:
     return loss
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize(
     ("method", "case", "dtype"),
@@ -68,6 +69,7 @@ def test_jax_derivatives(method: str, case: str, dtype: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-8 * float(jnp.abs(wanted).max()))
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_jax_derivatives_of_a_sparse_matrix_and_a_function() -> None:
     import jax

@@ -109,7 +109,7 @@ QUICK = {  # graphs of CG are the smallest, and not symmetric systems are seen e
     *(("direct", "dense", t) for t in ("gradient in a graph", "second order", "vectorized_map")),
 }
 BEFORE_A_MERGE = {
-    *(("CG", t) for t in ("jacobian", "second order in a graph", "gradient of a graph")),
+    *(("CG", t) for t in ("XLA", "jacobian", "second order in a graph", "gradient of a graph")),
     *(("direct", t) for t in ("vectorized_map", "gradient in a graph")),
 }
 
@@ -160,7 +160,7 @@ def test_every_method_in_every_way(method: str, kind: str, transform: str) -> No
 
 
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
-@pytest.mark.parametrize("kind", ["function", "dense"])
+@pytest.mark.parametrize("kind", ["function", pytest.param("dense", marks=pytest.mark.merge)])
 def test_variables(kind: str, mode: str) -> None:
     """Closed over or stored in a matrix, they are found; also by a loss of a whole training step."""
     b, w, c = point()

@@ -57,8 +57,11 @@ def vectors(A: SparseMatrix) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=A.shape[1]), rng.normal(size=A.shape[0])
 
 
+MARKS = {"csr": (), **dict.fromkeys(("coo", "csc", "ell"), pytest.mark.slow)}
+
+
 @pytest.mark.parametrize(  # the other formats share the products of these
-    "kind", [pytest.param(k, marks=pytest.mark.slow if k in ("coo", "csc", "ell") else ()) for k in KINDS]
+    "kind", [pytest.param(k, marks=MARKS.get(k, pytest.mark.merge)) for k in KINDS]
 )
 @pytest.mark.needs("jax")
 def test_jax(kind: str) -> None:
@@ -85,7 +88,9 @@ def test_jax(kind: str) -> None:
     np.testing.assert_allclose(moved, sum(g.sum() for g in expected), rtol=1e-8)
 
 
-@kinds
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=() if k in ("csr", "stencil") else pytest.mark.merge) for k in KINDS]
+)
 @pytest.mark.needs("jax")
 def test_jax_containers(kind: str) -> None:
     """A matrix is a container: an argument and a result of jit, mapped over, closed over in vmap."""

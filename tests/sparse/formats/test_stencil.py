@@ -41,6 +41,7 @@ GRIDS: list[tuple[Any, Any, Any]] = [
 ]
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
 @pytest.mark.parametrize("kind", ["numbers", "traced", "arrays"])
 @eager
 def test_stencils(mode: str, kind: str) -> None:

@@ -80,6 +80,7 @@ def test_traced(name: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.merge
 def test_derivatives_of_second_order() -> None:
     u = jnp.asarray(rng.standard_normal((N, N)))
 
@@ -102,6 +103,7 @@ def test_vmap() -> None:
     np.testing.assert_allclose(jax.jit(jax.vmap(g))(ks), expected, rtol=1e-12)
 
 
+@pytest.mark.merge
 def test_eager_gradient() -> None:
     u = jnp.asarray(rng.standard_normal((N, N)))
     found = jax.grad(lambda k: (matrix_from_function(diffusion, LIKE, k)[0] @ u.ravel()).sum())(jnp.asarray(K))

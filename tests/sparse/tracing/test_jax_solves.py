@@ -20,6 +20,7 @@ def chain(u: Any, c: Any = 1.0) -> Any:
     return 3 * c * u - p[2:] - p[:-2]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     "method",
     ["CG", pytest.param("scipy-direct", marks=pytest.mark.merge), pytest.param("direct", marks=pytest.mark.slow)],
@@ -47,6 +48,7 @@ def test_known_matrices_are_traced_once() -> None:
     assert operator.matrix() is operator.matrix()
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("method", ["direct", pytest.param("scipy-direct", marks=pytest.mark.merge)])
 def test_a_linear_function_of_other_operations(method: str) -> None:
     """A Schur complement has a linear solve inside, whose own operations are not linear: products give the entries."""
