@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
+from ..backends import Backend
 from ..sparse import Operator
 from .attempt import Attempt
 from .derivatives.one_program import differentiated
@@ -42,19 +41,33 @@ def solve(
     bk = problem.bk
     register_result(bk)
     result = _solved(problem, method, M, request)
-    if fallback is not None and not problem.compiled and not np.all(bk.to_numpy(result.status) == Status.CONVERGED):
-        check_requirements(problem, fallback, None)
-        second = _solved(problem, fallback, None, request)
-        result = replace(second, method=f"{second.method} (after {result.method} had failed)")
-    if request.on_failure != "status":  # which may be looked at in every step of a loop, and shall cost nothing then
-        reason = why_no_solution(problem, result)
-        result = result if reason is None else replace(result, _no_solution=reason)
-    if not (problem.compiled and problem.is_implicit):  # the solve of a compiled function saw to its failure by itself
-        result = apply_policy(bk, result, request.on_failure)
+    # With "status" and no fallback nobody has to wait for the outcome here.
+    known = not (problem.compiled or bk.compiled(result.status))
+    waits = known and (fallback is not None or request.on_failure != "status")
+    if not (waits and _has_converged(bk, result)):
+        if waits and fallback is not None:
+            check_requirements(problem, fallback, None)
+            second = _solved(problem, fallback, None, request)
+            result = replace(second, method=f"{second.method} (after {result.method} had failed)")
+        result = _after_failure(problem, result, request.on_failure)
     if problem.is_tracked and not problem.is_implicit:
         sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
         return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
     return result
+
+
+def _has_converged(bk: Backend, result: SolveResult) -> bool:
+    return not bk.any(result.status != int(Status.CONVERGED))
+
+
+def _after_failure(problem: Problem, result: SolveResult, on_failure: str) -> SolveResult:
+    """What `on_failure` says, where it is not known that all systems have converged."""
+    if on_failure != "status":
+        reason = why_no_solution(problem, result)
+        result = result if reason is None else replace(result, _no_solution=reason)
+    if problem.compiled and problem.is_implicit:  # the solve of a compiled function saw to its failure by itself
+        return result
+    return apply_policy(problem.bk, result, on_failure)
 
 
 def _solved(problem: Problem, method: Method, M: Operator | None, request: Request) -> SolveResult:

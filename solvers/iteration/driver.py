@@ -16,6 +16,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator
+from .at_once import solved_at_once
 from .attainable import attainable, is_hopeless
 from .checkpoints import Checkpoints
 from .limits import Limits
@@ -86,9 +87,25 @@ class Iteration:
         first = self._first(x0, size, bk.maximum(rtol * size, atol), limits.most if history else None)
         limit = limits.last if isinstance(limits.last, int) else bk.asarray(limits.last, like=self.b)
         if len(limits) == 1:
-            return self._outcome(self._rounds(first, limit))
+            end = None if history else self._at_once(first, limit)
+            return self._outcome(self._rounds(first, limit) if end is None else end)
         this = replace(self, checkpoints=Checkpoints(bk, limits, self.b))
         return this._rounds_with_checkpoints(first, limit)
+
+    def _at_once(self, first: _Between, limit: int | Array) -> _Between | None:
+        """The end after one step, for a method with factors, where all systems are seen to have converged by it."""
+        bk, tally = self.bk, first.tally
+        alone = self.project is None and self.report is None and isinstance(limit, int) and limit > 0
+        if not (self.method.factorises and alone and bk.is_at_hand(first.norm)):
+            return None
+        if bk.any(tally.status != _RUNNING):
+            return None
+        found = solved_at_once(bk, self.A, self.M, self.b, first.x, first.r, first.asked)
+        if found is None:
+            return None
+        one = tally.steps + 1
+        tally = tally._replace(status=0 * one + _CONVERGED, steps=one, products=tally.products + self.A.products)
+        return first._replace(**found._asdict(), tally=tally)
 
     def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
         """For methods that solve with another one inside: x after one round from zero, iterations, products.
