@@ -26,10 +26,7 @@ def table(*arguments: str) -> list[list[str]]:
 
 NAMES = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps", "gradients", "tracing")
 NAMES = (*NAMES, "matvec", "matvec_tuned")
-GROUPS = [
-    pytest.param(NAMES[0], marks=pytest.mark.merge),
-    *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:]),
-]
+GROUPS = [pytest.param(n, marks=pytest.mark.merge if n == "tolerance" else pytest.mark.slow) for n in NAMES]
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -40,7 +40,9 @@ def implicit_solve(system: LinearSystem, b: tf.Tensor) -> tuple[tf.Tensor, tuple
     @tf.custom_gradient
     def solve(b: tf.Tensor, *entries: tf.Tensor) -> Any:
         this = system.with_entries(entries)
-        x, rest = this.solve(b)
+        # Not seen by tapes: a persistent one has TensorFlow differentiate each loop and branch as it is built.
+        unseen = system.with_entries([tf.stop_gradient(a) for a in entries])
+        x, rest = unseen.solve(tf.stop_gradient(b))
 
         def gradient(cotangent: tf.Tensor, *_: Any, variables: Sequence[Any] | None = None) -> Any:
             adjoint = tf.math.conj(implicit_solve(this.transpose(), tf.math.conj(cotangent))[0])

@@ -89,11 +89,9 @@ def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> tuple
 
 def _compare(program: Recorded, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> None:
     """Outside of a `tf.function` the caller's function is the one that runs eagerly."""
-    with record.stop_recording():
-        z = tf.nest.map_structure(_point, x)
-        pairs = zip(tf.nest.flatten(function(z, *args)), tf.nest.flatten(program(z, *program.arrays)), strict=True)
-        same = all(_is_close(tf.convert_to_tensor(a), tf.convert_to_tensor(b)) for a, b in pairs)
-    if not same:
+    z = tf.nest.map_structure(_point, x)
+    pairs = zip(tf.nest.flatten(function(z, *args)), tf.nest.flatten(program(z, *program.arrays)), strict=True)
+    if not all(_is_close(tf.convert_to_tensor(a), tf.convert_to_tensor(b)) for a, b in pairs):
         raise RuntimeError(
             "The function A computes something else when TensorFlow traces it, as the derivatives of this solve need, "
             "than when it is called: it is random, counts its calls, or asks whether it runs eagerly. Write it with "

@@ -198,7 +198,7 @@ def test_not_a_number_stays_in_its_row(mode: str) -> None:
     np.testing.assert_array_equal(diagonal[0], [2, np.inf, 1, np.nan])
 
 
-@pytest.mark.parametrize("mode", ["numpy", "torch", pytest.param("jax", marks=pytest.mark.merge)])
+@pytest.mark.parametrize("mode", ["numpy", "torch", pytest.param("jax", marks=pytest.mark.slow)])
 def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that stay in the cache, and SciPy's compiled loops: as for small ones."""
     for module, name, value in (

@@ -102,7 +102,7 @@ except Exception as error:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.merge
+@pytest.mark.slow
 def test_every_method_and_transformation_inside_of_shard_map(tmp_path: Path) -> None:
     code = """
 from krylix.solvers import METHODS

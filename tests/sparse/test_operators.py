@@ -61,7 +61,9 @@ def expected(m: np.ndarray, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
 
 def mark_of(mode: str, shape: tuple[int, int]) -> Any:
     """Each operand is a program, or many."""
-    return () if mode in ("numpy", "torch") or shape == SIZES[0] else pytest.mark.merge
+    if mode in ("numpy", "torch") or shape == SIZES[0]:
+        return ()
+    return pytest.mark.slow if mode in ("jax-jit", "tf-function") and shape == SIZES[1] else pytest.mark.merge
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_every_transformation(method: str, transform: str, make: Callable[..., A
 
 
 EAGERLY = [
-    pytest.param(t, marks=() if t == "grad" else pytest.mark.merge if t in ("jvp", "hessian") else pytest.mark.slow)
+    pytest.param(t, marks=() if t == "grad" else pytest.mark.merge if t == "jvp" else pytest.mark.slow)
     for t in TRANSFORMS
 ]
 

@@ -61,7 +61,11 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize(
-    "transform", ["grad", *(pytest.param(t, marks=pytest.mark.merge) for t in list(TRANSFORMS)[1:])]
+    "transform",
+    [
+        pytest.param(t, marks=pytest.mark.slow if t == "grad of grad" else () if t == "grad" else pytest.mark.merge)
+        for t in TRANSFORMS
+    ],
 )
 def test_a_function_with_a_reverse_rule(transform: str) -> None:
     found, wanted = (jax.jit(TRANSFORMS[transform](f))(B, C) for f in (loss, exact))

@@ -194,7 +194,7 @@ def in_switch_case(solve: Solve, M: Any, b: Any) -> Any:
 
 FLOWS = [in_while_loop, as_loop_variable, in_range, in_map_fn, in_scan, in_cond, in_switch_case]
 BY_DEFAULT = ((in_while_loop, 1), (in_cond, 1))
-BEFORE_A_MERGE = ((in_while_loop, 2), *((flow, 1) for flow in FLOWS))  # second order takes up to a minute each
+BEFORE_A_MERGE = ((in_cond, 2), *((flow, 1) for flow in FLOWS))  # second order takes up to a minute each
 
 
 def tier_of(flow: Callable[..., Any], order: int) -> Any:

@@ -163,12 +163,13 @@ def test_complex(method: str) -> None:
 
 
 QUICK = {("CG", "csr"), ("biCG-stab(2)", "args"), ("GMRES", "coo"), ("scipy-direct", "dense"), ("CG", "function")}
+MARKS = dict.fromkeys(("GMRES", "scipy-direct"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
     ("method", "kind"),
     [
-        pytest.param(m, k, marks=() if (m, k) in QUICK else pytest.mark.merge)
+        pytest.param(m, k, marks=() if (m, k) in QUICK else MARKS.get(m, pytest.mark.merge))
         for k in ("function", "args", "dense", "csr", "coo")
         for m in ("CG", "biCG-stab(2)", "GMRES", "scipy-direct")
     ],

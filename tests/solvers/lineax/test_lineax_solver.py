@@ -165,6 +165,7 @@ def test_automatic_choice_of_large_systems() -> None:
     np.testing.assert_allclose(solve(matrix, matrix.mv(b), LineaxSolver()).value, 1, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_preconditioners_and_start() -> None:
     scale = np.logspace(0, 6, 40)
     S = np.diag(scale) + np.eye(40, k=1)
@@ -233,6 +234,7 @@ def test_derivatives(solver: Any, kind: str, transform: str) -> None:
         np.testing.assert_allclose(a, c, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_complex_derivatives() -> None:
     S, b = jnp.asarray(MATRIX + 0.4j * np.eye(N, k=2)), jnp.asarray(B + 1j)
 
@@ -246,6 +248,7 @@ def test_complex_derivatives() -> None:
             np.testing.assert_allclose(a, c, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_tiny_and_huge(scale: float) -> None:
     S, b = jnp.asarray(MATRIX, np.float32), jnp.asarray(B, np.float32)
@@ -263,7 +266,7 @@ def test_tiny_and_huge(scale: float) -> None:
     ("kind", "shape"),
     [
         ("matrix", (7, 4)),
-        ("function", (4, 7)),
+        pytest.param("function", (4, 7), marks=pytest.mark.slow),
         pytest.param("matrix", (4, 7), marks=pytest.mark.slow),
         pytest.param("function", (7, 4), marks=pytest.mark.slow),
     ],
@@ -394,6 +397,7 @@ def test_optimistix(root_finder: str, method: str) -> None:
     np.testing.assert_allclose(jax.jit(jax.jacfwd(root))(0.3), wanted, rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "method"),
     [

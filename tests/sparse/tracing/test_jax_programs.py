@@ -321,12 +321,12 @@ PROGRAMS = {
 }
 
 
-@random_examples(default=20, merge=60, slow=1200, **PROGRAMS)
+@random_examples(default=20, merge=30, slow=1200, **PROGRAMS)
 def test_programs(names: list[str], numbers_from: int, shape: tuple[int, ...], dtype: str) -> None:
     check(names, numbers_from, shape, dtype, traced=False)
 
 
-@random_examples(default=5, merge=15, slow=200, **PROGRAMS)
+@random_examples(default=5, merge=8, slow=200, **PROGRAMS)
 def test_programs_with_traced_coefficients(names: list[str], numbers_from: int, shape: Any, dtype: str) -> None:
     check(names, numbers_from, shape, dtype, traced=True)
 
