@@ -15,8 +15,8 @@ import pytest
 TIERS = ("default", "merge", "slow")
 # One of each kind of program: iterations, factors, and the host.
 REPRESENTATIVE = ("CG", "direct", "scipy-CG")
-# And those with other loops: without symmetry, with long recurrences, of least squares, and with factors on the host.
-BEFORE_A_MERGE = (*REPRESENTATIVE, "biCG-stab(2)", "GMRES", "LSMR", "scipy-direct", "auto")
+# And those with other loops: with long recurrences, and of least squares.
+BEFORE_A_MERGE = (*REPRESENTATIVE, "GMRES", "LSMR")
 # JAX compiles what it runs eagerly, too; and what TensorFlow runs eagerly takes as long as a program of others.
 COMPILING = ("jax", "jax-jit", "tf", "tf-function", "torch-compile")
 # Where the same programs run that `jax-jit`, `tf` and `torch` run: for these methods; the others on demand.
@@ -65,11 +65,11 @@ class Cell(NamedTuple):
     named: bool  # does the test itself say that this mode compiles by default?
 
     def beside_its_twin(self, tier: str | None) -> Cell:
-        """A tier later, where the same program runs in another mode in this one, in `TWINS`."""
+        """Later, where the same program runs in another mode, of `TWINS`, in this tier: a solve on demand."""
         waits = tier == self.tier and (self.tier == "merge" or (self.tier, self.mode) == ("default", "jax"))
         if not waits or (self.named and self.tier == "default"):
             return self
-        return self._replace(tier=TIERS[TIERS.index(self.tier) + 1])
+        return self._replace(tier="merge" if self.tier == "default" and self.method is None else "slow")
 
 
 # What JAX runs eagerly it compiles too, and what TensorFlow traces runs the same operations eagerly.

@@ -34,7 +34,8 @@ def cells(backend: str, methods: list[str]) -> list[Any]:
                 if dtype.startswith("c") and not METHODS[method].takes_complex:
                     continue
                 quick = n < LENGTHS[backend][-1] and dtype in ("float64", "complex64") and method in OURS
-                found.append(pytest.param(method, n, dtype, marks=() if quick else pytest.mark.merge))
+                later = pytest.mark.slow if (backend, dtype) == ("torch", "complex128") else pytest.mark.merge
+                found.append(pytest.param(method, n, dtype, marks=() if quick else later))
     return found
 
 

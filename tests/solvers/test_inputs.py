@@ -128,12 +128,15 @@ def live_inputs() -> dict[str, Any]:
     }  # fmt: skip
 
 
+SOONER = tuple(("auto", mode) for mode in MODES if mode != "tf-function")
+
+
 @pytest.mark.compiled_by_default("auto", modes=("jax",))
 @pytest.mark.parametrize("name", live_inputs())
 @pytest.mark.parametrize(
     ("method", "mode"),
     [
-        pytest.param(m, mode, marks=() if m == "auto" or mode in ("numpy", "torch") else pytest.mark.slow)
+        pytest.param(m, mode, marks=() if mode in ("numpy", "torch") or (m, mode) in SOONER else pytest.mark.slow)
         for m in ("CG", "scipy-direct", "auto")
         for mode in MODES
     ],

@@ -130,7 +130,7 @@ def test_factors_serve_transposed_and_conjugated_systems(method: str, mode: str,
 
 @pytest.mark.merge
 @pytest.mark.parametrize(
-    "method", ["CG", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "scipy-direct"))]
+    "method", ["CG", *(pytest.param(m, marks=pytest.mark.slow) for m in ("direct", "scipy-direct"))]
 )
 def test_derivatives_and_vmap_in_jax(method: str) -> None:
     """With one factorisation for the solve and its derivatives; as an argument of a compiled function too."""

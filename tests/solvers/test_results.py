@@ -44,7 +44,10 @@ def test_history_changes_nothing(method: str, mode: str) -> None:
 
 
 @pytest.mark.compiled_by_default("CG", modes=("jax-jit",))
-@pytest.mark.parametrize(("method", "mode"), methods_and_modes([*KRYLOV, "direct", "scipy-CG", "scipy-direct"]))
+@pytest.mark.parametrize(
+    ("method", "mode"),
+    [*methods_and_modes([*KRYLOV, "scipy-CG", "scipy-direct"]), *methods_and_modes(["direct"], ("numpy", "torch"))],
+)
 def test_checkpoints(method: str, mode: str) -> None:
     """Each checkpoint is what a solve with that limit returns, and the rest goes on as if not stopped."""
     A, b = make_operator(mode, "dense", hard()), np.random.default_rng(15).standard_normal((2, 40))

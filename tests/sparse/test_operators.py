@@ -59,17 +59,17 @@ def expected(m: np.ndarray, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
     return (m @ v, m @ V, m @ v, X @ m.T, m.T @ w, c.T @ w, c @ v, c @ v, m @ v, m.T @ w, np.diagonal(m), m)
 
 
-def mark_of(mode: str, shape: tuple[int, int]) -> Any:
+def mark_of(mode: str, dtype: str, shape: tuple[int, int]) -> Any:
     """Each operand is a program, or many."""
-    if mode in ("numpy", "torch") or shape == SIZES[0]:
+    if mode in ("numpy", "torch") or (dtype, shape) == ("float32", SIZES[0]):
         return ()
-    return pytest.mark.slow if mode in ("jax-jit", "tf-function") and shape == SIZES[1] else pytest.mark.merge
+    return pytest.mark.merge if mode == "tf" else pytest.mark.slow
 
 
 @pytest.mark.parametrize(
     ("mode", "dtype", "shape"),
     [
-        pytest.param(mode, dtype, shape, id=f"{mode}-{dtype}-{shape}", marks=mark_of(mode, shape))
+        pytest.param(mode, dtype, shape, id=f"{mode}-{dtype}-{shape}", marks=mark_of(mode, dtype, shape))
         for mode, dtype in CELLS
         for shape in (SIZES if dtype == "float32" else SIZES[:1])
         if mode != "jax" or (dtype, shape) == ("float32", SIZES[0])  # covered by its compiled mode
@@ -216,7 +216,7 @@ def test_functions_of_containers() -> None:
         ("complex64", "float32"),
     ],
 )
-@eager
+@pytest.mark.parametrize("mode", [pytest.param(m, marks=pytest.mark.slow if m == "jax" else ()) for m in EAGER])
 @pytest.mark.compiled_by_default()
 def test_mixed_dtypes(mode: str, entries: str, vector: str) -> None:
     """As in NumPy: the product has the dtype that holds both."""

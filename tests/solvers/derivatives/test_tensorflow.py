@@ -119,8 +119,9 @@ QUICK = {
     *(("biCG-stab(2)", "function", t) for t in ("gradient", "gradient in a graph", "second order")),
     *(("direct", "dense", t) for t in ("gradient in a graph", "second order", "vectorized_map")),
 }
+DEAR = ("jacobian", "second order in a graph")  # much to compile
 BEFORE_A_MERGE = {
-    *(("CG", t) for t in ("XLA", "second order in a graph", "gradient of a graph")),
+    *(("CG", t) for t in ("XLA", "gradient of a graph")),
     *(("direct", t) for t in ("vectorized_map", "gradient in a graph")),
 }
 
@@ -137,7 +138,7 @@ def check(method: str, kind: str, transform: str) -> None:
 
 
 def mark_of(method: str, kind: str, transform: str) -> Any:
-    if (method, kind, transform) not in QUICK or (method, transform) == ("CG", "jacobian"):  # which compiles much
+    if (method, kind, transform) not in QUICK or transform in DEAR:
         return pytest.mark.slow
     return pytest.mark.merge if (method, transform) in BEFORE_A_MERGE else ()
 

@@ -39,7 +39,7 @@ def test_fewer_iterations_than_cg(mode: str) -> None:
     np.testing.assert_allclose(block.x, single.x, atol=1e-6)
 
 
-@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("complex_", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("mode", FAST)
 def test_one_system_is_cg(mode: str, complex_: bool) -> None:
     system = SYSTEMS["complex Hermitian" if complex_ else "definite"]

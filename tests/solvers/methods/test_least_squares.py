@@ -81,8 +81,11 @@ def test_solution_of_least_norm(method: str, mode: str, dtype: str) -> None:
         np.testing.assert_allclose(result.x, exact_of(case, matrix, b), rtol=limit, atol=limit, err_msg=case)
 
 
-@pytest.mark.parametrize("kind", ["scipy", "LinearOperator", "native", "function"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("kind", "mode"), [
+    pytest.param(kind, mode, marks=pytest.mark.slow if mode == "jax-jit" and kind not in ("native", "function") else ())
+    for kind in ("scipy", "LinearOperator", "native", "function")
+    for mode in MODES
+])  # fmt: skip
 @pytest.mark.parametrize("method", NAMES)
 def test_operators(method: str, mode: str, kind: str) -> None:
     """A rectangular function learns the shape of x from x0."""

@@ -18,9 +18,8 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 def cells() -> list[Any]:
     modes = ("numpy", "torch", "jax-jit", "tf-function", "jax", "tf")
-    merge = pytest.mark.merge
     return [
-        pytest.param(kind, mode, marks=merge if mode not in ("numpy", "torch") and kind not in QUICK else ())
+        pytest.param(kind, mode, marks=pytest.mark.slow if mode not in ("numpy", "torch") and kind not in QUICK else ())
         for kind in KINDS for mode in modes
     ]  # fmt: skip
 
