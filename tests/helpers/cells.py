@@ -61,6 +61,11 @@ def methods_and_modes(methods: Iterable[str], modes: Iterable[str] = MODES) -> l
     return found
 
 
+def later_where_compiled(method: str) -> list[Any]:
+    """(method, mode), on demand where a program is compiled."""
+    return [pytest.param(method, m, marks=() if m in ("numpy", "torch") else pytest.mark.slow) for m in MODES]
+
+
 def others_before_a_merge(methods: Iterable[str]) -> list[Any]:
     """The methods; those that do not stand for others are in the tier `merge`."""
     return [pytest.param(m, marks=() if m in REPRESENTATIVE else pytest.mark.merge) for m in methods]

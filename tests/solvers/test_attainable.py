@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cells import methods_and_modes
+from cells import later_where_compiled, methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import METHODS, Status
 from modes import MODES, Numbers, array, solve
@@ -17,9 +17,6 @@ from modes import MODES, Numbers, array, solve
 N = 48
 SQUARE = [name for name in METHODS if not name.startswith("scipy-ls")]
 # SciPy's GCrotMK makes NaN of a goal below what the precision holds, and forgets the x that it had.
-FACTORS = [  # of a dense matrix of 4096 unknowns
-    pytest.param("direct", mode, marks=() if mode in ("numpy", "torch") else pytest.mark.slow) for mode in MODES
-]
 DEAR = "scipy-lGMres"  # thousands of steps in Python
 STEADY = [name for name in SQUARE if not METHODS[name].amplifies_rounding and name != "scipy-GCrotMK"]
 SINGLE = np.finfo(np.float32).eps
@@ -88,7 +85,9 @@ def check_to_the_limit(result: Any, A: sp.csr_array, b: np.ndarray, condition: f
 
 @pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize(
-    ("method", "mode"), methods_and_modes((m for m in STEADY if m not in (DEAR, "direct")), MODES) + FACTORS
+    ("method", "mode"),
+    methods_and_modes((m for m in STEADY if m not in (DEAR, "direct")), MODES)
+    + later_where_compiled("direct"),  # a dense matrix of 4096 unknowns
 )
 def test_textbook_problem_in_single_precision(method: str, mode: str) -> None:
     A, b = laplacian(N), np.ones(N * N)

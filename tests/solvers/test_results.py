@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from cells import DTYPES, METHOD_NAMES, cast, methods_and_modes
+from cells import DTYPES, METHOD_NAMES, cast, later_where_compiled, methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import METHODS, MixedPrecision, find_method
 from modes import EAGER, MODES, array, compiled, library, solve, to_numpy
@@ -46,7 +46,7 @@ def test_history_changes_nothing(method: str, mode: str) -> None:
 @pytest.mark.compiled_by_default("CG", modes=("jax-jit",))
 @pytest.mark.parametrize(
     ("method", "mode"),
-    [*methods_and_modes([*KRYLOV, "scipy-CG", "scipy-direct"]), *methods_and_modes(["direct"], ("numpy", "torch"))],
+    [*methods_and_modes([*KRYLOV, "scipy-CG", "scipy-direct"]), *later_where_compiled("direct")],
 )
 def test_checkpoints(method: str, mode: str) -> None:
     """Each checkpoint is what a solve with that limit returns, and the rest goes on as if not stopped."""
