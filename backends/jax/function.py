@@ -54,8 +54,12 @@ def _program_key(jaxpr: Any, kept: list[Any]) -> tuple[Any, ...]:
 
     def name(v: Any) -> Any:
         if hasattr(v, "val"):  # a literal
-            return ("literal", str(v.aval), np.asarray(v.val).tobytes())
-        return number.setdefault(v, len(number)), str(v.aval)
+            return ("literal", v.aval, np.asarray(v.val).tobytes())
+        known = number.get(v)
+        if known is not None:
+            return known
+        number[v] = len(number)
+        return number[v], v.aval
 
     inputs = tuple(name(v) for v in (*jaxpr.constvars, *jaxpr.invars))
     equations = tuple(

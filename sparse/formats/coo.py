@@ -12,7 +12,7 @@ from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import as_indices, check_shape, check_size
 from .entries.order import put_in_order
 from .entries.sample import entries_sample
-from .making.given import as_values, check_lengths
+from .making.given import as_values, check_lengths, known_array
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
 from .structure import Slots, Sources, Structure
@@ -90,7 +90,8 @@ class COO(SparseMatrix):
     def __init__(self, values: Any, rows: Any, columns: Any, shape: Any) -> None:
         n, m = check_shape(shape)
         bk, values = as_values(values, 1)
-        rows, cols = as_indices(np.array(rows), n, "The rows"), as_indices(np.array(columns), m, "The columns")
+        rows = as_indices(known_array(rows, "The rows"), n, "The rows")
+        cols = as_indices(known_array(columns, "The columns"), m, "The columns")
         check_lengths(values, rows, "rows")
         check_lengths(values, cols, "columns")
         ordered, values = put_in_order(bk, rows, cols, values, (n, m))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .compressed import CscStructure
 from .entries.integers import as_indices, check_shape, repeat_rows, starts_of
 from .entries.order import put_in_order
-from .making.given import as_values, check_lengths, check_starts
+from .making.given import as_values, check_lengths, check_starts, known_array
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
 
@@ -31,7 +29,7 @@ class CSC(SparseMatrix):
     def __init__(self, values: Any, rows: Any, starts: Any, shape: Any) -> None:
         n, m = check_shape(shape)
         bk, values = as_values(values, 1)
-        found = as_indices(np.array(rows), n, "The rows")
+        found = as_indices(known_array(rows, "The rows"), n, "The rows")
         cols = repeat_rows(check_starts(starts, m, len(found)))
         check_lengths(values, found, "rows")
         ordered, values = put_in_order(bk, cols, found, values, (m, n))

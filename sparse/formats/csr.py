@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .compressed import CsrStructure
 from .entries.integers import as_indices, check_shape, repeat_rows, starts_of
 from .entries.order import put_in_order
-from .making.given import as_values, check_lengths, check_starts
+from .making.given import as_values, check_lengths, check_starts, known_array
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
 
@@ -31,7 +29,7 @@ class CSR(SparseMatrix):
     def __init__(self, values: Any, columns: Any, starts: Any, shape: Any) -> None:
         n, m = check_shape(shape)
         bk, values = as_values(values, 1)
-        cols = as_indices(np.array(columns), m, "The columns")
+        cols = as_indices(known_array(columns, "The columns"), m, "The columns")
         rows = repeat_rows(check_starts(starts, n, len(cols)))
         check_lengths(values, cols, "columns")
         ordered, values = put_in_order(bk, rows, cols, values, (n, m))

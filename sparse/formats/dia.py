@@ -16,7 +16,7 @@ from ...backends.interface.sparse_kernels import inside
 from .entries.compress import compress, compress_values
 from .entries.integers import check_shape, check_size
 from .entries.scipy_form import csr_array
-from .making.given import as_values
+from .making.given import as_values, known_array
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
 from .structure import Slots, Sources, Structure
@@ -194,7 +194,7 @@ def check_offsets(offsets: Any, shape: tuple[int, int]) -> np.ndarray:
         TypeError: they are no integers.
         ValueError: they are no list, or one lies outside of the matrix.
     """
-    found = np.asarray(offsets)
+    found = known_array(offsets, "The offsets")
     if found.dtype.kind not in "iu" and found.size:
         raise TypeError(f"The offsets have the dtype {found.dtype}; expected integers.")
     if found.ndim != 1:

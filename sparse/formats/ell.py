@@ -13,7 +13,7 @@ from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import check_shape, check_size, lengths_text, places_in_rows, repeat_rows, starts_from, starts_of
 from .entries.order import put_in_order
 from .entries.sample import ell_sample
-from .making.given import as_values
+from .making.given import as_values, known_array
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
 from .structure import Slots, Sources, Structure
@@ -159,7 +159,7 @@ class ELL(SparseMatrix):
     def __init__(self, values: Any, columns: Any, shape: Any) -> None:
         n, m = check_shape(shape)
         bk, values = as_values(values, 2)
-        cols = np.asarray(columns)
+        cols = known_array(columns, "The columns")
         if tuple(values.shape[-2:]) != cols.shape or cols.shape[1] != n:
             got = f"{tuple(values.shape)} and {cols.shape}"
             raise ValueError(f"Values and columns of the shapes {got} were given; expected (k, {n}) for {n} rows.")

@@ -35,6 +35,21 @@ def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
     return bk, array
 
 
+def known_array(x: Any, what: str) -> np.ndarray:
+    """A copy of what says where values stand.
+
+    Raises:
+        TypeError: it is not known while a function is traced.
+    """
+    try:
+        return np.array(np.asarray(x))  # in two steps, as TensorFlow's tensors are asked to
+    except (NotImplementedError, TypeError, RuntimeError) as error:
+        raise TypeError(
+            f"{what} must be known when the matrix is made, but these have no values that NumPy could read: "
+            f"{type(x).__name__}. Make them with NumPy, or outside of the function that is traced."
+        ) from error
+
+
 def check_lengths(values: Array, positions: np.ndarray, what: str) -> None:
     """One position for each value `(..., nnz)`.
 
@@ -50,7 +65,7 @@ def check_starts(starts: Any, n: int, nnz: int) -> np.ndarray:
     Raises:
         TypeError, ValueError: it is no such list.
     """
-    return check_rising(starts, n, nnz, "The starts").astype(np.int32, copy=False)
+    return check_rising(known_array(starts, "The starts"), n, nnz, "The starts").astype(np.int32, copy=False)
 
 
 def working(values: np.ndarray) -> np.ndarray:

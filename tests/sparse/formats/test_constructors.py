@@ -10,7 +10,7 @@ import krylix
 from krylix.sparse.formats import COO, CSC, CSR, DIA, ELL, HYB, Stencil, choose_format, from_diagonals, from_entries
 from krylix.sparse.formats.entries.integers import as_indices, check_shape, check_size
 from matrices import random_matrix
-from modes import EAGER, array, library, to_numpy
+from modes import EAGER, array, compiled, library, to_numpy
 
 eager = pytest.mark.parametrize("mode", EAGER)
 
@@ -160,3 +160,19 @@ def test_choice() -> None:
     A = from_entries(krylix.choose_backend("jax"), coo.row, coo.col, coo.data, (n, n))
     assert A.format == "hyb" and "more than 40 diagonals" in A.explain()
     assert A.structure.size <= 1.6 * A.nnz, "too much padding"
+
+
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+def test_positions_must_be_known(mode: str) -> None:
+    values, two = array(mode, np.ones(2)), np.array([0, 1])
+    makers = {
+        "The rows": lambda i: COO(values, i, two, (2, 2)),
+        "The columns": lambda i: CSR(values, i, [0, 1, 2], (2, 2)),
+        "The starts": lambda i: CSC(values, two, i, (2, 2)),
+        "The offsets": lambda i: DIA(array(mode, np.ones((2, 2))), i, (2, 2)),
+    }
+    for what, make in makers.items():
+        with pytest.raises(TypeError, match=f"{what} must be known when the matrix is made"):
+            compiled(mode, lambda i, make=make: (make(i), i)[1])(array(mode, two))
+    with pytest.raises(TypeError, match="The columns must be known"):
+        compiled(mode, lambda i: (ELL(array(mode, np.ones((1, 2))), i, (2, 2)), i)[1])(array(mode, two[None]))
