@@ -10,6 +10,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ..interface.implicit import LinearSystem
+from .batched_cotangents import is_batch_of_autograd, one_by_one
 
 
 def implicit_solve(system: LinearSystem, b: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
@@ -37,6 +38,8 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, cotangent: torch.Tensor, *_: Any) -> tuple[Any, ...]:
         """A^H y = cotangent; y for b, and - y^H dA x for the entries of A."""
+        if is_batch_of_autograd(cotangent):
+            return one_by_one(lambda c: _Solve.backward(ctx, c), cotangent)
         x, *arrays = ctx.saved_tensors
         system: LinearSystem = ctx.system.with_arrays(arrays)
         y = torch.conj_physical(_Solve.apply(system.transpose(), torch.conj_physical(cotangent), *arrays)[0])

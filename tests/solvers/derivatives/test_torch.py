@@ -317,6 +317,28 @@ def test_modes_without_derivatives() -> None:
         several.sum().backward()
 
 
+@pytest.mark.parametrize("kind", ["function", "args", "dense"])
+@pytest.mark.parametrize("method", ["GMRES", "direct", "scipy-direct"])
+def test_many_cotangents_at_once(method: str, kind: str) -> None:
+    """Autograd's own mapping, which is not that of torch.func: first, second and nested derivatives."""
+    functional = torch.autograd.functional
+    p = tuple(v.requires_grad_() for v in point())
+    solve, exact = solver(method, kind), dense_inverse(skew_of(method))
+
+    def derivatives(f: Solve, vectorize: bool) -> tuple[Any, ...]:
+        def jacobian(b: Any) -> Any:
+            return functional.jacobian(lambda b: f(b, *p[1:]) ** 2, b, vectorize=vectorize, create_graph=True)
+
+        first = functional.jacobian(f, p, vectorize=vectorize)
+        second = functional.hessian(lambda *p: (f(*p) ** 3).sum(), p, vectorize=vectorize)
+        rows = torch.autograd.grad(f(*p), p, torch.eye(N, dtype=p[0].dtype), is_grads_batched=True, create_graph=True)
+        penalties = torch.autograd.grad(sum((r**2).sum() for r in rows), p)
+        return first, *second, penalties, functional.jacobian(jacobian, p[0], vectorize=vectorize)
+
+    for found, wanted in zip(derivatives(solve, True), derivatives(exact, False), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-9)
+
+
 def test_compile() -> None:
     """A graph break, with right results forward and backward."""
     p = tuple(v.requires_grad_() for v in point())
