@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.python.eager import forwardprop_util, record  # not public; a test pins them
 
 from ..interface.implicit import LinearSystem
+from .vectorized import refuse_when_vectorized
 
 
 def recording() -> bool:
@@ -52,6 +53,7 @@ def implicit_solve(system: LinearSystem, b: tf.Tensor) -> tuple[tf.Tensor, tuple
         return (x, *rest), gradient
 
     x, *rest = solve(b, *entries)
+    refuse_when_vectorized(x)
     return x, tuple(rest)
 
 

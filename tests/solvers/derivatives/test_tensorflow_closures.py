@@ -303,3 +303,32 @@ def test_evaluations_of_the_function() -> None:
         x = linear_solve(A, b, method="GMRES").x
     tape.gradient(x, M)
     assert calls == [3]
+
+
+@pytest.mark.parametrize("method", ["direct", pytest.param("GMRES", marks=pytest.mark.merge)])
+def test_a_tape_outside_of_vectorized_map_is_refused(method: str) -> None:
+    """TensorFlow drops custom gradients there: it would be zero."""
+    M, b = given()
+    systems = tf.stack([b, 2 * b])
+
+    def solve(b: Any) -> Any:
+        return linear_solve(lambda v: tf.linalg.matvec(M, v), b, method=method, rtol=1e-13).x
+
+    def both() -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(M)
+            value = tf.reduce_sum(tf.vectorized_map(solve, systems))
+        return tape.gradient(value, M)
+
+    with pytest.raises(RuntimeError, match=r"vectorized_map.*tape outside.*tf.map_fn"):
+        both()
+    np.testing.assert_allclose(tf.vectorized_map(solve, systems), [by_inverse(M, b), 2 * by_inverse(M, b)], rtol=1e-9)
+
+    @tf.custom_gradient
+    def of_others(v: Any) -> Any:
+        return v**2, lambda c: 2 * v * c
+
+    with tf.GradientTape() as tape:  # which are dropped as ever
+        tape.watch(systems)
+        value = tf.reduce_sum(tf.vectorized_map(of_others, systems))
+    np.testing.assert_allclose(tape.gradient(value, systems), 2 * systems)
