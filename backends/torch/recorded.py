@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -81,6 +81,9 @@ class _Tape(TorchDispatchMode):
         old = self.slot(x)
         self._note(_DETACH, ((old,), {}), [self._new(x)])
 
+    def leave(self, func: Any) -> NoReturn:
+        raise LeftTorch
+
     def _note(self, func: Any, spec: Any, outs: list[_Slot | None]) -> None:
         self.steps.append((func, spec, outs))
         if any(isinstance(v, _Slot) and v.i in self._of_x for v in tree_leaves(spec)):
@@ -118,16 +121,29 @@ class _Tape(TorchDispatchMode):
                     self._note(torch.ops.aten.clone.default, ((slot,), {}), [self._new(value)])
 
 
-class _Watch(TorchFunctionMode):
+class Watched(Protocol):
+    """A record of a function that is running."""
+
+    def depends_on_x(self, x: torch.Tensor) -> bool:
+        """Was it computed from the argument?"""
+
+    def leave(self, func: Any) -> NoReturn:
+        """A torch function takes values that depend on the argument out of torch."""
+
+    def cut(self, x: torch.Tensor) -> None:
+        """From here on the function means x without what it was computed from."""
+
+
+class Watch(TorchFunctionMode):
     """Above autograd: what the user cuts off (detach, data, all under no_grad), and values that leave torch."""
 
-    def __init__(self, tape: _Tape) -> None:
+    def __init__(self, tape: Watched) -> None:
         super().__init__()
         self._tape = tape
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _LEAVES_TORCH and any(self._tape.depends_on_x(a) for a in args if isinstance(a, torch.Tensor)):
-            raise LeftTorch
+            self._tape.leave(func)
         result = func(*args, **(kwargs or {}))
         if func in _CUTS or not (torch.is_grad_enabled() or _in_autograd_function()):
             for leaf in tree_leaves(result):
@@ -220,6 +236,6 @@ def record(
         LeftTorch: values of x leave torch.
     """
     tape = _Tape([leaf for leaf in tree_leaves(x) if isinstance(leaf, torch.Tensor)], others)
-    with torch.enable_grad(), tape, _Watch(tape):
+    with torch.enable_grad(), tape, Watch(tape):
         image = function(x, *args)
     return Program(tape, image, find)

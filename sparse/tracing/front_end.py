@@ -89,6 +89,7 @@ class Library(NamedTuple):
 # By the name of the backend. Arrays of NumPy mix with those of any library, so it would come last.
 FRONT_ENDS: dict[str, Library] = {
     "jax": Library(".jax.front_end", "JAX", "jax.ShapeDtypeStruct"),
+    "torch": Library(".torch.front_end", "PyTorch", "torch.empty"),
 }
 
 

@@ -78,7 +78,7 @@ def traced_matrix(
         traced.out_shape,
         format=None if format == "dense" else format,
         prune=prune,
-        like=like if traced.bk.is_array(like) else None,
+        like=traced.like,
     )
     if verify:
         verify_matrix(front_end, traced, matrix, biases)

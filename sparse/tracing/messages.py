@@ -22,7 +22,7 @@ from .engine.linear import Linear
 UNKNOWN = "an unknown line"
 MATRIX_FREE = "Leave it out of the traced function, or solve with the function itself instead of its matrix."
 _PACKAGE = Path(__file__).parents[__name__.count(".") - 1]  # wherever in the package this module lies
-_FOLDERS = tuple(f"{_PACKAGE / name}/" for name in ("backends", "sparse", "solvers"))
+FOLDERS = tuple(f"{_PACKAGE / name}/" for name in ("backends", "sparse", "solvers"))
 
 
 class Operation(NamedTuple):
@@ -55,7 +55,7 @@ def kind_of(value: Any, known: bool) -> str:
 def place_of(frames: Iterable[tuple[str, int, str]]) -> str:
     """The first of some `(file, line, function)`, from the innermost call outwards, that is the user's code."""
     for file, line, function in frames:
-        if not file.startswith(_FOLDERS):
+        if not file.startswith(FOLDERS):
             return f"{file}:{line} ({function})"
     return UNKNOWN
 

@@ -43,6 +43,7 @@ class Traced:
         in_shape, out_shape: of input and output; None for a container of arrays.
         dtype: of the matrix.
         precision: the coarsest rounding unit of the arrays that depend on the input.
+        like: array on whose device the entries go.
     """
 
     bk: Backend
@@ -55,6 +56,7 @@ class Traced:
     out_shape: tuple[int, ...] | None
     dtype: np.dtype
     precision: float
+    like: Any = None
 
     @property
     def columns(self) -> int:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from . import coefficients as co
@@ -24,6 +25,7 @@ from .rows import take_entries
 from .terms import Box, Entries, Gathered, Term, has_axes, to_gathered
 
 Config = Sequence[tuple[int, int, int]]
+MAX_COPIES = 8  # of a tile that are laid side by side; more are broadcast
 
 
 def move(
@@ -170,3 +172,17 @@ def stack(parts: Sequence[Linear | Coefficient], axis: int) -> Linear:
     return concatenate(
         [reshape(p, shape) if isinstance(p, Linear) else co.reshape(example.bk, p, shape) for p in parts], axis
     )
+
+
+def tile(x: Linear, reps: Sequence[int]) -> Linear:
+    """Copies side by side, `reps` of them along each axis."""
+    if math.prod(reps) > MAX_COPIES:
+        shape = [n for pair in zip(reps, x.shape) for n in pair]
+        repeated = broadcast_in_dim(x, shape, range(1, len(shape), 2))
+        return reshape(repeated, [count * n for count, n in zip(reps, x.shape)])
+    for axis, count in enumerate(reps):
+        if count == 0:
+            x = slice_(x, [0] * x.ndim, [0 if a == axis else n for a, n in enumerate(x.shape)])
+        elif count > 1:
+            x = concatenate([x] * count, axis)
+    return x

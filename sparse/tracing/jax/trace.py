@@ -23,7 +23,7 @@ def trace_function(
     keep_zeros: bool,
 ) -> Traced:
     """See `FrontEnd.trace`. Nothing is compiled: NumPy computes what `function` does to known values."""
-    like = jax.tree.map(_specification, like)
+    given, like = like, jax.tree.map(_specification, like)
     program, shapes = jax.make_jaxpr(lambda x: function(x, *args, **kwargs), return_shape=True)(like)
     program = _without_unused(program)
     inputs, outputs = program.in_avals, program.out_avals
@@ -45,6 +45,7 @@ def trace_function(
         _single_shape(shapes, outputs),
         matrix_dtype([*inputs, *outputs]),
         interpreter.precision,
+        given if bk.is_array(given) else None,
     )
 
 

@@ -24,7 +24,8 @@ from ....formats.entries.grid import row_strides
 from ...engine.arithmetic import add, negate, scale
 from ...engine.linear import Linear, reshape
 from ...engine.positions import assemble, scatter_add, take
-from ...engine.structural import concatenate, pad, slice_
+from ...engine.replace import replace_box
+from ...engine.structural import pad, slice_
 from ...engine.windows import clamped_start, positions, single_start
 from ..known.reductions import order_by
 from ..known.table import bind, evaluate, is_known
@@ -61,7 +62,7 @@ def _dynamic_slice(equation: Any, values: Values) -> Any:
 def _dynamic_update_slice(equation: Any, values: Values) -> Any:
     x, update, *starts = values
     starts = clamped_start(_known_starts(equation, values, starts), x.shape, update.shape)
-    return _replace(x, update, starts)
+    return replace_box(x, update, starts)
 
 
 def _scatter(equation: Any, values: Values) -> Any:
@@ -76,7 +77,7 @@ def _scatter(equation: Any, values: Values) -> Any:
     window = scatter_window(x.shape, updates.shape, equation.params)
     starts = single_start(window, indices)
     if starts is not None:
-        return _replace(x, _reshaped(updates, window.sizes), starts)
+        return replace_box(x, _reshaped(updates, window.sizes), starts)
     where = positions(window, indices, updates.shape).reshape(-1)
     sources = np.arange(int(np.prod(x.shape)))
     inside = np.flatnonzero(where >= 0)
@@ -105,27 +106,6 @@ def _scatter_multiply(equation: Any, values: Values) -> Any:
     operands = [np.ones(x.shape, x.dtype), indices, updates]
     factors = evaluate(equation, operands) if is_known(updates) else bind(equation, operands)
     return scale(x, factors[0])
-
-
-def _replace(x: Any, update: Any, starts: Sequence[int]) -> Any:
-    """`x` with a box of it replaced, axis by axis from what lies before, in and behind the box."""
-    for axis, (start, n, size) in enumerate(zip(starts, x.shape, update.shape)):
-        if size == 0:
-            return x
-        if size < n:
-            rest = [0 if a == axis else s for a, s in enumerate(starts)]
-            inner = _replace(_cut(x, axis, start, start + size), update, rest)
-            parts = [_cut(x, axis, 0, start), inner, _cut(x, axis, start + size, n)]
-            return concatenate([part for part in parts if part.shape[axis]], axis)
-    return update
-
-
-def _cut(x: Any, axis: int, start: int, end: int) -> Any:
-    if not isinstance(x, Linear):
-        return x[(slice(None),) * axis + (slice(start, end),)]
-    starts, limits = [0] * x.ndim, list(x.shape)
-    starts[axis], limits[axis] = start, end
-    return slice_(x, starts, limits)
 
 
 def _known_starts(equation: Any, values: Values, starts: Values) -> list[int]:

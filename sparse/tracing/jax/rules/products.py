@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.arithmetic import add, convert, imaginary_part, real_part
+from ...engine.arithmetic import convert
 from ...engine.contraction import contract
 from ...engine.convolution import convolve
 from ...engine.linear import Linear
-from ...engine.rounding import absolute, dense_along, without_rests
 from ...engine.structural import transpose
+from ...engine.transforms import transform, transform_to_real
 from ..messages import nonlinear
 
 Values = Sequence[Any]
@@ -75,32 +75,18 @@ def _fft(equation: Any, values: Values) -> Any:
     dtype = np.dtype(equation.outvars[0].aval.dtype)
     axes = list(range(x.ndim - len(lengths), x.ndim))
     if kind == "RFFT":
-        x = _along(convert(x, dtype), axes[-1], np.fft.rfft(np.eye(lengths[-1])))
+        x = transform(convert(x, dtype), axes[-1], np.fft.rfft(np.eye(lengths[-1])))
         axes, kind = axes[:-1], "FFT"
     last = axes[-1] if kind == "IRFFT" else None
-    transform = np.fft.fft if kind == "FFT" else np.fft.ifft
+    by = np.fft.fft if kind == "FFT" else np.fft.ifft
     for axis in axes:
         if axis != last:
-            x = _along(x, axis, transform(np.eye(x.shape[axis])))
-    return convert(x, dtype) if last is None else convert(_to_real(x, last, lengths[-1]), dtype)
+            x = transform(x, axis, by(np.eye(x.shape[axis])))
+    return convert(x, dtype) if last is None else convert(transform_to_real(x, last, lengths[-1]), dtype)
 
 
 def _fft_name(kind: Any) -> str:
     return str(getattr(kind, "name", kind)).rsplit(".", 1)[-1]
-
-
-def _to_real(x: Linear, axis: int, length: int) -> Linear:
-    """The inverse of a real transform takes real and imaginary parts apart."""
-    one = np.eye(x.shape[axis])
-    by_real, by_imaginary = np.fft.irfft(one, length), np.fft.irfft(1j * one, length)
-    result = add(_along(real_part(x), axis, by_real), _along(imaginary_part(x), axis, by_imaginary))
-    return without_rests(result, _along(absolute(x), axis, np.abs(by_real) + np.abs(by_imaginary)))
-
-
-def _along(x: Linear, axis: int, images: np.ndarray) -> Linear:
-    """The matrix whose row i is the image of the i-th unit vector, along an axis, in the precision of x."""
-    matrix = images.T.astype(np.result_type(x.dtype.type(0), 1j) if images.dtype.kind == "c" else x.dtype)
-    return dense_along(x, [axis], matrix, [matrix.shape[0]])
 
 
 PRODUCTS: dict[str, Callable[[Any, Values], Any]] = {

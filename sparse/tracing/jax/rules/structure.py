@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,13 +24,12 @@ from ...engine.arithmetic import add, scale
 from ...engine.coefficients import pad_known
 from ...engine.linear import Linear, reshape
 from ...engine.positions import select
-from ...engine.structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, transpose
+from ...engine.structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, tile, transpose
 from ..control import choose
 from ..known.table import is_known
 from ..messages import static_needed
 
 Values = Sequence[Any]
-MAX_COPIES = 8  # of a tile that are laid side by side; more are broadcast
 
 
 def _reshape(equation: Any, values: Values) -> Any:
@@ -79,16 +77,6 @@ def _part(x: Linear, axis: int, start: int, end: int) -> Linear:
     return slice_(x, starts, limits)
 
 
-def _tile(equation: Any, values: Values) -> Any:
-    x, reps = values[0], equation.params["reps"]
-    if math.prod(reps) > MAX_COPIES:
-        shape = [n for pair in zip(reps, x.shape) for n in pair]
-        return reshape(broadcast_in_dim(x, shape, range(1, len(shape), 2)), equation.outvars[0].aval.shape)
-    for axis, count in enumerate(reps):
-        x = x if count == 1 else concatenate([x] * count, axis) if count else _part(x, axis, 0, 0)
-    return x
-
-
 def _select(equation: Any, values: Values) -> Any:
     which, *cases = values
     if isinstance(which, Linear):
@@ -113,6 +101,6 @@ STRUCTURE: dict[str, Callable[[Any, Values], Any]] = {
     "stack": lambda equation, values: stack(values, equation.params["axis"]),
     "split": _split,
     "unstack": _unstack,
-    "tile": _tile,
+    "tile": lambda equation, values: tile(values[0], equation.params["reps"]),
     "select_n": _select,
 }

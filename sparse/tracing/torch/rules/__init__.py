@@ -1,0 +1,1 @@
+"""What ATen calls do to tensors that depend linearly on the input."""

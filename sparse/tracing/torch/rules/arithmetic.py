@@ -1,0 +1,193 @@
+"""Rules for sums, multiples, dtypes, sums over axes, and for operations that change no value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
+from ...engine import coefficients as co
+from ...engine.arithmetic import add, conjugate, convert, divide, negate, real_part, scale
+from ...engine.linear import Linear, reshape
+from ...engine.reductions import cumulative_sum, reduce_sum
+from ...engine.replace import cut
+from ...engine.structural import broadcast_to, concatenate
+from ..messages import nonlinear
+from ..steps import Step
+
+
+def times(step: Step, *factors: Any) -> Any:
+    """The product of values, of which one at most may depend on the input."""
+    product: Any = 1
+    for factor in factors:
+        if isinstance(product, Linear) and isinstance(factor, Linear):
+            raise nonlinear(step, factors, "both factors depend on it")
+        if isinstance(factor, Linear):
+            product, factor = factor, product
+        if isinstance(product, Linear):
+            product = product if _is_one(factor) else scale(product, factor)
+        else:
+            product = factor if _is_one(product) else product * factor
+    return product
+
+
+def plus(a: Any, b: Any) -> Any:
+    """The sum of values."""
+    return add(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a + b
+
+
+def quotient(step: Step, a: Any, b: Any) -> Any:
+    """a / b."""
+    if isinstance(b, Linear):
+        raise nonlinear(step, [a, b], "the divisor depends on it")
+    return divide(a, b) if isinstance(a, Linear) else a / b
+
+
+def _is_one(c: Any) -> bool:
+    return isinstance(c, (int, float)) and c == 1
+
+
+def _add(step: Step, a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    return plus(a, times(step, alpha, b))
+
+
+def _subtract(step: Step, a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    return plus(a, times(step, -alpha, b))
+
+
+def _subtract_from(step: Step, a: Any, b: Any, alpha: Any = 1) -> Any:
+    return plus(b, times(step, -alpha, a))
+
+
+def _divide(step: Step, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is not None:
+        raise nonlinear(step, [a, b], "it rounds")
+    return quotient(step, a, b)
+
+
+def _power(step: Step, a: Any, b: Any) -> Any:
+    if not co.known(b) or not np.all(np.asarray(b) == 1):
+        raise nonlinear(step, [a, b])
+    return broadcast_to(a, step.shape)
+
+
+def _add_product(step: Step, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    return plus(x, times(step, value, a, b))
+
+
+def _add_quotient(step: Step, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    return plus(x, quotient(step, times(step, value, a), b))
+
+
+def _between(step: Step, start: Any, end: Any, weight: Any) -> Any:
+    if isinstance(weight, Linear):
+        raise nonlinear(step, [start, end, weight], "the weight depends on it")
+    return plus(times(step, start, 1 - weight), times(step, end, weight))
+
+
+def _same(step: Step, x: Any, *args: Any, **kwargs: Any) -> Any:
+    return x
+
+
+def _convert(step: Step, x: Linear, *args: Any, **kwargs: Any) -> Any:
+    dtype = step.place.dtype
+    if dtype not in TORCH_DTYPE.values() or numpy_dtype(dtype).kind in "biu":
+        raise nonlinear(step, [x], f"{dtype} rounds")
+    return real_part(x) if x.dtype.kind == "c" and not dtype.is_complex else x
+
+
+def _copy(step: Step, x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(source, Linear):
+        return source
+    return broadcast_to(_convert(step, source), step.shape)
+
+
+def _fill(step: Step, x: Any, value: Any) -> Any:
+    return broadcast_to(value, step.shape) if isinstance(value, Linear) else np.full(step.shape, _number(value))
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray) else value
+
+
+def _zero(step: Step, x: Any) -> Any:
+    return np.zeros(step.shape)
+
+
+def _complex(step: Step, real: Any, imaginary: Any) -> Any:
+    dtype = numpy_dtype(step.place.dtype)
+    turned = convert(imaginary, dtype) if isinstance(imaginary, Linear) else imaginary
+    return plus(real, times(step, turned, 1j))
+
+
+def _sum(step: Step, x: Linear, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    axes = _axes(x, dim)
+    total = reduce_sum(x, axes)
+    return reshape(total, [1 if a in axes else n for a, n in enumerate(x.shape)]) if keepdim else total
+
+
+def _mean(step: Step, x: Linear, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    count = math.prod(x.shape[a] for a in _axes(x, dim))
+    return divide(_sum(step, x, dim, keepdim), float(count))
+
+
+def _axes(x: Linear, dim: Any) -> list[int]:
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return list(range(x.ndim))
+    return [d % max(x.ndim, 1) for d in (dim if isinstance(dim, Sequence) else [dim])] if x.ndim else []
+
+
+def _cumulative_sum(step: Step, x: Linear, dim: int, *, dtype: Any = None) -> Any:
+    return cumulative_sum(x, dim) if x.ndim else x
+
+
+def _trace(step: Step, x: Linear) -> Any:
+    return reduce_sum(scale(x, np.eye(*x.shape, dtype=x.dtype)), [0, 1])
+
+
+def _cross(step: Step, a: Any, b: Any, *, dim: int = -1) -> Any:
+    shape = step.shape
+    dim %= len(shape)
+
+    def part(x: Any, k: int) -> Any:
+        x = broadcast_to(x, shape) if isinstance(x, Linear) else co.broadcast_to(bk, x, shape)
+        index = tuple(slice(k, k + 1) if axis == dim else slice(None) for axis in range(len(shape)))
+        return x[index] if not isinstance(x, Linear) else cut(x, dim, k, k + 1)
+
+    bk = next(x.bk for x in (a, b) if isinstance(x, Linear))
+    pairs = [((k + 1) % 3, (k + 2) % 3) for k in range(3)]
+    parts = [
+        plus(times(step, part(a, i), part(b, j)), times(step, -1, part(a, j), part(b, i))) for i, j in pairs
+    ]
+    return concatenate(parts, dim)
+
+
+ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": _add,
+    "sub": _subtract,
+    "rsub": _subtract_from,
+    "mul": lambda step, a, b: times(step, a, b),
+    "div": _divide,
+    "true_divide": _divide,
+    "neg": lambda step, x: negate(x),
+    "pow": _power,
+    "addcmul": _add_product,
+    "addcdiv": _add_quotient,
+    "lerp": _between,
+    "_to_copy": _convert,
+    "copy": _copy,
+    "fill": _fill,
+    "zero": _zero,
+    "complex": _complex,
+    "conj_physical": lambda step, x: conjugate(x),
+    "_conj_physical": lambda step, x: conjugate(x),
+    "sum": _sum,
+    "mean": _mean,
+    "cumsum": _cumulative_sum,
+    "trace": _trace,
+    "linalg_cross": _cross,
+    **dict.fromkeys(("clone", "alias_copy", "detach_copy", "lift_fresh_copy", "positive"), _same),
+}

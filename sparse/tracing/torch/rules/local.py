@@ -1,0 +1,112 @@
+"""Rules for operators that are linear in one operand, by their images of its unit vectors; and for all without a rule.
+
+The images are a dense matrix, so this is for small arrays: derivatives of interpolation, solves with a known matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .....backends.torch.dtypes import TORCH_DTYPE
+from ....errors import UnsupportedOperation
+from ...engine.linear import Linear, reshape
+from ...engine.rounding import dense_along
+from ..messages import no_rule, nonlinear
+from ..steps import Step, mapped
+
+MOST = 2**22  # entries of the matrix of one operator
+MOST_UNITS = 4096
+
+
+def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
+    """A rule for an operator that is linear in each of the arguments at these places.
+
+    Args:
+        places: of arguments, by number.
+        results: how many of its results there are; the first is linear, the others do not depend on the argument.
+    """
+
+    def rule(step: Step, *args: Any, **kwargs: Any) -> Any:
+        linear = [k for k, arg in enumerate(args) if isinstance(arg, Linear)]
+        if len(linear) != 1 or linear[0] not in places or any(isinstance(v, Linear) for v in kwargs.values()):
+            raise nonlinear(step, list(args))
+        x = args[linear[0]]
+        if x.size > MOST_UNITS or x.size * math.prod(step.shape) > MOST:
+            raise UnsupportedOperation(
+                f"it has no rule but by its images of all {x.size} unit vectors of its operand. Trace a smaller problem,"
+                " or solve with the function itself instead of its matrix."
+            )
+        given = [mapped(tensor, arg) for arg in args]
+
+        def image(unit: torch.Tensor) -> torch.Tensor:
+            given[linear[0]] = unit.reshape(x.shape)
+            found = step.function(*given, **kwargs)
+            return (found[0] if isinstance(found, (list, tuple)) else found).reshape(-1)
+
+        units = torch.eye(x.size, dtype=TORCH_DTYPE[x.dtype])
+        columns = torch.stack([image(unit) for unit in units], 1) if x.size else torch.zeros(math.prod(step.shape), 0)
+        matrix = columns if columns.requires_grad else columns.numpy()
+        found = reshape(dense_along(reshape(x, (x.size,)), [0], matrix, [matrix.shape[0]]), step.shape)
+        return found if results == 1 else [found, *[no_rule(step, list(args))] * (results - 1)]
+
+    return rule
+
+
+def tensor(value: Any) -> Any:
+    """A coefficient as a tensor."""
+    return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
+
+
+def without_rule(step: Step, args: Sequence[Any], kwargs: dict[str, Any], values: Sequence[Any]) -> Exception:
+    """The error for an operator without a rule: it is not linear, or it only might be."""
+    try:
+        images = _images(step, args, kwargs)
+    except Exception:  # whatever an unknown operator does with such operands
+        return no_rule(step, values)
+    floats = all(image.is_floating_point() or image.is_complex() for image in images)
+    zero, once, twice = images
+    is_linear = floats and once.shape == twice.shape and torch.allclose(twice - zero, -2 * (once - zero), equal_nan=True)
+    return no_rule(step, values) if is_linear else nonlinear(step, values)
+
+
+def _images(step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The operator of 0, x and -2 x for a random x."""
+    found = []
+    for factor in (0.0, 1.0, -2.0):
+        generator = torch.Generator().manual_seed(0)
+
+        def operand(value: Any) -> Any:
+            if not isinstance(value, Linear):
+                return tensor(value)
+            x = torch.randn(value.shape, dtype=TORCH_DTYPE[value.dtype], generator=generator)  # noqa: B023
+            return factor * x  # noqa: B023
+
+        out = step.function(
+            *[mapped(operand, arg) for arg in args], **{key: mapped(operand, v) for key, v in kwargs.items()}
+        )
+        found.append(out[0] if isinstance(out, (list, tuple)) else out)
+    return found
+
+
+_BACKWARD = (
+    *(f"{name}_backward" for name in ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d")),
+    *("upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward"),
+    *("upsample_trilinear3d_backward", "upsample_nearest1d_backward", "upsample_nearest2d_backward"),
+    *("upsample_nearest3d_backward", "replication_pad1d_backward", "replication_pad2d_backward"),
+    *("replication_pad3d_backward", "reflection_pad1d_backward", "reflection_pad2d_backward"),
+    *("reflection_pad3d_backward", "embedding_dense_backward", "col2im", "grid_sampler_2d", "grid_sampler_3d"),
+)
+
+LOCAL: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(_BACKWARD, by_images(0)),
+    "_linalg_solve_ex": by_images(1, results=4),
+    "linalg_solve_triangular": by_images(1),
+    "triangular_solve": by_images(0, results=2),
+    "cholesky_solve": by_images(0),
+    "linalg_lu_solve": by_images(2),
+}

@@ -1,0 +1,253 @@
+"""Rules for products with constant arrays and sparse matrices, convolutions and Fourier transforms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...engine import coefficients as co
+from ...engine.arithmetic import convert, scale
+from ...engine.contraction import contract
+from ...engine.convolution import convolve
+from ...engine.limits import check_entries
+from ...engine.linear import Linear, reshape
+from ...engine.positions import scatter_add, take
+from ...engine.transforms import transform, transform_to_real
+from ..messages import no_rule, nonlinear, unsupported
+from ..steps import Step
+from .arithmetic import plus, times
+
+
+def _product(step: Step, a: Any, b: Any, contracting: Any, batch: Any = ((), ())) -> Any:
+    if isinstance(a, Linear) and isinstance(b, Linear):
+        raise nonlinear(step, [a, b], "both factors depend on it")
+    if isinstance(a, Linear):
+        return contract(a, b, contracting, batch)
+    return contract(b, a, contracting[::-1], batch[::-1], x_first=False)
+
+
+def _matrices(step: Step, a: Any, b: Any, *args: Any) -> Any:
+    if any(isinstance(x, torch.Tensor) and x.layout != torch.strided for x in (a, b)):
+        return _sparse_product(step, a, b)
+    return _product(step, a, b, ((1,), (0,)))
+
+
+def _batches(step: Step, a: Any, b: Any) -> Any:
+    return _product(step, a, b, ((2,), (1,)), ((0,), (0,)))
+
+
+def _dot(step: Step, a: Any, b: Any) -> Any:
+    return _product(step, a, b, ((0,), (0,)))
+
+
+def _added(product: Callable[..., Any]) -> Callable[..., Any]:
+    """`beta x + alpha a b`."""
+
+    def rule(step: Step, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        if isinstance(a, Linear) or isinstance(b, Linear):
+            return plus(times(step, beta, x), times(step, alpha, product(step, a, b)))
+        constant = step.function(_zeros(step, x), _tensor(a), _tensor(b), beta=0, alpha=alpha)
+        return plus(times(step, beta, x), constant if constant.requires_grad else constant.numpy())
+
+    return rule
+
+
+def _zeros(step: Step, x: Linear) -> torch.Tensor:
+    return torch.zeros(x.shape, dtype=step.place.dtype)
+
+
+def _tensor(a: Any) -> torch.Tensor:
+    return a if isinstance(a, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(a))
+
+
+def _outer(step: Step, a: Any, b: Any) -> Any:
+    return _product(step, a, b, ((), ()))
+
+
+def _sum_of_batches(step: Step, a: Any, b: Any) -> Any:
+    return _product(step, a, b, ((0, 2), (0, 1)))
+
+
+def _sparse_product(step: Step, a: Any, b: Any) -> Any:
+    """By the entries: rows of b, multiplied and added up."""
+    if not isinstance(b, Linear) or not isinstance(a, torch.Tensor):
+        raise no_rule(step, [a, b])
+    if a.requires_grad:
+        raise unsupported(
+            step,
+            [a, b],
+            "torch does not differentiate sparse tensors twice. Compute with indices and values(), or detach it.",
+        )
+    entries = a.to_sparse_coo().coalesce()
+    (rows, cols), values = entries.indices().cpu().numpy(), entries.values().cpu().numpy()
+    columns = math.prod(b.shape[1:])
+    spread = np.arange(columns)
+    factors = np.repeat(values, columns).reshape(len(values), *b.shape[1:])
+    picked = take(b, (cols[:, None] * columns + spread).reshape(factors.shape))
+    zeros = np.zeros((a.shape[0], *b.shape[1:]), b.dtype)
+    return scatter_add(zeros, (rows[:, None] * columns + spread).reshape(factors.shape), scale(picked, factors))
+
+
+# --- convolutions ---------------------------------------------------------------------------------------------------
+
+
+def _convolution(
+    step: Step,
+    image: Any,
+    kernel: Any,
+    bias: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    if isinstance(image, Linear) and isinstance(kernel, Linear):
+        raise nonlinear(step, [image, kernel], "the image and the kernel depend on it")
+    if isinstance(image, Linear) or isinstance(kernel, Linear):
+        by = _transposed if transposed else _direct
+        result = by(image, kernel, stride, padding, dilation, output_padding, groups)
+    else:
+        none = [torch.from_numpy(np.ascontiguousarray(x)) if co.known(x) else x for x in (image, kernel)]
+        settings = (stride, padding, dilation, transposed, output_padding, groups)
+        found = step.function(*none, None, *settings)
+        result = found if found.requires_grad else found.numpy()
+    if bias is None:
+        return result
+    shape = (1, -1, *[1] * (len(step.shape) - 2))
+    channels = reshape(bias, (1, bias.size, *shape[2:])) if isinstance(bias, Linear) else bias.reshape(shape)
+    return plus(result, channels)
+
+
+def _direct(
+    image: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
+) -> Linear:
+    d = len(_shape(kernel)) - 2
+    stride, padding, dilation = (_each(v, d) for v in (stride, padding, dilation))
+    return convolve(image, kernel, stride, [(p, p) for p in padding], [1] * d, dilation, groups)
+
+
+def _transposed(
+    image: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
+) -> Linear:
+    shape = _shape(kernel)
+    d = len(shape) - 2
+    stride, padding, dilation, more = (_each(v, d) for v in (stride, padding, dilation, output_padding))
+    reach = [(n - 1) * step - p for n, step, p in zip(shape[2:], dilation, padding)]
+    widths = [(r, r + m) for r, m in zip(reach, more)]
+    return convolve(image, _turned(kernel, groups), [1] * d, widths, stride, dilation, groups)
+
+
+def _turned(kernel: Any, groups: int) -> Any:
+    """A kernel `(in, out / groups, ...)` of a transposed convolution as that of a direct one."""
+    n_in, n_out, *space = _shape(kernel)
+    order = [0, 2, 1, *range(3, 3 + len(space))]
+    where = np.arange(math.prod(_shape(kernel))).reshape(groups, n_in // groups, n_out, *space).transpose(order)
+    where = np.flip(where, tuple(range(3, where.ndim))).reshape(groups * n_out, n_in // groups, *space)
+    if isinstance(kernel, Linear):
+        return take(kernel, where)
+    flat = kernel.reshape(-1)
+    return flat[where] if co.known(kernel) else flat[torch.from_numpy(where.copy()).to(flat.device)]
+
+
+def _convolution_backward(
+    step: Step,
+    gradient: Any,
+    image: Any,
+    kernel: Any,
+    bias_sizes: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    output_mask: Sequence[bool],
+) -> list[Any]:
+    """The first of the three derivatives: a convolution with the kernel turned round."""
+    others = no_rule(step, [gradient, image, kernel])
+    if not isinstance(gradient, Linear) or isinstance(kernel, Linear):
+        return [nonlinear(step, [gradient, kernel]) if isinstance(kernel, Linear) else others, others, others]
+    d = len(_shape(kernel)) - 2
+    stride, padding, dilation = (_each(v, d) for v in (stride, padding, dilation))
+    if transposed:
+        found = _direct(gradient, kernel, stride, padding, dilation, 0, groups)
+    else:
+        sizes = zip(gradient.shape[2:], _shape(image)[2:], _shape(kernel)[2:], stride, padding, dilation)
+        more = [n - ((m - 1) * s - 2 * p + (k - 1) * e + 1) for m, n, k, s, p, e in sizes]
+        found = _transposed(gradient, kernel, stride, padding, dilation, more, groups)
+    return [found, others, others]
+
+
+def _each(value: Any, d: int) -> list[int]:
+    values = list(value) if isinstance(value, Sequence) else [value]
+    return [int(v) for v in (values * d if len(values) == 1 else values)]
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    return x.shape if isinstance(x, Linear) else co.shape_of(x)
+
+
+# --- Fourier transforms ---------------------------------------------------------------------------------------------
+
+_NORMALISED = {0: 0.0, 1: -0.5, 2: -1.0}  # none, by the root of the number of elements, by that number
+
+
+def _complex_transform(step: Step, x: Linear, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+    x = convert(x, np.result_type(x.dtype, np.complex64))
+    for axis in dim:
+        x = transform(x, axis, _dft(x.shape[axis], forward))
+    return _scaled(x, math.prod(x.shape[a] for a in dim), normalization)
+
+
+def _dft(n: int, forward: bool) -> np.ndarray:
+    check_entries(n * n, "A Fourier transform")
+    return np.fft.fft(np.eye(n)) if forward else np.fft.ifft(np.eye(n)) * n
+
+
+def _scaled(x: Linear, count: int, normalization: int) -> Linear:
+    return x if normalization == 0 else scale(x, float(count) ** _NORMALISED[normalization])
+
+
+def _from_real(step: Step, x: Linear, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+    count, last = math.prod(x.shape[a] for a in dim), dim[-1]
+    images = _dft(x.shape[last], True)
+    images = images[:, : x.shape[last] // 2 + 1] if onesided else images
+    x = transform(convert(x, np.result_type(x.dtype, np.complex64)), last, images)
+    for axis in dim[:-1]:
+        x = transform(x, axis, _dft(x.shape[axis], True))
+    return _scaled(x, count, normalization)
+
+
+def _to_real(step: Step, x: Linear, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
+    for axis in dim[:-1]:
+        x = transform(x, axis, _dft(x.shape[axis], False))
+    check_entries(x.shape[dim[-1]] * last_dim_size, "A Fourier transform")
+    count = math.prod(x.shape[a] for a in dim[:-1]) * last_dim_size
+    return _scaled(scale(transform_to_real(x, dim[-1], last_dim_size), float(last_dim_size)), count, normalization)
+
+
+PRODUCTS: dict[str, Callable[..., Any]] = {
+    "mm": _matrices,
+    "mv": _matrices,
+    "_sparse_mm": _matrices,
+    "bmm": _batches,
+    "dot": _dot,
+    "addmm": _added(_matrices),
+    "_sparse_addmm": _added(_matrices),
+    "addmv": _added(_matrices),
+    "baddbmm": _added(_batches),
+    "addbmm": _added(_sum_of_batches),
+    "addr": _added(_outer),
+    "convolution": _convolution,
+    "convolution_overrideable": _convolution,
+    "convolution_backward": _convolution_backward,
+    "_fft_c2c": _complex_transform,
+    "_fft_r2c": _from_real,
+    "_fft_c2r": _to_real,
+}
