@@ -31,6 +31,7 @@ from .steps import Operand, Place, Record, Step, mapped
 
 _EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
 _BY_SHAPE = _EMPTY | {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
+_OVERWRITES = {"copy_", "fill_", "zero_"}
 _ADDS = {"add_": 1, "sub_": -1}  # in place, so that the terms that are there stay as they are
 
 
@@ -158,10 +159,12 @@ class Interpreter:
             self._compute(step)
             return
         written = step.written()
+        if all(r is None or r.is_meta for r in step.results):
+            return  # shapes
         if step.name in _BY_SHAPE:
             self._compute(step, shapes_only=True)
             return
-        if not written and all(r is None or r.place is None or r.place.storage in self._seen(step) for r in step.results):
+        if not written and all(r is None or r.dense.storage in self._seen(step) for r in step.results):
             return  # views
         values: list[Any] = []
         try:
@@ -177,7 +180,7 @@ class Interpreter:
     def _compute(self, step: Step, shapes_only: bool = False) -> None:
         """By torch, as the operands are tensors."""
         if step.results and all(r is not None and r.is_meta for r in step.results):
-            return
+            return  # shapes
 
         def tensor(value: Any) -> Any:
             if not isinstance(value, Operand):
@@ -210,9 +213,10 @@ class Interpreter:
             values.append(self._value(operand))
             return values[-1]
 
-        args = mapped(value, step.args)
+        overwritten = step.name in _OVERWRITES
+        args = (None, *mapped(value, step.args[1:])) if overwritten else mapped(value, step.args)
         kwargs = {key: mapped(value, v) for key, v in step.kwargs.items() if key not in out_only}
-        if not any(isinstance(v, Linear) for v in values):
+        if not overwritten and not any(isinstance(v, Linear) for v in values):
             results = self._by_torch(step, args, kwargs)
         else:
             self._note(values)

@@ -189,7 +189,7 @@ def written_to(bk: Backend, old: Any, place: Place, value: Any) -> Any:
             found = slices_of(grid, place.shape, place.strides, place.offset)
             if found is not None and all(step in (0, 1) for step in found.steps) and _is_full(found, place.shape):
                 update = _on_grid(bk, value, found)
-                return replace_box(bk, _reshaped(bk, old, grid), update, found.starts)
+                return replace_box(_reshaped(bk, old, grid), update, found.starts)
     where = _positions(place).reshape(-1)
     shape = tuple(old.shape)
     sources = np.arange(math.prod(shape))

@@ -106,11 +106,7 @@ def _copy(step: Step, x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _fill(step: Step, x: Any, value: Any) -> Any:
-    return broadcast_to(value, step.shape) if isinstance(value, Linear) else np.full(step.shape, _number(value))
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, np.ndarray) else value
+    return broadcast_to(value, step.shape) if isinstance(value, Linear) else value
 
 
 def _zero(step: Step, x: Any) -> Any:

@@ -69,8 +69,8 @@ def without_rule(step: Step, args: Sequence[Any], kwargs: dict[str, Any], values
     except Exception:  # whatever an unknown operator does with such operands
         return no_rule(step, values)
     floats = all(image.is_floating_point() or image.is_complex() for image in images)
-    zero, once, twice = images
-    is_linear = floats and once.shape == twice.shape and torch.allclose(twice - zero, -2 * (once - zero), equal_nan=True)
+    zero, once, twice = (image.cpu() for image in images)
+    is_linear = floats and torch.allclose(twice - zero, -2 * (once - zero), equal_nan=True)
     return no_rule(step, values) if is_linear else nonlinear(step, values)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ...engine import coefficients as co
-from ...engine.arithmetic import convert, scale
+from ...engine.arithmetic import conjugate, convert, scale
 from ...engine.contraction import contract
 from ...engine.convolution import convolve
 from ...engine.limits import check_entries
@@ -62,6 +62,10 @@ def _zeros(step: Step, x: Linear) -> torch.Tensor:
 
 def _tensor(a: Any) -> torch.Tensor:
     return a if isinstance(a, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(a))
+
+
+def _conjugated_dot(step: Step, a: Any, b: Any) -> Any:
+    return _dot(step, conjugate(a) if isinstance(a, Linear) else a.conj(), b)
 
 
 def _outer(step: Step, a: Any, b: Any) -> Any:
@@ -238,6 +242,7 @@ PRODUCTS: dict[str, Callable[..., Any]] = {
     "_sparse_mm": _matrices,
     "bmm": _batches,
     "dot": _dot,
+    "vdot": _conjugated_dot,
     "addmm": _added(_matrices),
     "_sparse_addmm": _added(_matrices),
     "addmv": _added(_matrices),
