@@ -40,7 +40,8 @@ def matrix_from_function(
 
     Returns:
         The matrix `(n, m)`: columns count the elements of x, rows those of `f(x)`, both in row order, containers leaf
-        after leaf. And the bias, in the shape (and container) of `f(x)`: NumPy where it is known, else an array of JAX.
+        after leaf. And the bias, in the shape (and container) of `f(x)`: tensors for PyTorch; for JAX,
+        NumPy where it is known, else an array of JAX.
 
     Raises:
         NonlinearError: `f` is neither linear nor affine; the message names the operation and the line.

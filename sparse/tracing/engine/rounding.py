@@ -38,7 +38,7 @@ def dense_product(
         UnsupportedOperation: the result depends on too many elements of the input.
     """
     product = contract(x, other, contracting, batch, x_first)
-    if not (co.known(other) and _is_known(x)):
+    if not (co.known(other) and is_known(x)):
         return product
     return without_rests(product, contract(absolute(x), np.abs(other), contracting, batch, x_first))
 
@@ -77,7 +77,7 @@ def absolute(x: Linear) -> Linear:
 
 def without_rests(x: Linear, sizes: Linear) -> Linear:
     """`x` without entries that are not larger than the rounding of sums whose terms add up to `sizes`."""
-    if not (x.terms and sizes.terms and _is_known(x)):
+    if not (x.terms and sizes.terms and is_known(x)):
         return x
     found, size = (merge_entries(each, each.terms) for each in (x, sizes))
     width = int(max(found.columns.max(initial=0), size.columns.max(initial=0))) + 1
@@ -91,7 +91,8 @@ def without_rests(x: Linear, sizes: Linear) -> Linear:
     return x.changed([Entries(found.rows[kept], found.columns[kept], 1, values[kept])], x.bias)
 
 
-def _is_known(x: Linear) -> bool:
+def is_known(x: Linear) -> bool:
+    """Are all its entries?"""
     return all(term.values is None or co.known(term.values) for term in x.terms)
 
 

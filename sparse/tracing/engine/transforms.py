@@ -6,7 +6,7 @@ import numpy as np
 
 from .arithmetic import add, imaginary_part, real_part
 from .linear import Linear
-from .rounding import absolute, dense_along, without_rests
+from .rounding import absolute, dense_along, is_known, without_rests
 
 
 def transform(x: Linear, axis: int, images: np.ndarray) -> Linear:
@@ -24,4 +24,6 @@ def transform_to_real(x: Linear, axis: int, length: int) -> Linear:
     one = np.eye(x.shape[axis])
     by_real, by_imaginary = np.fft.irfft(one, length), np.fft.irfft(1j * one, length)
     result = add(transform(real_part(x), axis, by_real), transform(imaginary_part(x), axis, by_imaginary))
+    if not is_known(x):
+        return result
     return without_rests(result, transform(absolute(x), axis, np.abs(by_real) + np.abs(by_imaginary)))

@@ -56,9 +56,9 @@ class Recorder(TorchDispatchMode):
 
     def operand(self, x: torch.Tensor) -> Operand:
         """That of a tensor; one that was there before is a constant."""
-        found = self._operands.get(id(x))
-        if found is not None and found[0]() is x:
-            return found[1]
+        found = self._found(x)
+        if found is not None:
+            return found
         operand = self._made(x)
         storage = None if operand.place is None else operand.place.storage
         if storage is None or storage in self.record.given or self.record.first[storage] is operand:
@@ -66,6 +66,14 @@ class Recorder(TorchDispatchMode):
                 self.record.given.add(storage)
             self.record.captured[operand.slot] = self._captured(x, storage)
         return operand
+
+    def _found(self, x: torch.Tensor) -> Operand | None:
+        """What was noted of a tensor, unless it has another place now: `x.data = y` is not seen."""
+        reference, operand = self._operands.get(id(x), (None, None))
+        if reference is None or reference() is not x:
+            return None
+        place = None if x.layout != torch.strided else place_in(self._storage(x), x)
+        return operand if operand is not None and operand.place == place else None
 
     def _made(self, x: torch.Tensor) -> Operand:
         operand = Operand(self._slots, None if x.layout != torch.strided else place_in(self._storage(x), x))
@@ -118,11 +126,15 @@ class Recorder(TorchDispatchMode):
         )
         depends = any(o.place is not None and o.place.storage in self._of_input for o in step.operands())
         self._check(step, depends)
-        for x in written(func, args, kwargs, torch.Tensor):
-            self._before_write(step, x)
+        if torch.Tag.inplace_view not in func.tags:
+            for x in written(func, args, kwargs, torch.Tensor):
+                self._before_write(step, x)
         out = func(*args, **kwargs)
         leaves = out if isinstance(out, (list, tuple)) else [out]
         self._refuse_numbers(step, leaves, depends)
+        if torch.Tag.inplace_view in func.tags:  # of the same memory: other strides, nothing is written
+            self._note_view(step, out)
+            return out
         known = len(self._storages)
         step.results.extend(self._result(x, step) if isinstance(x, torch.Tensor) else None for x in leaves)
         if depends and step.name not in _BY_SHAPE:
@@ -140,10 +152,14 @@ class Recorder(TorchDispatchMode):
         return self.operand(value) if isinstance(value, torch.Tensor) else value
 
     def _result(self, x: torch.Tensor, step: Step) -> Operand:
-        found = self._operands.get(id(x))
-        if found is not None and found[0]() is x and any(found[1] is operand for operand in step.operands()):
-            return found[1]
-        return self._made(x)
+        found = self._found(x)
+        return found if found is not None and any(found is operand for operand in step.operands()) else self._made(x)
+
+    def _note_view(self, step: Step, x: torch.Tensor) -> None:
+        made = self._made(x)
+        place = made.dense
+        args = (next(step.operands()), place.shape, place.strides, place.offset)
+        self.record.steps.append(Step(torch.ops.aten.as_strided.default, args, {}, [made], step.line))
 
     def _note(self, step: Step) -> None:
         for operand in step.written():
@@ -169,8 +185,10 @@ class Recorder(TorchDispatchMode):
             raise random(step)
         if not depends:
             return
-        if torch.Tag.data_dependent_output in tags or step.name in _UNUSABLE:
+        if torch.Tag.data_dependent_output in tags:
             raise leaves_torch(step)
+        if step.name in _UNUSABLE:
+            raise no_rule(step, ())
         if torch.Tag.dynamic_output_shape in tags:
             deciding = list(step.operands())[1 if step.name in _MASKS else 0 :]
             if any(o.place is not None and o.place.storage in self._of_input for o in deciding):

@@ -73,7 +73,7 @@ def trace_function(
     results = [result for result in interpreter.run(arguments(bk, inputs)) if result is not None]
 
     def pack(arrays: Sequence[Any]) -> Any:
-        rest = iter(arrays)
+        rest = iter([torch.tensor(a, device=device) if isinstance(a, np.ndarray) else a for a in arrays])
         return tree_unflatten([None if x is None else next(rest) for x in found], made.structure)
 
     return Traced(

@@ -65,32 +65,30 @@ def tensor(value: Any) -> Any:
 def without_rule(step: Step, args: Sequence[Any], kwargs: dict[str, Any], values: Sequence[Any]) -> Exception:
     """The error for an operator without a rule: it is not linear, or it only might be."""
     try:
-        images = _images(step, args, kwargs)
+        zero, u, v, both = (_image(step, args, kwargs, *factors) for factors in ((0, 0), (1, 0), (0, 1), (1, -2)))
+        is_linear = torch.allclose(both - zero, (u - zero) - 2 * (v - zero), equal_nan=True)
     except Exception:  # whatever an unknown operator does with such operands
-        return no_rule(step, values)
-    floats = all(image.is_floating_point() or image.is_complex() for image in images)
-    zero, once, twice = (image.cpu() for image in images)
-    is_linear = floats and torch.allclose(twice - zero, -2 * (once - zero), equal_nan=True)
+        is_linear = not _returns_integers(step)
     return no_rule(step, values) if is_linear else nonlinear(step, values)
 
 
-def _images(step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The operator of 0, x and -2 x for a random x."""
-    found = []
-    for factor in (0.0, 1.0, -2.0):
-        generator = torch.Generator().manual_seed(0)
+def _returns_integers(step: Step) -> bool:
+    return any(r is not None and not (r.dense.dtype.is_floating_point or r.dense.dtype.is_complex) for r in step.results)
 
-        def operand(value: Any) -> Any:
-            if not isinstance(value, Linear):
-                return tensor(value)
-            x = torch.randn(value.shape, dtype=TORCH_DTYPE[value.dtype], generator=generator)  # noqa: B023
-            return factor * x  # noqa: B023
 
-        out = step.function(
-            *[mapped(operand, arg) for arg in args], **{key: mapped(operand, v) for key, v in kwargs.items()}
-        )
-        found.append(out[0] if isinstance(out, (list, tuple)) else out)
-    return found
+def _image(step: Step, args: Sequence[Any], kwargs: dict[str, Any], a: float, b: float) -> torch.Tensor:
+    """The operator of a u + b v for random u and v."""
+    generator = torch.Generator().manual_seed(0)
+
+    def operand(value: Any) -> Any:
+        if not isinstance(value, Linear):
+            return tensor(value)
+        u, v = (torch.randn(value.shape, dtype=TORCH_DTYPE[value.dtype], generator=generator) for _ in range(2))
+        return a * u + b * v
+
+    out = step.function(*[mapped(operand, arg) for arg in args], **{k: mapped(operand, v) for k, v in kwargs.items()})
+    found: torch.Tensor = out[0] if isinstance(out, (list, tuple)) else out
+    return found.cpu()
 
 
 _BACKWARD = (
