@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,27 +17,34 @@ TOLERANCE = 1e3  # in units of rounding of the largest number
 MANY = 50_000  # rows; of larger matrices some are tested
 SAMPLE = 1000
 
+Values: TypeAlias = Sequence[np.ndarray]
+
 
 def verify(front_end: FrontEnd, traced: Traced, matrix: Any, biases: Sequence[Any]) -> None:
-    """Compare `matrix @ z + bias` with `f(z)` for a random z, where all values are known.
+    """Compare `matrix @ z + bias` with `f(z)` for a random z, where all values are known or at hand.
 
     Of a large matrix some thousand rows are compared, and what they do not need is not computed.
 
     Raises:
         UnsupportedOperation: they differ by more than rounding.
     """
-    if matrix.constant is None or not all(isinstance(bias, np.ndarray) for bias in biases) or 0 in matrix.shape:
+    if matrix.constant is None and matrix.bk.is_eager and not matrix.bk.compiled():  # with derivatives, and a value
+        values = tuple(matrix.bk.to_numpy(v) for v in matrix.stored.arrays())
+        biases = [matrix.bk.to_numpy(bias) for bias in biases]
+    else:
+        values = matrix.constant
+    if values is None or not all(isinstance(bias, np.ndarray) for bias in biases) or 0 in matrix.shape:
         return
     unit = TOLERANCE * max(traced.precision, float(np.finfo(matrix.dtype).eps))
     with np.errstate(all="ignore"):
-        if matrix.shape[0] > MANY and _agrees_in_some_rows(front_end, traced, matrix, biases, unit):
+        if matrix.shape[0] > MANY and _agrees_in_some_rows(front_end, traced, matrix, values, biases, unit):
             return
         z = _random(np.arange(traced.columns), _point_dtype(traced))
         outputs, _ = front_end.evaluate(traced, _leaves(traced, z))
         if not all(isinstance(output, np.ndarray) for output in outputs):
             return
         expected, bias = _flat(outputs), _flat(biases)
-        found = _product(matrix, z)
+        found = _product(matrix, values, z)
         worst, size = _compare(expected, found, bias)
         if worst <= unit * size:
             return
@@ -53,7 +60,7 @@ def verify(front_end: FrontEnd, traced: Traced, matrix: Any, biases: Sequence[An
 
 
 def _agrees_in_some_rows(
-    front_end: FrontEnd, traced: Traced, matrix: Any, biases: Sequence[np.ndarray], unit: float
+    front_end: FrontEnd, traced: Traced, matrix: Any, values: Values, biases: Sequence[np.ndarray], unit: float
 ) -> bool:
     """False also where the front end cannot compute single elements."""
     n = matrix.shape[0]
@@ -74,7 +81,7 @@ def _agrees_in_some_rows(
     if expected is None:
         return False
     bias = _flat([_at(bias, where) for bias, where in zip(biases, wanted)])
-    worst, size = _compare(_flat(expected), _rows_of_product(matrix, rows, point), bias)
+    worst, size = _compare(_flat(expected), _rows_of_product(matrix, values, rows, point), bias)
     return worst <= unit * size
 
 
@@ -113,28 +120,27 @@ def _leaves(traced: Traced, z: np.ndarray) -> list[np.ndarray]:
     return leaves
 
 
-def _product(matrix: Any, z: np.ndarray) -> np.ndarray:
+def _product(matrix: Any, values: Values, z: np.ndarray) -> np.ndarray:
     """By NumPy, which compiles nothing."""
-    values = tuple(np.asarray(v) for v in matrix.constant)
     structure = matrix.structure
     return structure.form.product(
-        get_backend("numpy"), values, structure.indices, z[None].astype(matrix.dtype, copy=False)
+        get_backend("numpy"), tuple(np.asarray(v) for v in values), structure.indices, z[None].astype(matrix.dtype, copy=False)
     )[0]
 
 
-def _rows_of_product(matrix: Any, rows: np.ndarray, point: np.dtype) -> np.ndarray:
+def _rows_of_product(matrix: Any, values: Values, rows: np.ndarray, point: np.dtype) -> np.ndarray:
     """Rows of the product with `_random`; formats on grids need the rest of neither."""
     structure, found = matrix.structure, np.zeros(len(rows), matrix.dtype)
     if matrix.format == "dia":
-        for offset, diagonal in zip(structure.offsets, matrix.constant[0]):
+        for offset, diagonal in zip(structure.offsets, values[0]):
             columns = rows + offset
             inside = np.flatnonzero((columns >= 0) & (columns < matrix.shape[1]))
             found[inside] += diagonal[rows[inside]] * _random(columns[inside], point)
         return found
     if matrix.format != "stencil":
-        return _product(matrix, _random(np.arange(matrix.shape[1]), point))[rows]
+        return _product(matrix, values, _random(np.arange(matrix.shape[1]), point))[rows]
     index = np.stack(np.unravel_index(rows, structure.out_grid))
-    for box, value in zip(structure.boxes, matrix.constant):
+    for box, value in zip(structure.boxes, values):
         own = index - np.asarray(box.lo)[:, None]
         inside = np.flatnonzero(((own >= 0) & (own < np.asarray(box.shape)[:, None])).all(axis=0))
         own = own[:, inside]
