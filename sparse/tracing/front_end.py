@@ -78,7 +78,7 @@ class Library(NamedTuple):
     Attributes:
         module: which defines `FRONT_END`, imported when an array of the library is met first.
         title: of the library.
-        specification: what `(shape, dtype)` makes something to trace with.
+        specification: what makes something to trace with, of a shape and a dtype only.
     """
 
     module: str
@@ -88,8 +88,8 @@ class Library(NamedTuple):
 
 # By the name of the backend. Arrays of NumPy mix with those of any library, so it would come last.
 FRONT_ENDS: dict[str, Library] = {
-    "jax": Library(".jax.front_end", "JAX", "jax.ShapeDtypeStruct"),
-    "torch": Library(".torch.front_end", "PyTorch", "torch.empty"),
+    "jax": Library(".jax.front_end", "JAX", "jax.ShapeDtypeStruct(shape, dtype)"),
+    "torch": Library(".torch.front_end", "PyTorch", "torch.empty(shape, dtype=dtype, device='meta')"),
 }
 
 
@@ -119,10 +119,10 @@ def front_end_for(like: Any, *others: Any) -> FrontEnd:
         return front_end_of(library)
     entries = FRONT_ENDS.values()
     raise UnsupportedOperation(
-        f"like is a {type(like).__module__}.{type(like).__qualname__}; expected "
-        f"{', '.join(f'an array of {entry.title}, a {entry.specification}' for entry in entries)} or a container of "
-        f"these. Functions of {' and '.join(entry.title for entry in entries)} can be traced: give "
-        f"{' or '.join(f'{entry.specification}(shape, dtype)' for entry in entries)}."
+        f"like is a {type(like).__module__}.{type(like).__qualname__}; expected an array of "
+        f"{' or '.join(entry.title for entry in entries)}, or a container of these. Functions of "
+        f"{' and '.join(entry.title for entry in entries)} can be traced: give "
+        f"{' or '.join(entry.specification for entry in entries)}."
     )
 
 

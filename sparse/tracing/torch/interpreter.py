@@ -287,7 +287,10 @@ class Interpreter:
             raise unsupported(
                 step, values, f"its rule found the shape {value.shape} where torch has {place.shape}. Please report it."
             )
-        return convert(value, numpy_dtype(place.dtype))
+        found = convert(value, numpy_dtype(place.dtype))
+        if found.bias is None or not co.known(found.bias):
+            return found
+        return found.changed(found.terms, np.asarray(found.bias, found.dtype))  # numbers give way to the array's dtype
 
     def _fail(self, operand: Operand, error: Exception) -> None:
         place = operand.place

@@ -99,7 +99,7 @@ FRONT_END: front_end.FrontEnd = ToyFrontEnd()
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line."""
-    monkeypatch.setitem(front_end.FRONT_ENDS, "numpy", front_end.Library(__name__, "NumPy", "numpy.empty"))
+    monkeypatch.setitem(front_end.FRONT_ENDS, "numpy", front_end.Library(__name__, "NumPy", "numpy.empty(shape)"))
 
 
 def difference(u: Any, c: Any) -> Any:
@@ -156,17 +156,16 @@ def test_dtypes_and_derivatives(toy: None) -> None:
 
 
 def test_messages_name_the_libraries_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    like = r"like is a builtins\.list; expected an array of JAX, a jax\.ShapeDtypeStruct or a container of these\. "
-    with pytest.raises(UnsupportedOperation, match=rf"{like}Functions of JAX can be traced: give jax\.Shape.*Struct\("):
+    like = r"like is a builtins\.list; expected an array of JAX or PyTorch, or a container of these\. "
+    how = r"Functions of JAX and PyTorch can be traced: give jax\.Shape.*Struct\(shape, dtype\) or torch\.empty\("
+    with pytest.raises(UnsupportedOperation, match=rf"{like}{how}"):
         matrix_from_function(difference, [1.0, 2.0])
-    with pytest.raises(UnsupportedOperation, match=r"^Functions of numpy cannot be traced; .* a function of JAX\.$"):
+    with pytest.raises(UnsupportedOperation, match=r"^Functions of numpy cannot .* a function of JAX or PyTorch\.$"):
         as_operator(lambda x: 2 * x, np.zeros(3)).matrix()
-    monkeypatch.setitem(front_end.FRONT_ENDS, "numpy", front_end.Library(__name__, "NumPy", "numpy.empty"))
-    with pytest.raises(UnsupportedOperation, match=r"of torch cannot be traced; .* a function of JAX or NumPy\.$"):
-        front_end.front_end_of("torch")
-    with pytest.raises(
-        UnsupportedOperation, match=r"Functions of JAX and NumPy can be traced: give .* or numpy\.empty"
-    ):
+    monkeypatch.setitem(front_end.FRONT_ENDS, "numpy", front_end.Library(__name__, "NumPy", "numpy.empty(shape)"))
+    with pytest.raises(UnsupportedOperation, match=r"of tensorflow cannot be traced; .* of JAX or PyTorch or NumPy\.$"):
+        front_end.front_end_of("tensorflow")
+    with pytest.raises(UnsupportedOperation, match=r"Functions of JAX and PyTorch and NumPy .* or numpy\.empty"):
         matrix_from_function(difference, [1.0, 2.0])
 
 
