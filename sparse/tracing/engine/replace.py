@@ -18,9 +18,7 @@ from .linear import Linear
 from .structural import concatenate, slice_
 
 
-def replace_box(
-    x: Linear | Coefficient, update: Linear | Coefficient, starts: Sequence[int]
-) -> Linear | Coefficient:
+def replace_box(x: Linear | Coefficient, update: Linear | Coefficient, starts: Sequence[int]) -> Linear | Coefficient:
     """`x` with the elements from `starts` on replaced by `update`; at least one of the two is a Linear."""
     for axis, (start, n, size) in enumerate(zip(starts, x.shape, update.shape)):
         if size == 0:

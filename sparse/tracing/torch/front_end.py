@@ -86,9 +86,14 @@ class _Largest(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         for x in out if isinstance(out, (list, tuple)) else [out]:
             if isinstance(x, torch.Tensor) and x.layout == torch.strided and x.device.type != "meta":
-                if x.is_floating_point() or x.is_complex():
-                    self.value = max(self.value, largest(x.detach().resolve_conj().resolve_neg().cpu().numpy()))
+                self.value = max(self.value, _size(x.detach()))
         return out
+
+
+def _size(x: torch.Tensor) -> float:
+    if not (x.is_floating_point() or x.is_complex()):
+        return 0.0
+    return largest(x.resolve_conj().resolve_neg().cpu().numpy())
 
 
 def _array(leaf: Any) -> torch.Tensor:

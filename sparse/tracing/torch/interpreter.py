@@ -62,7 +62,8 @@ class Interpreter:
         for operand, value in zip(self.record.inputs, inputs):
             self._store(operand, value)
         with self._surroundings():
-            for self._number, step in enumerate(self.record.steps):
+            for number, step in enumerate(self.record.steps):
+                self._number = number
                 self._step(step)
             return [None if operand is None else self._value(operand) for operand in self.record.outputs]
 
@@ -126,7 +127,9 @@ class Interpreter:
         size = 1 + place.offset + sum(s * (n - 1) for s, n in zip(place.strides, place.shape)) if place.size else 0
         storage = torch.empty(size, dtype=place.dtype, device=self.record.device)
         tensor = storage.as_strided(place.shape, place.strides, place.offset)
-        return tensor.copy_(self.bk.asarray(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else value)
+        return tensor.copy_(
+            self.bk.asarray(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else value
+        )
 
     def _store(self, operand: Operand, value: Any) -> None:
         """A result on a storage of its own."""
@@ -224,7 +227,7 @@ class Interpreter:
             if rule is None:
                 raise without_rule(step, args, kwargs, values)
             found = rule(step, *args, **kwargs)
-            results = found if isinstance(found, (list, tuple)) else [found]
+            results = list(found) if isinstance(found, (list, tuple)) else [found]
         for operand, result in zip(step.results, results):
             if operand is not None:
                 self._put(operand, result, values, step)
@@ -237,18 +240,16 @@ class Interpreter:
 
         out = step.function(*mapped(tensor, step.args), **{k: mapped(tensor, v) for k, v in step.kwargs.items()})
         found = out if isinstance(out, (list, tuple)) else [out]
-        return [
-            x if not isinstance(x, torch.Tensor) or is_tracked(x) else self.bk.to_numpy(x).copy() for x in found
-        ]
+        return [x if not isinstance(x, torch.Tensor) or is_tracked(x) else self.bk.to_numpy(x).copy() for x in found]
 
     def _accumulate(self, step: Step, values: list[Any]) -> bool:
         """`x += y` on a part of a storage."""
         target, other = step.args[:2]
-        place = target.place
+        place = target.dense
         if not isinstance(other, Operand):
             return False
         value = self._value(other)
-        if not isinstance(value, Linear) or target.place.dtype != other.place.dtype:
+        if not isinstance(value, Linear) or place.dtype != other.dense.dtype:
             return False
         values.append(value)
         self._note(values)

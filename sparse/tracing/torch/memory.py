@@ -9,6 +9,7 @@ Slices(starts=(0, 1), steps=(1, 1), counts=(3, 2), axes=(0, 1))
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -154,11 +155,10 @@ def slices_of(grid: Sequence[int], shape: Sequence[int], strides: Sequence[int],
             continue
         for axis, distance in enumerate(distances):
             step = stride // distance
-            if grid[axis] > 1 and stride % distance == 0 and step and counts[axis] == 1:
-                if starts[axis] + step * (n - 1) < grid[axis]:
-                    steps[axis], counts[axis] = step, n
-                    axes.append(axis)
-                    break
+            if stride % distance == 0 and counts[axis] == 1 and step and starts[axis] + step * (n - 1) < grid[axis]:
+                steps[axis], counts[axis] = step, n
+                axes.append(axis)
+                break
         else:
             return None
     return Slices(tuple(starts), tuple(steps), tuple(counts), tuple(axes))
@@ -166,11 +166,15 @@ def slices_of(grid: Sequence[int], shape: Sequence[int], strides: Sequence[int],
 
 def strided(bk: Backend, value: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
     """Elements of an array in row-major order, as `torch.as_strided`."""
-    place = Place(0, tuple(shape), tuple(strides), offset, None)  # type: ignore[arg-type]
+    place = Place(0, tuple(shape), tuple(strides), offset, None)
     if 0 in place.shape:
         return np.zeros(place.shape, value.dtype if isinstance(value, Linear) else co.dtype_of(bk, value))
     size = value.size if isinstance(value, Linear) else math.prod(co.shape_of(value))
-    if offset == 0 and place.size == size and all(s == t or n == 1 for s, t, n in zip(strides, row_strides(shape), shape)):
+    if (
+        offset == 0
+        and place.size == size
+        and all(s == t or n == 1 for s, t, n in zip(strides, row_strides(shape), shape))
+    ):
         return _reshaped(bk, value, shape)
     if isinstance(value, Linear):
         for grid in _grids(value, place):
@@ -218,8 +222,8 @@ def _grids(value: Any, place: Place) -> Iterator[tuple[int, ...]]:
     yield shape
     strides = sorted({s for s, n in zip(place.strides, place.shape) if s > 0 and n > 1} | {1}, reverse=True)
     steps = [math.prod(shape), *strides]
-    if all(a % b == 0 for a, b in zip(steps, steps[1:])):
-        yield tuple(a // b for a, b in zip(steps, steps[1:]))
+    if all(a % b == 0 for a, b in itertools.pairwise(steps)):
+        yield tuple(a // b for a, b in itertools.pairwise(steps))
 
 
 def _positions(place: Place) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Records what a function does, while it runs once on numbers.
 
-The calls are seen below autograd and `torch.func`, so derivatives and `vmap` inside of the function are plain calls, too.
+The calls are seen below autograd and `torch.func`, so derivatives and `vmap` inside of the function are calls as others.
 Tensors are told apart by their storage, whose number is its own as long as the record is made: a tensor that autograd
 makes of memory that is known is no constant. Where a number or a shape would depend on values of the input, the record
 would be of these values only, and is refused.
@@ -96,7 +96,7 @@ class Recorder(TorchDispatchMode):
         if storage not in self._snapshots:
             return x
         copy = torch.empty(0, dtype=x.dtype, device=x.device)
-        return copy.set_(self._snapshots[storage], x.storage_offset(), x.shape, x.stride())  # type: ignore[call-overload]
+        return copy.set_(self._snapshots[storage], x.storage_offset(), x.shape, x.stride())
 
     def depends_on_x(self, x: torch.Tensor) -> bool:
         while torch._C._functorch.is_functorch_wrapped_tensor(x):
@@ -117,6 +117,9 @@ class Recorder(TorchDispatchMode):
             out = func(*args)
             self._same(out, self.operand(args[0]))
             return out
+        if func._can_decompose():  # in inference mode, torch asks for the whole of what is made of others
+            with self:
+                return func.decompose(*args, **kwargs)
         step = Step(
             func,
             mapped(self._spec, tuple(args)),

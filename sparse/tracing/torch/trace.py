@@ -46,8 +46,8 @@ class Program(NamedTuple):
 
     def __call__(self, leaves: Sequence[np.ndarray]) -> list[Any]:
         """The arrays that it returns for NumPy arrays."""
-        tensors = [torch.tensor(leaf, device=self.device) for leaf in leaves]
         with torch.inference_mode(False), torch.enable_grad():
+            tensors = [torch.tensor(leaf, device=self.device) for leaf in leaves]
             image = self.function(tree_unflatten(tensors, self.structure))
         bk = get_backend("torch")
         return [bk.to_numpy(x) for x in tree_flatten(image)[0] if isinstance(x, torch.Tensor)]
@@ -62,7 +62,8 @@ def trace_function(
     inputs = [Specification(tuple(leaf.shape), _dtype(leaf)) for leaf in leaves]
     check_dtypes(inputs, "the input")
     device = next((leaf.device for leaf in leaves if leaf.device.type != "meta"), torch.device("cpu"))
-    points = [_point(leaf, device, k) for k, leaf in enumerate(leaves)]
+    with torch.inference_mode(False):
+        points = [_point(leaf, device, k) for k, leaf in enumerate(leaves)]
     made, found = record(lambda x: function(x, *args, **kwargs), tree_unflatten(points, structure))
     outputs = [x for x in found if isinstance(x, torch.Tensor)]
     if not outputs or any(not isinstance(x, torch.Tensor) and x is not None for x in found):

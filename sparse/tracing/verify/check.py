@@ -124,7 +124,10 @@ def _product(matrix: Any, values: Values, z: np.ndarray) -> np.ndarray:
     """By NumPy, which compiles nothing."""
     structure = matrix.structure
     return structure.form.product(
-        get_backend("numpy"), tuple(np.asarray(v) for v in values), structure.indices, z[None].astype(matrix.dtype, copy=False)
+        get_backend("numpy"),
+        tuple(np.asarray(v) for v in values),
+        structure.indices,
+        z[None].astype(matrix.dtype, copy=False),
     )[0]
 
 

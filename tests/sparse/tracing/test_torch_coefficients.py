@@ -1,4 +1,4 @@
-"""Derivatives through the values of a matrix: with respect to what a PyTorch function closes over, and its arguments."""
+"""Derivatives through the values of a matrix: by what a PyTorch function closes over, and by its arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -109,7 +109,7 @@ def test_values_are_known_without_derivatives() -> None:
 def test_forward_derivatives_are_refused_or_right() -> None:
     """Duals are tensors of a transformation, which have no matrix."""
     k, t = torch.rand(N, N, dtype=torch.float64), torch.rand(N, N, dtype=torch.float64)
-    with pytest.raises(UnsupportedOperation, match="torch.func"):
+    with pytest.raises(UnsupportedOperation, match=r"torch\.func"):
         torch.func.jvp(lambda k: matrix_from_function(diffusion, X, k)[0] @ X.reshape(-1), (k,), (t,))
 
 

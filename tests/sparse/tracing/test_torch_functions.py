@@ -182,13 +182,15 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "take": lambda x: x.take(TABLE) + x.take_along_dim(TABLE, 1) + torch.take(x, torch.tensor(-3)),
     "put": lambda x: x.put(TABLE[0] + 1, x[0], accumulate=True) + W.put(ORDER, x[1]),
     "gather": lambda x: x.gather(1, TABLE) + x.gather(0, TABLE[:, :]).T,
-    "index_select": lambda x: x.index_select(0, INDEX) + x.index_select(1, torch.arange(N)) + x[0].index_select(0, INDEX),
+    "index_select": lambda x: (
+        x.index_select(0, INDEX) + x.index_select(1, torch.arange(N)) + x[0].index_select(0, INDEX)
+    ),
     "index_add": lambda x: x.index_add(0, INDEX, x, alpha=2) + W.index_add(1, INDEX, x),
     "index_copy": lambda x: x.index_copy(0, ORDER, 2 * x) + x.index_fill(1, INDEX, 3.0),
     "scatter": lambda x: x.scatter(0, ORDER[:, None].expand(N, N), W) + W.scatter(1, ORDER[None], x[:1]),
     "scatter_add": lambda x: x.scatter_add(0, TABLE, x) + torch.zeros(N, N, dtype=x.dtype).scatter_add(1, TABLE[:3], x),
-    "scatter_reduce": lambda x: x.scatter_reduce(0, TABLE, x, "sum") + x.scatter_reduce(
-        0, TABLE, x, "mean", include_self=False
+    "scatter_reduce": lambda x: (
+        x.scatter_reduce(0, TABLE, x, "sum") + x.scatter_reduce(0, TABLE, x, "mean", include_self=False)
     ),
     "scatter numbers": lambda x: x.scatter(0, TABLE[:1], 2.5).scatter_(1, TABLE[:, :1], 2.0, reduce="multiply"),
     "embedding": lambda x: F.embedding(TABLE, x),
@@ -200,9 +202,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "vectors": lambda x: W @ x[0] + x @ W[0] + torch.dot(x[0], W[1]) + torch.addmv(W[0], x, W[1], beta=2, alpha=3),
     "addmm": lambda x: torch.addmm(W, x, W, beta=0.5, alpha=2) + torch.addmm(x, W, W) + F.linear(x, W, W[0]),
     "addr": lambda x: torch.addr(x, W[0], W[1]) + torch.addr(W, x[0], W[1], alpha=2),
-    "batches": lambda x: torch.bmm(W.reshape(2, 3, N), x.expand(2, N, N)).reshape(N, N) + torch.baddbmm(
-        x[None], W[None], x[None]
-    )[0],
+    "batches": lambda x: (
+        torch.bmm(W.reshape(2, 3, N), x.expand(2, N, N)).reshape(N, N) + torch.baddbmm(x[None], W[None], x[None])[0]
+    ),
     "einsum": lambda x: torch.einsum("ij,jk->ik", W, x) + torch.einsum("ij,ij->j", W, x) + torch.tensordot(x, W, 1),
     "cross": lambda x: torch.linalg.cross(x[:, :3], W[:, :3]) + torch.linalg.cross(W[:, :3], x[:1, 3:]),
     "convolution": lambda x: F.conv2d(image(x), KERNEL, padding=1)[0, 0] + F.conv2d(image(x), KERNEL, padding="same"),
@@ -214,14 +216,17 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
         image(x), KERNEL, stride=2, padding=1, output_padding=1, dilation=2
     ),
     "convolution transposed groups": lambda x: F.conv_transpose2d(x.reshape(1, 4, 3, 3), MANY, groups=2, stride=(1, 2)),
-    "convolution with the kernel": lambda x: F.conv2d(image(W), x[None, None, :2, :3], padding=1)
-    + F.conv_transpose2d(image(W[:5, :5]), image(x)[..., :3, :2]),
+    "convolution with the kernel": lambda x: (
+        F.conv2d(image(W), x[None, None, :2, :3], padding=1)
+        + F.conv_transpose2d(image(W[:5, :5]), image(x)[..., :3, :2])
+    ),
     "transpose of a convolution": transpose_of_convolution,
     "bias": lambda x: F.conv2d(image(W), KERNEL, x[0, :1]),
     "fft": lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * W[:, : N // 2 + 1], s=(N, N)),
-    "fft odd": lambda x: torch.fft.irfft(torch.fft.rfft(x, norm="ortho", n=5), n=5, norm="ortho") + torch.fft.ifft(
-        torch.fft.fftn(x, norm="forward")
-    ).real[:, :5],
+    "fft odd": lambda x: (
+        torch.fft.irfft(torch.fft.rfft(x, norm="ortho", n=5), n=5, norm="ortho")
+        + torch.fft.ifft(torch.fft.fftn(x, norm="forward")).real[:, :5]
+    ),
     "complex": lambda x: (torch.complex(x, 2 * x) * (1 + 2j)).conj().imag + torch.view_as_real(x + 1j * W)[..., 1],
     "complex results": lambda x: x * (W + 1j * W.T) + torch.view_as_complex(torch.stack([x, 2 * x], -1)),
     "conjugate products": lambda x: torch.vdot(x[0] * 1j, W[0] * (1 + 1j)) + (W * 1j).mH @ (x * (1 + 2j)).adjoint(),
@@ -231,12 +236,17 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "pooling all": lambda x: F.avg_pool2d(image(x), (2, 3), divisor_override=5).sum() + F.avg_pool1d(x[None], 2, 1, 1),
     "pooling 3d": lambda x: F.avg_pool3d(x.reshape(1, 1, 3, 4, 3), 2, 1, 1) + F.adaptive_avg_pool2d(image(x), 1)[0, 0],
     "adaptive": lambda x: F.adaptive_avg_pool2d(x[None], (4, 5)) + F.adaptive_avg_pool1d(x, 5)[:4],
-    "interpolation": lambda x: F.interpolate(image(x), scale_factor=(2, 1.5), mode="bilinear")
-    + F.interpolate(image(x), (12, 9), mode="bilinear", align_corners=True),
-    "interpolation cubic": lambda x: F.interpolate(image(x), (4, 9), mode="bicubic")
-    + F.interpolate(image(x), (4, 9), mode="nearest"),
-    "interpolation 1d": lambda x: F.interpolate(x[None], 9, mode="linear")
-    + F.interpolate(x.reshape(1, 1, 3, 4, 3), (2, 3, 9), mode="trilinear")[0, :1, 0, :1],
+    "interpolation": lambda x: (
+        F.interpolate(image(x), scale_factor=(2, 1.5), mode="bilinear")
+        + F.interpolate(image(x), (12, 9), mode="bilinear", align_corners=True)
+    ),
+    "interpolation cubic": lambda x: (
+        F.interpolate(image(x), (4, 9), mode="bicubic") + F.interpolate(image(x), (4, 9), mode="nearest")
+    ),
+    "interpolation 1d": lambda x: (
+        F.interpolate(x[None], 9, mode="linear")
+        + F.interpolate(x.reshape(1, 1, 3, 4, 3), (2, 3, 9), mode="trilinear")[0, :1, 0, :1]
+    ),
     "grid": lambda x: F.grid_sample(image(x), W[:, :2].tanh().reshape(1, 3, 2, 2), align_corners=False),
     "patches": lambda x: F.unfold(image(x), 3).sum(-1) + F.fold(F.unfold(image(x), 3), (N, N), 3)[0, 0, 0, :1],
     "shuffle": lambda x: F.pixel_shuffle(x.reshape(1, 4, 3, 3), 2) + F.pixel_unshuffle(image(x), 3)[:, :1, :1, :1],
@@ -248,7 +258,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "jvp": lambda x: torch.func.jvp(torch.func.grad(energy), (W,), (x,))[1],
     "jvp of in place": lambda x: torch.func.jvp(in_place, (W,), (x,))[1],
     "vjp": lambda x: torch.func.vjp(lambda z: z**3 + z.roll(1, 0) * W, W)[1](x)[0],
-    "vjp of indices": lambda x: torch.func.vjp(lambda z: z[INDEX] + z[1:].unfold(0, 2, 1).sum() + z.diagonal(), W)[1](x)[0],
+    "vjp of indices": lambda x: torch.func.vjp(lambda z: z[INDEX] + z[1:].unfold(0, 2, 1).sum() + z.diagonal(), W)[1](
+        x
+    )[0],
     "vjp of pads": lambda x: torch.func.vjp(
         lambda z: F.pad(image(z), (1, 1, 1, 1), mode="replicate") + F.pad(image(z), (1, 1, 1, 1), mode="reflect"), W
     )[1](F.pad(image(x), (1, 1, 1, 1)))[0],

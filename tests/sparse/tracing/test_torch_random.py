@@ -38,7 +38,7 @@ def part(rng: Rng, x: Any) -> Any:
         x = x.narrow(axis, start, int(rng.integers(1, n - start + 1)))
         x = x[(slice(None),) * axis + (slice(None, None, int(rng.integers(1, 3))),)]
     kind = rng.integers(4)
-    if kind == 0:
+    if kind == 0 or not x.ndim:
         return x.permute(*(int(a) for a in rng.permutation(x.ndim)))
     if kind == 1 and x.ndim > 1:
         return x.diagonal(dim1=0, dim2=1)
@@ -221,7 +221,9 @@ def test_random_programs(shape: tuple[int, ...], dtype: Any, names: list[str], s
     matrix, bias = matrix_from_function(f, torch.zeros(shape, dtype=dtype), prune=prune)
     size = int(np.prod(shape))
     zero = f(torch.zeros(shape, dtype=dtype)).resolve_conj().resolve_neg().numpy()
-    columns = [f(u.reshape(shape).clone()).resolve_conj().resolve_neg().numpy() - zero for u in torch.eye(size, dtype=dtype)]
+    columns = [
+        f(u.reshape(shape).clone()).resolve_conj().resolve_neg().numpy() - zero for u in torch.eye(size, dtype=dtype)
+    ]
     A = np.stack([c.reshape(-1) for c in columns], 1) if columns else np.zeros((zero.size, 0))
     bound = (2e-4 if single else 1e-11) * max(1, np.abs(A).max(initial=0), np.abs(zero).max(initial=0))
     np.testing.assert_allclose(matrix.toarray(), A, atol=bound)

@@ -155,9 +155,7 @@ def _cross(step: Step, a: Any, b: Any, *, dim: int = -1) -> Any:
 
     bk = next(x.bk for x in (a, b) if isinstance(x, Linear))
     pairs = [((k + 1) % 3, (k + 2) % 3) for k in range(3)]
-    parts = [
-        plus(times(step, part(a, i), part(b, j)), times(step, -1, part(a, j), part(b, i))) for i, j in pairs
-    ]
+    parts = [plus(times(step, part(a, i), part(b, j)), times(step, -1, part(a, j), part(b, i))) for i, j in pairs]
     return concatenate(parts, dim)
 
 

@@ -14,6 +14,7 @@ import torch
 
 from .....backends.torch.dtypes import TORCH_DTYPE
 from ....errors import UnsupportedOperation
+from ...engine.arithmetic import scale
 from ...engine.linear import Linear, reshape
 from ...engine.rounding import dense_along
 from ..messages import no_rule, nonlinear
@@ -38,8 +39,8 @@ def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
         x = args[linear[0]]
         if x.size > MOST_UNITS or x.size * math.prod(step.shape) > MOST:
             raise UnsupportedOperation(
-                f"it has no rule but by its images of all {x.size} unit vectors of its operand. Trace a smaller problem,"
-                " or solve with the function itself instead of its matrix."
+                f"it has no rule but by its images of all {x.size} unit vectors. Trace a smaller problem, or "
+                "solve with the function itself instead of its matrix."
             )
         given = [mapped(tensor, arg) for arg in args]
 
@@ -55,6 +56,15 @@ def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
         return found if results == 1 else [found, *[no_rule(step, list(args))] * (results - 1)]
 
     return rule
+
+
+def _pointwise(step: Step, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """The derivative of a function of single elements: a factor for each."""
+    if not isinstance(x, Linear) or any(isinstance(arg, Linear) for arg in args):
+        raise nonlinear(step, [x, *args])
+    ones = torch.ones(step.shape, dtype=step.place.dtype)
+    factors = step.function(ones, *[tensor(arg) for arg in args], **kwargs)
+    return scale(x, factors if factors.requires_grad else factors.numpy())
 
 
 def tensor(value: Any) -> Any:
@@ -73,7 +83,9 @@ def without_rule(step: Step, args: Sequence[Any], kwargs: dict[str, Any], values
 
 
 def _returns_integers(step: Step) -> bool:
-    return any(r is not None and not (r.dense.dtype.is_floating_point or r.dense.dtype.is_complex) for r in step.results)
+    return any(
+        r is not None and not (r.dense.dtype.is_floating_point or r.dense.dtype.is_complex) for r in step.results
+    )
 
 
 def _image(step: Step, args: Sequence[Any], kwargs: dict[str, Any], a: float, b: float) -> torch.Tensor:
@@ -91,20 +103,28 @@ def _image(step: Step, args: Sequence[Any], kwargs: dict[str, Any], a: float, b:
     return found.cpu()
 
 
-_BACKWARD = (
-    *(f"{name}_backward" for name in ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d")),
-    *("upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward"),
-    *("upsample_trilinear3d_backward", "upsample_nearest1d_backward", "upsample_nearest2d_backward"),
-    *("upsample_nearest3d_backward", "replication_pad1d_backward", "replication_pad2d_backward"),
-    *("replication_pad3d_backward", "reflection_pad1d_backward", "reflection_pad2d_backward"),
-    *("reflection_pad3d_backward", "embedding_dense_backward", "col2im", "grid_sampler_2d", "grid_sampler_3d"),
+_BY_IMAGES = (
+    *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "max_pool2d_with_indices"),
+    *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
+    *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
+    *("replication_pad1d", "replication_pad2d", "replication_pad3d"),
+    *("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
+)
+_OTHERS_BY_IMAGES = (
+    *("embedding_dense_backward", "_softmax_backward_data", "_log_softmax_backward_data"),
+    *("col2im", "grid_sampler_2d", "grid_sampler_3d", "cholesky_solve"),
+)
+_POINTWISE = (
+    *("threshold", "tanh", "sigmoid", "gelu", "elu", "hardtanh", "leaky_relu", "softplus", "silu", "mish"),
+    *("hardswish", "hardsigmoid", "logit", "hardshrink", "softshrink"),
 )
 
 LOCAL: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(_BACKWARD, by_images(0)),
+    **dict.fromkeys((f"{name}_backward" for name in _POINTWISE), _pointwise),
+    **dict.fromkeys((f"{name}_backward" for name in _BY_IMAGES), by_images(0)),
+    **dict.fromkeys(_OTHERS_BY_IMAGES, by_images(0)),
     "_linalg_solve_ex": by_images(1, results=4),
     "linalg_solve_triangular": by_images(1),
     "triangular_solve": by_images(0, results=2),
-    "cholesky_solve": by_images(0),
     "linalg_lu_solve": by_images(2),
 }

@@ -1,8 +1,8 @@
 """What each ATen operator does to tensors that depend on the input.
 
-A rule gets the step and the operator's arguments, with a `Linear` or a coefficient in place of each tensor, at least one
-of them a `Linear`. It returns the result, or a list where the operator has several. Dtypes are the interpreter's part, as
-are views, operators that write in place (`add_` is found as `add`) and all that does not depend on the input.
+A rule gets the step and the operator's arguments, with a `Linear` or a coefficient in place of each tensor, at least
+one of them a `Linear`. It returns the result, or a list where the operator has several. Dtypes are the interpreter's
+part, as are views, operators that write in place (`add_` is found as `add`) and all that does not depend on the input.
 
 >>> import numpy as np
 >>> from krylix.backends import get_backend
