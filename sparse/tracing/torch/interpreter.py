@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,15 @@ from ....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
 from ....backends.torch.transformed import is_tracked, may_have_derivatives
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine import coefficients as co
-from ..engine.arithmetic import convert, negate, scale
+from ..engine.arithmetic import conjugate, convert, negate, scale
 from ..engine.linear import Linear
 from ..engine.structural import broadcast_to
+from ..messages import MATRIX_FREE
+from .conjugates import Conjugate, on_conjugates, proper
 from .memory import Memory
 from .messages import located, nonlinear, unsupported
 from .rules.local import without_rule
+from .rules.products import FOURIER
 from .rules.table import RULES
 from .steps import Operand, Place, Record, Step, mapped
 
@@ -60,12 +64,13 @@ class Interpreter:
         for slot, x in self.record.captured.items():
             self._tensors[slot] = x if self._tracks else x.detach()
         for operand, value in zip(self.record.inputs, inputs):
-            self._store(operand, value)
+            self._store(operand.dense, value)
         with self._surroundings():
             for number, step in enumerate(self.record.steps):
                 self._number = number
                 self._step(step)
-            return [None if operand is None else self._value(operand) for operand in self.record.outputs]
+            outputs = [None if operand is None else self._value(operand) for operand in self.record.outputs]
+            return [proper(self.bk, output) for output in outputs]
 
     def _surroundings(self) -> AbstractContextManager[Any]:
         return torch.enable_grad() if self._tracks else torch.no_grad()
@@ -84,6 +89,8 @@ class Interpreter:
         if not self._depends(operand):
             return self._coefficient(operand)
         value = self._memories[operand.dense.storage].read(operand.dense)
+        if isinstance(value, Conjugate) and value.linear.is_zero:
+            value = conjugate(value.linear)
         if isinstance(value, Linear) and not (value.terms if self.keep_zeros else not value.is_zero):
             return value.plain()
         return value
@@ -131,9 +138,8 @@ class Interpreter:
             self.bk.asarray(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else value
         )
 
-    def _store(self, operand: Operand, value: Any) -> None:
+    def _store(self, place: Place, value: Any) -> None:
         """A result on a storage of its own."""
-        place = operand.dense
         self._memories[place.storage] = Memory(self.bk, value, place, self.record.counts[place.storage])
 
     def _memory(self, place: Place) -> Memory:
@@ -219,18 +225,25 @@ class Interpreter:
         overwritten = step.name in _OVERWRITES
         args = (None, *mapped(value, step.args[1:])) if overwritten else mapped(value, step.args)
         kwargs = {key: mapped(value, v) for key, v in step.kwargs.items() if key not in out_only}
-        if not overwritten and not any(isinstance(v, Linear) for v in values):
+        if not overwritten and not any(isinstance(v, (Linear, Conjugate)) for v in values):
             results = self._by_torch(step, args, kwargs)
         else:
             self._note(values)
             rule = RULES.get(step.name) or RULES.get(step.name.rstrip("_"))
             if rule is None:
                 raise without_rule(step, args, kwargs, values)
-            found = rule(step, *args, **kwargs)
-            results = list(found) if isinstance(found, (list, tuple)) else [found]
+            results = self._by_rule(step, rule, args, kwargs, values)
         for operand, result in zip(step.results, results):
             if operand is not None:
                 self._put(operand, result, values, step)
+
+    def _by_rule(self, step: Step, rule: Any, args: Any, kwargs: Any, values: list[Any]) -> list[Any]:
+        if any(isinstance(v, Conjugate) for v in values):
+            if step.name in FOURIER:
+                raise unsupported(step, values, f"it is of a conjugate of the input. {MATRIX_FREE}")
+            return on_conjugates(self.bk, partial(rule, step), args, kwargs)
+        found = rule(step, *args, **kwargs)
+        return list(found) if isinstance(found, (list, tuple)) else [found]
 
     def _by_torch(self, step: Step, args: Any, kwargs: Any) -> list[Any]:
         """Of values that do not depend on the input after all."""
@@ -266,13 +279,15 @@ class Interpreter:
             return
         if place is None or operand.is_meta:
             return
+        if isinstance(value, Conjugate):
+            place, value = place._replace(conjugated=not place.conjugated), value.linear
         value = self._fitted(place, value, values, step)
         if isinstance(value, Linear):
             self._note([value])
         if place.storage in self._memories or place.storage in self._seen(step):
             self._memory(place).write(place, value)
         else:
-            self._store(operand, value)
+            self._store(place, value)
 
     def _fitted(self, place: Place, value: Any, values: list[Any], step: Step) -> Any:
         if not isinstance(value, Linear):

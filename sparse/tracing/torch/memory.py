@@ -20,12 +20,13 @@ from ....backends import Backend
 from ....backends.torch.dtypes import numpy_dtype
 from ...formats.entries.grid import affine, row_strides
 from ..engine import coefficients as co
-from ..engine.arithmetic import add, conjugate, convert, imaginary_part, negate, real_part, scale
+from ..engine.arithmetic import add, convert, imaginary_part, negate, real_part, scale
 from ..engine.linear import Linear, reshape
 from ..engine.positions import assemble, scatter_add, take
 from ..engine.replace import replace_box
 from ..engine.strided import Slices, embed, slice_rows
 from ..engine.structural import stack, transpose
+from .conjugates import Conjugate, conjugated, proper
 from .steps import Place
 
 Value = Any  # Linear, coefficient, or the error of an operation that has no matrix
@@ -46,15 +47,17 @@ class Memory:
         self._error: Exception | None = None
         self._value: Any
         self._place: Place | None = None  # None: `_value` is in the order of the storage
+        self._conjugated = place.conjugated  # is the conjugate of `_value` stored?
         self._order: list[int] = []
         order = sorted(range(len(place.shape)), key=lambda a: (-place.strides[a], place.shape[a]))
         grid = [place.shape[a] for a in order]
         dense = math.prod(grid) == count and place.offset == 0
         if dense and all(place.strides[a] == s or n == 1 for a, s, n in zip(order, row_strides(grid), grid)):
-            self._value, self._place, self._order = value, place, order
+            self._value, self._place, self._order = value, place._replace(negated=False), order
         else:
             self._grid(np.zeros(count, self.dtype))
-            self.write(place, value)
+            if 0 not in place.shape:
+                self._grid(written_to(bk, self._value, place, value))
 
     def _grid(self, value: Value) -> None:
         """Set all elements, in the order of the storage."""
@@ -85,17 +88,17 @@ class Memory:
             return self._value
         value = self._as(numpy_dtype(place.dtype))
         found = strided(self.bk, value, place.shape, place.strides, place.offset)
-        if place.conjugated:
-            found = conjugate(found) if isinstance(found, Linear) else co.side(self.bk, found).conj(found)
         if place.negated:
             found = negate(found) if isinstance(found, Linear) else -found
-        return found
+        return found if place.conjugated == self._conjugated else conjugated(self.bk, found)
 
     def _as(self, dtype: np.dtype) -> Any:
         """The elements as complex numbers, or as pairs of real ones."""
         value = self._in_order()
         if dtype == self.dtype:
             return value
+        if self._conjugated:
+            value, self._conjugated = proper(self.bk, conjugated(self.bk, value)), False
         if dtype.kind == "c" and self.dtype.kind == "f" and dtype.itemsize == 2 * self.dtype.itemsize:
             pairs = _reshaped(self.bk, value, (-1, 2))
             real, imaginary = (strided(self.bk, pairs, (self.count // 2,), (2,), part) for part in (0, 1))
@@ -108,13 +111,26 @@ class Memory:
         """Put an array of the place's shape there."""
         if 0 in place.shape:
             return
-        place, value = self._plain(place, value)
-        if place == self._place or (self._error is not None and self._covers(place)):
+        if isinstance(value, Conjugate):
+            place, value = place._replace(conjugated=not place.conjugated), value.linear
+        if place.negated:
+            place, value = place._replace(negated=False), negate(value) if isinstance(value, Linear) else -value
+        if (
+            (self._place is not None
+            and place == self._place._replace(conjugated=place.conjugated))
+            or (place.size == self.count and self._covers(place))
+        ):
             self.__init__(self.bk, value, place, self.count)  # type: ignore[misc]
             return
         if self._error is not None:
             return
         old = self._as(numpy_dtype(place.dtype))
+        if place.conjugated != self._conjugated:
+            turned = conjugated(self.bk, value)
+            if isinstance(turned, Conjugate):
+                old, self._conjugated = proper(self.bk, conjugated(self.bk, old)), place.conjugated
+            else:
+                value = turned
         self._grid(written_to(self.bk, old, place, value))
 
     def accumulate(self, place: Place, value: Linear) -> None:
@@ -122,8 +138,8 @@ class Memory:
         if self._error is not None or 0 in place.shape:
             return
         old = self._as(numpy_dtype(place.dtype))
-        if place.conjugated or place.negated:
-            self.write(place, add(self.read(place), value))
+        if place.conjugated != self._conjugated or place.negated:
+            self.write(place, add(proper(self.bk, self.read(place)), value))
             return
         for grid in _grids(old, place):
             found = slices_of(grid, place.shape, place.strides, place.offset)
@@ -135,13 +151,6 @@ class Memory:
 
     def _covers(self, place: Place) -> bool:
         return place.size == self.count and np.unique(_positions(place)).size == self.count
-
-    def _plain(self, place: Place, value: Value) -> tuple[Place, Value]:
-        if place.conjugated:
-            value = conjugate(value) if isinstance(value, Linear) else co.side(self.bk, value).conj(value)
-        if place.negated:
-            value = negate(value) if isinstance(value, Linear) else -value
-        return place._replace(conjugated=False, negated=False), value
 
 
 def slices_of(grid: Sequence[int], shape: Sequence[int], strides: Sequence[int], offset: int) -> Slices | None:

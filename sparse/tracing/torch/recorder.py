@@ -1,6 +1,6 @@
 """Records what a function does, while it runs once on numbers.
 
-The calls are seen below autograd and `torch.func`, so derivatives and `vmap` inside of the function are calls as others.
+The calls are seen below autograd and `torch.func`, so derivatives and `vmap` inside of the function are plain calls.
 Tensors are told apart by their storage, whose number is its own as long as the record is made: a tensor that autograd
 makes of memory that is known is no constant. Where a number or a shape would depend on values of the input, the record
 would be of these values only, and is refused.

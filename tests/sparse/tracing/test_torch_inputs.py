@@ -174,7 +174,7 @@ class Square(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        return 2 * ctx.saved_tensors[0] * g
+        return 2 * ctx.saved_tensors[0].conj() * g
 
 
 NONLINEAR = {
@@ -242,6 +242,22 @@ def test_derivatives_of_solves_through_the_matrix(method: str) -> None:
     np.testing.assert_allclose(found[0].detach(), found[1].detach(), rtol=1e-10)
     second = [torch.autograd.grad((g**2).sum(), k)[0] for g in found]
     np.testing.assert_allclose(second[0], second[1], rtol=1e-9)
+
+
+def test_conjugates_of_a_complex_input() -> None:
+    """Twice, on all ways, they have a matrix; once they have none."""
+    c = torch.tensor(rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3)))
+
+    def parts(x: Any) -> Any:
+        y = torch.zeros_like(x)
+        y[1:] = (x.conj().resolve_conj() * c)[:2]
+        y.T[0] += (c @ torch.conj_physical(x))[1] * 2j
+        y.conj()[0, 1] = x[0, 0]
+        return torch.cat([y, torch.roll(y, 1, 0)]).conj() + (x.mH @ c).mH.tile(2, 1)
+
+    x = c.flip(0)
+    matrix, bias = matrix_from_function(parts, torch.zeros(3, 3, dtype=c.dtype))
+    np.testing.assert_allclose((matrix @ x.flatten()).reshape(6, 3) + bias, parts(x), atol=1e-13)
 
 
 def test_batches_of_systems() -> None:

@@ -38,7 +38,9 @@ def part(rng: Rng, x: Any) -> Any:
         x = x.narrow(axis, start, int(rng.integers(1, n - start + 1)))
         x = x[(slice(None),) * axis + (slice(None, None, int(rng.integers(1, 3))),)]
     kind = rng.integers(4)
-    if kind == 0 or not x.ndim:
+    if not x.ndim:
+        return x
+    if kind == 0:
         return x.permute(*(int(a) for a in rng.permutation(x.ndim)))
     if kind == 1 and x.ndim > 1:
         return x.diagonal(dim1=0, dim2=1)
@@ -191,6 +193,7 @@ STEPS: dict[str, Step] = {
     "vmap": mapped,
     "fft": transformed,
     "derivative": derivative,
+    "conjugate": lambda rng, x: assigned_to_a_part(rng, x.conj() * numbers(rng, x)).conj(),
     "complex": lambda rng, x: x if x.is_complex() else (x * (1 + 2j)).conj().imag.to(x.dtype),
 }
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from .....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
 from ...engine import coefficients as co
-from ...engine.arithmetic import add, conjugate, convert, divide, negate, real_part, scale
+from ...engine.arithmetic import add, convert, divide, negate, real_part, scale
 from ...engine.linear import Linear, reshape
 from ...engine.reductions import cumulative_sum, reduce_sum
 from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate
+from ..conjugates import conjugated
 from ..messages import nonlinear
 from ..steps import Step
 
@@ -176,8 +177,8 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "fill": _fill,
     "zero": _zero,
     "complex": _complex,
-    "conj_physical": lambda step, x: conjugate(x),
-    "_conj_physical": lambda step, x: conjugate(x),
+    "conj_physical": lambda step, x: conjugated(x.bk, x),
+    "_conj_physical": lambda step, x: conjugated(x.bk, x),
     "sum": _sum,
     "mean": _mean,
     "cumsum": _cumulative_sum,

@@ -236,6 +236,11 @@ def _to_real(step: Step, x: Linear, dim: Sequence[int], normalization: int, last
     return _scaled(scale(transform_to_real(x, dim[-1], last_dim_size), float(last_dim_size)), count, normalization)
 
 
+FOURIER = {  # do not commute with conjugation
+    "_fft_c2c": _complex_transform,
+    "_fft_r2c": _from_real,
+    "_fft_c2r": _to_real,
+}
 PRODUCTS: dict[str, Callable[..., Any]] = {
     "mm": _matrices,
     "mv": _matrices,
@@ -252,7 +257,5 @@ PRODUCTS: dict[str, Callable[..., Any]] = {
     "convolution": _convolution,
     "convolution_overrideable": _convolution,
     "convolution_backward": _convolution_backward,
-    "_fft_c2c": _complex_transform,
-    "_fft_r2c": _from_real,
-    "_fft_c2r": _to_real,
+    **FOURIER,
 }
