@@ -23,19 +23,23 @@ def matrix_from_function(
 ) -> tuple[Any, Any]:
     """The matrix and bias for which `f(x, *args, **kwargs) == matrix @ x + bias`.
 
-    The function is traced, not sampled: JAX lists its operations and each becomes an operation on sparse linear maps.
-    Inside `jax.jit`, `grad` or `vmap` coefficients that depend on arguments are traced arrays with derivatives; all
-    others are NumPy arrays, so that `matrix.constant` is known while the program is compiled.
+    The function is traced, not sampled: JAX lists its operations, PyTorch's calls are recorded while it runs once, and
+    each becomes an operation on sparse linear maps. Inside `jax.jit`, `grad` or `vmap` coefficients that depend on
+    arguments are traced arrays with derivatives, and so are those made of tensors whose derivatives PyTorch records;
+    all others are NumPy arrays, so that `matrix.constant` is known while the program is compiled.
 
     Args:
-        f: a linear or affine function of its first argument: of one JAX array of any shape, or of a container of them.
-        like: an array, a `jax.ShapeDtypeStruct` or a container of these: the shape and dtype of x, float or complex.
+        f: a linear or affine function of its first argument: of one array of JAX or PyTorch of any shape, or of a
+            container of them.
+        like: an array, a `jax.ShapeDtypeStruct`, a tensor on the device `"meta"`, or a container of these: the shape
+            and dtype of x, float or complex.
         *args: further arguments of `f`; derivatives reach them through the matrix.
         format: `"dia"`, `"csr"`, `"dense"`, ...; None chooses, and `matrix.explain()` says why.
         prune: leave out known zeros. False keeps every position that the operations touch, whatever the coefficients
             are, so that the structure is the same for all of them. Only the zeros of a known matrix or kernel in a
             product or convolution, and rounding errors of known transforms, are left out all the same.
-        verify: multiply the matrix by a random vector and compare with the function, where all values are known.
+        verify: multiply the matrix by a random vector and compare with the function, where all values are known or at
+            hand.
         **kwargs: keyword arguments of `f`.
 
     Returns:
@@ -48,7 +52,8 @@ def matrix_from_function(
         UnsupportedOperation: an operation cannot be traced, or the matrix would have too many entries.
         TypeError: x or `f(x)` is not an array of floating or complex numbers.
 
-    Cost: one trace of `f` by JAX (a millisecond) and a pass over the entries; nothing is compiled.
+    Cost: one trace of `f` by JAX (a millisecond) and a pass over the entries; nothing is compiled. In PyTorch one
+        evaluation of `f`, and one for `verify`.
     """
     front_end = front_end_for(like, args, kwargs)
     return traced_matrix(front_end, f, like, args, kwargs, format=format, prune=prune, verify=verify)

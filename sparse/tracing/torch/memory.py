@@ -115,10 +115,8 @@ class Memory:
             place, value = place._replace(conjugated=not place.conjugated), value.linear
         if place.negated:
             place, value = place._replace(negated=False), negate(value) if isinstance(value, Linear) else -value
-        if (
-            (self._place is not None
-            and place == self._place._replace(conjugated=place.conjugated))
-            or (place.size == self.count and self._covers(place))
+        if (self._place is not None and place == self._place._replace(conjugated=place.conjugated)) or (
+            place.size == self.count and self._covers(place)
         ):
             self.__init__(self.bk, value, place, self.count)  # type: ignore[misc]
             return

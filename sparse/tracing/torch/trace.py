@@ -74,7 +74,7 @@ def trace_function(
     results = [result for result in interpreter.run(arguments(bk, inputs)) if result is not None]
 
     def pack(arrays: Sequence[Any]) -> Any:
-        given = [torch.tensor(a, device=device) if isinstance(a, np.ndarray) else a for a in arrays]
+        given = [torch.tensor(a.copy(), device=device) if isinstance(a, np.ndarray) else a for a in arrays]
         rest = iter([a.to(x.dtype) for a, x in zip(given, outputs)])
         return tree_unflatten([None if x is None else next(rest) for x in found], made.structure)
 
