@@ -31,6 +31,8 @@ def conjugated(bk: Backend, value: Any) -> Any:
     if isinstance(value, Conjugate):
         return value.linear
     if isinstance(value, Linear):
+        if value.is_zero:  # and stays known to be: the terms tell the structure only
+            value = value.changed([term._replace(values=None) for term in value.terms], value.bias)
         is_itself = value.dtype.kind != "c" or value.real_input or value.is_zero
         return conjugate(value) if is_itself else Conjugate(value)
     if isinstance(value, (complex, np.generic)):

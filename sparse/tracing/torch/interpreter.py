@@ -168,7 +168,7 @@ class Interpreter:
             self._compute(step)
             return
         written = step.written()
-        if all(r is None or r.is_meta for r in step.results):
+        if not written and all(r is None or r.is_meta for r in step.results):
             return  # shapes
         if step.name in _BY_SHAPE:
             self._compute(step, shapes_only=True)

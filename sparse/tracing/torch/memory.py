@@ -18,6 +18,7 @@ import numpy as np
 
 from ....backends import Backend
 from ....backends.torch.dtypes import numpy_dtype
+from ...errors import UnsupportedOperation
 from ...formats.entries.grid import affine, row_strides
 from ..engine import coefficients as co
 from ..engine.arithmetic import add, convert, imaginary_part, negate, real_part, scale
@@ -26,6 +27,7 @@ from ..engine.positions import assemble, scatter_add, take
 from ..engine.replace import replace_box
 from ..engine.strided import Slices, embed, slice_rows
 from ..engine.structural import stack, transpose
+from ..messages import MATRIX_FREE
 from .conjugates import Conjugate, conjugated, proper
 from .steps import Place
 
@@ -105,7 +107,7 @@ class Memory:
             return _complex(self.bk, real, imaginary, dtype)
         if dtype.kind == "f" and self.dtype.kind == "c" and 2 * dtype.itemsize == self.dtype.itemsize:
             return _pairs(self.bk, value)
-        raise TypeError(f"Memory of {self.dtype} is read as {dtype}.")
+        raise UnsupportedOperation(f"Reading the bits of {self.dtype} as {dtype} has no matrix. {MATRIX_FREE}")
 
     def write(self, place: Place, value: Value) -> None:
         """Put an array of the place's shape there."""
@@ -115,9 +117,7 @@ class Memory:
             place, value = place._replace(conjugated=not place.conjugated), value.linear
         if place.negated:
             place, value = place._replace(negated=False), negate(value) if isinstance(value, Linear) else -value
-        if (self._place is not None and place == self._place._replace(conjugated=place.conjugated)) or (
-            place.size == self.count and self._covers(place)
-        ):
+        if self._is_own(place) or self._covers(place):
             self.__init__(self.bk, value, place, self.count)  # type: ignore[misc]
             return
         if self._error is not None:
@@ -147,8 +147,14 @@ class Memory:
                 return
         self._grid(scatter_add(old, _positions(place), value))
 
+    def _is_own(self, place: Place) -> bool:
+        return self._place is not None and place == self._place._replace(conjugated=place.conjugated)
+
     def _covers(self, place: Place) -> bool:
-        return place.size == self.count and np.unique(_positions(place)).size == self.count
+        """Does it hold all elements of the storage?"""
+        if place.size != self.count or numpy_dtype(place.dtype) != self.dtype:
+            return False
+        return np.unique(_positions(place)).size == self.count
 
 
 def slices_of(grid: Sequence[int], shape: Sequence[int], strides: Sequence[int], offset: int) -> Slices | None:

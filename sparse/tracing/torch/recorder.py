@@ -8,6 +8,7 @@ would be of these values only, and is refused.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -47,6 +48,7 @@ class Recorder(TorchDispatchMode):
         self._slots = 0
         self._operands: dict[int, tuple[Any, Operand]] = {}  # by id, with a weak reference to the tensor
         self._storages: dict[int, tuple[Any, int]] = {}  # by address; weak references keep that their own
+        self._numbers = itertools.count()
         self._of_input: set[int] = set()  # storages that hold values of the input
         self._snapshots: dict[int, torch.UntypedStorage] = {}
         self.record.inputs = [self._made(x) for x in inputs]
@@ -88,7 +90,7 @@ class Recorder(TorchDispatchMode):
         storage = x.untyped_storage()
         found = self._storages.get(storage._cdata)
         if found is None:
-            found = self._storages[storage._cdata] = (StorageWeakRef(storage), len(self._storages))
+            found = self._storages[storage._cdata] = (StorageWeakRef(storage), next(self._numbers))
         return found[1]
 
     def _captured(self, x: torch.Tensor, storage: int | None) -> torch.Tensor:
@@ -132,13 +134,14 @@ class Recorder(TorchDispatchMode):
         if torch.Tag.inplace_view not in func.tags:
             for x in written(func, args, kwargs, torch.Tensor):
                 self._before_write(step, x)
+        known = next(self._numbers)
         out = func(*args, **kwargs)
         leaves = out if isinstance(out, (list, tuple)) else [out]
         self._refuse_numbers(step, leaves, depends)
         if torch.Tag.inplace_view in func.tags:  # of the same memory: other strides, nothing is written
             self._note_view(step, out)
             return out
-        known = len(self._storages)
+        self._renew_resized(step, args, kwargs)
         step.results.extend(self._result(x, step) if isinstance(x, torch.Tensor) else None for x in leaves)
         if depends and step.name not in _BY_SHAPE:
             self._of_input.update(o.place.storage for o in step.written() if o.place is not None)
@@ -157,6 +160,15 @@ class Recorder(TorchDispatchMode):
     def _result(self, x: torch.Tensor, step: Step) -> Operand:
         found = self._found(x)
         return found if found is not None and any(found is operand for operand in step.operands()) else self._made(x)
+
+    def _renew_resized(self, step: Step, args: Any, kwargs: dict[str, Any]) -> None:
+        """`out=` of no elements gets as many as are needed: then it is as if on a new storage."""
+        for x in written(step.function, args, kwargs, torch.Tensor):
+            found = self._operands.get(id(x))
+            place = None if found is None else found[1].place
+            if place is not None and (place.shape, place.strides) != (tuple(x.shape), tuple(x.stride())):
+                reference, _ = self._storages[x.untyped_storage()._cdata]
+                self._storages[x.untyped_storage()._cdata] = (reference, next(self._numbers))
 
     def _note_view(self, step: Step, x: torch.Tensor) -> None:
         made = self._made(x)

@@ -23,6 +23,7 @@ ORDER = torch.tensor(rng.permutation(N))
 TABLE = torch.tensor(rng.integers(0, N, (N, N)))
 MASK = W > 0
 DOMINANT = W + 5 * torch.eye(N, dtype=DOUBLE)
+MODULE = torch.nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular").double().requires_grad_(False)
 SPARSE = torch.where(MASK, W, 0.0)
 
 
@@ -131,6 +132,61 @@ def strided(x: Any) -> Any:
     return x.as_strided((3, 4), (2, 5), 1) + x.t()[1:4, :4] + x[::2, ::2].repeat(1, 2)[:, :4]
 
 
+def parts_of_complex_memory(x: Any) -> Any:
+    y = x + 0j
+    y.real.mul_(2)
+    y.imag += x.T
+    y.real[0] = x[1]
+    pairs = torch.stack([x, x.T], -1)
+    numbers = torch.view_as_complex(pairs)
+    numbers *= 1j
+    numbers[0] = 0
+    return torch.cat([y * (1 + 1j), numbers]).real + pairs.repeat(2, 1, 1)[..., 1]
+
+
+def written_out(x: Any) -> Any:
+    """Into tensors that are given, and made larger where they are empty."""
+    larger = torch.empty(0, dtype=x.dtype)
+    torch.add(x, 1, out=larger)
+    y = torch.zeros(12, 12, dtype=x.dtype)
+    torch.mul(x, W, out=y[::2, 1:12:2])
+    torch.cat([x, x], out=y[:, :6])
+    return torch.cat([larger.repeat(2, 2) * 2, y])
+
+
+def of_elements(x: Any) -> Any:
+    y = torch.zeros(N, N, dtype=x.dtype)
+    for i in range(N):
+        for j in range(3):
+            y[i, j] = x[j, i] * (i + 1)
+    return y
+
+
+def by_masks(x: Any) -> Any:
+    y = x.clone()
+    y[W > 0] *= 3
+    y[W < -0.5] = x.T[W < -0.5]
+    y[0].masked_fill_(W[0] > 0, 1.0)
+    torch.where(MASK[1], y[1], 2 * y[2], out=y[1])
+    return y
+
+
+def exchanged(x: Any) -> Any:
+    y = torch.empty(2 * N, N, dtype=x.dtype)
+    a, b = y[:N], y[N:]
+    a.copy_(x)
+    b.copy_(a)
+    a.add_(b.T)
+    b.mul_(2)
+    return y
+
+
+def second_derivative(x: Any) -> Any:
+    z = W.clone().requires_grad_()
+    (g,) = torch.autograd.grad((torch.tanh(z) * torch.sigmoid(z) + torch.relu(z)).sum(), z, create_graph=True)
+    return torch.autograd.grad(g, z, x)[0]
+
+
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "in place": in_place,
     "through views": through_views,
@@ -139,6 +195,15 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "swapped": swapped,
     "overwritten": overwritten,
     "looped": looped,
+    "parts of complex memory": parts_of_complex_memory,
+    "written out": written_out,
+    "of elements": of_elements,
+    "by masks": by_masks,
+    "exchanged": exchanged,
+    "second derivative": second_derivative,
+    "compiled": lambda x: torch.compile(lambda y: 2 * y + y.roll(1, 0), backend="eager")(x),
+    "module": lambda x: MODULE(image(x))[0, 0],
+    "checkpoint": lambda x: torch.utils.checkpoint.checkpoint(lambda y: 2 * y.roll(1, 0), x, use_reentrant=False),
     "strided": strided,
     "affine": lambda x: 2 * x + W - 1,
     "numbers": lambda x: (3 - x) / 2 + torch.rsub(x, 4, alpha=2) - 0.5 * x.sub(W, alpha=3),

@@ -36,6 +36,12 @@ def on_the_other_hand(x: Any) -> Any:
     return v + x[:2]
 
 
+def added_to_lists(x: Any) -> Any:
+    both = [x.clone(), 2 * x]
+    torch._foreach_add_(both, [x, x])
+    return both[0]
+
+
 NONLINEAR: dict[str, tuple[Callable[[Any], Any], str]] = {
     "relu": (lambda x: torch.relu(x), "'relu'"),
     "square": (lambda x: x * x, "'mul'.*both factors"),
@@ -92,6 +98,9 @@ UNSUPPORTED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "dropout": (lambda x: F.dropout(x), "'bernoulli_'.*random"),
     "twice": (lambda x: x.index_put((torch.tensor([0, 0]),), x[:2]), "'index_put'.*twice"),
     "scattered twice": (lambda x: x.scatter(0, torch.zeros(2, 5, dtype=torch.int64), x), "'scatter'.*twice"),
+    "bits": (lambda x: (x.view(torch.int64) ^ 1).view(torch.float64), "'bitwise_xor'.*bits"),
+    "lists": (lambda x: torch._foreach_add([x, x], [x, x])[0], "'_foreach_add'.*no rule"),
+    "lists in place": (added_to_lists, "'_foreach_add_'.*no rule"),
     "sparse": (lambda x: x.to_sparse() @ W, "'_to_sparse'.*no rule"),
     "resized": (lambda x: x.clone().resize_(2, 2), "'resize_'.*no rule"),
     "batch norm": (lambda x: F.batch_norm(x, W[0], W[1].abs() + 1), "batch_norm.*no rule"),
