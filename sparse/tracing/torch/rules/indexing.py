@@ -254,7 +254,7 @@ def moved(step: Step, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(value, Linear) and (not isinstance(value, np.ndarray) or value.dtype.kind not in "fc"):
             return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
         operands.append(value)
-        label = torch.arange(first, first + math.prod(_shape(value)), dtype=torch.float64)
+        label = torch.arange(first, first + math.prod(_shape(value)), dtype=torch.float64, device="cpu")
         first += label.numel()
         return label.reshape(_shape(value))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ...engine.linear import Linear, reshape
 from ...engine.rounding import dense_along
 from ..messages import no_rule, nonlinear
 from ..steps import Step, mapped
+from .tensors import coefficient, device_of, tensor
 
 MOST = 2**22  # entries of the matrix of one operator
 MOST_UNITS = 4096
@@ -42,16 +44,17 @@ def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
                 f"it has no rule but by its images of all {x.size} unit vectors. Trace a smaller problem, or "
                 "solve with the function itself instead of its matrix."
             )
-        given = [mapped(tensor, arg) for arg in args]
+        device = device_of(args)
+        given = [mapped(partial(tensor, device=device), arg) for arg in args]
 
         def image(unit: torch.Tensor) -> torch.Tensor:
             given[linear[0]] = unit.reshape(x.shape)
             found = step.function(*given, **kwargs)
             return (found[0] if isinstance(found, (list, tuple)) else found).reshape(-1)
 
-        units = torch.eye(x.size, dtype=TORCH_DTYPE[x.dtype])
-        columns = torch.stack([image(unit) for unit in units], 1) if x.size else torch.zeros(math.prod(step.shape), 0)
-        matrix = columns if columns.requires_grad else columns.numpy()
+        units = torch.eye(x.size, dtype=TORCH_DTYPE[x.dtype], device=device)
+        none = torch.zeros(math.prod(step.shape), 0, dtype=units.dtype, device=device)
+        matrix = coefficient(torch.stack([image(unit) for unit in units], 1) if x.size else none)
         found = reshape(dense_along(reshape(x, (x.size,)), [0], matrix, [matrix.shape[0]]), step.shape)
         return found if results == 1 else [found, *[no_rule(step, list(args))] * (results - 1)]
 
@@ -62,14 +65,9 @@ def _pointwise(step: Step, x: Any, *args: Any, **kwargs: Any) -> Any:
     """The derivative of a function of single elements: a factor for each."""
     if not isinstance(x, Linear) or any(isinstance(arg, Linear) for arg in args):
         raise nonlinear(step, [x, *args])
-    ones = torch.ones(step.shape, dtype=step.place.dtype)
-    factors = step.function(ones, *[tensor(arg) for arg in args], **kwargs)
-    return scale(x, factors if factors.requires_grad else factors.numpy())
-
-
-def tensor(value: Any) -> Any:
-    """A coefficient as a tensor."""
-    return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
+    device = device_of(args)
+    ones = torch.ones(step.shape, dtype=step.place.dtype, device=device)
+    return scale(x, coefficient(step.function(ones, *[tensor(arg, device) for arg in args], **kwargs)))
 
 
 def without_rule(step: Step, args: Sequence[Any], kwargs: dict[str, Any], values: Sequence[Any]) -> Exception:
@@ -90,13 +88,14 @@ def _returns_integers(step: Step) -> bool:
 
 def _image(step: Step, args: Sequence[Any], kwargs: dict[str, Any], a: float, b: float) -> torch.Tensor:
     """The operator of a u + b v for random u and v."""
-    generator = torch.Generator().manual_seed(0)
+    rng, device = np.random.default_rng(0), device_of(args)
 
     def operand(value: Any) -> Any:
         if not isinstance(value, Linear):
-            return tensor(value)
-        u, v = (torch.randn(value.shape, dtype=TORCH_DTYPE[value.dtype], generator=generator) for _ in range(2))
-        return a * u + b * v
+            return tensor(value, device)
+        return tensor(
+            (a * rng.standard_normal(value.shape) + b * rng.standard_normal(value.shape)).astype(value.dtype), device
+        )
 
     out = step.function(*[mapped(operand, arg) for arg in args], **{k: mapped(operand, v) for k, v in kwargs.items()})
     found: torch.Tensor = out[0] if isinstance(out, (list, tuple)) else out

@@ -20,6 +20,7 @@ from ...engine.transforms import transform, transform_to_real
 from ..messages import no_rule, nonlinear, unsupported
 from ..steps import Step
 from .arithmetic import plus, times
+from .tensors import coefficient, device_of, tensor
 
 
 def _product(step: Step, a: Any, b: Any, contracting: Any, batch: Any = ((), ())) -> Any:
@@ -50,18 +51,12 @@ def _added(product: Callable[..., Any]) -> Callable[..., Any]:
     def rule(step: Step, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         if isinstance(a, Linear) or isinstance(b, Linear):
             return plus(times(step, beta, x), times(step, alpha, product(step, a, b)))
-        constant = step.function(_zeros(step, x), _tensor(a), _tensor(b), beta=0, alpha=alpha)
-        return plus(times(step, beta, x), constant if constant.requires_grad else constant.numpy())
+        device = device_of((a, b))
+        zeros = torch.zeros(x.shape, dtype=step.place.dtype, device=device)
+        constant = step.function(zeros, tensor(a, device), tensor(b, device), beta=0, alpha=alpha)
+        return plus(times(step, beta, x), coefficient(constant))
 
     return rule
-
-
-def _zeros(step: Step, x: Linear) -> torch.Tensor:
-    return torch.zeros(x.shape, dtype=step.place.dtype)
-
-
-def _tensor(a: Any) -> torch.Tensor:
-    return a if isinstance(a, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(a))
 
 
 def _conjugated_dot(step: Step, a: Any, b: Any) -> Any:
@@ -117,10 +112,9 @@ def _convolution(
         by = _transposed if transposed else _direct
         result = by(image, kernel, stride, padding, dilation, output_padding, groups)
     else:
-        none = [torch.from_numpy(np.ascontiguousarray(x)) if co.known(x) else x for x in (image, kernel)]
+        device = device_of((image, kernel))
         settings = (stride, padding, dilation, transposed, output_padding, groups)
-        found = step.function(*none, None, *settings)
-        result = found if found.requires_grad else found.numpy()
+        result = coefficient(step.function(tensor(image, device), tensor(kernel, device), None, *settings))
     if bias is None:
         return result
     shape = (1, -1, *[1] * (len(step.shape) - 2))

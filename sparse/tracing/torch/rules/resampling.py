@@ -33,7 +33,7 @@ def _average(d: int) -> Callable[..., Any]:
         ends = [(m - 1) * s + k - n - p for m, s, k, n, p in zip(space, stride, window, x.shape[lead:], padding)]
         sizes, steps = [1] * lead + window, [1] * lead + stride
         sums = window_sum(x, sizes, steps, [(0, 0)] * lead + list(zip(padding, ends)))
-        ones = torch.ones((1,) * lead + x.shape[lead:], dtype=torch.float64)
+        ones = torch.ones((1,) * lead + x.shape[lead:], dtype=torch.float64, device="cpu")
         means = step.function(ones, window, stride, padding, *settings).numpy()
         return scale(sums, np.broadcast_to(means / _count(x.shape[lead:], window, stride, padding, space), sums.shape))
 
@@ -66,7 +66,7 @@ def _separable(d: int, has_scales: bool = True) -> Callable[..., Any]:
             axis = x.ndim - d + k
             n, m = x.shape[axis], int(size[k])
             check_entries(n * max(n, m), "Interpolation along an axis")
-            units = torch.eye(n, dtype=torch.float64 if x.dtype.itemsize > 4 else torch.float32)
+            units = torch.eye(n, dtype=torch.float64 if x.dtype.itemsize > 4 else torch.float32, device="cpu")
             units = units.reshape(n, 1, *[n if a == k else 1 for a in range(d)])
             own = [scale if a == k else None for a, scale in enumerate(scales)]
             images = step.function(units, [m if a == k else 1 for a in range(d)], *flags, *own)
