@@ -91,7 +91,7 @@ class _Largest(TorchDispatchMode):
 
 
 def _size(x: torch.Tensor) -> float:
-    if not (x.is_floating_point() or x.is_complex()):
+    if not (x.is_floating_point() or x.is_complex()) or x._is_zerotensor():
         return 0.0
     return largest(x.resolve_conj().resolve_neg().cpu().numpy())
 

@@ -93,9 +93,8 @@ def _image(step: Step, args: Sequence[Any], kwargs: dict[str, Any], a: float, b:
     def operand(value: Any) -> Any:
         if not isinstance(value, Linear):
             return tensor(value, device)
-        return tensor(
-            (a * rng.standard_normal(value.shape) + b * rng.standard_normal(value.shape)).astype(value.dtype), device
-        )
+        u, v = rng.standard_normal((2, *value.shape))
+        return tensor(np.asarray(a * u + b * v, value.dtype), device)
 
     out = step.function(*[mapped(operand, arg) for arg in args], **{k: mapped(operand, v) for k, v in kwargs.items()})
     found: torch.Tensor = out[0] if isinstance(out, (list, tuple)) else out
