@@ -130,13 +130,12 @@ class Interpreter:
         return self._tensors[first.slot].as_strided(place.shape, place.strides, place.offset)
 
     def _made(self, place: Place, value: Any) -> torch.Tensor:
-        """A coefficient as a tensor with this place's shape and strides."""
-        size = 1 + place.offset + sum(s * (n - 1) for s, n in zip(place.strides, place.shape)) if place.size else 0
-        storage = torch.empty(size, dtype=place.dtype, device=self.record.device)
-        tensor = storage.as_strided(place.shape, place.strides, place.offset)
-        return tensor.copy_(
-            self.bk.asarray(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else value
-        )
+        """A coefficient as a tensor with this place's shape, and its strides where no elements share memory."""
+        given = self.bk.asarray(np.asarray(value)).to(self.record.device) if co.known(value) else value
+        tensor = torch.empty_strided(place.shape, place.strides, dtype=place.dtype, device=self.record.device)
+        shares = torch._debug_has_internal_overlap(tensor) != 0  # or is not known not to
+        tensor = torch.empty(place.shape, dtype=place.dtype, device=self.record.device) if shares else tensor
+        return tensor.copy_(given)
 
     def _store(self, place: Place, value: Any) -> None:
         """A result on a storage of its own."""
