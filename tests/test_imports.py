@@ -95,10 +95,15 @@ def test_every_module_imports() -> None:
 
 
 @pytest.mark.needs("torch")
-def test_a_solve_in_torch_does_not_import_its_compiler(tmp_path: Path) -> None:
-    """It takes longer than most solves."""
-    solve = "krylix.linear_solve(torch.eye(3), torch.ones(3))"
-    code = f"import sys, torch, krylix; {solve}; print('torch._dynamo' in sys.modules)"
+def test_torch_without_its_compiler(tmp_path: Path) -> None:
+    """Importing it takes longer than most solves; a solve, a derivative and a matrix need none."""
+    uses = (
+        "krylix.linear_solve(torch.eye(3), torch.ones(3))",
+        "w = torch.ones(3, requires_grad=True)",
+        "krylix.linear_solve(lambda x: w * x, torch.ones(3)).x.sum().backward()",
+        "krylix.matrix_from_function(lambda x: 2 * x - torch.roll(x, 1), torch.ones(5))",
+    )
+    code = f"import sys, torch, krylix; {'; '.join(uses)}; print('torch._dynamo' in sys.modules)"
     run = python(code, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == ["False"]

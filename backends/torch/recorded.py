@@ -41,7 +41,15 @@ class _Slot:
         self.i = i
 
 
-class _Tape(TorchDispatchMode):
+class Recording(TorchDispatchMode):
+    """A mode that does not ask torch's compiler to leave it alone: importing that takes seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:  # not public; where it is not asked, nothing but the time is lost
+        return False
+
+
+class _Tape(Recording):
     """Notes each ATen call, with slots for its tensors."""
 
     def __init__(self, x: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:

@@ -19,10 +19,9 @@ from typing import Any, NoReturn
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef  # not documented, but used by torch.func itself
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from ....backends.torch.recorded import Watch
+from ....backends.torch.recorded import Recording, Watch
 from ....backends.torch.transformed import is_tracked
 from .messages import LIBRARY, leaves_torch, no_rule, random, shape_of_values, writes_to_tracked
 from .steps import Operand, Record, Step, mapped, place_in, written
@@ -37,7 +36,7 @@ _MASKS = {"index", "_unsafe_index", "masked_select"}  # shapes depend on the val
 _UNUSABLE = {"set_", "resize_", "resize_as_", "resize", "set", "swap"}
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(Recording):
     """The record of a function that is running.
 
     Args:
