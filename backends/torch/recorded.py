@@ -8,7 +8,9 @@ Replaying is ordinary torch code: under autograd, `torch.func` and forward mode,
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cache
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
@@ -42,11 +44,32 @@ class _Slot:
 
 
 class Recording(TorchDispatchMode):
-    """A mode that does not ask torch's compiler to leave it alone: importing that takes seconds."""
+    """A mode that torch's compiler leaves alone where it runs; by itself torch imports it for that, in seconds."""
 
     @classmethod
-    def _should_skip_dynamo(cls) -> bool:  # not public; where it is not asked, nothing but the time is lost
+    def _should_skip_dynamo(cls) -> bool:  # not public; where it is not asked, nothing but time is lost
         return False
+
+    @abstractmethod
+    def recorded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The result of an ATen call, which is noted."""
+
+    def __enter__(self) -> Any:
+        self._call = _disabled() if "torch._dynamo" in sys.modules else _recorded
+        return super().__enter__()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._call(self, func, args, kwargs or {})
+
+
+def _recorded(mode: Recording, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    return mode.recorded(func, args, kwargs)
+
+
+@cache
+def _disabled() -> Callable[..., Any]:
+    disabled: Callable[..., Any] = torch.compiler.disable(_recorded)
+    return disabled
 
 
 class _Tape(Recording):
@@ -97,8 +120,7 @@ class _Tape(Recording):
         if any(isinstance(v, _Slot) and v.i in self._of_x for v in tree_leaves(spec)):
             self._of_x.update(slot.i for slot in outs if slot is not None)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def recorded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func is _DETACH:  # autograd's own, of what it saves; replayed it would cut derivatives. Users' come by `cut`
             out = func(*args)
             self._slots[id(out)] = self.slot(args[0])

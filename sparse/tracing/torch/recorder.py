@@ -111,9 +111,9 @@ class Recorder(Recording):
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def recorded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction():  # what is asked of tensors here is no part of the function
-            return self._recorded(func, args, kwargs or {})
+            return self._recorded(func, args, kwargs)
 
     def _recorded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func is _DETACH:  # autograd's own, of what it saves; replayed it would cut derivatives. Users' come by `cut`
