@@ -15,6 +15,7 @@ from ..precision import exponent_bits
 from .kernels import NumpyKernels
 from .linalg import NumpyLinalg
 from .sparse import NumpySparse
+from .stand_in import StandIn
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
 _GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
@@ -45,7 +46,8 @@ class NumpyBackend(NumpyKernels, Backend):
     sparse = NumpySparse()
 
     def is_array(self, x: Any) -> bool:
-        return type(x) is np.ndarray or isinstance(x, np.generic)  # subclasses have products of their own: np.matrix
+        # subclasses have products of their own: np.matrix
+        return type(x) is np.ndarray or isinstance(x, (np.generic, StandIn))
 
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         return np.asarray(x, dtype)
@@ -92,7 +94,7 @@ class NumpyBackend(NumpyKernels, Backend):
         return view
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        if isinstance(x, np.ndarray):
+        if isinstance(x, (np.ndarray, StandIn)):
             view = x.view()  # read-only, as `x` belongs to the solver
             view.flags.writeable = False
             return function(view, *args)

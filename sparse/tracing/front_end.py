@@ -86,10 +86,11 @@ class Library(NamedTuple):
     specification: str
 
 
-# By the name of the backend. Arrays of NumPy mix with those of any library, so it would come last.
+# By the name of the backend. Arrays of NumPy mix with those of any library, so it comes last.
 FRONT_ENDS: dict[str, Library] = {
     "jax": Library(".jax.front_end", "JAX", "jax.ShapeDtypeStruct(shape, dtype)"),
     "torch": Library(".torch.front_end", "PyTorch", "torch.empty(shape, dtype=dtype, device='meta')"),
+    "numpy": Library(".numpy.front_end", "NumPy", "numpy.empty(shape, dtype)"),
 }
 
 

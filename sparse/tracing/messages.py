@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ..errors import NonlinearError, UnsupportedOperation
 from .engine.linear import Linear
+from .opaque import OpaqueFunction
 
 UNKNOWN = "an unknown line"
 MATRIX_FREE = "Leave it out of the traced function, or solve with the function itself instead of its matrix."
@@ -74,6 +75,11 @@ def unsupported(operation: Operation, why: str) -> UnsupportedOperation:
     return _marked(UnsupportedOperation, f"{operation} cannot be traced: {why}")
 
 
+def opaque(operation: Operation, why: str) -> OpaqueFunction:
+    """The operation takes the input where it cannot be followed; `why` ends with the way out."""
+    return _marked(OpaqueFunction, f"{operation} cannot be traced: {why}")
+
+
 def static_needed(operation: Operation, what: str, value: Any, how: str) -> Exception:
     """`value`, which decides the structure, depends on the input or is not known while tracing; `how` to make it so."""
     if isinstance(value, Linear):
@@ -109,7 +115,9 @@ def named(error: Exception, function: Any) -> Exception:
     module = getattr(function, "__module__", None) or type(function).__module__
     if UNKNOWN not in str(error) or name is None or module.split(".")[0] == __name__.split(".")[0]:
         return error
-    return _marked(type(error), str(error).replace(f"at {UNKNOWN}", f"in {module}.{name}"))
+    found = _marked(type(error), str(error).replace(f"at {UNKNOWN}", f"in {module}.{name}"))
+    found.__dict__.update(error.__dict__)
+    return found
 
 
 def _marked(kind: type[Exception], message: str) -> Any:

@@ -39,9 +39,15 @@ def find_slices(positions: np.ndarray, shape: Sequence[int]) -> Slices | None:
     for axis, n in enumerate(positions.shape):
         neighbour = (*corner[:axis], 1, *corner[axis + 1 :])
         distances.append(int(positions[neighbour]) - start if n > 1 else 0)
+    found = slices_at(start, distances, positions.shape, shape)
+    return found if found is not None and _is_affine(positions, start, distances) else None
+
+
+def slices_at(start: int, distances: Sequence[int], counts: Sequence[int], shape: Sequence[int]) -> Slices | None:
+    """The slices of an array of `shape` that the positions `start + sum(distances * i)`, i below `counts`, are."""
     starts = [int(i) for i in np.unravel_index(start, tuple(shape))] if shape else []
-    steps, counts, axes = [0] * len(shape), [1] * len(shape), []
-    for distance, n in zip(distances, positions.shape):
+    steps, lengths, axes = [0] * len(shape), [1] * len(shape), []
+    for distance, n in zip(distances, counts):
         axis = _axis_of(distance, shape)
         axes.append(axis)
         if axis < 0:
@@ -50,12 +56,10 @@ def find_slices(positions: np.ndarray, shape: Sequence[int]) -> Slices | None:
             continue
         step = distance // row_strides(shape)[axis]
         last = starts[axis] + step * (n - 1)
-        if counts[axis] > 1 or not 0 <= last < shape[axis]:
+        if lengths[axis] > 1 or not 0 <= last < shape[axis]:
             return None
-        steps[axis], counts[axis] = step, n
-    if not _is_affine(positions, start, distances):
-        return None
-    return Slices(tuple(starts), tuple(steps), tuple(counts), tuple(axes))
+        steps[axis], lengths[axis] = step, n
+    return Slices(tuple(starts), tuple(steps), tuple(lengths), tuple(axes))
 
 
 def _axis_of(distance: int, shape: Sequence[int]) -> int:

@@ -1,0 +1,229 @@
+"""From a call of NumPy to the rule for it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .....backends.numpy.stand_in import StandIn
+from ....errors import NonlinearError, UnsupportedOperation
+from ...engine.arithmetic import negate
+from ...engine.linear import Linear
+from ...engine.positions import select
+from .. import messages
+from ..values import NotFollowed, NotLinear, assigned, cast
+from .table import CREATORS, DESCRIPTIONS, FUNCTIONS, METHODS, NONLINEAR, UFUNCS, WRITERS
+
+_PLAIN_TARGET = (
+    "its result goes into an ordinary array, which cannot hold what depends on the input. Make that array by "
+    "np.zeros_like(x), or by np.zeros(shape, like=x)."
+)
+
+
+def run_ufunc(tracing: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """See `__array_ufunc__`."""
+    if method == "at":
+        return _add_at(tracing, ufunc, inputs)
+    targets = tuple(x for x in (kwargs.pop("out", None) or ()) if x is not None)
+    target = targets[0] if targets else None
+    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    if len(targets) > 1 or (target is not None and not isinstance(target, StandIn)):
+        raise messages.opaque(name, _PLAIN_TARGET)
+    values = [tracing.value_of(x) for x in inputs]
+    if target is not None and not target.is_scalar and not kwargs and method == "__call__":
+        if _accumulated(ufunc, target, inputs, values):
+            return target
+    where = tracing.value_of(kwargs.pop("where", True))
+    result = _guarded(name, values, lambda: _ufunc(ufunc, method, values, where, kwargs))
+    if where is not True:
+        old = None if target is None else tracing.value_of(target)
+        result = _guarded(name, values, lambda: _chosen(where, old, result))
+    return _returned(tracing, name, result, target)
+
+
+def run_function(tracing: Any, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """See `__array_function__`."""
+    name = function.__name__
+    args, kwargs, target = _without_out(function, args, kwargs)
+    if target is not None and not isinstance(target, StandIn):
+        raise messages.opaque(name, _PLAIN_TARGET)
+    if function in WRITERS:
+        return _write(tracing, function, args, kwargs)
+    values = [tracing.value_of(x) for x in args]
+    named = {key: tracing.value_of(x) for key, x in kwargs.items()}
+    if function in DESCRIPTIONS or function in CREATORS:
+        found = function(*_replaced(values, _form), **{key: _replaced(x, _form) for key, x in named.items()})
+        if function not in CREATORS:
+            return found
+        return tracing.wrap(np.zeros_like(found, order="C") if name.startswith("empty") else found, is_scalar=False)
+    linear = [x for x in _leaves([*values, *named.values()]) if isinstance(x, Linear)]
+    if not linear:
+        result = function(*values, **named)
+    else:
+        rule = FUNCTIONS.get(function)
+        if rule is None and name in NONLINEAR:
+            raise messages.not_linear(name)
+        if rule is None or not _accepts(rule, values, named):
+            raise messages.opaque(name, f"there is no rule for it{' with these arguments' if rule else ''}.")
+        result = _guarded(name, linear, lambda: rule(*values, **named))
+    return _returned(tracing, name, result, target)
+
+
+def _guarded(name: str, values: Sequence[Any], call: Callable[[], Any]) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            return call()
+    except (NotLinear, NotFollowed, NonlinearError, UnsupportedOperation) as error:
+        raise messages.translated(error, name, list(values)) from None
+
+
+def _ufunc(ufunc: np.ufunc, method: str, values: Sequence[Any], where: Any, kwargs: dict[str, Any]) -> Any:
+    if not any(isinstance(value, Linear) for value in values):
+        return getattr(ufunc, method)(*values, **kwargs)
+    dtype = kwargs.pop("dtype", None)
+    rest = {key: x for key, x in kwargs.items() if key not in ("casting", "order", "subok")}
+    rules = UFUNCS if method == "__call__" else METHODS.get(method, {})
+    if ufunc not in rules:
+        if getattr(np, ufunc.__name__, None) is not ufunc:
+            raise NotFollowed("it is no function of NumPy.")
+        if ufunc in UFUNCS:
+            raise NotFollowed(f"there is no rule for its method '{method}'.")
+        raise NotLinear
+    if where is not True and method != "__call__":
+        raise NotFollowed("there is no rule for where=.")
+    result = rules[ufunc](*values, **rest)
+    return result if dtype is None else cast(result, dtype)
+
+
+def _chosen(where: Any, old: Any, result: Any) -> Any:
+    if isinstance(where, Linear):
+        raise NotLinear("the condition depends on it")
+    if old is None:
+        raise NotFollowed("elements where the condition does not hold are not defined; give out=.")
+    where, result = np.broadcast_to(where, old.shape), assigned(result, old.shape)
+    if isinstance(old, Linear) or isinstance(result, Linear):
+        return select(where, [old, result])
+    return np.where(where, result, old)
+
+
+def _accumulated(ufunc: np.ufunc, target: Any, inputs: Sequence[Any], values: Sequence[Any]) -> bool:
+    """Was it `target += x` or `target -= x`? Then only x is added, whatever lies around."""
+    if ufunc not in (np.add, np.subtract) or not _is_target(inputs[0], target):
+        return False
+    added = values[1] if isinstance(values[1], Linear) else np.asarray(values[1])
+    if added.dtype.kind not in "biuf" + target.dtype.kind:
+        return False
+    if ufunc is np.subtract:
+        added = negate(added) if isinstance(added, Linear) else -added.astype(target.dtype)
+    name = ufunc.__name__
+    _guarded(name, values, lambda: target.accumulate(added, name))
+    return True
+
+
+def _is_target(x: Any, target: Any) -> bool:
+    if x is target:
+        return True
+    return isinstance(x, StandIn) and x.buffer is target.buffer and _same_elements(x.ghost, target.ghost)  # type: ignore[attr-defined]
+
+
+def _same_elements(a: np.ndarray, b: np.ndarray) -> bool:
+    here, there = a.__array_interface__, b.__array_interface__
+    return bool(here["data"][0] == there["data"][0] and a.shape == b.shape and a.strides == b.strides)
+
+
+def _returned(tracing: Any, name: str, result: Any, target: Any) -> Any:
+    if target is None or target.is_scalar:
+        return tracing.wrap(result)
+    dtype = result.dtype if isinstance(result, Linear) else np.asarray(result).dtype
+    if not np.can_cast(dtype, target.dtype, "same_kind"):
+        raise messages.refused(name, f"its result of {dtype} does not fit into an array of {target.dtype}.")
+    if tuple(np.shape(result) if not isinstance(result, Linear) else result.shape) != target.shape:
+        result = _guarded(name, [], lambda: assigned(result, target.shape))
+    _guarded(name, [], lambda: target.write(result, name))
+    return target
+
+
+def _add_at(tracing: Any, ufunc: np.ufunc, inputs: Sequence[Any]) -> None:
+    name = f"{ufunc.__name__}.at"
+    target, key, *rest = inputs
+    if not isinstance(target, StandIn):
+        raise messages.opaque(name, _PLAIN_TARGET)
+    if ufunc not in (np.add, np.subtract):
+        raise messages.opaque(name, "there is no rule for it.")
+    positions = target.positions_at(key, name)  # type: ignore[attr-defined]
+    value = tracing.value_of(rest[0])
+    value = value if isinstance(value, Linear) else np.asarray(value)
+
+    def run() -> None:
+        added = assigned(cast(value, target.dtype), positions.shape)  # type: ignore[attr-defined]
+        if ufunc is np.subtract:
+            added = negate(added) if isinstance(added, Linear) else -added
+        target.buffer.accumulate_at(positions, added)  # type: ignore[attr-defined]
+
+    _guarded(name, [value], run)
+
+
+def _write(tracing: Any, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Functions that write to their first argument."""
+    target, *rest = args
+    if not isinstance(target, StandIn):
+        raise messages.opaque(function.__name__, _PLAIN_TARGET)
+    if not _accepts(WRITERS[function], args, kwargs):
+        raise messages.opaque(function.__name__, "there is no rule for it with these arguments.")
+    own = np.arange(target.size).reshape(target.shape)  # type: ignore[attr-defined]
+    values = [tracing.value_of(x) for x in rest]
+    named = {key: tracing.value_of(x) for key, x in kwargs.items()}
+    positions, value = _guarded(
+        function.__name__, values, lambda: WRITERS[function](own, *values, **named)
+    )
+    index = np.unravel_index(positions, target.shape) if target.ndim else ()  # type: ignore[attr-defined]
+    target[index] = tracing.wrap(value) if isinstance(value, Linear) else value  # type: ignore[index]
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # compiled, without one
+        return None
+
+
+def _accepts(rule: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    signature = _signature(rule)
+    try:
+        if signature is not None:
+            signature.bind(*args, **kwargs)
+        return True
+    except TypeError:
+        return False
+
+
+def _without_out(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Arguments without `out`, and it."""
+    kwargs, args = dict(kwargs), list(args)
+    target = kwargs.pop("out", None)
+    signature = _signature(function)
+    names = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD] if signature else []
+    if "out" in names and names.index("out") < len(args):
+        place = names.index("out")
+        target = args[place]
+        kwargs.update(zip(names[place + 1 :], args[place + 1 :]))
+        args = args[:place]
+    return args, kwargs, target
+
+
+def _leaves(x: Any) -> list[Any]:
+    return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, list | tuple) else [x]
+
+
+def _replaced(x: Any, by: Callable[[Any], Any]) -> Any:
+    return type(x)(_replaced(part, by) for part in x) if type(x) in (list, tuple) else by(x)
+
+
+def _form(x: Any) -> Any:
+    """An array of zeros that costs no memory, of the shape and dtype of an input-dependent one."""
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape) if isinstance(x, Linear) else x

@@ -1,0 +1,224 @@
+"""Rules for products with known arrays and with SciPy's sparse matrices."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...engine.arithmetic import conjugate, convert, scale
+from ...engine.contraction import contract
+from ...engine.linear import Linear
+from ...engine.positions import scatter_add, take
+from ...engine.reductions import reduce_sum
+from ...engine.rounding import dense_product
+from ...engine.structural import pad
+from ..values import NotFollowed, NotLinear, as_linear, broadcast, plus, reshape, transpose
+
+MOST = 2048  # unknowns of a dense system; its inverse has four million entries
+
+
+def is_matrix(x: Any) -> bool:
+    """Is it a sparse matrix of SciPy?"""
+    return bool(sp.issparse(x))
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """`x @ y`."""
+    if is_matrix(x):
+        return _sparse_product(x, y)
+    if is_matrix(y):
+        return transpose(_sparse_product(y.T, transpose(x, range(x.ndim)[::-1])), range(x.ndim)[::-1])
+    x, y = _arrays(x, y)
+    if not (x.ndim and y.ndim):
+        raise ValueError("matmul: an operand has no axes.")
+    left = "ij" if x.ndim > 1 else "j"
+    right = "jk" if y.ndim > 1 else "j"
+    result = left.replace("j", "") + right.replace("j", "")
+    return einsum(f"...{left},...{right}->...{result}", x, y)
+
+
+def _arrays(x: Any, y: Any) -> tuple[Any, Any]:
+    if isinstance(x, Linear) and isinstance(y, Linear):
+        raise NotLinear("both factors depend on it")
+    return (x if isinstance(x, Linear) else np.asarray(x)), (y if isinstance(y, Linear) else np.asarray(y))
+
+
+def _sparse_product(matrix: Any, x: Linear) -> Linear:
+    """Every entry times the element of x that it meets."""
+    if matrix.ndim != 2 or x.ndim not in (1, 2) or x.shape[0] != matrix.shape[1]:
+        raise ValueError(f"A sparse matrix of shape {matrix.shape} was multiplied by an array of shape {x.shape}.")
+    entries = matrix.tocoo()
+    columns = int(np.prod(x.shape[1:]))
+    inner = np.arange(columns)
+    sources = entries.col.astype(np.int64)[:, None] * columns + inner
+    targets = entries.row.astype(np.int64)[:, None] * columns + inner
+    shape = (matrix.shape[0], *x.shape[1:])
+    zeros = np.broadcast_to(np.zeros((), np.result_type(x.dtype, matrix.dtype)), shape)
+    return scatter_add(zeros, targets, scale(take(x, sources), np.asarray(entries.data)[:, None]))
+
+
+def _dot(a: Any, b: Any) -> Any:
+    a, b = _arrays(a, b)
+    if not (a.ndim and b.ndim):
+        return scale(a, b) if isinstance(a, Linear) else scale(b, a)
+    return _contracted(a, b, [a.ndim - 1], [max(b.ndim - 2, 0)])
+
+
+def _inner(a: Any, b: Any) -> Any:
+    a, b = _arrays(a, b)
+    if not (a.ndim and b.ndim):
+        return scale(a, b) if isinstance(a, Linear) else scale(b, a)
+    return _contracted(a, b, [a.ndim - 1], [b.ndim - 1])
+
+
+def _vdot(a: Any, b: Any) -> Any:
+    a, b = _arrays(a, b)
+    if isinstance(a, Linear):
+        a = conjugate(a) if a.dtype.kind == "c" else a
+    else:
+        a = a.conj()
+    return _contracted(reshape(a, (a.size,)), reshape(b, (b.size,)), [0], [0])
+
+
+def _outer(a: Any, b: Any) -> Any:
+    a, b = _arrays(a, b)
+    return _contracted(reshape(a, (a.size,)), reshape(b, (b.size,)), [], [])
+
+
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    a, b = _arrays(a, b)
+    if isinstance(axes, int | np.integer):
+        return _contracted(a, b, list(range(a.ndim - int(axes), a.ndim)), list(range(int(axes))))
+    first, second = ([int(n) for n in np.atleast_1d(part)] for part in axes)
+    return _contracted(a, b, [n % a.ndim for n in first], [n % b.ndim for n in second])
+
+
+def _contracted(a: Any, b: Any, first: list[int], second: list[int]) -> Linear:
+    if [a.shape[n] for n in first] != [b.shape[n] for n in second]:
+        raise ValueError(f"Arrays of the shapes {a.shape} and {b.shape} cannot be multiplied along {first}, {second}.")
+    if isinstance(a, Linear):
+        return contract(a, b, (first, second))
+    return contract(b, a, (second, first), x_first=False)
+
+
+def _kron(a: Any, b: Any) -> Any:
+    a, b = _arrays(a, b)
+    ndim = max(a.ndim, b.ndim)
+    a, b = (reshape(x, (*(1,) * (ndim - x.ndim), *x.shape)) for x in (a, b))
+    spread = _contracted(a, b, [], [])
+    order = [k for pair in zip(range(ndim), range(ndim, 2 * ndim)) for k in pair]
+    return reshape(transpose(spread, order), [n * m for n, m in zip(a.shape, b.shape)])
+
+
+def _convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    a, v = _arrays(a, v)
+    if v.shape[0] > a.shape[0]:
+        a, v = v, a
+    n, m = a.shape[0], v.shape[0]
+    if isinstance(v, Linear):  # the kernel is unknown: as many slices as the signal has elements
+        a, v = v, a
+    length = n + m - 1
+    result = as_linear(np.zeros(length, np.result_type(a.dtype, v.dtype)))
+    if v.shape[0] > 512:
+        raise NotFollowed("it convolves with more than 512 elements.")
+    for k, weight in enumerate(v):
+        result = plus(result, pad(scale(a, np.asarray(weight)), [(k, length - k - a.shape[0], 0)]))
+    lengths = {"full": (0, length), "same": ((m - 1) // 2, (m - 1) // 2 + n), "valid": (m - 1, n)}
+    if mode not in lengths:
+        raise NotFollowed(f"there is no rule for mode={mode!r}.")
+    start, stop = lengths[mode]
+    return take(result, np.arange(start, stop))
+
+
+def einsum(subscripts: Any, *operands: Any, **settings: Any) -> Any:
+    """`np.einsum` with one operand that depends on the input."""
+    if not isinstance(subscripts, str) or set(settings) - {"optimize", "casting", "order"}:
+        raise NotFollowed("there is no rule for these arguments; give the subscripts as a string.")
+    linear = [k for k, x in enumerate(operands) if isinstance(x, Linear)]
+    if len(linear) > 1:
+        raise NotLinear("several factors depend on it")
+    arrays = [x if isinstance(x, Linear) else np.asarray(x) for x in operands]
+    parts, result = _parsed(subscripts, [x.ndim for x in arrays])
+    sizes: dict[str, int] = {}
+    for letters, x in zip(parts, arrays):
+        for letter, n in zip(letters, x.shape):
+            sizes[letter] = max(sizes.get(letter, 1), n) if n != 1 else sizes.get(letter, 1)
+    number = linear[0]
+    x, own = _on_diagonal(arrays[number], parts[number], sizes)
+    others = [(p, a) for k, (p, a) in enumerate(zip(parts, arrays)) if k != number]
+    wanted = [c for c in dict.fromkeys("".join(p for p, _ in others)) if c in own or c in result]
+    known = np.ones(()) if not others else np.einsum(
+        ",".join(p for p, _ in others) + "->" + "".join(wanted), *[_full(a, p, sizes) for p, a in others]
+    )  # fmt: skip
+    dtype = np.result_type(x.dtype, *(a.dtype for _, a in others))
+    alone = [k for k, c in enumerate(own) if c not in wanted and c not in result]
+    x, own = reduce_sum(x, alone) if alone else x, "".join(c for c in own if c in wanted or c in result)
+    both = [c for c in own if c in wanted]
+    batch, summed = [c for c in both if c in result], [c for c in both if c not in result]
+    product = contract(
+        x,
+        known,
+        ([own.index(c) for c in summed], [wanted.index(c) for c in summed]),
+        ([own.index(c) for c in batch], [wanted.index(c) for c in batch]),
+    )
+    found = [*batch, *(c for c in own if c not in both), *(c for c in wanted if c not in both)]
+    product = transpose(product, [found.index(c) for c in result if c in found])
+    return convert(product, dtype)
+
+
+def _parsed(subscripts: str, dims: list[int]) -> tuple[list[str], str]:
+    """Letters of each operand and of the result, with letters in place of the dots."""
+    subscripts = subscripts.replace(" ", "")
+    left, arrow, result = subscripts.partition("->")
+    parts = left.split(",")
+    free = [c for c in string.ascii_letters if c not in subscripts]
+    longest = max([n - len(p) + 3 for p, n in zip(parts, dims) if "..." in p], default=0)
+    dots = "".join(free[:longest])
+    parts = [p.replace("...", dots[longest - (n - len(p) + 3) :] if n > len(p) - 3 else "") for p, n in zip(parts, dims)]
+    if not arrow:
+        joint = "".join(parts)
+        result = ("..." if longest else "") + "".join(
+            c for c in sorted(set(joint)) if joint.count(c) == 1 and c not in dots
+        )
+    return parts, result.replace("...", dots)
+
+
+def _full(array: np.ndarray, letters: str, sizes: dict[str, int]) -> np.ndarray:
+    return np.broadcast_to(array, [sizes[c] for c in letters])
+
+
+def _on_diagonal(x: Linear, letters: str, sizes: dict[str, int]) -> tuple[Linear, str]:
+    """With each letter once: axes with the same one are a diagonal."""
+    x = broadcast(x, [sizes[c] for c in letters])
+    unique = "".join(dict.fromkeys(letters))
+    if unique == letters:
+        return x, letters
+    own = np.arange(x.size).reshape(x.shape)
+    return take(x, np.einsum(f"{letters}->{unique}", own)), unique
+
+
+def _solve(a: Any, b: Any) -> Any:
+    if isinstance(a, Linear):
+        raise NotLinear("the matrix depends on it")
+    a = np.asarray(a)
+    if a.ndim != 2 or len(a) > MOST:
+        raise NotFollowed(f"the inverse of a matrix is dense; up to {MOST} unknowns it is computed.")
+    return dense_product(b, np.linalg.inv(a), ((0,), (1,)), x_first=False)
+
+
+PRODUCTS: dict[Any, Callable[..., Any]] = {
+    np.dot: _dot,
+    np.inner: _inner,
+    np.vdot: _vdot,
+    np.outer: _outer,
+    np.tensordot: _tensordot,
+    np.einsum: einsum,
+    np.kron: _kron,
+    np.convolve: _convolve,
+    np.linalg.solve: _solve,
+    **{getattr(np.linalg, name): matmul for name in ("matmul",) if hasattr(np.linalg, name)},
+}

@@ -1,0 +1,277 @@
+"""Rules for functions that move elements: each takes the elements of its arguments somewhere else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...engine import structural
+from ...engine.linear import Linear
+from ...engine.positions import assemble, select
+from ..values import NotFollowed, NotLinear, Value, along, broadcast, cast, concatenate, plus, reshape
+
+
+def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return reshape(_roll(reshape(a, (a.size,)), shift, 0), a.shape)
+    shifts, axes = np.broadcast_arrays(shift, axis)
+    for s, k in zip(shifts.reshape(-1), axes.reshape(-1)):
+        a = along(a, int(k), np.roll(np.arange(a.shape[k]), s))
+    return a
+
+
+def _fftshift(sign: int) -> Callable[..., Any]:
+    def shifted(x: Any, axes: Any = None) -> Any:
+        axes = range(x.ndim) if axes is None else np.atleast_1d(axes)
+        for k in axes:
+            n = x.shape[k]
+            x = _roll(x, n // 2 if sign > 0 else -(n // 2), int(k))
+        return x
+
+    return shifted
+
+
+def _pad(array: Any, pad_width: Any, mode: Any = "constant", **settings: Any) -> Any:
+    if any(isinstance(x, Linear) for x in settings.values()):
+        raise NotFollowed("the values around depend on the input; use np.concatenate.")
+    if isinstance(pad_width, dict):
+        pad_width = [pad_width.get(k, pad_width.get(k - array.ndim, (0, 0))) for k in range(array.ndim)]
+    widths = [tuple(int(n) for n in pair) for pair in np.broadcast_to(pad_width, (array.ndim, 2))]
+    if mode == "empty" or (mode == "constant" and set(settings) <= {"constant_values"}):
+        padded = structural.pad(array, [(lo, hi, 0) for lo, hi in widths])
+        around = settings.get("constant_values", 0)
+        if not np.any(around):
+            return padded
+        zeros = np.zeros(array.shape, array.dtype)
+        return plus(padded, np.pad(zeros, widths, constant_values=around))
+    if mode in ("edge", "wrap", "reflect", "symmetric") and settings.get("reflect_type", "even") == "even":
+        for k, pair in enumerate(widths):
+            if pair != (0, 0):
+                array = along(array, k, np.pad(np.arange(array.shape[k]), pair, mode=mode))
+        return array
+    if mode in ("maximum", "minimum", "median"):
+        raise NotLinear
+    raise NotFollowed(f"there is no rule for mode={mode!r}.")
+
+
+def _joined(arrays: Any, axis: Any = 0, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    parts = [stacked(x) for x in arrays]
+    if axis is None:
+        parts, axis = [reshape(x, (_size(x),)) for x in parts], 0
+    found = concatenate(parts, axis)
+    return found if dtype is None else cast(found, dtype)
+
+
+def _stack(arrays: Any, axis: Any = 0, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    parts = [stacked(x) for x in arrays]
+    axis %= parts[0].ndim + 1
+    return _joined([reshape(x, (*x.shape[:axis], 1, *x.shape[axis:])) for x in parts], axis, dtype)
+
+
+def stacked(x: Any) -> Value:
+    """Nested lists of arrays as one array."""
+    if isinstance(x, Linear):
+        return x
+    if isinstance(x, list | tuple) and x and any(isinstance(leaf, Linear) for leaf in _flat(x)):
+        return _stack(x)
+    return np.asarray(x)
+
+
+def _flat(x: Any) -> list[Any]:
+    return [leaf for part in x for leaf in _flat(part)] if isinstance(x, list | tuple) else [x]
+
+
+def _size(x: Any) -> int:
+    return int(x.size)
+
+
+def _at_least(x: Any, ndim: int) -> Value:
+    x = stacked(x)
+    if x.ndim >= ndim:
+        return x
+    if ndim == 3:
+        return reshape(x, {0: (1, 1, 1), 1: (1, _size(x), 1), 2: (*x.shape, 1)}[x.ndim])
+    return reshape(x, (*(1,) * (ndim - x.ndim), *x.shape))
+
+
+def _hstack(tup: Any, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    parts = [_at_least(x, 1) for x in tup]
+    return _joined(parts, 0 if parts[0].ndim == 1 else 1, dtype)
+
+
+def _vstack(tup: Any, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    return _joined([_at_least(x, 2) for x in tup], 0, dtype)
+
+
+def _dstack(tup: Any) -> Any:
+    return _joined([_at_least(x, 3) for x in tup], 2)
+
+
+def _columns(tup: Any) -> Any:
+    parts = [stacked(x) for x in tup]
+    return _joined([reshape(x, (_size(x), 1)) if x.ndim < 2 else x for x in parts], 1)
+
+
+def _append(arr: Any, values: Any, axis: Any = None) -> Any:
+    return _joined([arr, values], axis)
+
+
+def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    if isinstance(condition, Linear):
+        raise NotLinear("the condition depends on it")
+    if x is None or y is None:
+        raise NotFollowed("there is no rule for these arguments.")
+    condition = np.asarray(condition) != 0
+    x, y = stacked(x), stacked(y)
+    shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
+    return select(np.broadcast_to(condition, shape), [broadcast(y, shape), broadcast(x, shape)])
+
+
+def _copy(a: Any, order: Any = "K", subok: Any = False) -> Any:
+    return a
+
+
+def _triangle(function: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(m: Any, k: int = 0) -> Any:
+        mask = function(np.ones(m.shape[-2:], bool), k)
+        zero = np.broadcast_to(np.zeros((), m.dtype), m.shape)
+        return select(np.broadcast_to(mask, m.shape), [zero, m])
+
+    return rule
+
+
+def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    own = np.meshgrid(*[np.arange(_size(x)) for x in xi], copy=copy, sparse=sparse, indexing=indexing)
+    return [assemble([x], where) if isinstance(x, Linear) else np.reshape(x, -1)[where] for x, where in zip(xi, own)]
+
+
+def _moved(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """Run by NumPy on the positions of elements, counted from 1, so that zeros that it fills in are none.
+
+    Only for functions that are known to do nothing else with these arguments.
+    """
+    signature = inspect.signature(function)
+
+    def rule(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        operands: list[Value] = []
+
+        def labels(x: Any) -> Any:
+            if isinstance(x, list | tuple):
+                return [labels(piece) for piece in x]
+            x = x if isinstance(x, Linear) else np.asarray(x)
+            first = 1 + sum(map(_size, operands))
+            operands.append(x)
+            return np.arange(first, first + _size(x)).reshape(x.shape)
+
+        for name in names:
+            if name in bound.arguments:
+                bound.arguments[name] = labels(bound.arguments[name])
+        rest = [x for name, x in bound.arguments.items() if name not in names]
+        if any(isinstance(leaf, Linear) for leaf in _flat(rest)):
+            raise NotLinear("what is moved where depends on it")
+        where = np.asarray(function(*bound.args, **bound.kwargs)) - 1
+        return assemble(operands, where)
+
+    return rule
+
+
+def _labelled(names: dict[str, Sequence[str]]) -> dict[Any, Callable[..., Any]]:
+    return {getattr(np, name): _moved(getattr(np, name), *own) for name, own in names.items()}
+
+
+def _block(arrays: Any) -> Any:
+    def depth(x: Any) -> int:
+        return 1 + depth(x[0]) if isinstance(x, list) else 0
+
+    deepest = depth(arrays)
+
+    def joined(x: Any, level: int) -> Value:
+        if not isinstance(x, list):
+            x = stacked(x)
+            return reshape(x, (*(1,) * (deepest - x.ndim), *x.shape)) if x.ndim < deepest else x
+        return concatenate([joined(piece, level + 1) for piece in x], level - deepest)
+
+    return joined(arrays, 0)
+
+
+STRUCTURE: dict[Any, Callable[..., Any]] = {
+    np.roll: _roll,
+    np.fft.fftshift: _fftshift(1),
+    np.fft.ifftshift: _fftshift(-1),
+    np.pad: _pad,
+    np.concatenate: _joined,
+    np.stack: _stack,
+    np.hstack: _hstack,
+    np.vstack: _vstack,
+    np.dstack: _dstack,
+    np.column_stack: _columns,
+    np.append: _append,
+    np.block: _block,
+    np.where: _where,
+    np.copy: _copy,
+    np.tril: _triangle(np.tril),
+    np.triu: _triangle(np.triu),
+    np.meshgrid: _meshgrid,
+    **_labelled(
+        {
+            **{name: ("a",) for name in ("take", "repeat", "resize", "compress")},
+            **{"tile": ("A",), "take_along_axis": ("arr",), "diag": ("v",), "diagflat": ("v",)},
+            **{"insert": ("arr", "values"), "select": ("choicelist", "default")},
+            **{"delete": ("arr",), "extract": ("arr",)},
+        }
+    ),
+}
+
+
+def _copyto(own: np.ndarray, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
+    if isinstance(where, Linear):
+        raise NotLinear("the condition depends on it")
+    mask = np.broadcast_to(where, own.shape)
+    src = broadcast(src if isinstance(src, Linear) else np.asarray(src), own.shape)
+    if mask.all():
+        return own, src
+    return own[mask], _elements(src, np.flatnonzero(mask))
+
+
+def _elements(x: Value, positions: np.ndarray) -> Value:
+    return assemble([x], positions) if isinstance(x, Linear) else np.asarray(x).reshape(-1)[positions]
+
+
+def _put(own: np.ndarray, ind: Any, v: Any, mode: str = "raise") -> Any:
+    index = np.arange(own.size).take(np.asarray(ind).reshape(-1), mode=mode)
+    return index, _repeated(v, len(index))
+
+
+def _place(own: np.ndarray, mask: Any, vals: Any) -> Any:
+    index = np.flatnonzero(np.asarray(mask))
+    return index, _repeated(vals, len(index))
+
+
+def _putmask(own: np.ndarray, mask: Any, values: Any) -> Any:
+    index = np.flatnonzero(np.asarray(mask))
+    return index, _elements(_repeated(values, own.size), index)
+
+
+def _repeated(x: Any, count: int) -> Value:
+    x = stacked(x)
+    return _elements(x, np.arange(count) % max(_size(x), 1))
+
+
+def _fill_diagonal(own: np.ndarray, val: Any, wrap: bool = False) -> Any:
+    marked = np.zeros(own.shape, bool)
+    np.fill_diagonal(marked, True, wrap=wrap)
+    index = np.flatnonzero(marked)
+    return index, _repeated(val, len(index))
+
+
+WRITERS: dict[Any, Callable[..., Any]] = {
+    np.copyto: _copyto,
+    np.put: _put,
+    np.place: _place,
+    np.putmask: _putmask,
+    np.fill_diagonal: _fill_diagonal,
+}

@@ -1,0 +1,151 @@
+"""Operations on values: a `Linear` depends on the input, an array of NumPy does not.
+
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("numpy"), (5,), float)
+>>> for term in along(u, 0, np.array([4, 0, 1, 2, 3])).terms:  # np.roll(u, 1)
+...     print(term.lo, term.shape, term.offset)
+(0,) (1,) 4
+(1,) (4,) 0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ....backends import get_backend
+from ...formats.entries.grid import row_strides
+from ..engine import structural
+from ..engine.arithmetic import add, convert, real_part
+from ..engine.linear import Linear
+from ..engine.linear import reshape as reshape_linear
+from ..engine.positions import take as take_linear
+
+Value: TypeAlias = Any  # Linear or np.ndarray
+HOST = get_backend("numpy")
+_PIECES = 8  # of a shuffled axis that are slices
+
+
+class NotFollowed(Exception):
+    """What a function does with these arguments may be linear, but is not known here."""
+
+
+class NotLinear(Exception):
+    """What a function does with these arguments is not linear."""
+
+
+def as_linear(value: Value) -> Linear:
+    """An array that does not depend on the input, as one that may."""
+    if isinstance(value, Linear):
+        return value
+    value = np.asarray(value)
+    return Linear(HOST, value.shape, value.shape, value.dtype, (), value)
+
+
+def reshape(x: Value, shape: Sequence[int]) -> Value:
+    """The same elements in row order."""
+    return reshape_linear(x, shape) if isinstance(x, Linear) else np.asarray(x).reshape(tuple(shape))
+
+
+def transpose(x: Value, axes: Sequence[int]) -> Value:
+    """Axes in a new order."""
+    return structural.transpose(x, axes) if isinstance(x, Linear) else np.asarray(x).transpose(tuple(axes))
+
+
+def moveaxis(x: Value, source: int, target: int) -> Value:
+    """One axis at another place."""
+    axes = [a for a in range(x.ndim) if a != source % x.ndim]
+    axes.insert(target % x.ndim, source % x.ndim)
+    return transpose(x, axes)
+
+
+def broadcast(x: Value, shape: Sequence[int]) -> Value:
+    """To a shape, by NumPy's rule."""
+    return structural.broadcast_to(x, shape) if isinstance(x, Linear) else np.broadcast_to(x, tuple(shape))
+
+
+def assigned(x: Value, shape: Sequence[int]) -> Value:
+    """As `broadcast`, where more axes of length 1 in front may fall away, as they do in assignments."""
+    x = x if isinstance(x, Linear) else np.asarray(x)
+    extra = x.ndim - len(shape)
+    if extra > 0 and all(n == 1 for n in x.shape[:extra]):
+        x = reshape(x, x.shape[extra:])
+    return broadcast(x, shape)
+
+
+def concatenate(parts: Sequence[Value], axis: int) -> Value:
+    """Along an axis."""
+    if any(isinstance(part, Linear) for part in parts):
+        return structural.concatenate([p if isinstance(p, Linear) else np.asarray(p) for p in parts], axis)
+    return np.concatenate(parts, axis)
+
+
+def part(x: Value, axis: int, start: int, stop: int) -> Value:
+    """A slice along one axis."""
+    if not isinstance(x, Linear):
+        return np.asarray(x)[(slice(None),) * (axis % np.ndim(x)) + (slice(start, stop),)]
+    starts, limits = [0] * x.ndim, list(x.shape)
+    starts[axis], limits[axis] = start, stop
+    return structural.slice_(x, starts, limits)
+
+
+def take(x: Value, positions: np.ndarray) -> Value:
+    """`x.ravel()[positions]`, zero where the position is -1."""
+    if isinstance(x, Linear):
+        return take_linear(x, positions)
+    flat = np.asarray(x).reshape(-1)
+    found = flat[positions] if flat.size else np.zeros(positions.shape, flat.dtype)
+    return np.where(positions < 0, flat.dtype.type(0), found) if (positions < 0).any() else found
+
+
+def along(x: Value, axis: int, index: np.ndarray) -> Value:
+    """`np.take(x, index, axis)` for an index with a few runs of neighbours: then slices are put side by side."""
+    axis %= x.ndim
+    if not isinstance(x, Linear) or not len(index):
+        return np.take(x, index, axis) if not isinstance(x, Linear) else part(x, axis, 0, 0)
+    steps = np.diff(index)
+    breaks = np.flatnonzero((np.abs(steps) > 1) | np.concatenate([[False], steps[1:] != steps[:-1]])) + 1
+    if len(breaks) >= _PIECES:
+        distance = row_strides(x.shape)[axis]
+        own = np.arange(x.size).reshape(x.shape)
+        first = own[(slice(None),) * axis + (slice(0, 1),)]
+        where = first + np.asarray(index).reshape([-1 if a == axis else 1 for a in range(x.ndim)]) * distance
+        return take_linear(x, where)
+    parts = [_run(x, axis, run) for run in np.split(np.asarray(index), breaks)]
+    return parts[0] if len(parts) == 1 else structural.concatenate(parts, axis)
+
+
+def _run(x: Linear, axis: int, index: np.ndarray) -> Linear:
+    first, last, n = int(index[0]), int(index[-1]), len(index)
+    piece = part(x, axis, min(first, last), max(first, last) + 1)
+    if last < first:
+        return structural.reverse(piece, [axis])
+    if n > 1 and first == last:  # one element again and again
+        return structural.broadcast_to(piece, [n if a == axis else m for a, m in enumerate(x.shape)])
+    return piece
+
+
+def cast(x: Value, dtype: Any) -> Value:
+    """In another dtype, as `astype` does it."""
+    dtype = np.dtype(dtype)
+    if not isinstance(x, Linear):
+        return np.asarray(x).astype(dtype, copy=False)
+    if x.dtype.kind == "c" and dtype.kind == "f":
+        x = real_part(x)
+    return convert(x, dtype)
+
+
+def embed_known(value: np.ndarray, positions: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Zeros of a shape with values at some positions."""
+    found = np.zeros(math.prod(shape), np.asarray(value).dtype)
+    found[positions.reshape(-1)] = np.broadcast_to(value, positions.shape).reshape(-1)
+    return found.reshape(tuple(shape))
+
+
+def plus(a: Value, b: Value) -> Value:
+    """a + b."""
+    return add(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else np.add(a, b)
