@@ -108,6 +108,11 @@ def front_end_of(library: str) -> FrontEnd:
     return _load(FRONT_ENDS[library].module)
 
 
+def opaque_front_end() -> FrontEnd:
+    """The one for functions on arrays of NumPy that cannot be looked into."""
+    return _load(".probing.front_end")
+
+
 def front_end_for(like: Any, *others: Any) -> FrontEnd:
     """The front end for functions of such arrays; `others` are further arguments, which may tell the library.
 

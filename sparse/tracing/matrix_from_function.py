@@ -7,8 +7,9 @@ from typing import Any
 
 from ..errors import NonlinearError, UnsupportedOperation
 from .engine.to_matrix import to_matrix
-from .front_end import FrontEnd, front_end_for
+from .front_end import FrontEnd, front_end_for, front_end_of, opaque_front_end
 from .messages import named
+from .opaque import OpaqueFunction, is_linear_operator
 from .verify.check import verify as verify_matrix
 
 
@@ -55,8 +56,17 @@ def matrix_from_function(
     Cost: one trace of `f` by JAX (a millisecond) and a pass over the entries; nothing is compiled. In PyTorch one
         evaluation of `f`, and one for `verify`.
     """
+    options: dict[str, Any] = {"format": format, "prune": prune}
+    if is_linear_operator(f):
+        return traced_matrix(opaque_front_end(), f, like, args, kwargs, **options, verify=False)
     front_end = front_end_for(like, args, kwargs)
-    return traced_matrix(front_end, f, like, args, kwargs, format=format, prune=prune, verify=verify)
+    try:
+        return traced_matrix(front_end, f, like, args, kwargs, **options, verify=verify)
+    except OpaqueFunction as error:
+        library = error.library
+    if library is not None:  # a function of another library, which may take arrays of NumPy
+        return traced_matrix(front_end_of(library), f, like, args, kwargs, **options, verify=verify)
+    return traced_matrix(opaque_front_end(), f, like, args, kwargs, **options, verify=False)  # it has its own test
 
 
 def traced_matrix(

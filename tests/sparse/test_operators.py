@@ -488,7 +488,7 @@ def test_linear_operator_without_adjoint(mode: str) -> None:
 
 
 def test_functions_too_large_to_list_their_entries() -> None:
-    A = as_operator(lambda x: 2 * x, np.ones(5000))
+    A = as_operator(lambda x: 2 * np.asarray(x), np.ones(5000))
     with pytest.raises(UnsupportedOperation, match="n = 4096"):
         A.dense()
     np.testing.assert_array_equal(A @ np.ones(5000), 2 * np.ones(5000))

@@ -270,7 +270,9 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
     def flatten(self, order: str = "C") -> TracedArray:
         return self.ravel(order=order).copy()
 
-    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Any:
         if np.dtype(dtype) == self.dtype and not copy:
             return self
         try:

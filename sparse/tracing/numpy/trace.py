@@ -102,4 +102,3 @@ def _modules(traceback: TracebackType | None) -> list[str]:
         found.append(str(traceback.tb_frame.f_globals.get("__name__", "")).split(".")[0])
         traceback = traceback.tb_next
     return found
-

@@ -73,7 +73,9 @@ def total(
     return plus(result, initial) if isinstance(initial, Linear) or initial not in (0, np._NoValue) else result
 
 
-def _reduced(a: Any, axis: Any = 0, dtype: Any = None, keepdims: Any = False, initial: Any = 0, where: Any = True) -> Any:
+def _reduced(
+    a: Any, axis: Any = 0, dtype: Any = None, keepdims: Any = False, initial: Any = 0, where: Any = True
+) -> Any:
     return total(a, axis, dtype, keepdims, initial, where)
 
 

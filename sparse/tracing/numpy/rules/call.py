@@ -177,9 +177,7 @@ def _write(tracing: Any, function: Callable[..., Any], args: Sequence[Any], kwar
     own = np.arange(target.size).reshape(target.shape)  # type: ignore[attr-defined]
     values = [tracing.value_of(x) for x in rest]
     named = {key: tracing.value_of(x) for key, x in kwargs.items()}
-    positions, value = _guarded(
-        function.__name__, values, lambda: WRITERS[function](own, *values, **named)
-    )
+    positions, value = _guarded(function.__name__, values, lambda: WRITERS[function](own, *values, **named))
     index = np.unravel_index(positions, target.shape) if target.ndim else ()  # type: ignore[attr-defined]
     target[index] = tracing.wrap(value) if isinstance(value, Linear) else value  # type: ignore[index]
 

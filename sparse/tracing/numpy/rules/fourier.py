@@ -65,8 +65,15 @@ def _several(name: str, last: str, default: Any) -> Callable[..., Any]:
 FOURIER: dict[Any, Callable[..., Any]] = {
     **{getattr(np.fft, name): _single(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft")},
     **{
-        getattr(np.fft, prefix + name + suffix): _several(inverse, prefix + inverse if prefix != "ir" else "irfft", default)
+        getattr(np.fft, prefix + name + suffix): _several(
+            inverse, prefix + inverse if prefix != "ir" else "irfft", default
+        )
         for suffix, default in (("2", (-2, -1)), ("n", None))
-        for prefix, name, inverse in (("", "fft", "fft"), ("", "ifft", "ifft"), ("r", "fft", "fft"), ("ir", "fft", "ifft"))
+        for prefix, name, inverse in (
+            ("", "fft", "fft"),
+            ("", "ifft", "ifft"),
+            ("r", "fft", "fft"),
+            ("ir", "fft", "ifft"),
+        )
     },
 }

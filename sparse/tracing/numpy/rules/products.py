@@ -178,7 +178,9 @@ def _parsed(subscripts: str, dims: list[int]) -> tuple[list[str], str]:
     free = [c for c in string.ascii_letters if c not in subscripts]
     longest = max([n - len(p) + 3 for p, n in zip(parts, dims) if "..." in p], default=0)
     dots = "".join(free[:longest])
-    parts = [p.replace("...", dots[longest - (n - len(p) + 3) :] if n > len(p) - 3 else "") for p, n in zip(parts, dims)]
+    parts = [
+        p.replace("...", dots[longest - (n - len(p) + 3) :] if n > len(p) - 3 else "") for p, n in zip(parts, dims)
+    ]
     if not arrow:
         joint = "".join(parts)
         result = ("..." if longest else "") + "".join(

@@ -1,0 +1,1 @@
+"""The matrix of a function that cannot be looked into, from what it does to some vectors."""
