@@ -40,8 +40,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
         self.tracing, self.buffer, self.ghost, self.is_scalar = tracing, buffer, ghost, is_scalar
         buffer.note(ghost)
 
-    @property
-    def value(self) -> Value:
+    def read(self) -> Value:
         """A `Linear`, or an array that does not depend on the input."""
         return self.tracing.settled(self.buffer.read(self.ghost))
 
@@ -61,7 +60,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
             unknown = np.empty((), object)  # SciPy then leaves the product to `__rmatmul__`
             unknown[()] = self
             return unknown
-        value = self.value
+        value = self.read()
         if isinstance(value, Linear):
             raise messages.opaque("asarray", "numbers are asked for where only their origin is known.")
         self.buffer.exposed = True
@@ -139,7 +138,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
 
     def _known_method(self, name: str, args: Any, kwargs: Any) -> Any:
         """Methods that need numbers: there are some where the array does not depend on the input."""
-        value = self.value
+        value = self.read()
         if not isinstance(value, Linear):
             return self.tracing.wrap(getattr(np.asarray(value), name)(*args, **kwargs))
         if name in NONLINEAR_METHODS:
@@ -149,13 +148,13 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
     # --- numbers ------------------------------------------------------------------------------------------------
 
     def _number(self, name: str) -> Any:
-        value = self.value
+        value = self.read()
         if isinstance(value, Linear):
             raise messages.opaque(name, "a number is asked for where only its origin is known.")
         return np.asarray(value)
 
     def __bool__(self) -> bool:
-        value = self.value
+        value = self.read()
         if isinstance(value, Linear):
             raise messages.not_linear("bool", "a branch depends on the values")
         return bool(np.asarray(value))
@@ -265,7 +264,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
         return self._view(result)
 
     def copy(self, order: str = "C") -> TracedArray:
-        return self.tracing.wrap(self.value, is_scalar=False)
+        return self.tracing.wrap(self.read(), is_scalar=False)
 
     def flatten(self, order: str = "C") -> TracedArray:
         return self.ravel(order=order).copy()
@@ -276,9 +275,9 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
         if np.dtype(dtype) == self.dtype and not copy:
             return self
         try:
-            return self.tracing.wrap(cast(self.value, dtype), is_scalar=False)
+            return self.tracing.wrap(cast(self.read(), dtype), is_scalar=False)
         except (TypeError, ValueError) as error:
-            raise messages.translated(error, "astype", [self.value]) from None
+            raise messages.translated(error, "astype", [self.read()]) from None
 
     def fill(self, value: Any) -> None:
         self[...] = value

@@ -23,7 +23,7 @@ from ...formats.entries.grid import affine
 from ..engine.linear import Linear
 from ..engine.positions import assemble, scatter_add, select
 from ..engine.strided import Slices, embed, slice_rows, slices_at
-from .values import Value, as_linear, embed_known, plus, reshape, take
+from .values import Value, as_linear, broadcast, embed_known, plus, reshape, take
 
 _SHAPES = 6  # in which the buffer is looked at that are remembered
 
@@ -96,7 +96,7 @@ class Buffer:
         elif len(flat):
             sources = np.arange(self.size)
             sources[flat] = self.size + np.arange(len(flat))
-            value = reshape(value, (len(flat),)) if isinstance(value, Linear) else np.broadcast_to(value, len(flat))
+            value = reshape(broadcast(value, positions.shape), (len(flat),))
             self._set(assemble([self.value, value], sources.reshape(self.shape)))
 
     def accumulate(self, ghost: np.ndarray, value: Value) -> None:

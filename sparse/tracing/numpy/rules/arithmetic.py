@@ -26,6 +26,12 @@ def _operand(x: Any) -> Any:
     return x.copy() if x.flags.writeable and x.ndim else x
 
 
+def _summand(x: Any, other: Any) -> Any:
+    """As `_operand`, with numbers of Python in the dtype of the sum."""
+    x = _operand(x)
+    return np.asarray(x, np.result_type(other.dtype, x)) if isinstance(x, int | float | complex) else x
+
+
 def _multiply(x: Any, y: Any) -> Any:
     if isinstance(x, sp.spmatrix) or isinstance(y, sp.spmatrix):
         return matmul(x, y)  # as SciPy's matrices do, unlike its arrays
@@ -179,8 +185,8 @@ def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
 
 
 UFUNCS: dict[Any, Callable[..., Any]] = {
-    np.add: lambda x, y: add(_operand(x), _operand(y)),
-    np.subtract: lambda x, y: subtract(_operand(x), _operand(y)),
+    np.add: lambda x, y: add(_summand(x, y), _summand(y, x)),
+    np.subtract: lambda x, y: subtract(_summand(x, y), _summand(y, x)),
     np.multiply: _multiply,
     np.divide: _divide,
     np.negative: negate,

@@ -205,7 +205,7 @@ def _without_out(function: Callable[..., Any], args: Sequence[Any], kwargs: dict
     kwargs, args = dict(kwargs), list(args)
     target = kwargs.pop("out", None)
     signature = _signature(function)
-    names = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD] if signature else []
+    names = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)] if signature else []
     if "out" in names and names.index("out") < len(args):
         place = names.index("out")
         target = args[place]
