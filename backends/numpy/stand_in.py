@@ -1,5 +1,12 @@
 """Objects that take the place of arrays of NumPy while it is recorded what a function does to them."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class StandIn:
     """Has the attributes, methods and operators of an array, but no numbers."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"'{type(self).__name__}', which stands in for an array of NumPy, has no {name!r}.")

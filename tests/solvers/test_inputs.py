@@ -79,7 +79,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "null name": (lambda: linear_solve(MATRIX, ONES, nullspace="linear"), ValueError, "'constant'"),
     "batch of matrices": (lambda: linear_solve(np.ones((3, 12, 12)), np.ones((2, 12))), ValueError, "same batch axes"),
     "large function": (
-        lambda: linear_solve(lambda x: 2 * np.asarray(x), np.ones(5000), method="direct"), krylix.UnsupportedOperation, "4096"),
+        lambda: linear_solve(lambda x: 2 * np.asarray(x), np.ones(5000), method="direct"),
+        krylix.UnsupportedOperation, "4096"),
 }  # fmt: skip
 
 

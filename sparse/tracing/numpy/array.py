@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -134,7 +135,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
             return lambda *args, **kwargs: self._viewed(getattr(np.ndarray, name), (self, *args), kwargs)
         if name in NONLINEAR_METHODS or name in OPAQUE_METHODS:
             return lambda *args, **kwargs: self._known_method(name, args, kwargs)
-        raise AttributeError(f"'{type(self).__name__}', which stands in for an array of NumPy, has no {name!r}.")
+        return super().__getattr__(name)
 
     def _known_method(self, name: str, args: Any, kwargs: Any) -> Any:
         """Methods that need numbers: there are some where the array does not depend on the input."""
@@ -258,7 +259,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
 
     def _wrapped(self, result: Any, positions: Callable[[], Any]) -> Any:
         if isinstance(result, list | tuple):
-            return type(result)(self._wrapped(part, lambda i=i: positions()[i]) for i, part in enumerate(result))
+            return type(result)(self._wrapped(part, partial(_part, positions, i)) for i, part in enumerate(result))
         if not isinstance(result, np.ndarray) or (result.size and not np.may_share_memory(result, self.ghost)):
             return self.tracing.wrap(self.buffer.take(np.asarray(positions())), is_scalar=False)
         return self._view(result)
@@ -321,6 +322,10 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
         return np.conjugate(self)
 
     conjugate = conj
+
+
+def _part(parts: Callable[[], Any], number: int) -> Any:
+    return parts()[number]
 
 
 def _plain(key: Any) -> list[Any]:

@@ -35,7 +35,7 @@ class Buffer:
     """
 
     def __init__(self, value: Value) -> None:
-        self.value = value if isinstance(value, Linear) else np.asarray(value)
+        self.value: Value = value if isinstance(value, Linear) else np.asarray(value)
         self.dtype = self.value.dtype
         self.shape: tuple[int, ...] = tuple(self.value.shape)
         self.size = math.prod(self.shape)

@@ -17,7 +17,7 @@ from ..messages import Operation, kind_of, place_of
 from ..opaque import OpaqueFunction
 from .values import NotFollowed, NotLinear
 
-_LIBRARIES = tuple(f"{Path(module.__file__).parent}/" for module in (np, scipy))
+_LIBRARIES = tuple(f"{Path(str(module.__file__)).parent}/" for module in (np, scipy))
 PROBING = "matrix_from_function(f, like) finds the matrix of such a function by evaluating it."
 
 

@@ -26,7 +26,9 @@ VIEWS = _Views(
 )
 
 NONLINEAR_METHODS = frozenset(
-    ("min", "max", "argmin", "argmax", "sort", "argsort", "partition", "argpartition", "clip", "round", "prod")
-    + ("cumprod", "std", "var", "any", "all", "nonzero", "searchsorted", "ptp", "choose", "byteswap")
+    (
+        *("min", "max", "argmin", "argmax", "sort", "argsort", "partition", "argpartition", "clip", "round"),
+        *("prod", "cumprod", "std", "var", "any", "all", "nonzero", "searchsorted", "ptp", "choose", "byteswap"),
+    )
 )
 OPAQUE_METHODS = frozenset(("item", "tolist", "tobytes", "tofile", "dump", "dumps", "data", "ctypes", "resize", "put"))

@@ -88,6 +88,7 @@ def _own(value: Any) -> Value:
 
 def _opaque(error: Exception) -> OpaqueFunction:
     frames = _modules(error.__traceback__)
+    frames += ["jax"] if "JAX has removed its internal frames" in str(getattr(error, "__notes__", "")) else []
     library = next((name for name in reversed(frames) if name in _OTHERS), None)
     found = messages.opaque(
         "call", f"given a stand-in for the array, the function raised {type(error).__name__}: {error}."

@@ -64,7 +64,7 @@ class Tracing:
         if isinstance(x, StandIn):
             if not self._open:
                 raise messages.opaque("use", "it is used after the function returned that it was an argument of.")
-            return x.read()  # type: ignore[attr-defined]
+            return x.read()
         if isinstance(x, np.generic):
             return np.asarray(x)  # its dtype counts, where those of Python's numbers give way
         if isinstance(x, list | tuple) and any(isinstance(part, StandIn | list | tuple) for part in x):

@@ -134,8 +134,8 @@ def _evaluate(
     containers[:] = containers or [(shapes, out_structure)]
     if shapes != containers[0][0]:
         raise UnsupportedOperation(
-            f"The function returned arrays of {shapes}, and before those of {containers[0][0]}; expected the same shapes "
-            "and dtypes for every vector."
+            f"The function returned arrays of {shapes}, and before those of {containers[0][0]}; expected the same "
+            "shapes and dtypes for every vector."
         )
     return np.concatenate([a.reshape(-1) for a in arrays]) if arrays else np.zeros(0)
 

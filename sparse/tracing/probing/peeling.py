@@ -144,7 +144,7 @@ def _single(division: _Division, codes: _Codes, probe: Probe) -> _Found:
         with np.errstate(all="ignore"):
             quotient = sums[group, rows] / values
         near = (np.real(quotient) - 1) * codes.base - 0.5
-        digit = np.rint(np.where(np.isfinite(near), near, -1)).astype(np.int64)
+        digit = np.rint(np.where(np.abs(near) < 2 * codes.base, near, -1)).astype(np.int64)
         good &= (digit >= 0) & (digit < codes.base)
         digit = np.clip(digit, 0, codes.base - 1)
         good &= np.abs(quotient - (1 + (digit + 0.5) / codes.base)) <= 0.25 / codes.base

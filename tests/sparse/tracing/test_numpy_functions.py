@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from krylix import linear_solve, matrix_from_function, prepare, preconditioner
+from krylix import linear_solve, matrix_from_function, preconditioner, prepare
 from krylix.sparse import as_operator
 from krylix.sparse.tracing.front_end import front_end_of
 from krylix.sparse.tracing.matrix_from_function import traced_matrix

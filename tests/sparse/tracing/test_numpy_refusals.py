@@ -134,7 +134,7 @@ def test_inputs_and_outputs() -> None:
         traced(lambda u: np.ones(3, bool))
     with pytest.raises(TypeError, match="returned None"):
         traced(lambda u: None)
-    with pytest.raises(UnsupportedOperation, match="NumPy has no derivatives.*JAX"):
+    with pytest.raises(UnsupportedOperation, match=r"NumPy has no derivatives.*JAX"):
         jacobian_matrix(lambda u: u * u, np.zeros(3))
 
 

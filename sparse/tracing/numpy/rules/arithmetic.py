@@ -168,7 +168,7 @@ def _gradient(f: Any, *spacings: Any, axis: Any = None, edge_order: int = 1) -> 
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _gradient_weights(n: int, spacing: Any, edge_order: int) -> np.ndarray:
+def _gradient_weights(n: int, spacing: Any, edge_order: Any) -> np.ndarray:
     """`(5, n)`: the weight of the element at -2, ..., 2 in each row, by unit vectors of five colours."""
     weights = np.zeros((5, n))
     for colour in range(5):

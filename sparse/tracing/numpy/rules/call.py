@@ -34,9 +34,9 @@ def run_ufunc(tracing: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any],
     if len(targets) > 1 or (target is not None and not isinstance(target, StandIn)):
         raise messages.opaque(name, _PLAIN_TARGET)
     values = [tracing.value_of(x) for x in inputs]
-    if target is not None and not target.is_scalar and not kwargs and method == "__call__":
-        if _accumulated(ufunc, target, inputs, values):
-            return target
+    plain = target is not None and not target.is_scalar and not kwargs and method == "__call__"
+    if plain and _accumulated(ufunc, target, inputs, values):
+        return target
     where = tracing.value_of(kwargs.pop("where", True))
     result = _guarded(name, values, lambda: _ufunc(ufunc, method, values, where, kwargs))
     if where is not True:
@@ -127,7 +127,7 @@ def _accumulated(ufunc: np.ufunc, target: Any, inputs: Sequence[Any], values: Se
 def _is_target(x: Any, target: Any) -> bool:
     if x is target:
         return True
-    return isinstance(x, StandIn) and x.buffer is target.buffer and _same_elements(x.ghost, target.ghost)  # type: ignore[attr-defined]
+    return isinstance(x, StandIn) and x.buffer is target.buffer and _same_elements(x.ghost, target.ghost)
 
 
 def _same_elements(a: np.ndarray, b: np.ndarray) -> bool:
@@ -154,15 +154,15 @@ def _add_at(tracing: Any, ufunc: np.ufunc, inputs: Sequence[Any]) -> None:
         raise messages.opaque(name, _PLAIN_TARGET)
     if ufunc not in (np.add, np.subtract):
         raise messages.opaque(name, "there is no rule for it.")
-    positions = target.positions_at(key, name)  # type: ignore[attr-defined]
+    positions = target.positions_at(key, name)
     value = tracing.value_of(rest[0])
     value = value if isinstance(value, Linear) else np.asarray(value)
 
     def run() -> None:
-        added = assigned(cast(value, target.dtype), positions.shape)  # type: ignore[attr-defined]
+        added = assigned(cast(value, target.dtype), positions.shape)
         if ufunc is np.subtract:
             added = negate(added) if isinstance(added, Linear) else -added
-        target.buffer.accumulate_at(positions, added)  # type: ignore[attr-defined]
+        target.buffer.accumulate_at(positions, added)
 
     _guarded(name, [value], run)
 
@@ -174,12 +174,12 @@ def _write(tracing: Any, function: Callable[..., Any], args: Sequence[Any], kwar
         raise messages.opaque(function.__name__, _PLAIN_TARGET)
     if not _accepts(WRITERS[function], args, kwargs):
         raise messages.opaque(function.__name__, "there is no rule for it with these arguments.")
-    own = np.arange(target.size).reshape(target.shape)  # type: ignore[attr-defined]
+    own = np.arange(target.size).reshape(target.shape)
     values = [tracing.value_of(x) for x in rest]
     named = {key: tracing.value_of(x) for key, x in kwargs.items()}
     positions, value = _guarded(function.__name__, values, lambda: WRITERS[function](own, *values, **named))
-    index = np.unravel_index(positions, target.shape) if target.ndim else ()  # type: ignore[attr-defined]
-    target[index] = tracing.wrap(value) if isinstance(value, Linear) else value  # type: ignore[index]
+    index = np.unravel_index(positions, target.shape) if target.ndim else ()
+    target[index] = tracing.wrap(value) if isinstance(value, Linear) else value
 
 
 @cache
@@ -205,7 +205,8 @@ def _without_out(function: Callable[..., Any], args: Sequence[Any], kwargs: dict
     kwargs, args = dict(kwargs), list(args)
     target = kwargs.pop("out", None)
     signature = _signature(function)
-    names = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)] if signature else []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [] if signature is None else [p.name for p in signature.parameters.values() if p.kind in kinds]
     if "out" in names and names.index("out") < len(args):
         place = names.index("out")
         target = args[place]

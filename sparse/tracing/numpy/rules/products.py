@@ -141,7 +141,7 @@ def einsum(subscripts: Any, *operands: Any, **settings: Any) -> Any:
     linear = [k for k, x in enumerate(operands) if isinstance(x, Linear)]
     if len(linear) > 1:
         raise NotLinear("several factors depend on it")
-    arrays = [x if isinstance(x, Linear) else np.asarray(x) for x in operands]
+    arrays: list[Any] = [x if isinstance(x, Linear) else np.asarray(x) for x in operands]
     parts, result = _parsed(subscripts, [x.ndim for x in arrays])
     sizes: dict[str, int] = {}
     for letters, x in zip(parts, arrays):

@@ -144,7 +144,8 @@ def _triangle(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    own = np.meshgrid(*[np.arange(_size(x)) for x in xi], copy=copy, sparse=sparse, indexing=indexing)
+    settings: Any = {"copy": copy, "sparse": sparse, "indexing": indexing}
+    own = np.meshgrid(*[np.arange(_size(x)) for x in xi], **settings)
     return [assemble([x], where) if isinstance(x, Linear) else np.reshape(x, -1)[where] for x, where in zip(xi, own)]
 
 
@@ -218,10 +219,15 @@ STRUCTURE: dict[Any, Callable[..., Any]] = {
     np.meshgrid: _meshgrid,
     **_labelled(
         {
-            **{name: ("a",) for name in ("take", "repeat", "resize", "compress")},
-            **{"tile": ("A",), "take_along_axis": ("arr",), "diag": ("v",), "diagflat": ("v",)},
-            **{"insert": ("arr", "values"), "select": ("choicelist", "default")},
-            **{"delete": ("arr",), "extract": ("arr",)},
+            **dict.fromkeys(("take", "repeat", "resize", "compress"), ("a",)),
+            "tile": ("A",),
+            "take_along_axis": ("arr",),
+            "diag": ("v",),
+            "diagflat": ("v",),
+            "insert": ("arr", "values"),
+            "select": ("choicelist", "default"),
+            "delete": ("arr",),
+            "extract": ("arr",),
         }
     ),
 }
@@ -241,7 +247,7 @@ def _elements(x: Value, positions: np.ndarray) -> Value:
     return assemble([x], positions) if isinstance(x, Linear) else np.asarray(x).reshape(-1)[positions]
 
 
-def _put(own: np.ndarray, ind: Any, v: Any, mode: str = "raise") -> Any:
+def _put(own: np.ndarray, ind: Any, v: Any, mode: Any = "raise") -> Any:
     index = np.arange(own.size).take(np.asarray(ind).reshape(-1), mode=mode)
     return index, _repeated(v, len(index))
 

@@ -50,13 +50,16 @@ DESCRIPTIONS = frozenset(
     for name in ("shape", "ndim", "size", "result_type", "iscomplexobj", "isrealobj", "can_cast", "common_type")
 )
 NONLINEAR = frozenset(
-    ("amax", "amin", "max", "min", "nanmax", "nanmin", "argmax", "argmin", "sort", "argsort", "lexsort", "partition")
-    + ("median", "percentile", "quantile", "std", "var", "nanstd", "nanvar", "prod", "cumprod", "nanprod", "any", "all")
-    + ("clip", "round", "around", "array_equal", "array_equiv", "allclose", "isclose", "count_nonzero", "nonzero")
-    + ("argwhere", "flatnonzero", "unique", "searchsorted", "digitize", "histogram", "bincount", "nan_to_num", "ptp")
-    + ("norm", "det", "slogdet", "inv", "pinv", "eig", "eigh", "eigvals", "eigvalsh", "svd", "qr", "cholesky")
-    + ("matrix_rank", "cond", "fix", "sinc", "i0", "angle", "unwrap", "corrcoef", "cov", "nansum", "nanmean", "isin")
-    + ("in1d", "isposinf", "isneginf", "isreal", "iscomplex", "poly", "polyval", "matrix_power", "multi_dot")
+    (
+        *("amax", "amin", "max", "min", "nanmax", "nanmin", "argmax", "argmin", "sort", "argsort", "lexsort"),
+        *("partition", "median", "percentile", "quantile", "std", "var", "nanstd", "nanvar", "prod", "cumprod"),
+        *("nanprod", "any", "all", "clip", "round", "around", "array_equal", "array_equiv", "allclose"),
+        *("isclose", "count_nonzero", "nonzero", "argwhere", "flatnonzero", "unique", "searchsorted", "digitize"),
+        *("histogram", "bincount", "nan_to_num", "ptp", "norm", "det", "slogdet", "inv", "pinv", "eig", "eigh"),
+        *("eigvals", "eigvalsh", "svd", "qr", "cholesky", "matrix_rank", "cond", "fix", "sinc", "i0", "angle"),
+        *("unwrap", "corrcoef", "cov", "nansum", "nanmean", "isin", "in1d", "isposinf", "isneginf", "isreal"),
+        *("iscomplex", "poly", "polyval", "matrix_power", "multi_dot"),
+    )
 )
 
 __all__ = ["CREATORS", "DESCRIPTIONS", "FUNCTIONS", "METHODS", "NONLINEAR", "UFUNCS", "WRITERS"]
