@@ -41,6 +41,9 @@ class ScipyDirect(Refinement):
 
     def factorise(self, bk: Backend, A: Operator) -> Factorisation:
         offset, inner = A.offset, A.without_offset
+        if not isinstance(inner, SparseMatrix):  # a function of NumPy may have a sparse matrix
+            arrays, make = inner.for_host()
+            inner = make([bk.to_numpy(array) for array in arrays])
         if not isinstance(inner, SparseMatrix):
             return factorise(bk, A)
         count = 1 if inner.systems is None else inner.systems

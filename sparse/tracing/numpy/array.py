@@ -228,7 +228,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
     def _check_writeable(self, name: str) -> None:
         if not self.ghost.flags.writeable:
             raise messages.refused(
-                name, "it writes to an array that is read-only, as the function's argument is. Write to x.copy()."
+                name, "it writes to an array that is read-only here, as the function's argument is. Write to x.copy()."
             )
         if self.buffer.exposed:
             raise messages.opaque(name, "it writes to an array whose numbers other code has.")

@@ -13,6 +13,8 @@ from .array import TracedArray
 from .buffer import Buffer
 from .values import Value
 
+_ARRAYS = (np.ndarray, np.memmap, np.recarray)
+
 
 class Tracing:
     """Makes stand-ins and takes them apart.
@@ -65,6 +67,8 @@ class Tracing:
             if not self._open:
                 raise messages.opaque("use", "it is used after the function returned that it was an argument of.")
             return x.read()
+        if isinstance(x, np.ndarray) and type(x) not in _ARRAYS:
+            raise messages.opaque("call", f"another operand is a {type(x).__name__}, with products of its own.")
         if isinstance(x, np.generic):
             return np.asarray(x)  # its dtype counts, where those of Python's numbers give way
         if isinstance(x, list | tuple) and any(isinstance(part, StandIn | list | tuple) for part in x):

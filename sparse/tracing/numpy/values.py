@@ -108,7 +108,9 @@ def along(x: Value, axis: int, index: np.ndarray) -> Value:
     if not isinstance(x, Linear) or not len(index):
         return np.take(x, index, axis) if not isinstance(x, Linear) else part(x, axis, 0, 0)
     steps = np.diff(index)
-    breaks = np.flatnonzero((np.abs(steps) > 1) | np.concatenate([[False], steps[1:] != steps[:-1]])) + 1
+    jumps = np.abs(steps) > 1
+    turns = (steps[1:] != steps[:-1]) & ~jumps[:-1]
+    breaks = np.flatnonzero(jumps | np.concatenate([[False], turns])) + 1
     if len(breaks) >= _PIECES:
         distance = row_strides(x.shape)[axis]
         own = np.arange(x.size).reshape(x.shape)

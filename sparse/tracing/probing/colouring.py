@@ -15,7 +15,7 @@ def coloured(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> n
     """A colour for each column of a pattern, so that columns of one colour have no row in common.
 
     >>> coloured(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2]), (3, 3))
-    array([1, 0, 0])
+    array([0, 1, 0])
     """
     pattern = sp.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=shape)
     graph = sp.csr_array(pattern.T @ pattern)

@@ -274,6 +274,12 @@ def test_solvers_trace_by_themselves() -> None:
     assert (operator.diagonal() == 4).all() and preconditioner(operator, "jacobi").shape == (48**2, 48**2)
 
 
+def test_a_sparse_factorisation_of_a_function() -> None:
+    b = rng.standard_normal((300, 300))  # its dense matrix would have 64 GB
+    result = linear_solve(in_place, b, method="scipy-direct")
+    np.testing.assert_allclose(in_place(result.x), b, atol=1e-10)
+
+
 def test_a_bias_and_a_matrix_have_memory_of_their_own() -> None:
     c, w = np.ones(3), np.full(3, 2.0)
     matrix, bias = traced(lambda u: w * u + c, np.empty(3))

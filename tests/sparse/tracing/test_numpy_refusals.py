@@ -70,6 +70,8 @@ def test_what_is_not_linear(name: str) -> None:
         lambda u: np.add.at(u, 0, 1.0),
         lambda u: np.fill_diagonal(u, 0),
         lambda u: np.broadcast_to(u.copy()[0], (N, N)).__setitem__(0, 1),
+        lambda u: np.einsum("ii->i", u.copy()).__setitem__(0, 1),  # a view in NumPy, a copy here
+        lambda u: (1j * u).real.__setitem__(0, 1),
     ],
 )
 def test_arguments_are_not_written_to(write: Callable[[Any], Any]) -> None:
@@ -95,6 +97,7 @@ OPAQUE: dict[str, Callable[[Any], Any]] = {
     "scipy": lambda u: __import__("scipy.ndimage").ndimage.laplace(u),
     "filter": lambda u: __import__("scipy.signal").signal.fftconvolve(u, C, mode="same"),
     "interp": lambda u: np.interp(C[0], np.linspace(0, 1, N), u[0]),
+    "masked": lambda u: (np.ma.masked_array(C, C > 0.5) * u).filled(0),
     "type": lambda u: u if isinstance(u, np.ndarray) else 1 / 0,
 }
 

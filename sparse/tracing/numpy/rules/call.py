@@ -70,7 +70,10 @@ def run_function(tracing: Any, function: Callable[..., Any], args: Sequence[Any]
         if rule is None or not _accepts(rule, values, named):
             raise messages.opaque(name, f"there is no rule for it{' with these arguments' if rule else ''}.")
         result = _guarded(name, linear, lambda: rule(*values, **named))
-    return _returned(tracing, name, result, target)
+    returned = _returned(tracing, name, result, target)
+    if function in (np.einsum, np.real, np.imag) and isinstance(returned, StandIn) and target is None:
+        returned.flags.writeable = False  # NumPy may have made a view of the operand
+    return returned
 
 
 def _guarded(name: str, values: Sequence[Any], call: Callable[[], Any]) -> Any:
