@@ -11,6 +11,7 @@ from .peeling import peeled_entries
 from .stencil import Triplets, stencil_entries
 
 _FEW = 4096  # columns that are worth an evaluation each
+_SMALL = 24  # unknowns, for each axis, that are not worth a guess
 _TOLERANCE = 1e3  # units of rounding
 
 
@@ -26,22 +27,31 @@ def find_entries(probe: Probe, grid: tuple[int, ...] | None) -> Triplets:
         UnsupportedOperation: it couples too many unknowns, or does not do the same each time.
     """
     rng = np.random.default_rng(0)
+    if not (probe.n and probe.m):
+        return _column_by_column(probe)
     found: Triplets | None = None
-    if probe.n and probe.m and grid is not None and probe.n > 2 * len(grid) * 12:
+    if grid is not None and probe.n > _SMALL * len(grid):
         found = stencil_entries(probe, grid, rng)
-    if found is None and probe.n and probe.m:
-        _check_linear(probe, rng)  # before many evaluations
-        found = peeled_entries(probe, rng, probe.count + probe.n if probe.n <= _FEW else MOST_EVALUATIONS)
-    if found is None:
-        if probe.n > _FEW:
-            raise UnsupportedOperation(
-                f"{probe.count} evaluations of the function did not show its matrix: it couples too many unknowns, or "
-                "rounding hides which. Solve with the function itself, or write it with NumPy's functions, which are "
-                "followed."
-            )
+        if found is not None and _reproduces(probe, found, rng):
+            return found
+    _check_linear(probe, rng)  # before many evaluations
+    found = peeled_entries(probe, rng, probe.count + probe.n if probe.n <= _FEW else MOST_EVALUATIONS)
+    if found is None and probe.n <= _FEW:
         found = _column_by_column(probe)
-    _check(probe, found, rng)
-    return found
+    if found is None:
+        raise UnsupportedOperation(
+            f"{probe.count} evaluations of the function did not show its matrix: it couples too many unknowns, or "
+            "rounding hides which. Solve with the function itself, or write it with NumPy's functions, which are "
+            "followed."
+        )
+    if _reproduces(probe, found, rng):
+        return found
+    _check_linear(probe, rng)
+    raise UnsupportedOperation(
+        "The matrix that evaluations of the function showed does not reproduce it for a random vector: it couples more "
+        "unknowns than were seen, rounds, or does not do the same each time. Solve with the function itself, or write "
+        "it with NumPy's functions, which are followed."
+    )
 
 
 def _column_by_column(probe: Probe) -> Triplets:
@@ -55,22 +65,16 @@ def _random(probe: Probe, rng: np.random.Generator) -> np.ndarray:
     return (x + 1j * rng.standard_normal(probe.n) if probe.dtype.kind == "c" else x).astype(probe.dtype)
 
 
-def _check(probe: Probe, found: Triplets, rng: np.random.Generator) -> None:
-    """Two random vectors through both, row by row."""
-    shape = (probe.m, probe.n)
-    matrix = sp.csr_array((found.values, (found.rows, found.columns)), shape=shape)
+def _reproduces(probe: Probe, found: Triplets, rng: np.random.Generator) -> bool:
+    """Do two random vectors give the same by both, row by row?"""
+    matrix = sp.csr_array((found.values, (found.rows, found.columns)), shape=(probe.m, probe.n))
     for scale in (1.0, -3.0):
         x = (scale * _random(probe, rng)).astype(probe.dtype)
-        image = probe.evaluate(x)
         size = abs(matrix) @ abs(x) + np.abs(probe.bias)
-        if (np.abs(matrix @ x + probe.bias - image) <= _TOLERANCE * probe.eps * size).all():
-            continue
-        _check_linear(probe, rng)
-        raise UnsupportedOperation(
-            "The matrix that evaluations of the function showed does not reproduce it for a random vector: it couples "
-            "more unknowns than were seen, rounds, or does not do the same each time. Solve with the function itself, "
-            "or write it with NumPy's functions, which are followed."
-        )
+        error = np.abs(matrix @ x + probe.bias - probe.evaluate(x))
+        if not (error <= _TOLERANCE * probe.eps * size).all():
+            return False
+    return True
 
 
 def _check_linear(probe: Probe, rng: np.random.Generator) -> None:

@@ -107,7 +107,9 @@ def _make_codes(probe: Probe, rng: np.random.Generator) -> _Codes:
     place = np.empty(probe.n, np.int64)
     place[order] = np.arange(probe.n)
     parts = [place // base**k % base for k in range(digits)]
-    codes = np.stack([1 + (part + 0.5) / base for part in parts]).astype(np.zeros((), probe.dtype).real.dtype)
+    shifts = rng.uniform(0.25, 0.75, (digits, probe.n))  # else the mean of three codes is often another one
+    codes = 1 + (np.stack(parts) + shifts) / base
+    codes = codes.astype(np.zeros((), probe.dtype).real.dtype)
     return _Codes(order, base, codes)
 
 
@@ -139,21 +141,19 @@ def _single(division: _Division, codes: _Codes, probe: Probe) -> _Found:
     """Rows that meet one column of a group, with the column and the entry."""
     group, rows = np.nonzero(division.sums[0])
     values = division.sums[0][group, rows]
-    place, good = np.zeros(len(rows), np.int64), np.ones(len(rows), bool)
-    for k, sums in enumerate(division.sums[1:]):
-        with np.errstate(all="ignore"):
-            quotient = sums[group, rows] / values
-        near = (np.real(quotient) - 1) * codes.base - 0.5
-        digit = np.rint(np.where(np.abs(near) < 2 * codes.base, near, -1)).astype(np.int64)
-        good &= (digit >= 0) & (digit < codes.base)
-        digit = np.clip(digit, 0, codes.base - 1)
-        good &= np.abs(quotient - (1 + (digit + 0.5) / codes.base)) <= 0.25 / codes.base
-        noise = _ROUNDING * probe.eps * (1 + division.taken[group, rows] / np.abs(values))
-        good &= (np.abs(quotient - (1 + (digit + 0.5) / codes.base)) <= noise) & (noise < 0.25 / codes.base)
-        place += digit * codes.base**k
+    sums = division.sums[1:, group, rows]
+    with np.errstate(all="ignore"):
+        quotients = sums / values
+        digits = np.floor((np.real(quotients) - 1) * codes.base)
+    good = ((digits >= 0) & (digits < codes.base)).all(axis=0)
+    place = np.zeros(len(rows), np.int64)
+    for k, digit in enumerate(digits):
+        place += np.where(good, digit, 0).astype(np.int64) * codes.base**k
     good &= place < probe.n
     columns = codes.order[np.where(good, place, 0)]
-    good &= division.group[columns] == group
+    noise = _ROUNDING * probe.eps * (1 + division.taken[group, rows] / np.abs(values))
+    near = np.abs(quotients - division.codes[:, columns]) <= noise
+    good &= near.all(axis=0) & (noise < 0.25 / codes.base) & (division.group[columns] == group)
     sizes = np.abs(values) + division.taken[group, rows]
     return _Found(rows, columns, values, sizes).chosen(good)
 
