@@ -25,10 +25,10 @@ def matrix_from_function(
     """The matrix and bias for which `f(x, *args, **kwargs) == matrix @ x + bias`.
 
     The function is traced, not sampled: each of its operations becomes an operation on sparse linear maps. JAX lists
-    them, PyTorch's calls are recorded while the function runs once, and in NumPy an object in place of the array records
-    them. Inside `jax.jit`, `grad` or `vmap` coefficients that depend on arguments are traced arrays with derivatives, and
-    so are those made of tensors whose derivatives PyTorch records; all others are NumPy arrays, so that
-    `matrix.constant` is known while the program is compiled.
+    them, PyTorch's calls are recorded while the function runs once, and in NumPy an object in place of the array
+    records them. Inside `jax.jit`, `grad` or `vmap` coefficients that depend on arguments are traced arrays with
+    derivatives, and so are those made of tensors whose derivatives PyTorch records; all others are NumPy arrays, so
+    that `matrix.constant` is known while the program is compiled.
 
     Functions on arrays of NumPy that cannot be followed, as they call compiled code, and SciPy's `LinearOperator`s are
     evaluated instead: with impulses, which show a stencil, else with random groups of columns; with one vector for each
