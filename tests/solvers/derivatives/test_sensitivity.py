@@ -239,7 +239,9 @@ def test_a_function_taken_for_symmetric() -> None:
 
 def test_what_has_no_transpose() -> None:
     n = 5000
-    result = linear_solve(lambda x: 2 * x, np.ones(n), method="biCG-stab(2)")
+    followed = linear_solve(lambda x: 2 * x, np.ones(n), method="biCG-stab(2)")
+    assert np.allclose(followed.vjp(np.ones(n)).b, 0.5)  # by its matrix
+    result = linear_solve(lambda x: 2 * np.array(x.tolist()), np.ones(n), method="biCG-stab(2)")
     with pytest.raises(UnsupportedOperation, match="vjp needs products with the transpose"):
         result.vjp(np.ones(n))
     assert np.allclose(result.jvp(np.ones(n)), 0.5)

@@ -317,7 +317,7 @@ def test_integers_are_refused(dtype: Any) -> None:
 
 
 def test_other_arrays_are_refused() -> None:
-    for like in (np.zeros(3), [1.0, 2.0], (3, 4), None):
+    for like in ([1.0, 2.0], (3, 4), None):
         with pytest.raises(UnsupportedOperation, match=r"expected an array of JAX.*ShapeDtypeStruct"):
             matrix_from_function(lambda u: 2 * u, like)
 
