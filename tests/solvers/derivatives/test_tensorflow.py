@@ -121,7 +121,7 @@ QUICK = {
 }
 DEAR = ("jacobian", "second order in a graph")  # much to compile
 BEFORE_A_MERGE = {
-    *(("CG", t) for t in ("XLA", "gradient of a graph")),
+    *(("CG", t) for t in ("persistent tape in a graph", "XLA", "gradient of a graph")),
     *(("direct", t) for t in ("vectorized_map", "gradient in a graph")),
 }
 
