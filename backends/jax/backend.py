@@ -77,7 +77,8 @@ class JaxBackend(JaxIndexing, Backend):
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 
     def is_at_hand(self, x: Array) -> bool:
-        return not is_compiled(x) and all(device.platform == "cpu" for device in x.devices())
+        here = not is_compiled(x) and x.is_fully_addressable  # not on other processes, too
+        return here and all(device.platform == "cpu" for device in x.devices())
 
     def compiled(self, *arrays: Any) -> bool:
         return is_compiled(arrays)

@@ -112,10 +112,11 @@ def test_nonlinear_function_of_traced_arrays_is_never_called_converged(mode: str
         return result.x, result.converged
 
     b = np.linspace(1.0, 2.0, 8)
-    try:
-        x, converged = (to_numpy(v) for v in compiled(mode, run)(array(mode, b)))
-    except (TypeError, ValueError, NotImplementedError, AssertionError):  # JAX cannot transpose it
+    if mode == "jax-jit":
+        with pytest.raises(AssertionError, match="ValAccum"):  # JAX's own, as it cannot transpose a product of both
+            compiled(mode, run)(array(mode, b))
         return
+    x, converged = (to_numpy(v) for v in compiled(mode, run)(array(mode, b)))
     error = np.linalg.norm(b - (b * x * x + 0.5 * x))
     assert not converged or error < 1e-9 * np.linalg.norm(b)
 
