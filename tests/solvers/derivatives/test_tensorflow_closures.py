@@ -332,3 +332,22 @@ def test_a_tape_outside_of_vectorized_map_is_refused(method: str) -> None:
         tape.watch(systems)
         value = tf.reduce_sum(tf.vectorized_map(of_others, systems))
     np.testing.assert_allclose(tape.gradient(value, systems), 2 * systems)
+
+
+@pytest.mark.merge
+def test_a_tape_around_a_jacobian() -> None:
+    """Exact without TensorFlow's vectorisation, and refused with it."""
+    M, b = given()
+
+    def penalty(solve: Solve, **settings: Any) -> Any:
+        with tf.GradientTape() as outer:
+            outer.watch(b)
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch(b)
+                squares = solve(M, b) ** 2
+            value = tf.reduce_sum(tape.jacobian(squares, b, **settings) ** 2)
+        return outer.gradient(value, b)
+
+    check(penalty(by_krylix, experimental_use_pfor=False), penalty(by_inverse))
+    with pytest.raises(RuntimeError, match="experimental_use_pfor=False"):
+        penalty(by_krylix)
