@@ -27,6 +27,7 @@ from .sparse import TorchSparse
 from .transformed import is_tracked, is_transformed, may_have_derivatives, transforming, version
 
 _LONG = 2**15  # bytes of a row; see `dot`
+_BOUNDARY = 64  # bytes
 
 
 class TorchBackend(TorchKernels, Backend):
@@ -136,7 +137,7 @@ class TorchBackend(TorchKernels, Backend):
         Of long ones one call of BLAS for each row is as quick, and vecdot would share out a single row to threads.
         """
         if a.shape[1] * a.element_size() >= _LONG and a.shape[0]:
-            dots = [torch.vdot(a[i], b[i]) for i in range(a.shape[0])]
+            dots = [torch.vdot(_aligned(a[i]), _aligned(b[i])) for i in range(a.shape[0])]
             return (torch.stack(dots) if len(dots) > 1 else dots[0]).reshape(-1, 1)
         return torch.linalg.vecdot(a.contiguous(), b.contiguous()).unsqueeze(1)
 
@@ -259,6 +260,11 @@ class TorchBackend(TorchKernels, Backend):
 
 def _detached(x: Array) -> Array:
     return x if is_transformed(x) else x.detach()
+
+
+def _aligned(row: Array) -> Array:
+    """The same where BLAS finds it at a boundary: from elsewhere, as in a batch, MKL may add up in another order."""
+    return row if row.storage_offset() * row.element_size() % _BOUNDARY == 0 else row.clone()
 
 
 def _scalar(a: Array) -> Array:
