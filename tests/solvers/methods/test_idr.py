@@ -33,10 +33,11 @@ def test_ends_after_n_and_n_over_s_products(s: int, mode: str) -> None:
 
 
 def test_more_shadow_vectors_need_fewer_products() -> None:
-    """On a convection problem, where GMRES without restarts needs the fewest of all."""
+    """On convection problems, where GMRES without restarts needs the fewest of all; some b make a second round."""
     n = 200
     matrix = 2.1 * np.eye(n) - 1.6 * np.eye(n, k=-1) - 0.5 * np.eye(n, k=1)
-    steps = [int(linear_solve(matrix, np.ones(n), method=m).iterations) for m in ("IDR(1)", "IDR(4)", "GMRES(200)")]
+    b = np.random.default_rng(2).standard_normal((9, n))
+    steps = [np.median(linear_solve(matrix, b, method=m).iterations) for m in ("IDR(1)", "IDR(4)", "GMRES(200)")]
     assert steps == sorted(steps, reverse=True)
 
 

@@ -181,6 +181,14 @@ EXCLUSIONS = (
         r"^AssertionError: .*\| assert info == 0",
         honest,
     ),
+    Exclusion(
+        "the test asks for 1e-8 in single precision; whether rounding allows it is another thing on each processor",
+        ("test_precond_dummy",),
+        lambda c: c.name == "scipy-biCG" and c.case == "nonsymposdef-F",
+        r"^AssertionError: .*\| assert info == 0",
+        honest,
+        may_pass=True,
+    ),
     # --- counts
     Exclusion(
         "one iteration of this method is a factorisation, or as many steps as the problem has unknowns: it converges "
