@@ -34,7 +34,7 @@ def compress(
         hi = min(lo + _BLOCK, n)
         here, end = mask[:, lo:hi].T, int(ends[hi - 1])
         i = np.arange(lo, hi, dtype=np.int32)[:, None]
-        cols[start:end], slots[start:end] = _kept(i + steps, here), _kept(i + bases, here)
+        _keep(here, (i + steps, cols[start:end]), (i + bases, slots[start:end]))
         start = end
     return np.repeat(np.arange(n, dtype=np.int32), counts), cols, slots
 
@@ -47,27 +47,34 @@ def compress_values(
     Cost: two passes over the values; 48 ms for five diagonals of a million.
     """
     (n, m), k = shape, len(offsets)
-    counts = np.zeros(n, np.int32)
+    present, counts = np.zeros((k, n), bool), np.zeros(n, np.int32)
     for d, _, lo, hi in inside(offsets, n, m):
-        counts[lo:hi] += diagonals[d, lo:hi] != 0
+        np.not_equal(diagonals[d, lo:hi], 0, out=present[d, lo:hi])
+        counts += present[d]
     nnz = check_size(int(counts.sum(dtype=np.int64)), "entries")
     starts = starts_from(counts)
     values, cols = np.empty(nnz, diagonals.dtype), np.empty(nnz, np.int32)
     steps = np.asarray(offsets, np.int32)
-    first, last = (int(steps[0]), int(steps[-1])) if k else (0, 0)
     for lo in range(0, n, _BLOCK):
         hi = min(lo + _BLOCK, n)
         a, b = starts[lo], starts[hi]
-        block = np.ascontiguousarray(diagonals[:, lo:hi].T)
-        places, here = np.arange(lo, hi, dtype=np.int32)[:, None] + steps, block != 0
-        if lo + first < 0 or hi + last > m:
-            here &= (places >= 0) & (places < m)
-        values[a:b], cols[a:b] = _kept(block, here, b - a), _kept(places, here, b - a)
+        here, block, own = present[:, lo:hi], diagonals[:, lo:hi], steps
+        used = here.any(axis=1)
+        if not used.all():  # of a periodic grid some are empty but for its ends
+            here, block, own = here[used], block[used], steps[used]
+        places = np.arange(lo, hi, dtype=np.int32)[:, None] + own
+        _keep(here.T, (np.ascontiguousarray(block.T), values[a:b]), (places, cols[a:b]))
     return values, cols, starts
 
 
-def _kept(block: np.ndarray, here: np.ndarray, count: int | None = None) -> np.ndarray:
-    return block.ravel() if count == block.size else block[here]
+def _keep(here: np.ndarray, *pairs: tuple[np.ndarray, np.ndarray]) -> None:
+    """Write what stands where `here` is, row by row: pairs of an array and what is written."""
+    where = None if pairs and len(pairs[0][1]) == here.size else np.flatnonzero(here)
+    for block, out in pairs:
+        if where is None:
+            out[:] = block.ravel()
+        else:
+            np.take(block.ravel(), where, out=out, mode="clip")  # which needs no buffer, as other modes do
 
 
 def _all_inside(offsets: Sequence[int], shape: tuple[int, int]) -> np.ndarray:

@@ -120,11 +120,11 @@ def _dtype(x: torch.Tensor) -> np.dtype:
 
 def _point(like: torch.Tensor, device: torch.device, number: int) -> torch.Tensor:
     """Random numbers, where the function does what it does nearly everywhere."""
-    rng = np.random.default_rng(number)
-    values = rng.standard_normal(tuple(like.shape))
+    rng, shape = np.random.default_rng(number), tuple(like.shape)
+    values = rng.random(shape) - 0.5
     if like.dtype.is_complex:
-        values = values + 1j * rng.standard_normal(tuple(like.shape))
-    return torch.tensor(values, dtype=like.dtype, device=device)
+        values = values + 1j * (rng.random(shape) - 0.5)
+    return torch.as_tensor(values, dtype=like.dtype, device=device)
 
 
 def _kinds(found: Sequence[Any]) -> str:
