@@ -69,6 +69,8 @@ def plan_diagonals(
     for block in blocks:
         own: list[Term] = []
         for term in block.terms:
+            if isinstance(term, Box) and term.mask is not None and not term.mask.any():
+                continue  # of a part where nothing is left: its diagonal may lie outside of the matrix
             if isinstance(term, Box) and follows_rows(term, block.base):
                 placed.append(Placed(diagonal_of(term, block.base) - block.first_row, block, term))
             else:
