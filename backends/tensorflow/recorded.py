@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context, record  # not public, as the next; tests pin them
+from tensorflow.python.framework.func_graph import FuncGraph, func_graph_from_py_func
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
 _READING = threading.RLock()  # how a variable is read is one thing for all threads
@@ -68,6 +69,12 @@ class Recorded:
         leaves = [*tf.nest.flatten(x), *arrays[: self._count]]
         image = self._traced._call_flat(leaves, list(arrays[self._count :]))  # not public; takes the captures, too
         return image
+
+
+def graph_of(function: Callable[..., Sequence[tf.Tensor]], arguments: Sequence[tf.TensorSpec]) -> FuncGraph:
+    """What the function does to such arguments; what it closes over is captured, with the values of its variables."""
+    with _variables_by_value():
+        return func_graph_from_py_func("traced", function, tuple(arguments), {}, add_control_dependencies=False)
 
 
 def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> tuple[Callable[..., Any], list[tf.Tensor]]:
