@@ -52,7 +52,7 @@ class Interpreter:
         self._tracks = not tf.executing_eagerly() or tapes.could_possibly_record()
         self._budget, self._folder = Budget(), Folder()
         self._known: dict[int, tuple[tf.Tensor, Any]] = {}  # with the tensor, so that its id stays its own
-        self._plans: dict[Any, list[tuple[tf.Operation, list[bool]]]] = {}
+        self._plans: dict[Any, list[tuple[tf.Operation, list[bool]]]] = {}  # by graph, and what is wanted of it
 
     def outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """What the function returns for `Linear`s, or for known arrays: `Linear`s, or coefficients.
@@ -93,15 +93,8 @@ class Interpreter:
         """The operations on which the wanted results depend, and which of their results are needed."""
         key = (id(graph), None if wanted is None else tuple(wanted))
         if key not in self._plans:
-            given = {id(x) for x in graph.inputs}
-            needed = {id(x) for x, is_wanted in zip(graph.outputs, wanted or [True] * len(graph.outputs)) if is_wanted}
-            plan: list[tuple[tf.Operation, list[bool]]] = []
-            for op in reversed(graph.get_operations()):
-                flags = [id(x) in needed and id(x) not in given for x in op.outputs]
-                if any(flags):
-                    plan.append((op, flags))
-                    needed.update(id(x) for x in op.inputs)
-            self._plans[key] = plan[::-1]
+            outputs = [x for k, x in enumerate(graph.outputs) if wanted is None or wanted[k]]
+            self._plans[key] = plan(graph.inputs, outputs)
         return self._plans[key]
 
     def _results(self, op: tf.Operation, values: list[Any], needed: list[bool]) -> list[Any]:
@@ -237,6 +230,28 @@ class Interpreter:
             UnsupportedOperation: there were too many in this trace.
         """
         self._budget.spend(operations)
+
+
+def plan(inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor]) -> list[tuple[tf.Operation, list[bool]]]:
+    """The operations that compute some tensors from others, each after those that it needs, and their needed results.
+
+    A graph lists them as they were made; but a loop gets more operands when its derivative is taken.
+    """
+    given = {id(x) for x in inputs}
+    needed = {id(x) for x in outputs}
+    found: list[tf.Operation] = []
+    seen: set[int] = set()
+    pending = [(x.op, False) for x in reversed(outputs) if id(x) not in given]
+    while pending:
+        op, is_ready = pending.pop()
+        if is_ready:
+            found.append(op)
+        elif id(op) not in seen:
+            seen.add(id(op))
+            pending.append((op, True))
+            needed.update(id(x) for x in op.inputs)
+            pending.extend((x.op, False) for x in op.inputs if id(x) not in given)
+    return [(op, [id(x) in needed for x in op.outputs]) for op in found]
 
 
 def _has_own_gradient(op: tf.Operation) -> bool:

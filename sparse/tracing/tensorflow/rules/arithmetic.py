@@ -161,10 +161,10 @@ _IDENTITIES = (
     *("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "EnsureShape", "DebugIdentityV2"),
     *("DeepCopy", "PlaceholderWithDefault", "OptimizationBarrier", "Copy", "CopyHost", "DebugGradientIdentity"),
 )
-_GRADIENTS = (
-    *("TanhGrad", "SigmoidGrad", "InvGrad", "ReciprocalGrad", "SqrtGrad", "RsqrtGrad", "EluGrad", "SeluGrad"),
+_GRADIENTS = ("TanhGrad", "SigmoidGrad", "InvGrad", "ReciprocalGrad", "SqrtGrad", "RsqrtGrad")
+_GRADIENTS_FIRST = (
+    *("ReluGrad", "Relu6Grad", "LeakyReluGrad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad"),
 )
-_GRADIENTS_FIRST = ("ReluGrad", "Relu6Grad", "LeakyReluGrad", "SoftplusGrad", "SoftsignGrad")
 
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "Add": _sum_of_all,

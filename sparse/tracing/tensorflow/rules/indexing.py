@@ -188,7 +188,7 @@ _MOVES = (
     *("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3", "MatrixBandPart", "Diag", "DiagPart"),
     *("SpaceToBatchND", "BatchToSpaceND", "SpaceToBatch", "BatchToSpace", "SpaceToDepth", "DepthToSpace"),
     *("ReverseSequence", "ExtractImagePatches", "ExtractVolumePatches", "ResizeNearestNeighbor"),
-    *("DynamicStitch", "ParallelDynamicStitch", "DynamicPartition"),
+    *("DynamicStitch", "ParallelDynamicStitch", "DynamicPartition", "RaggedTensorToTensor"),
 )
 
 INDEXING: dict[str, Callable[..., Any]] = {
