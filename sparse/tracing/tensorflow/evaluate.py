@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -90,6 +90,17 @@ def _in_graph(op: tf.Operation, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
         flat = tuple(part for a in op.op_def.attr for part in (a.name, made.get_attr(a.name)))
         execute.record_gradient(op.type, list(made.inputs), flat, found)
     return found
+
+
+def _gathered(op: tf.Operation, variable: tf.Variable, indices: Any) -> tf.Tensor:
+    return tf.gather(tf.identity(variable), indices, batch_dims=op.get_attr("batch_dims"))
+
+
+BY_HANDLE: dict[str, Callable[..., tf.Tensor]] = {  # what reads a variable, for the tapes that are open now
+    "ReadVariableOp": lambda op, variable: tf.identity(variable),
+    "ResourceGather": _gathered,
+    "ResourceGatherNd": lambda op, variable, indices: tf.gather_nd(tf.identity(variable), indices),
+}
 
 
 def value_of(op: tf.Operation) -> np.ndarray:

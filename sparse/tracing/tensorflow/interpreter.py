@@ -24,7 +24,7 @@ from ..engine.limits import Budget
 from ..engine.linear import Linear
 from ..messages import MATRIX_FREE
 from .control import CONTROL
-from .evaluate import CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
+from .evaluate import BY_HANDLE, CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
 from .fold import Folder
 from .lists import LISTS, ON_LISTS, TensorList
 from .messages import by_handle, located, nonlinear, random, unsupported
@@ -34,6 +34,7 @@ from .rules.products import FOURIER
 from .rules.structure import SHAPES
 from .rules.table import RULES
 
+Plan = list[tuple[tf.Operation, list[bool]]]  # operations, and which of their results are needed
 _FOLLOWED = (Linear, Conjugate, TensorList, tf.Variable, Exception)
 _RANDOM = ("Random", "Multinomial", "ParameterizedTruncatedNormal", "TruncatedNormal", "Bernoulli")
 
@@ -52,7 +53,8 @@ class Interpreter:
         self._tracks = not tf.executing_eagerly() or tapes.could_possibly_record()
         self._budget, self._folder = Budget(), Folder()
         self._known: dict[int, tuple[tf.Tensor, Any]] = {}  # with the tensor, so that its id stays its own
-        self._plans: dict[Any, list[tuple[tf.Operation, list[bool]]]] = {}  # by graph, and what is wanted of it
+        self._plans: dict[tuple[int, ...], Plan] = {}  # by what is wanted
+        self._apart: dict[int, tf.Tensor] | None = None
 
     def outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """What the function returns for `Linear`s, or for known arrays: `Linear`s, or coefficients.
@@ -61,8 +63,9 @@ class Interpreter:
             NonlinearError: it is not linear in the input.
             UnsupportedOperation: it has no sparse matrix that tracing could find.
         """
-        graph = self.record.graph
-        values = self.run(graph, [*inputs, *map(self._captured, self.record.captured)])
+        record = self.record
+        given = [*inputs, *map(self._captured, record.captured)]
+        values = self._run([x for x in record.outputs if x is not None], record.graph.inputs, given)
         for value in values:
             if isinstance(value, Exception):
                 raise value
@@ -78,8 +81,13 @@ class Interpreter:
 
     def run(self, graph: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
         """The results of a graph, errors in place of those that have no matrix; None for what is not wanted."""
-        scope = {id(x): value for x, value in zip(graph.inputs, values)}
-        for op, needed in self._plan(graph, wanted):
+        outputs = [x if wanted is None or wanted[k] else None for k, x in enumerate(graph.outputs)]
+        return self._run(outputs, graph.inputs, values)
+
+    def _run(self, outputs: Sequence[tf.Tensor | None], inputs: Sequence[tf.Tensor], values: Sequence[Any]) -> list[Any]:
+        """The values of some tensors of a graph, None for None."""
+        scope = {id(x): value for x, value in zip(inputs, values)}
+        for op, needed in self._plan(inputs, [x for x in outputs if x is not None]):
             results = self._results(op, [scope[id(x)] for x in op.inputs], needed)
             for x, value in zip(op.outputs, results):
                 scope[id(x)] = value
@@ -87,14 +95,12 @@ class Interpreter:
                     self.precision = max(self.precision, float(np.finfo(value.dtype).eps))
                 elif self.watch and isinstance(value, tf.Tensor):
                     self.largest = max(self.largest, _size(value))
-        return [scope.get(id(x)) for x in graph.outputs]
+        return [None if x is None else scope[id(x)] for x in outputs]
 
-    def _plan(self, graph: Any, wanted: Sequence[bool] | None) -> list[tuple[tf.Operation, list[bool]]]:
-        """The operations on which the wanted results depend, and which of their results are needed."""
-        key = (id(graph), None if wanted is None else tuple(wanted))
+    def _plan(self, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor]) -> Plan:
+        key = tuple(map(id, outputs))
         if key not in self._plans:
-            outputs = [x for k, x in enumerate(graph.outputs) if wanted is None or wanted[k]]
-            self._plans[key] = plan(graph.inputs, outputs)
+            self._plans[key] = plan_of(inputs, outputs)
         return self._plans[key]
 
     def _results(self, op: tf.Operation, values: list[Any], needed: list[bool]) -> list[Any]:
@@ -112,8 +118,8 @@ class Interpreter:
         return [located(value, op, values) if isinstance(value, Exception) else value for value in found]
 
     def _computed(self, op: tf.Operation, values: list[Any], needed: list[bool]) -> list[Any]:
-        if op.type == "ReadVariableOp" and isinstance(values[0], tf.Variable):
-            return [tf.identity(values[0])]
+        if values and isinstance(values[0], tf.Variable) and op.type in BY_HANDLE:
+            return [BY_HANDLE[op.type](op, *values)]
         if any(x.dtype == tf.resource for x in op.inputs) and op.type not in CONTROL:
             raise by_handle(op)
         if op.op_def.is_stateful and op.type.startswith(_RANDOM):
@@ -147,9 +153,23 @@ class Interpreter:
         unknown = any(not self._is_known(value) for value in values)
         if not unknown or (op.type not in CONTROL and not _has_own_gradient(op)):
             return list(evaluate(op, values))
-        if op.graph is self.record.graph:
-            return list(self.record.run(op.outputs))
-        return None
+        if self._apart is None:
+            self._apart = self._run_apart()
+        found = [self._apart.get(id(x)) for x in op.outputs]
+        return None if any(x is None for x in found) else found
+
+    def _run_apart(self) -> dict[int, tf.Tensor]:
+        """All that no input reaches and that keeps its derivatives only if TensorFlow runs it as a whole."""
+        graph = self.record.graph
+        plan = self._plan(graph.inputs, [x for x in self.record.outputs if x is not None])
+        reached = {id(x) for x in graph.inputs[: self.record.inputs]}
+        wanted: list[tf.Tensor] = []
+        for op, _ in plan:
+            if any(id(x) in reached for x in op.inputs):
+                reached.update(id(x) for x in op.outputs)
+            elif (op.type in CONTROL or _has_own_gradient(op)) and not any(x.dtype == tf.variant for x in op.outputs):
+                wanted += op.outputs
+        return {id(x): value for x, value in zip(wanted, self.record.run(wanted) if wanted else ())}
 
     def _through_custom_gradient(self, op: tf.Operation, values: list[Any]) -> list[Any]:
         """In a loop or a branch; what its custom gradient is belongs to the graph that was recorded."""
@@ -232,7 +252,7 @@ class Interpreter:
         self._budget.spend(operations)
 
 
-def plan(inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor]) -> list[tuple[tf.Operation, list[bool]]]:
+def plan_of(inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor]) -> Plan:
     """The operations that compute some tensors from others, each after those that it needs, and their needed results.
 
     A graph lists them as they were made; but a loop gets more operands when its derivative is taken.

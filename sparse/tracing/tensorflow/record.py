@@ -31,17 +31,16 @@ class Record(NamedTuple):
     structure: Any
 
     def run(self, wanted: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Tensors of the graph that do not depend on the input, by TensorFlow, with all their derivatives."""
+        """Tensors of the graph that do not depend on the input, by TensorFlow, with all their derivatives.
+
+        They become the outputs of the graph, of which derivatives are made later: always ask for the same.
+        """
         graph = self.graph
-        outputs = graph.outputs, graph.structured_outputs
         graph.outputs, graph.structured_outputs = list(wanted), list(wanted)
-        try:
-            program = ConcreteFunction.from_func_graph(graph, None, {})
-        finally:
-            graph.outputs, graph.structured_outputs = outputs
+        program = ConcreteFunction.from_func_graph(graph, None, {})
         inputs = [tf.zeros(x.shape, x.dtype) for x in graph.inputs[: self.inputs]]
-        found = program._call_flat(inputs, [x.handle if isinstance(x, tf.Variable) else x for x in self.captured])
-        return list(tf.nest.flatten(found))
+        captured = [x.handle if isinstance(x, tf.Variable) else x for x in self.captured]
+        return list(tf.nest.flatten(program._call_flat(inputs, captured)))
 
 
 def record(function: Callable[[Any], Any], specifications: Sequence[tf.TensorSpec], structure: Any) -> Record:
