@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...backends.registry import left_alone
 from ..errors import UnsupportedOperation
 from .front_end import front_end_for
 from .matrix_from_function import traced_matrix
@@ -36,6 +37,12 @@ def jacobian_matrix(
 
     Cost: as `matrix_from_function` of a function about twice as long.
     """
+    return left_alone(_jacobian)(f, x, args, kwargs, format, prune)
+
+
+def _jacobian(
+    f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any], format: str | None, prune: bool
+) -> Any:
     front_end = front_end_for(x, args, kwargs)
     try:
         derivative, like = front_end.forward_derivative(f, x, args, kwargs)

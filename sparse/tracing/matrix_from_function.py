@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...backends.registry import left_alone
 from ..errors import NonlinearError, UnsupportedOperation
 from .engine.to_matrix import to_matrix
 from .front_end import FrontEnd, front_end_for, front_end_of, opaque_front_end
@@ -64,6 +65,17 @@ def matrix_from_function(
         stencil, about 12 for each entry of the fullest row of any other matrix, and never more than 10 000.
     """
     options: dict[str, Any] = {"format": format, "prune": prune}
+    return left_alone(_of_any_function)(f, like, args, kwargs, options, verify)
+
+
+def _of_any_function(
+    f: Callable[..., Any],
+    like: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: dict[str, Any],
+    verify: bool,
+) -> tuple[Any, Any]:
     if is_linear_operator(f):
         return traced_matrix(opaque_front_end(), f, like, args, kwargs, **options, verify=False)
     front_end = front_end_for(like, args, kwargs)

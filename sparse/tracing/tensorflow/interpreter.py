@@ -81,7 +81,8 @@ class Interpreter:
 
     def run(self, graph: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
         """The results of a graph, errors in place of those that have no matrix; None for what is not wanted."""
-        outputs = [x if wanted is None or wanted[k] else None for k, x in enumerate(graph.outputs)]
+        found = graph.outputs if wanted is None else graph.outputs[: len(wanted)]  # derivatives ask for more
+        outputs = [x if wanted is None or wanted[k] else None for k, x in enumerate(found)]
         return self._run(outputs, graph.inputs, values)
 
     def _run(self, outputs: Sequence[tf.Tensor | None], inputs: Sequence[tf.Tensor], values: Sequence[Any]) -> list[Any]:

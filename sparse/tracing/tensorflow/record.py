@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction  # not public
@@ -13,7 +14,8 @@ from ...errors import NonlinearError, UnsupportedOperation
 from .messages import failed, leaves_tensorflow
 
 
-class Record(NamedTuple):
+@dataclass
+class Record:
     """What a function does to tensors.
 
     Attributes:
@@ -29,15 +31,18 @@ class Record(NamedTuple):
     captured: Sequence[tf.Tensor | tf.Variable]
     outputs: Sequence[tf.Tensor | None]
     structure: Any
+    _program: Any = None
 
     def run(self, wanted: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Tensors of the graph that do not depend on the input, by TensorFlow, with all their derivatives.
 
-        They become the outputs of the graph, of which derivatives are made later: always ask for the same.
+        They become the outputs of the graph, of which derivatives are made later, so they must always be the same.
         """
         graph = self.graph
-        graph.outputs, graph.structured_outputs = list(wanted), list(wanted)
-        program = ConcreteFunction.from_func_graph(graph, None, {})
+        if self._program is None:
+            graph.outputs, graph.structured_outputs = list(wanted), list(wanted)
+            self._program = ConcreteFunction.from_func_graph(graph, None, {})
+        program = self._program
         inputs = [tf.zeros(x.shape, x.dtype) for x in graph.inputs[: self.inputs]]
         captured = [x.handle if isinstance(x, tf.Variable) else x for x in self.captured]
         return list(tf.nest.flatten(program._call_flat(inputs, captured)))
