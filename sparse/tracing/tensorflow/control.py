@@ -13,7 +13,7 @@ from ..engine.linear import Linear
 from ..engine.positions import select
 from ..messages import MATRIX_FREE
 from .evaluate import tensor_of
-from .messages import unsupported
+from .messages import by_handle, unsupported
 from .static import static
 
 
@@ -40,9 +40,23 @@ def graph_of(op: tf.Operation, name: str) -> Any:
     while graph is not None:
         found = getattr(graph._get_function(name), "graph", None)  # not public; a test pins it
         if found is not None:
+            refuse_writes(found)
             return found
         graph = getattr(graph, "outer_graph", None)
     raise unsupported(op, [], f"the graph of the function '{name}', which it calls, is not known. {MATRIX_FREE}")
+
+
+_WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceSparseApply", "ResourceStridedSliceAssign")
+
+
+def refuse_writes(graph: Any) -> None:
+    """
+    Raises:
+        UnsupportedOperation: an operation of the graph writes to a variable.
+    """
+    for op in graph.get_operations():
+        if op.type.startswith(_WRITES):
+            raise by_handle(op)
 
 
 def _call(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
@@ -72,6 +86,8 @@ def _branches(
     which, operands = runner.coefficient(values[0]), values[1:]
     if co.known(which):
         return runner.run(graph_of(op, names[number(np.asarray(which))]), operands, wanted)
+    if isinstance(which, Exception):
+        raise which
     if isinstance(which, Linear):
         static(op, "condition", which)
     results = [runner.run(graph_of(op, name), operands, wanted) for name in names]

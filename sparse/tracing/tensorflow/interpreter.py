@@ -23,7 +23,7 @@ from ..engine.arithmetic import conjugate, convert
 from ..engine.limits import Budget
 from ..engine.linear import Linear
 from ..messages import MATRIX_FREE
-from .control import CONTROL
+from .control import CONTROL, refuse_writes
 from .evaluate import BY_HANDLE, CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
 from .fold import Folder
 from .lists import LISTS, ON_LISTS, TensorList
@@ -64,6 +64,7 @@ class Interpreter:
             UnsupportedOperation: it has no sparse matrix that tracing could find.
         """
         record = self.record
+        refuse_writes(record.graph)
         given = [*inputs, *map(self._captured, record.captured)]
         values = self._run([x for x in record.outputs if x is not None], record.graph.inputs, given)
         for value in values:
