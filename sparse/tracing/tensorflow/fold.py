@@ -1,8 +1,8 @@
 """Values of symbolic tensors that were computed from constants only.
 
-Inside of `tf.function` even `tf.range(8)` is symbolic. Where a coefficient is such a value the matrix can be known while
-the graph is made, and where a mask or an index is, its structure. What the graph captures counts as constant for integers
-and booleans only: a derivative of the program by it may be asked for later.
+Inside of `tf.function` even `tf.range(8)` is symbolic. Where a coefficient is such a value the matrix can be known
+while the graph is made, and where a mask or an index is, its structure. What the graph captures counts as constant for
+integers and booleans only: a derivative of the program by it may be asked for later.
 """
 
 from __future__ import annotations

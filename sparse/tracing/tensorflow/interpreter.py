@@ -86,7 +86,9 @@ class Interpreter:
         outputs = [x if wanted is None or wanted[k] else None for k, x in enumerate(found)]
         return self._run(outputs, graph.inputs, values)
 
-    def _run(self, outputs: Sequence[tf.Tensor | None], inputs: Sequence[tf.Tensor], values: Sequence[Any]) -> list[Any]:
+    def _run(
+        self, outputs: Sequence[tf.Tensor | None], inputs: Sequence[tf.Tensor], values: Sequence[Any]
+    ) -> list[Any]:
         """The values of some tensors of a graph, None for None."""
         scope = {id(x): value for x, value in zip(inputs, values)}
         for op, needed in self._plan(inputs, [x for x in outputs if x is not None]):
@@ -176,8 +178,8 @@ class Interpreter:
     def _through_custom_gradient(self, op: tf.Operation, values: list[Any]) -> list[Any]:
         """In a loop or a branch; what its custom gradient is belongs to the graph that was recorded."""
         why = (
-            "The derivative of the matrix goes through a custom gradient in a loop, a branch or a tf.function inside of "
-            "the traced function. Compute what has it before the loop, or outside of the traced function."
+            "The derivative of the matrix goes through a custom gradient in a loop, a branch or a tf.function inside "
+            "of the traced function. Compute what has it before the loop, or outside of the traced function."
         )
         return [self.bk.refuse_derivatives(tensor_of(value), why, RuntimeError) for value in values]
 

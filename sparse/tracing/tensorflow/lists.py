@@ -6,6 +6,7 @@ A list is never changed, as in TensorFlow: each operation makes a new one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def _concat(op: tf.Operation, values: TensorList, shape: Any, lengths: Any) -> l
 def _split(op: tf.Operation, x: Any, shape: Any, lengths: Any) -> TensorList:
     ends = np.cumsum([0, *integers(op, "lengths", lengths)])
     return TensorList(
-        cut(x, 0, int(a), int(b)) if isinstance(x, Linear) else x[int(a) : int(b)] for a, b in zip(ends, ends[1:])
+        cut(x, 0, int(a), int(b)) if isinstance(x, Linear) else x[int(a) : int(b)] for a, b in pairwise(ends)
     )
 
 

@@ -18,8 +18,8 @@ LIBRARY = (f"{Path(tf.__file__).parent}/", *FOLDERS)  # code that is not the use
 
 _SYMBOLIC = ("SymbolicTensor", "symbolic `tf.Tensor`", "symbolic tf.Tensor")
 _OUTSIDE = (
-    "it makes a number, a branch or an array outside of TensorFlow of a tensor that {}, and what follows from it is not "
-    "traced. {}"
+    "it makes a number, a branch or an array outside of TensorFlow of a tensor that {}, and what follows from it is "
+    "not traced. {}"
 )
 _NAMES = {"__bool__": "bool", "__iter__": "iteration", "__array__": "numpy", "__getattr__": "numpy", "__len__": "len"}
 

@@ -171,13 +171,19 @@ def masked(x: Any) -> Any:
 
 def scattered(x: Any) -> Any:
     index = INDEX[:, None]
-    y = tf.tensor_scatter_nd_add(W, index, x) + tf.tensor_scatter_nd_sub(x, index, 2 * x) + tf.scatter_nd(index, x, [N, N])
+    y = (
+        tf.tensor_scatter_nd_add(W, index, x)
+        + tf.tensor_scatter_nd_sub(x, index, 2 * x)
+        + tf.scatter_nd(index, x, [N, N])
+    )
     z = tf.tensor_scatter_nd_update(x, [[0], [3]], 3 * x[:2]) + tf.tensor_scatter_nd_update(W, ORDER[:2, None], x[:2])
     return y + z + tf.tensor_scatter_nd_update(x, [[0, 1]], [5.0]) + tf.tensor_scatter_nd_add(x, index, W)
 
 
 def diagonals(x: Any) -> Any:
-    parts = tf.linalg.band_part(x, 1, 0) + tf.linalg.set_diag(x, x[0]) + tf.linalg.diag(x[1]) + tf.linalg.set_diag(W, x[2])
+    parts = (
+        tf.linalg.band_part(x, 1, 0) + tf.linalg.set_diag(x, x[0]) + tf.linalg.diag(x[1]) + tf.linalg.set_diag(W, x[2])
+    )
     return parts + tf.linalg.diag_part(x) + tf.linalg.trace(x) + tf.linalg.diag(x[1, :4], k=2)
 
 
@@ -206,7 +212,12 @@ def fourier(x: Any) -> Any:
 
 
 def products(x: Any) -> Any:
-    y = W @ x + x @ tf.transpose(W) + tf.matmul(W, x, transpose_a=True) + tf.matmul(x, W, transpose_a=True, transpose_b=True)
+    y = (
+        W @ x
+        + x @ tf.transpose(W)
+        + tf.matmul(W, x, transpose_a=True)
+        + tf.matmul(x, W, transpose_a=True, transpose_b=True)
+    )
     return y + tf.linalg.matvec(W, x[0]) + tf.linalg.matvec(x, W[0]) + tf.tensordot(x, W, 1)
 
 
@@ -218,13 +229,21 @@ def batches(x: Any) -> Any:
 
 
 def einsum(x: Any) -> Any:
-    y = tf.einsum("ij,jk->ik", W, x) + tf.einsum("ij,ij->j", W, x) + tf.einsum("...i,ij->...j", x, W) + tf.einsum("ii->i", x)
+    y = (
+        tf.einsum("ij,jk->ik", W, x)
+        + tf.einsum("ij,ij->j", W, x)
+        + tf.einsum("...i,ij->...j", x, W)
+        + tf.einsum("ii->i", x)
+    )
     z = tf.einsum("ij->ji", x) + tf.einsum("ii,jk->jk", W, x) + tf.einsum("ij->", x) + tf.einsum("i,j->ij", x[0], W[0])
     return y + z + tf.einsum("ii,jk->jk", x, W)
 
 
 def convolutions(x: Any) -> Any:
-    y = tf.nn.conv2d(image(x), KERNEL, 1, "SAME")[0, :, :, 0] + tf.nn.convolution(image(x), KERNEL, padding="SAME")[0, ..., 0]
+    y = (
+        tf.nn.conv2d(image(x), KERNEL, 1, "SAME")[0, :, :, 0]
+        + tf.nn.convolution(image(x), KERNEL, padding="SAME")[0, ..., 0]
+    )
     return y + tf.nn.conv1d(x[None], tf.reshape(LARGE[:3, : 6 * N], (3, N, N)), 1, "SAME")[0]
 
 
@@ -261,10 +280,16 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "divided safely": lambda x: tf.math.divide_no_nan(x, tf.where(MASK, W, 0.0)) + tf.math.multiply_no_nan(x, W),
     "xdivy": lambda x: tf.math.xdivy(x, W) + tf.math.xlogy(x, W**2 + 1) + tf.math.scalar_mul(2, x),
     "pad": lambda x: tf.pad(x, [[2, 0], [0, 1]]) + tf.pad(x, [[1, 1], [1, 0]], constant_values=3.0),
-    "pad by it": lambda x: tf.pad(W, [[1, 1], [1, 0]], constant_values=x[0, 0]) + tf.pad(x, [[1, 1], [1, 0]], constant_values=x[0, 1]),
+    "pad by it": lambda x: (
+        tf.pad(W, [[1, 1], [1, 0]], constant_values=x[0, 0]) + tf.pad(x, [[1, 1], [1, 0]], constant_values=x[0, 1])
+    ),
     "reflect": lambda x: tf.pad(x, [[2, 1], [1, 3]], "REFLECT") + tf.pad(x, [[2, 1], [1, 3]], "SYMMETRIC"),
     "gradient of pads": transposed(
-        lambda z: tf.pad(z, [[2, 1], [1, 3]], "REFLECT") + tf.pad(z, [[2, 1], [1, 3]], "SYMMETRIC") + tf.pad(z, [[2, 1], [4, 0]])
+        lambda z: (
+            tf.pad(z, [[2, 1], [1, 3]], "REFLECT")
+            + tf.pad(z, [[2, 1], [1, 3]], "SYMMETRIC")
+            + tf.pad(z, [[2, 1], [4, 0]])
+        )
     ),
     "slices": strided,
     "gradient of slices": transposed(lambda z: z[::2, ::-1] + z[1:4] + z[tf.newaxis, 1, ..., None][0, :, 0] + z[-1]),
@@ -272,38 +297,67 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "concat": lambda x: tf.concat([x[1:] - x[:-1], W, x[:1]], 0) + tf.concat([x, x], -2)[: 2 * N],
     "stack": lambda x: tf.reduce_mean(tf.stack([x, 2 * x, W], -1), -1),
     "unstack": lambda x: tf.unstack(x)[1] + tf.unstack(x, axis=1)[2] + tf.stack(tf.unstack(x, axis=-1)),
-    "split": lambda x: tf.concat(tf.split(x, [1, 2, -1], 1)[::-1], 1) + tf.concat(tf.split(x, 3), 0) + tf.split(x, N)[2],
+    "split": lambda x: (
+        tf.concat(tf.split(x, [1, 2, -1], 1)[::-1], 1) + tf.concat(tf.split(x, 3), 0) + tf.split(x, N)[2]
+    ),
     "tile": lambda x: tf.tile(x, [2, 1]) + tf.repeat(x, 2, 0) + tf.tile(x[:1], [12, 1]),
     "permuted": lambda x: tf.transpose(tf.reshape(x, (2, 3, N)), [1, 2, 0]) + tf.reshape(tf.transpose(x), (3, -1, 2)),
     "squeezed": lambda x: tf.squeeze(x[:, None, :, None]) + tf.squeeze(tf.expand_dims(x, -1), -1),
     "flips": lambda x: tf.reverse(x, [0]) + tf.reverse(x, [-1, 0]) + tf.image.rot90(x[..., None])[..., 0],
-    "gather": lambda x: tf.gather(x, INDEX) * W + tf.gather(x, INDEX, axis=1) + tf.gather(x, 2) + tf.gather(x, TABLE)[0],
+    "gather": lambda x: (
+        tf.gather(x, INDEX) * W + tf.gather(x, INDEX, axis=1) + tf.gather(x, 2) + tf.gather(x, TABLE)[0]
+    ),
     "gather in batches": lambda x: tf.gather(x, TABLE, batch_dims=1) + tf.gather(x, TABLE, axis=-1, batch_dims=1),
     "gather rows": lambda x: tf.gather(x, tf.range(1, 5)) + tf.gather(x, [4, 3, 2, 1]),
     "gather_nd": lambda x: tf.gather_nd(x, tf.stack([INDEX, ORDER], -1)) + tf.gather_nd(x, INDEX[:, None]),
     "gradient of gathers": transposed(
-        lambda z: tf.gather(z, INDEX) + tf.gather_nd(z, ORDER[:, None]) + tf.gather(z, INDEX, axis=1) + tf.gather(z, TABLE, batch_dims=1)
+        lambda z: (
+            tf.gather(z, INDEX)
+            + tf.gather_nd(z, ORDER[:, None])
+            + tf.gather(z, INDEX, axis=1)
+            + tf.gather(z, TABLE, batch_dims=1)
+        )
     ),
     "masks": masked,
     "where": lambda x: tf.where(MASK, x, 3.0) + tf.where(MASK[0], x[0], tf.transpose(x)) + tf.where(True, x, W),
     "where rows": lambda x: tf.compat.v1.where(MASK[0], x, 2 * W),
     "scatter": scattered,
     "segments": segments,
-    "gradient of segments": transposed(lambda z: tf.math.segment_sum(z, [0, 0, 1, 3, 3, 3]) + tf.math.unsorted_segment_sum(z, [3, -1, 0, 0, 1, 2], 4)),
+    "gradient of segments": transposed(
+        lambda z: tf.math.segment_sum(z, [0, 0, 1, 3, 3, 3]) + tf.math.unsorted_segment_sum(z, [3, -1, 0, 0, 1, 2], 4)
+    ),
     "diagonals": diagonals,
-    "gradient of diagonals": transposed(lambda z: tf.linalg.diag_part(z) + tf.linalg.band_part(z, 0, 1) + tf.linalg.set_diag(z, z[0])),
-    "sums": lambda x: tf.reduce_mean(x, 0) + tf.reduce_mean(x) + tf.reduce_sum(x, 1, keepdims=True) + tf.reduce_sum(x, [0, -1]),
-    "cumsum": lambda x: tf.cumsum(x) - tf.cumsum(x, 1, exclusive=True) + tf.cumsum(x, 1, reverse=True) + tf.cumsum(x, -1, exclusive=True, reverse=True),
-    "gradient of sums": transposed(lambda z: tf.cumsum(z, 1, exclusive=True) + tf.reduce_mean(z, 0) + tf.reduce_sum(z, 1, keepdims=True)),
+    "gradient of diagonals": transposed(
+        lambda z: tf.linalg.diag_part(z) + tf.linalg.band_part(z, 0, 1) + tf.linalg.set_diag(z, z[0])
+    ),
+    "sums": lambda x: (
+        tf.reduce_mean(x, 0) + tf.reduce_mean(x) + tf.reduce_sum(x, 1, keepdims=True) + tf.reduce_sum(x, [0, -1])
+    ),
+    "cumsum": lambda x: (
+        tf.cumsum(x)
+        - tf.cumsum(x, 1, exclusive=True)
+        + tf.cumsum(x, 1, reverse=True)
+        + tf.cumsum(x, -1, exclusive=True, reverse=True)
+    ),
+    "gradient of sums": transposed(
+        lambda z: tf.cumsum(z, 1, exclusive=True) + tf.reduce_mean(z, 0) + tf.reduce_sum(z, 1, keepdims=True)
+    ),
     "products": products,
     "batches": batches,
     "einsum": einsum,
     "gradient of products": transposed(lambda z: W @ z + tf.einsum("ij,kj->ik", z, W) + tf.linalg.matvec(z, W[0])),
     "cross": lambda x: tf.linalg.cross(x[:, :3], W[:, :3]) + tf.linalg.cross(W[:, :3], x[:, 3:]),
-    "sparse": lambda x: tf.sparse.sparse_dense_matmul(SPARSE, x) + tf.sparse.sparse_dense_matmul(SPARSE, x, adjoint_a=True, adjoint_b=True),
-    "sparse values": lambda x: tf.sparse.sparse_dense_matmul(tf.SparseTensor([[0, 1], [2, 2], [2, 5]], x[0, :3], (4, N)), W),
+    "sparse": lambda x: (
+        tf.sparse.sparse_dense_matmul(SPARSE, x)
+        + tf.sparse.sparse_dense_matmul(SPARSE, x, adjoint_a=True, adjoint_b=True)
+    ),
+    "sparse values": lambda x: tf.sparse.sparse_dense_matmul(
+        tf.SparseTensor([[0, 1], [2, 2], [2, 5]], x[0, :3], (4, N)), W
+    ),
     "convolution": convolutions,
-    "convolution strided": lambda x: tf.nn.conv2d(image(x), KERNEL, (2, 1), "VALID") + tf.nn.conv2d(image(x), KERNEL, (2, 1), "VALID"),
+    "convolution strided": lambda x: (
+        tf.nn.conv2d(image(x), KERNEL, (2, 1), "VALID") + tf.nn.conv2d(image(x), KERNEL, (2, 1), "VALID")
+    ),
     "convolution dilated": lambda x: tf.nn.conv2d(image(x), KERNEL, 1, "SAME", dilations=(1, 2)),
     "convolution explicit": explicit,
     "convolution depthwise": lambda x: tf.nn.depthwise_conv2d(tf.reshape(x, (1, 6, 3, 2)), MANY, [1, 2, 2, 1], "SAME"),
@@ -311,26 +365,42 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "convolution 1d": lambda x: tf.nn.conv1d(x[None], tf.reshape(LARGE[:4, :18], (2, N, 6)), 2, "VALID"),
     "convolution 3d": lambda x: tf.nn.conv3d(tf.reshape(x, (1, 4, 3, 3, 1)), CUBE, [1, 1, 2, 1, 1], "SAME"),
     "convolution transposed": lambda x: tf.nn.conv2d_transpose(image(x), KERNEL, [1, 12, 11, 1], 2, "SAME"),
-    "convolution transposed valid": lambda x: tf.nn.conv2d_transpose(tf.reshape(x, (1, 3, 3, 4)), MANY, [1, 5, 4, 2], 1, "VALID"),
-    "convolution transposed 3d": lambda x: tf.nn.conv3d_transpose(tf.reshape(x, (1, 3, 3, 2, 2)), CUBE, [1, 6, 6, 4, 1], 2, "SAME"),
+    "convolution transposed valid": lambda x: tf.nn.conv2d_transpose(
+        tf.reshape(x, (1, 3, 3, 4)), MANY, [1, 5, 4, 2], 1, "VALID"
+    ),
+    "convolution transposed 3d": lambda x: tf.nn.conv3d_transpose(
+        tf.reshape(x, (1, 3, 3, 2, 2)), CUBE, [1, 6, 6, 4, 1], 2, "SAME"
+    ),
     "convolution with the kernel": lambda x: tf.nn.conv2d(image(W), tf.reshape(x[:3, :3], (3, 3, 1, 1)), 1, "SAME"),
     "gradient of a convolution": transposed(lambda z: tf.nn.conv2d(tf.reshape(z, (1, 6, 3, 2)), MANY, 2, "SAME")),
-    "gradient of a depthwise convolution": transposed(lambda z: tf.nn.depthwise_conv2d(tf.reshape(z, (1, 6, 3, 2)), MANY, [1, 1, 1, 1], "VALID")),
-    "gradient by a kernel": transposed(lambda z: tf.nn.conv2d(image(W), tf.reshape(z[:3, :2], (3, 2, 1, 1)), 2, "SAME")),
+    "gradient of a depthwise convolution": transposed(
+        lambda z: tf.nn.depthwise_conv2d(tf.reshape(z, (1, 6, 3, 2)), MANY, [1, 1, 1, 1], "VALID")
+    ),
+    "gradient by a kernel": transposed(
+        lambda z: tf.nn.conv2d(image(W), tf.reshape(z[:3, :2], (3, 2, 1, 1)), 2, "SAME")
+    ),
     "gradient by a depthwise kernel": transposed(
-        lambda z: tf.nn.depthwise_conv2d(tf.reshape(W, (1, 6, 3, 2)), tf.reshape(z[:2, :], (3, 2, 2, 1)), [1, 1, 1, 1], "SAME")
+        lambda z: tf.nn.depthwise_conv2d(
+            tf.reshape(W, (1, 6, 3, 2)), tf.reshape(z[:2, :], (3, 2, 2, 1)), [1, 1, 1, 1], "SAME"
+        )
     ),
     "bias": lambda x: tf.nn.bias_add(W, x[0]) + tf.nn.bias_add(x, W[0]),
     "pooling": lambda x: tf.nn.avg_pool2d(image(x), 3, 2, "SAME") + tf.nn.avg_pool2d(image(x), 2, 2, "VALID"),
     "pooling 3d": lambda x: tf.nn.avg_pool3d(tf.cast(tf.reshape(x, (1, 4, 3, 3, 1)), tf.float32), 2, 1, "SAME"),
-    "gradient of pooling 3d": transposed(lambda z: tf.nn.avg_pool3d(tf.cast(tf.reshape(z, (1, 4, 3, 3, 1)), tf.float32), 2, (1, 2, 1), "SAME")),
+    "gradient of pooling 3d": transposed(
+        lambda z: tf.nn.avg_pool3d(tf.cast(tf.reshape(z, (1, 4, 3, 3, 1)), tf.float32), 2, (1, 2, 1), "SAME")
+    ),
     "pooling 1d": lambda x: tf.nn.avg_pool1d(x[None], 3, 2, "SAME"),
-    "gradient of pooling": transposed(lambda z: tf.nn.avg_pool2d(image(z), (3, 2), (2, 1), "SAME") + tf.nn.max_pool2d(image(z), 2, (2, 1), "SAME")),
+    "gradient of pooling": transposed(
+        lambda z: tf.nn.avg_pool2d(image(z), (3, 2), (2, 1), "SAME") + tf.nn.max_pool2d(image(z), 2, (2, 1), "SAME")
+    ),
     "resize": lambda x: tf.image.resize(image(x), (9, 4)) + tf.image.resize(image(x), (9, 4), "bicubic"),
     "resize to neighbours": lambda x: tf.image.resize(image(x), (9, 4), "nearest") + 0,
     "resize with antialias": lambda x: tf.image.resize(image(x), (3, 4), antialias=True),
     "patches": lambda x: tf.image.extract_patches(image(x), [1, 3, 3, 1], [1, 2, 2, 1], [1, 1, 1, 1], "VALID"),
-    "space to depth": lambda x: tf.nn.space_to_depth(image(x), 2) + tf.nn.space_to_batch(image(x), [2, 2], [[0, 0], [0, 0]])[:1],
+    "space to depth": lambda x: (
+        tf.nn.space_to_depth(image(x), 2) + tf.nn.space_to_batch(image(x), [2, 2], [[0, 0], [0, 0]])[:1]
+    ),
     "fft": fourier,
     "complex": converted_complex,
     "complex results": lambda x: tf.cast(x, tf.complex128) * tf.complex(W, tf.transpose(W)),
@@ -338,19 +408,34 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "tridiagonal": lambda x: tf.linalg.tridiagonal_solve(tf.stack([W[0], W[1] + 5, W[2]]), x),
     "inverse": lambda x: tf.linalg.inv(DOMINANT) @ x,
     "gradients of functions of elements": transposed(
-        lambda z: tf.nn.relu(z) + tf.tanh(z) + tf.sigmoid(z) + tf.nn.softplus(z) + tf.nn.elu(z) + tf.abs(z) + tf.sqrt(z**2 + 1) + 1 / (z + 9)
+        lambda z: (
+            tf.nn.relu(z)
+            + tf.tanh(z)
+            + tf.sigmoid(z)
+            + tf.nn.softplus(z)
+            + tf.nn.elu(z)
+            + tf.abs(z)
+            + tf.sqrt(z**2 + 1)
+            + 1 / (z + 9)
+        )
     ),
-    "gradient of a softmax": transposed(lambda z: tf.nn.softmax(z) + tf.math.l2_normalize(z) + tf.reduce_logsumexp(z, 0)),
+    "gradient of a softmax": transposed(
+        lambda z: tf.nn.softmax(z) + tf.math.l2_normalize(z) + tf.reduce_logsumexp(z, 0)
+    ),
     "batch normalisation": lambda x: tf.nn.batch_normalization(x, W[0], W[1] ** 2 + 1, W[2], W[3], 1e-3),
     "variable": with_variable,
     "ragged": ragged_sums,
     "difference": lambda x: tf.experimental.numpy.diff(x, axis=0) + tf.image.image_gradients(image(x))[0][0, 1:, :, 0],
     "meshgrid": lambda x: tf.meshgrid(x[0], x[1])[0] * tf.meshgrid(W[0], W[1], indexing="ij")[1],
-    "stop_gradient": lambda x: tf.stop_gradient(x) + tf.debugging.check_numerics(x, "finite") + tf.ensure_shape(x, (N, None)),
+    "stop_gradient": lambda x: (
+        tf.stop_gradient(x) + tf.debugging.check_numerics(x, "finite") + tf.ensure_shape(x, (N, None))
+    ),
     "lower precision": lambda x: tf.cast(tf.cast(x, tf.float32) * 2, DOUBLE),
     "unused": lambda x: (x, tf.reduce_sum(x * x), tf.nn.relu(x))[0],
-    "shapes": lambda x: x * tf.cast(tf.size(x) + tf.shape(x)[0] + tf.rank(x), DOUBLE) + tf.zeros_like(x) + tf.ones_like(x[0]),
-}  # fmt: skip
+    "shapes": lambda x: (
+        x * tf.cast(tf.size(x) + tf.shape(x)[0] + tf.rank(x), DOUBLE) + tf.zeros_like(x) + tf.ones_like(x[0])
+    ),
+}
 
 
 def leaves(image: Any) -> np.ndarray:
@@ -370,7 +455,14 @@ def dense(f: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any = DOUBLE) 
 def test_function(name: str) -> None:
     f = FUNCTIONS[name]
     A, b = dense(f, (N, N))
-    single = {"pooling 3d", "gradient of pooling 3d", "lower precision", "resize", "resize to neighbours", "resize with antialias"}
+    single = {
+        "pooling 3d",
+        "gradient of pooling 3d",
+        "lower precision",
+        "resize",
+        "resize to neighbours",
+        "resize with antialias",
+    }
     bound = 1e-5 if name in single else 1e-12
     for prune in (True, False):
         matrix, bias = matrix_from_function(f, X, prune=prune)

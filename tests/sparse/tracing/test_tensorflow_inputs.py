@@ -129,7 +129,11 @@ def test_variables_are_read_when_the_function_is_traced() -> None:
         return v * x + tf.reduce_sum(tf.gather(t, [1, 3]))
 
     compiled(numbers(4))
-    for f in (compiled, lambda x: v * x + tf.gather(t, [2, 2])[0, 1], lambda x: tf.cond(v[0] > 9, lambda: x, lambda: v * x)):
+    for f in (
+        compiled,
+        lambda x: v * x + tf.gather(t, [2, 2])[0, 1],
+        lambda x: tf.cond(v[0] > 9, lambda: x, lambda: v * x),
+    ):
         with tf.GradientTape() as tape:
             matrix, _ = matrix_from_function(f, tf.zeros(4, DOUBLE))
             s = tf.reduce_sum(matrix @ tf.ones(4, DOUBLE))
@@ -310,7 +314,9 @@ def test_conjugates_of_a_complex_input() -> None:
 
     def parts(x: Any) -> Any:
         y = tf.math.conj(x) * c + tf.linalg.adjoint(x) @ c
-        return tf.math.conj(tf.concat([y, tf.roll(y, 1, 0)], 0)) + tf.tile(tf.linalg.adjoint(tf.linalg.adjoint(x)), [2, 1])
+        return tf.math.conj(tf.concat([y, tf.roll(y, 1, 0)], 0)) + tf.tile(
+            tf.linalg.adjoint(tf.linalg.adjoint(x)), [2, 1]
+        )
 
     x = tf.reverse(c, [0])
     matrix, bias = matrix_from_function(parts, tf.zeros((3, 3), c.dtype))

@@ -120,7 +120,9 @@ def test_too_many_entries_are_refused_before_they_are_made() -> None:
         with pytest.raises(UnsupportedOperation, match="stored entries"):
             matrix_from_function(f, big)
     with pytest.raises(UnsupportedOperation, match="unit vectors"):
-        matrix_from_function(lambda x: tf.linalg.solve(tf.eye(4097, dtype=DOUBLE), x[:, None]), tf.TensorSpec(4097, DOUBLE))
+        matrix_from_function(
+            lambda x: tf.linalg.solve(tf.eye(4097, dtype=DOUBLE), x[:, None]), tf.TensorSpec(4097, DOUBLE)
+        )
 
 
 def test_too_many_steps_are_refused() -> None:
@@ -133,7 +135,7 @@ def test_too_many_steps_are_refused() -> None:
 
 def test_complex_input_has_no_real_part() -> None:
     for f in (tf.math.real, lambda x: tf.math.conj(x) + x, tf.math.conj, tf.abs):
-        with pytest.raises((UnsupportedOperation, NonlinearError), match="real|Abs"):
+        with pytest.raises((UnsupportedOperation, NonlinearError), match=r"real|Abs"):
             matrix_from_function(f, tf.cast(X, tf.complex128))
 
 

@@ -162,9 +162,7 @@ _IDENTITIES = (
     *("DeepCopy", "PlaceholderWithDefault", "OptimizationBarrier", "Copy", "CopyHost", "DebugGradientIdentity"),
 )
 _GRADIENTS = ("TanhGrad", "SigmoidGrad", "InvGrad", "ReciprocalGrad", "SqrtGrad", "RsqrtGrad")
-_GRADIENTS_FIRST = (
-    *("ReluGrad", "Relu6Grad", "LeakyReluGrad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad"),
-)
+_GRADIENTS_FIRST = (*("ReluGrad", "Relu6Grad", "LeakyReluGrad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad"),)
 
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "Add": _sum_of_all,

@@ -65,7 +65,7 @@ def _separable(op: tf.Operation, x: Any, size: Any) -> Any:
     for axis, m in zip((1, 2), lengths):
         n = x.shape[axis]
         check_entries(n * max(n, m), "Interpolation along an axis")
-        units = np.eye(n, dtype=np.float32).reshape(n, n, 1, 1) if axis == 1 else np.eye(n, dtype=np.float32).reshape(n, 1, n, 1)  # fmt: skip
+        units = np.eye(n, dtype=np.float32).reshape((n, n, 1, 1) if axis == 1 else (n, 1, n, 1))
         wanted = np.asarray([m, 1] if axis == 1 else [1, m], np.int32)
         images = coefficient(evaluate(op, [units, wanted], {op.inputs[0].dtype: tf.float32})[0])
         x = dense_along(x, [axis], images.reshape(n, m).T.astype(x.dtype), [m])

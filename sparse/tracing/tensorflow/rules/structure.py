@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -169,7 +170,7 @@ def _split(op: tf.Operation, x: Any, sizes: Any, axis: Any) -> list[Linear]:
     lengths = integers(op, "lengths", sizes)
     lengths = [n - sum(m for m in lengths if m >= 0) if m < 0 else m for m in lengths]
     ends = np.cumsum([0, *lengths])
-    return [cut(x, axis % x.ndim, int(a), int(b)) for a, b in zip(ends, ends[1:])]
+    return [cut(x, axis % x.ndim, int(a), int(b)) for a, b in pairwise(ends)]
 
 
 def _split_evenly(op: tf.Operation, axis: Any, x: Any) -> list[Linear]:
