@@ -16,11 +16,11 @@ def jacobian_matrix(
 ) -> Any:
     """The Jacobian of `f(x, *args, **kwargs)` by x, as a sparse matrix.
 
-    JAX or PyTorch differentiates `f` at x, and the derivative, which is linear, is traced as by
-    `matrix_from_function`. Inside `jax.jit` the values are traced arrays; the structure is static.
+    JAX, PyTorch or TensorFlow differentiates `f` at x, and the derivative, which is linear, is traced as by
+    `matrix_from_function`. Inside `jax.jit` and `tf.function` the values are traced arrays; the structure is static.
 
     Args:
-        f: a differentiable function of one array of JAX or PyTorch of any shape, or of a container of them.
+        f: a differentiable function of one array of JAX, PyTorch or TensorFlow of any shape, or of a container of them.
         x: where to differentiate: float or complex; a complex `f` must be holomorphic.
         *args: further arguments of `f`.
         format: as in `matrix_from_function`.

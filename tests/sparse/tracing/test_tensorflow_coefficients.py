@@ -143,8 +143,12 @@ def derivatives(product: Callable[[Any], Any], k: Any, direction: Any) -> list[A
     return [y, first, tf.zeros_like(k) if second is None else second]
 
 
-@pytest.mark.parametrize("way", ["closed", "argument", "variable", "graph"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+IN_GRAPHS = ("diffusion", "where", "masked", "products", "calls", "custom gradient")  # by default
+WAYS = [(name, "closed") for name in FUNCTIONS] + [(name, "graph") for name in IN_GRAPHS] + [("stopped", "variable")]
+OTHERS = [(name, way) for name in FUNCTIONS for way in ("argument", "variable", "graph") if (name, way) not in WAYS]
+
+
+@pytest.mark.parametrize(("name", "way"), [*WAYS, *(pytest.param(*case, marks=pytest.mark.merge) for case in OTHERS)])
 def test_derivatives(name: str, way: str) -> None:
     """First and second, through the product with the matrix and through the function."""
     f = FUNCTIONS[name]
@@ -167,3 +171,43 @@ def test_derivatives(name: str, way: str) -> None:
         found = derivatives(by_matrix, start, direction)
     for a, b in zip(found, expected):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+
+
+def inside_loop(product: Callable[[Any, Any], Any], k: Any, u: Any) -> Any:
+    state = (0, u, k)
+    return tf.while_loop(lambda i, v, c: i < 3, lambda i, v, c: (i + 1, product(v, 0.1 * c * k), 1.1 * c), state)[1]
+
+
+AROUND: dict[str, Callable[..., Any]] = {
+    "while_loop": inside_loop,
+    "cond": lambda product, k, u: tf.cond(tf.reduce_sum(k) > 0, lambda: product(u, k), lambda: u),
+    "map_fn": lambda product, k, u: tf.map_fn(lambda r: product(u, r), tf.stack([k, 2 * k])),
+    "vectorized_map": lambda product, k, u: tf.vectorized_map(lambda r: product(u, r), tf.stack([k, 2 * k])),
+}
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("name", AROUND)
+def test_control_flow_around_the_trace(name: str, xla: bool) -> None:
+    """Derivatives by tensors from outside of a loop or a branch, against finite differences."""
+    k, u, direction = (tf.constant(rng.random((N, N)) + 0.5) for _ in range(3))
+
+    def product(v: Any, k: Any) -> Any:
+        matrix, bias = matrix_from_function(diffusion, v, k)
+        return tf.reshape(matrix @ flat(v), v.shape) + bias
+
+    @tf.function(autograph=False)
+    def value(k: Any) -> Any:
+        return tf.reduce_sum(tf.sin(AROUND[name](product, k, u)))
+
+    @tf.function(autograph=False, jit_compile=xla and name != "while_loop")  # whose derivative XLA needs its length for
+    def slope(k: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(k)
+            s = value(k)
+        return tf.reduce_sum(tape.gradient(s, k) * direction)
+
+    h = 1e-6
+    expected = (value(k + h * direction) - value(k - h * direction)) / (2 * h)
+    np.testing.assert_allclose(slope(k), expected, rtol=1e-6, atol=1e-7)

@@ -220,7 +220,7 @@ def run(seed: int, names: list[str], x: Any) -> Any:
     rng = np.random.default_rng(seed)
     for name in names:
         size = int(np.prod(x.shape))
-        if x.shape.rank and size and size <= MOST:
+        if 0 < x.shape.rank <= 4 and size and size <= MOST:  # for more axes some kernels are missing
             x = STEPS[name](rng, x)
     return x
 

@@ -125,6 +125,7 @@ def test_too_many_entries_are_refused_before_they_are_made() -> None:
         )
 
 
+@pytest.mark.merge
 def test_too_many_steps_are_refused() -> None:
     def f(x: Any) -> Any:
         return tf.while_loop(lambda i, y: i < 10**6, lambda i, y: (i + 1, 0.5 * y + x), (0, x))[1]

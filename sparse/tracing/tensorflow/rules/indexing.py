@@ -18,7 +18,8 @@ from ...engine.structural import broadcast_to
 from ..evaluate import eagerly, evaluate
 from ..messages import unsupported
 from ..static import integers, static
-from .structure import index_of, linear_operand, numbers, shape_of
+from .slices import index_of
+from .structure import linear_operand, numbers, shape_of
 
 
 def put(op: tf.Operation, x: Any, where: np.ndarray, source: Any) -> Any:

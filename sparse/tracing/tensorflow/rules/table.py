@@ -26,7 +26,8 @@ from .convolutions import CONVOLUTIONS
 from .indexing import INDEXING
 from .local import LOCAL
 from .products import PRODUCTS
+from .slices import SLICES
 from .structure import STRUCTURE
 
 Rule = Callable[..., Any]
-RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **INDEXING, **PRODUCTS, **CONVOLUTIONS, **LOCAL}
+RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **SLICES, **INDEXING, **PRODUCTS, **CONVOLUTIONS, **LOCAL}
