@@ -8,7 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from ..conjugates import Conjugate
 from ..engine import coefficients as co
+from ..engine.arithmetic import conjugate
 from ..engine.linear import Linear
 from ..engine.positions import select
 from ..messages import MATRIX_FREE
@@ -100,6 +102,7 @@ def _choice(runner: Runner, which: tf.Tensor, cases: Sequence[Any]) -> Any:
     error = next((case for case in cases if isinstance(case, Exception) or case is None), None)
     if error is not None or any(case is None for case in cases):
         return error
+    cases = [conjugate(case.linear) if isinstance(case, Conjugate) else case for case in cases]  # has no matrix
     if any(isinstance(case, Linear) for case in cases):
         return select(which, [runner.coefficient(case) for case in cases])
     tensors = [tensor_of(case) for case in cases]

@@ -26,7 +26,7 @@ from ..messages import MATRIX_FREE
 from .control import CONTROL, refuse_writes
 from .evaluate import BY_HANDLE, CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
 from .fold import Folder
-from .lists import LISTS, ON_LISTS, TensorList
+from .lists import LISTS, ON_LISTS, WRITES_ITEM, TensorList
 from .messages import by_handle, located, nonlinear, random, unsupported
 from .record import Record
 from .rules.local import without_rule
@@ -147,7 +147,10 @@ class Interpreter:
         rule = LISTS.get(op.type) or ON_LISTS.get(op.type)
         if rule is None:
             raise unsupported(op, values, f"it has no rule for lists of tensors. {MATRIX_FREE}")
-        found = rule(op, *(self.coefficient(value) for value in values))
+        for k, value in enumerate(values):  # an element without a matrix may stay in a list that nobody reads
+            if isinstance(value, Exception) and (k == 0 or op.type not in WRITES_ITEM):
+                raise value
+        found = rule(op, *(proper(self.bk, self.coefficient(value)) for value in values))
         return found if isinstance(found, list) else [found]
 
     # --- what does not depend on the input --------------------------------------------------------------------------

@@ -174,6 +174,7 @@ LISTS: dict[str, Callable[..., Any]] = {
     "TensorListElementShape": element_shape,
     "TensorListResize": _resize,
 }
+WRITES_ITEM = ("TensorListSetItem", "TensorListPushBack")
 ON_LISTS: dict[str, Callable[..., Any]] = {  # operations of tensors that also act on lists
     "ZerosLike": _zeros_like,
     "AddN": _plus,

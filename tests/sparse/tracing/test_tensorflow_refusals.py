@@ -194,6 +194,14 @@ def test_own_gradients_in_loops_are_refused_where_they_are_asked_for() -> None:
         tape.gradient(s, W)
 
 
+def test_conjugates_in_lists_have_no_matrix() -> None:
+    def f(x: Any) -> Any:
+        return tf.map_fn(lambda row: 2 * row, tf.math.conj(x))
+
+    with pytest.raises(UnsupportedOperation, match="conjugate of a complex input"):
+        matrix_from_function(f, tf.cast(X, tf.complex128))
+
+
 def test_functions_that_cannot_be_recorded_are_solved_by_their_products() -> None:
     def f(x: Any) -> Any:
         return 3 * x if float(W[0, 0] * 0) < 1 else x

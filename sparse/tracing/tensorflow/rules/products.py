@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,16 +12,16 @@ from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, negate, scale
 from ...engine.contraction import contract
+from ...engine.einsum import einsum, parsed
 from ...engine.limits import check_entries
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.positions import scatter_add, take
-from ...engine.reductions import reduce_sum
 from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate, pad, transpose
 from ...engine.transforms import transform, transform_to_real
 from ..messages import nonlinear
 from ..static import integers, static
-from .structure import numbers, shape_of
+from .structure import shape_of
 
 
 def product(op: tf.Operation, a: Any, b: Any, contracting: Any, batch: Any = ((), ())) -> Linear:
@@ -72,70 +71,15 @@ def _spread(example: Linear, x: Any, shape: Sequence[int]) -> Any:
     return broadcast_to(x, shape) if isinstance(x, Linear) else co.broadcast_to(example.bk, x, shape)
 
 
-# --- einsum ---------------------------------------------------------------------------------------------------------
-
-
 def _einsum(op: tf.Operation, *operands: Any) -> Any:
-    parts, result = _letters(op.get_attr("equation").decode(), [len(shape_of(x)) for x in operands])
+    parts, result = parsed(op.get_attr("equation").decode(), [len(shape_of(x)) for x in operands])
     linear = [k for k, x in enumerate(operands) if isinstance(x, Linear)]
     if len(linear) > 1:
         raise nonlinear(op, operands, "both factors depend on it")
     number = linear[0]
-    sizes: dict[str, int] = {}
-    for letters, x in zip(parts, operands):
-        for letter, n in zip(letters, shape_of(x)):
-            sizes[letter] = max(sizes.get(letter, 1), n) if n != 1 else sizes.get(letter, 1)
-    x, own = _on_diagonal(operands[number], parts[number], sizes)
-    other, wanted = _other_factor(x, operands, parts, number, sizes)
-    alone = [k for k, c in enumerate(own) if c not in wanted and c not in result]
-    x, own = (reduce_sum(x, alone) if alone else x), "".join(c for c in own if c in wanted or c in result)
-    both = [c for c in own if c in wanted]
-    batch, summed = [c for c in both if c in result], [c for c in both if c not in result]
-    found = x
-    if other is not None:
-        found = contract(
-            x,
-            other,
-            ([own.index(c) for c in summed], [wanted.index(c) for c in summed]),
-            ([own.index(c) for c in batch], [wanted.index(c) for c in batch]),
-        )
-        own = "".join([*batch, *(c for c in own if c not in both), *(c for c in wanted if c not in both)])
-    return transpose(found, [own.index(c) for c in result])
-
-
-def _other_factor(
-    x: Linear, operands: Sequence[Any], parts: Sequence[str], number: int, sizes: dict[str, int]
-) -> tuple[Any, str]:
-    """The known operand with each letter once, and these letters."""
     if len(operands) == 1:
-        return None, ""
-    other, letters = operands[1 - number], parts[1 - number]
-    other = co.broadcast_to(x.bk, other, [sizes[c] for c in letters])
-    unique = "".join(dict.fromkeys(letters))
-    if unique != letters:
-        own = np.arange(math.prod(shape_of(other))).reshape(shape_of(other))
-        other = co.take(x.bk, co.reshape(x.bk, other, (-1,)), np.einsum(f"{letters}->{unique}", own))
-    return other, unique
-
-
-def _on_diagonal(x: Linear, letters: str, sizes: dict[str, int]) -> tuple[Linear, str]:
-    """With each letter once: axes with the same one are a diagonal."""
-    x = broadcast_to(x, [sizes[c] for c in letters])
-    unique = "".join(dict.fromkeys(letters))
-    if unique == letters:
-        return x, letters
-    return take(x, np.einsum(f"{letters}->{unique}", numbers(x.shape))), unique
-
-
-def _letters(equation: str, dims: Sequence[int]) -> tuple[list[str], str]:
-    """Those of each operand and of the result, with letters in place of the dots."""
-    left, _, result = equation.replace(" ", "").partition("->")
-    parts = left.split(",")
-    free = [chr(c) for c in (*range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1)) if chr(c) not in equation]
-    lengths = [n - len(p) + 3 if "..." in p else 0 for p, n in zip(parts, dims)]
-    dots = "".join(free[: max(lengths)])
-    parts = [p.replace("...", dots[len(dots) - m :] if m else "") for p, m in zip(parts, lengths)]
-    return parts, result.replace("...", dots)
+        return einsum(operands[0], parts[0], None, "", result)
+    return einsum(operands[number], parts[number], operands[1 - number], parts[1 - number], result)
 
 
 # --- others ---------------------------------------------------------------------------------------------------------
