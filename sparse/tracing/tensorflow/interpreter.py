@@ -110,7 +110,7 @@ class Interpreter:
     def _results(self, op: tf.Operation, values: list[Any], needed: list[bool]) -> list[Any]:
         """Of one operation; the error in place of all where it has no matrix."""
         if op.type == "Const":
-            return [value_of(op) if op.outputs[0].dtype != tf.string else evaluate(op, [])[0]]
+            return [value_of(op) if op.outputs[0].dtype != tf.string else tensor_of(value_of(op))]
         error = next((value for value in values if isinstance(value, Exception)), None)
         if error is not None and op.type not in CONTROL and op.type not in LISTS:
             return [error] * len(op.outputs)

@@ -425,6 +425,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "batch normalisation": lambda x: tf.nn.batch_normalization(x, W[0], W[1] ** 2 + 1, W[2], W[3], 1e-3),
     "variable": with_variable,
     "ragged": ragged_sums,
+    "sparse to dense": lambda x: tf.sparse.to_dense(tf.SparseTensor([[0, 1], [1, 2]], x[0, :2], (2, 3)), W[0, 0]),
+    "words": lambda x: x * tf.strings.to_number("2.5", DOUBLE),
+    "spectrum": lambda x: tf.signal.dct(tf.cast(x, tf.float32)),
+    "frames": lambda x: tf.signal.overlap_and_add(tf.signal.frame(x, 3, 2)[:, :, :2], 1) + tf.signal.fftshift(x)[:, :3],
     "difference": lambda x: tf.experimental.numpy.diff(x, axis=0) + tf.image.image_gradients(image(x))[0][0, 1:, :, 0],
     "meshgrid": lambda x: tf.meshgrid(x[0], x[1])[0] * tf.meshgrid(W[0], W[1], indexing="ij")[1],
     "stop_gradient": lambda x: (
@@ -453,7 +457,7 @@ def dense(f: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any = DOUBLE) 
 
 
 SINGLE = (
-    *("lower precision", "resize", "resize to neighbours", "resize with antialias"),
+    *("lower precision", "resize", "resize to neighbours", "resize with antialias", "spectrum"),
     *("pooling 3d", "gradient of pooling 3d"),
 )
 

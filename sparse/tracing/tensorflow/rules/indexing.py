@@ -189,7 +189,7 @@ _MOVES = (
     *("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3", "MatrixBandPart", "Diag", "DiagPart"),
     *("SpaceToBatchND", "BatchToSpaceND", "SpaceToBatch", "BatchToSpace", "SpaceToDepth", "DepthToSpace"),
     *("ReverseSequence", "ExtractImagePatches", "ExtractVolumePatches", "ResizeNearestNeighbor"),
-    *("DynamicStitch", "ParallelDynamicStitch", "DynamicPartition", "RaggedTensorToTensor"),
+    *("DynamicStitch", "ParallelDynamicStitch", "DynamicPartition", "RaggedTensorToTensor", "SparseToDense"),
 )
 
 INDEXING: dict[str, Callable[..., Any]] = {
