@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context, record  # not public, as the next; tests pin them
+from tensorflow.python.framework.func_graph import FuncGraph, func_graph_from_py_func
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
 _READING = threading.RLock()  # how a variable is read is one thing for all threads
@@ -70,6 +72,12 @@ class Recorded:
         return image
 
 
+def graph_of(function: Callable[..., Sequence[tf.Tensor]], arguments: Sequence[tf.TensorSpec]) -> FuncGraph:
+    """What the function does to such arguments; what it closes over is captured, with the values of its variables."""
+    with _variables_by_value():
+        return func_graph_from_py_func("traced", function, tuple(arguments), {}, add_control_dependencies=False)
+
+
 def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> tuple[Callable[..., Any], list[tf.Tensor]]:
     """`f(x, *arrays)` that is `function(x, *args)`, and the arrays. Eagerly 1 evaluation compares them.
 
@@ -114,6 +122,19 @@ def _is_close(a: tf.Tensor, b: tf.Tensor) -> bool:
 
 
 @contextmanager
+def _recording() -> Iterator[None]:
+    """Tapes see what happens, also inside of `tf.stop_gradient`, which stops them while it reads its argument."""
+    stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped()
+    if stopped:
+        pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
+    try:
+        yield
+    finally:
+        if stopped:
+            pywrap_tfe.TFE_Py_TapeSetStopOnThread()
+
+
+@contextmanager
 def _variables_by_value() -> Iterator[None]:
     """While a function is traced, a variable that it reads is read outside, once, under the tapes of the caller."""
     outside = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
@@ -124,7 +145,7 @@ def _variables_by_value() -> Iterator[None]:
 
         def read(self: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
             if id(self) not in values:
-                with context.eager_mode() if outside is None else outside.as_default():
+                with context.eager_mode() if outside is None else outside.as_default(), _recording():
                     values[id(self)] = self, native(self)
             return tf.identity(values[id(self)][1])
 

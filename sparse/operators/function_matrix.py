@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, left_alone
 from ..errors import UnsupportedOperation
 from ..formats import SparseMatrix
 from ..layout import Layout
@@ -42,7 +42,8 @@ def function_matrix(A: Function) -> SparseMatrix:
     """
     systems = A.layout.systems
     matrix: Any
-    matrix, _ = traced_matrix(front_end_of(A.bk.name), A.apply, A.bk.zeros((systems, A.layout.size), A.dtype, A.like))
+    like = A.bk.zeros((systems, A.layout.size), A.dtype, A.like)
+    matrix, _ = left_alone(traced_matrix)(front_end_of(A.bk.name), A.apply, like)
     if systems != 1:
         matrix = _shared_block(matrix, systems)
     shapes = [layout.shape if layout.structure is None else None for layout in (A.layout, A.image)]

@@ -90,6 +90,7 @@ class Library(NamedTuple):
 FRONT_ENDS: dict[str, Library] = {
     "jax": Library(".jax.front_end", "JAX", "jax.ShapeDtypeStruct(shape, dtype)"),
     "torch": Library(".torch.front_end", "PyTorch", "torch.empty(shape, dtype=dtype, device='meta')"),
+    "tensorflow": Library(".tensorflow.front_end", "TensorFlow", "tensorflow.TensorSpec(shape, dtype)"),
     "numpy": Library(".numpy.front_end", "NumPy", "numpy.empty(shape, dtype)"),
 }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...backends.registry import left_alone
 from ..errors import UnsupportedOperation
 from .front_end import front_end_for
 from .matrix_from_function import traced_matrix
@@ -15,11 +16,11 @@ def jacobian_matrix(
 ) -> Any:
     """The Jacobian of `f(x, *args, **kwargs)` by x, as a sparse matrix.
 
-    JAX or PyTorch differentiates `f` at x, and the derivative, which is linear, is traced as by
-    `matrix_from_function`. Inside `jax.jit` the values are traced arrays; the structure is static.
+    JAX, PyTorch or TensorFlow differentiates `f` at x, and the derivative, which is linear, is traced as by
+    `matrix_from_function`. Inside `jax.jit` and `tf.function` the values are traced arrays; the structure is static.
 
     Args:
-        f: a differentiable function of one array of JAX or PyTorch of any shape, or of a container of them.
+        f: a differentiable function of one array of JAX, PyTorch or TensorFlow of any shape, or of a container of them.
         x: where to differentiate: float or complex; a complex `f` must be holomorphic.
         *args: further arguments of `f`.
         format: as in `matrix_from_function`.
@@ -36,6 +37,12 @@ def jacobian_matrix(
 
     Cost: as `matrix_from_function` of a function about twice as long.
     """
+    return left_alone(_jacobian)(f, x, args, kwargs, format, prune)
+
+
+def _jacobian(
+    f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any], format: str | None, prune: bool
+) -> Any:
     front_end = front_end_for(x, args, kwargs)
     try:
         derivative, like = front_end.forward_derivative(f, x, args, kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...backends.registry import left_alone
 from ..errors import NonlinearError, UnsupportedOperation
 from .engine.to_matrix import to_matrix
 from .front_end import FrontEnd, front_end_for, front_end_of, opaque_front_end
@@ -24,21 +25,23 @@ def matrix_from_function(
 ) -> tuple[Any, Any]:
     """The matrix and bias for which `f(x, *args, **kwargs) == matrix @ x + bias`.
 
-    The function is traced, not sampled: each of its operations becomes an operation on sparse linear maps. JAX lists
-    them, PyTorch's calls are recorded while the function runs once, and in NumPy an object in place of the array
-    records them. Inside `jax.jit`, `grad` or `vmap` coefficients that depend on arguments are traced arrays with
-    derivatives, and so are those made of tensors whose derivatives PyTorch records; all others are NumPy arrays, so
-    that `matrix.constant` is known while the program is compiled.
+    The function is traced, not sampled: each of its operations becomes an operation on sparse linear maps. JAX and
+    TensorFlow list them, PyTorch's calls are recorded while the function runs once, and in NumPy an object in place of
+    the array records them. Inside `jax.jit`, `grad` or `vmap` and `tf.function` coefficients that depend on arguments
+    are traced arrays with derivatives, and so are those made of tensors whose derivatives PyTorch or a tape of
+    TensorFlow records; all others are NumPy arrays, so that `matrix.constant` is known while the program is compiled.
 
     Functions on arrays of NumPy that cannot be followed, as they call compiled code, and SciPy's `LinearOperator`s are
     evaluated instead: with impulses, which show a stencil, else with random groups of columns; with one vector for each
     set of columns that no row meets twice; and with random vectors, which the matrix must reproduce.
 
     Args:
-        f: a linear or affine function of its first argument: of one array of JAX, PyTorch or NumPy of any shape, or of
-            a container of them; or a `LinearOperator`, with a `like` of as many elements as it has columns.
-        like: an array, a `jax.ShapeDtypeStruct`, a tensor on the device `"meta"`, `numpy.empty(shape, dtype)`, or a
-            container of these: the shape and dtype of x, float or complex. A function of JAX may be given one of NumPy.
+        f: a linear or affine function of its first argument: of one array of JAX, PyTorch, TensorFlow or NumPy of any
+            shape, or of a container of them; or a `LinearOperator`, with a `like` of as many elements as it has
+            columns.
+        like: an array, a `jax.ShapeDtypeStruct`, a tensor on the device `"meta"`, a `tf.TensorSpec`,
+            `numpy.empty(shape, dtype)`, or a container of these: the shape and dtype of x, float or complex. A
+            function of JAX may be given one of NumPy.
         *args: further arguments of `f`; derivatives reach them through the matrix.
         format: `"dia"`, `"csr"`, `"dense"`, ...; None chooses, and `matrix.explain()` says why.
         prune: leave out known zeros. False keeps every position that the operations touch, whatever the coefficients
@@ -50,7 +53,7 @@ def matrix_from_function(
 
     Returns:
         The matrix `(n, m)`: columns count the elements of x, rows those of `f(x)`, both in row order, containers leaf
-        after leaf. And the bias, in the shape (and container) of `f(x)`: tensors for PyTorch; for JAX,
+        after leaf. And the bias, in the shape (and container) of `f(x)`: tensors for PyTorch and TensorFlow; for JAX,
         NumPy where it is known, else an array of JAX.
 
     Raises:
@@ -64,6 +67,17 @@ def matrix_from_function(
         stencil, about 12 for each entry of the fullest row of any other matrix, and never more than 10 000.
     """
     options: dict[str, Any] = {"format": format, "prune": prune}
+    return left_alone(_of_any_function)(f, like, args, kwargs, options, verify)
+
+
+def _of_any_function(
+    f: Callable[..., Any],
+    like: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: dict[str, Any],
+    verify: bool,
+) -> tuple[Any, Any]:
     if is_linear_operator(f):
         return traced_matrix(opaque_front_end(), f, like, args, kwargs, **options, verify=False)
     front_end = front_end_for(like, args, kwargs)

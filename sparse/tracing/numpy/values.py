@@ -1,13 +1,4 @@
-"""Operations on values: a `Linear` depends on the input, an array of NumPy does not.
-
->>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
->>> u = identity(get_backend("numpy"), (5,), float)
->>> for term in along(u, 0, np.array([4, 0, 1, 2, 3])).terms:  # np.roll(u, 1)
-...     print(term.lo, term.shape, term.offset)
-(0,) (1,) 4
-(1,) (4,) 0
-"""
+"""Operations on values: a `Linear` depends on the input, an array of NumPy does not."""
 
 from __future__ import annotations
 
@@ -18,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ....backends import get_backend
-from ...formats.entries.grid import row_strides
 from ..engine import structural
+from ..engine.along import along as take_along
 from ..engine.arithmetic import add, convert, real_part
 from ..engine.linear import Linear
 from ..engine.linear import reshape as reshape_linear
@@ -27,7 +18,6 @@ from ..engine.positions import take as take_linear
 
 Value: TypeAlias = Any  # Linear or np.ndarray
 HOST = get_backend("numpy")
-_PIECES = 8  # of a shuffled axis that are slices
 
 
 class NotFollowed(Exception):
@@ -103,32 +93,8 @@ def take(x: Value, positions: np.ndarray) -> Value:
 
 
 def along(x: Value, axis: int, index: np.ndarray) -> Value:
-    """`np.take(x, index, axis)` for an index with a few runs of neighbours: then slices are put side by side."""
-    axis %= x.ndim
-    if not isinstance(x, Linear) or not len(index):
-        return np.take(x, index, axis) if not isinstance(x, Linear) else part(x, axis, 0, 0)
-    steps = np.diff(index)
-    jumps = np.abs(steps) > 1
-    turns = (steps[1:] != steps[:-1]) & ~jumps[:-1]
-    breaks = np.flatnonzero(jumps | np.concatenate([[False], turns])) + 1
-    if len(breaks) >= _PIECES:
-        distance = row_strides(x.shape)[axis]
-        own = np.arange(x.size).reshape(x.shape)
-        first = own[(slice(None),) * axis + (slice(0, 1),)]
-        where = first + np.asarray(index).reshape([-1 if a == axis else 1 for a in range(x.ndim)]) * distance
-        return take_linear(x, where)
-    parts = [_run(x, axis, run) for run in np.split(np.asarray(index), breaks)]
-    return parts[0] if len(parts) == 1 else structural.concatenate(parts, axis)
-
-
-def _run(x: Linear, axis: int, index: np.ndarray) -> Linear:
-    first, last, n = int(index[0]), int(index[-1]), len(index)
-    piece = part(x, axis, min(first, last), max(first, last) + 1)
-    if last < first:
-        return structural.reverse(piece, [axis])
-    if n > 1 and first == last:  # one element again and again
-        return structural.broadcast_to(piece, [n if a == axis else m for a, m in enumerate(x.shape)])
-    return piece
+    """`np.take(x, index, axis)`."""
+    return take_along(x, axis, index) if isinstance(x, Linear) else np.take(x, index, axis)
 
 
 def cast(x: Value, dtype: Any) -> Value:

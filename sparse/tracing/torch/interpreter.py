@@ -20,18 +20,19 @@ from ....backends import Backend
 from ....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
 from ....backends.torch.transformed import is_tracked, may_have_derivatives
 from ...errors import NonlinearError, UnsupportedOperation
+from ..conjugates import Conjugate, on_conjugates, proper
 from ..engine import coefficients as co
 from ..engine.arithmetic import conjugate, convert, negate, scale
 from ..engine.linear import Linear
 from ..engine.structural import broadcast_to
 from ..messages import MATRIX_FREE
-from .conjugates import Conjugate, on_conjugates, proper
+from ..nested import mapped
 from .memory import Memory
 from .messages import located, nonlinear, unsupported
 from .rules.local import without_rule
 from .rules.products import FOURIER
 from .rules.table import RULES
-from .steps import Operand, Place, Record, Step, mapped
+from .steps import Operand, Place, Record, Step
 
 _EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
 _BY_SHAPE = _EMPTY | {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}

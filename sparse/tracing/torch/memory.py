@@ -20,6 +20,7 @@ from ....backends import Backend
 from ....backends.torch.dtypes import numpy_dtype
 from ...errors import UnsupportedOperation
 from ...formats.entries.grid import affine, row_strides
+from ..conjugates import Conjugate, conjugated, proper
 from ..engine import coefficients as co
 from ..engine.arithmetic import add, convert, imaginary_part, negate, real_part, scale
 from ..engine.linear import Linear, reshape
@@ -28,7 +29,6 @@ from ..engine.replace import replace_box
 from ..engine.strided import Slices, embed, slice_rows
 from ..engine.structural import stack, transpose
 from ..messages import MATRIX_FREE
-from .conjugates import Conjugate, conjugated, proper
 from .steps import Place
 
 Value = Any  # Linear, coefficient, or the error of an operation that has no matrix

@@ -23,8 +23,9 @@ from torch.utils._pytree import tree_flatten
 
 from ....backends.torch.recorded import Recording, Watch
 from ....backends.torch.transformed import is_tracked
+from ..nested import mapped
 from .messages import LIBRARY, leaves_torch, no_rule, random, shape_of_values, writes_to_tracked
-from .steps import Operand, Record, Step, mapped, place_in, written
+from .steps import Operand, Record, Step, place_in, written
 
 _DETACH = torch.ops.aten.detach.default
 _BY_SHAPE = {  # results that depend on shape and dtype of the operands only

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -154,13 +154,6 @@ def written(function: Any, args: Sequence[Any], kwargs: dict[str, Any], kind: ty
         for argument, value in given:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 yield from (v for v in _leaves(value) if isinstance(v, kind))
-
-
-def mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    """A function of all that lists and tuples hold."""
-    if isinstance(value, (list, tuple)):
-        return type(value)([mapped(function, v) for v in value])
-    return function(value)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

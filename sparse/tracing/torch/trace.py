@@ -14,21 +14,9 @@ from ....backends import get_backend
 from ....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
 from ....backends.torch.transformed import transforming
 from ...errors import UnsupportedOperation
-from ..traced import Traced, arguments, check_dtypes, matrix_dtype
+from ..traced import Shaped, Traced, arguments, check_dtypes, matrix_dtype
 from .interpreter import Interpreter
 from .recorder import record
-
-
-class Specification(NamedTuple):
-    """The shape and dtype of an array."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
 
 
 class Program(NamedTuple):
@@ -59,7 +47,7 @@ def trace_function(
     """See `FrontEnd.trace`. The function runs once, on random numbers."""
     refuse_transformations()
     leaves, structure = tree_flatten(tree_map(_tensor, like))
-    inputs = [Specification(tuple(leaf.shape), _dtype(leaf)) for leaf in leaves]
+    inputs = [Shaped(tuple(leaf.shape), _dtype(leaf)) for leaf in leaves]
     check_dtypes(inputs, "the input")
     device = next((leaf.device for leaf in leaves if leaf.device.type != "meta"), torch.device("cpu"))
     with torch.inference_mode(False):
@@ -69,7 +57,7 @@ def trace_function(
     if not outputs or any(not isinstance(x, torch.Tensor) and x is not None for x in found):
         raise TypeError(f"The traced function returned {_kinds(found)}; expected a tensor. Is a `return` missing?")
     bk = get_backend("torch")
-    check_dtypes([Specification(tuple(x.shape), _dtype(x)) for x in outputs], "an output")
+    check_dtypes([Shaped(tuple(x.shape), _dtype(x)) for x in outputs], "an output")
     interpreter = Interpreter(bk, made, keep_zeros)
     results = [result for result in interpreter.run(arguments(bk, inputs)) if result is not None]
 
@@ -87,7 +75,7 @@ def trace_function(
         pack,
         inputs[0].shape if structure.is_leaf() else None,
         tuple(outputs[0].shape) if made.structure.is_leaf() else None,
-        matrix_dtype([*inputs, *(Specification(tuple(x.shape), _dtype(x)) for x in outputs)]),
+        matrix_dtype([*inputs, *(Shaped(tuple(x.shape), _dtype(x)) for x in outputs)]),
         interpreter.precision,
         next((leaf for leaf in leaves if leaf.device.type != "meta"), None),
     )

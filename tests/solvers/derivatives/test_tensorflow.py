@@ -187,6 +187,15 @@ def _by_variable(solve: Solve, b: Any, variable: Any, c: Any) -> Any:
     return tape.gradient(loss, variable)
 
 
+def test_variables_that_are_read_where_tapes_stop() -> None:
+    """`tf.stop_gradient(variable)` reads the variable while tapes are stopped; what is read later is another matter."""
+    variable, b = tf.Variable([2.0, 3.0, 4.0], dtype=REAL), tf.constant([1.0, 2.0, 3.0], REAL)
+    with tf.GradientTape() as tape:
+        x = linear_solve(lambda u: tf.stop_gradient(variable) * u + variable * u, b, method="CG", rtol=1e-14).x
+        loss = tf.reduce_sum(x)
+    np.testing.assert_allclose(tape.gradient(loss, variable), -b / (4 * variable**2), rtol=1e-10)
+
+
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 def test_what_was_computed_before(mode: str) -> None:
     """A closed-over tensor that was itself computed from what is watched; and an affine part."""

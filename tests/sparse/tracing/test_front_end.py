@@ -156,11 +156,13 @@ def test_dtypes_and_derivatives(toy: None) -> None:
 
 
 def test_messages_name_the_libraries_of_the_table() -> None:
-    like = r"like is a builtins\.list; expected an array of JAX or PyTorch or NumPy, or a container of these\. "
-    how = r"Functions of JAX and PyTorch and NumPy can be traced: give jax\.Shape.* or torch\.empty.* or numpy\.empty\("
+    titles = "JAX or PyTorch or TensorFlow or NumPy"
+    like = rf"like is a builtins\.list; expected an array of {titles}, or a container of these\. "
+    joint = titles.replace(" or ", " and ")
+    how = rf"Functions of {joint} can be traced: give jax\.Shape.* or torch\.empty.* or numpy\.empty\("
     with pytest.raises(UnsupportedOperation, match=rf"{like}{how}"):
         matrix_from_function(difference, [1.0, 2.0])
-    with pytest.raises(UnsupportedOperation, match=r"of fortran cannot be traced; .* of JAX or PyTorch or NumPy\.$"):
+    with pytest.raises(UnsupportedOperation, match=rf"of fortran cannot be traced; .* of {titles}\.$"):
         front_end.front_end_of("fortran")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +10,13 @@ import scipy.sparse as sp
 
 from ...engine.arithmetic import conjugate, convert, scale
 from ...engine.contraction import contract
+from ...engine.einsum import einsum as einsum_of_linear
+from ...engine.einsum import parsed, sizes_of
 from ...engine.linear import Linear
 from ...engine.positions import scatter_add, take
-from ...engine.reductions import reduce_sum
 from ...engine.rounding import dense_product
 from ...engine.structural import pad
-from ..values import NotFollowed, NotLinear, as_linear, broadcast, plus, reshape, transpose
+from ..values import NotFollowed, NotLinear, as_linear, plus, reshape, transpose
 
 MOST = 2048  # unknowns of a dense system; its inverse has four million entries
 
@@ -142,65 +142,19 @@ def einsum(subscripts: Any, *operands: Any, **settings: Any) -> Any:
     if len(linear) > 1:
         raise NotLinear("several factors depend on it")
     arrays: list[Any] = [x if isinstance(x, Linear) else np.asarray(x) for x in operands]
-    parts, result = _parsed(subscripts, [x.ndim for x in arrays])
-    sizes: dict[str, int] = {}
-    for letters, x in zip(parts, arrays):
-        for letter, n in zip(letters, x.shape):
-            sizes[letter] = max(sizes.get(letter, 1), n) if n != 1 else sizes.get(letter, 1)
+    parts, result = parsed(subscripts, [x.ndim for x in arrays])
     number = linear[0]
-    x, own = _on_diagonal(arrays[number], parts[number], sizes)
+    x, own = arrays[number], parts[number]
     others = [(p, a) for k, (p, a) in enumerate(zip(parts, arrays)) if k != number]
-    wanted = [c for c in dict.fromkeys("".join(p for p, _ in others)) if c in own or c in result]
-    known = np.ones(()) if not others else np.einsum(
-        ",".join(p for p, _ in others) + "->" + "".join(wanted), *[_full(a, p, sizes) for p, a in others]
+    if not others:
+        return einsum_of_linear(x, own, None, "", result)
+    sizes = sizes_of(parts, [a.shape for a in arrays])
+    wanted = "".join(c for c in dict.fromkeys("".join(p for p, _ in others)) if c in own or c in result)
+    known = np.einsum(
+        ",".join(p for p, _ in others) + "->" + wanted, *[np.broadcast_to(a, [sizes[c] for c in p]) for p, a in others]
     )  # fmt: skip
-    dtype = np.result_type(x.dtype, *(a.dtype for _, a in others))
-    alone = [k for k, c in enumerate(own) if c not in wanted and c not in result]
-    x, own = reduce_sum(x, alone) if alone else x, "".join(c for c in own if c in wanted or c in result)
-    both = [c for c in own if c in wanted]
-    batch, summed = [c for c in both if c in result], [c for c in both if c not in result]
-    product = contract(
-        x,
-        known,
-        ([own.index(c) for c in summed], [wanted.index(c) for c in summed]),
-        ([own.index(c) for c in batch], [wanted.index(c) for c in batch]),
-    )
-    found = [*batch, *(c for c in own if c not in both), *(c for c in wanted if c not in both)]
-    product = transpose(product, [found.index(c) for c in result if c in found])
-    return convert(product, dtype)
-
-
-def _parsed(subscripts: str, dims: list[int]) -> tuple[list[str], str]:
-    """Letters of each operand and of the result, with letters in place of the dots."""
-    subscripts = subscripts.replace(" ", "")
-    left, arrow, result = subscripts.partition("->")
-    parts = left.split(",")
-    free = [c for c in string.ascii_letters if c not in subscripts]
-    longest = max([n - len(p) + 3 for p, n in zip(parts, dims) if "..." in p], default=0)
-    dots = "".join(free[:longest])
-    parts = [
-        p.replace("...", dots[longest - (n - len(p) + 3) :] if n > len(p) - 3 else "") for p, n in zip(parts, dims)
-    ]
-    if not arrow:
-        joint = "".join(parts)
-        result = ("..." if longest else "") + "".join(
-            c for c in sorted(set(joint)) if joint.count(c) == 1 and c not in dots
-        )
-    return parts, result.replace("...", dots)
-
-
-def _full(array: np.ndarray, letters: str, sizes: dict[str, int]) -> np.ndarray:
-    return np.broadcast_to(array, [sizes[c] for c in letters])
-
-
-def _on_diagonal(x: Linear, letters: str, sizes: dict[str, int]) -> tuple[Linear, str]:
-    """With each letter once: axes with the same one are a diagonal."""
-    x = broadcast(x, [sizes[c] for c in letters])
-    unique = "".join(dict.fromkeys(letters))
-    if unique == letters:
-        return x, letters
-    own = np.arange(x.size).reshape(x.shape)
-    return take(x, np.einsum(f"{letters}->{unique}", own)), unique
+    product = einsum_of_linear(x, own, known, wanted, result)
+    return convert(product, np.result_type(x.dtype, *(a.dtype for _, a in others)))
 
 
 def _solve(a: Any, b: Any) -> Any:

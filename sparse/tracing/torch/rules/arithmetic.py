@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from .....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
+from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, divide, negate, real_part, scale
 from ...engine.linear import Linear, reshape
 from ...engine.reductions import cumulative_sum, reduce_sum
 from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate
-from ..conjugates import conjugated
 from ..messages import nonlinear
 from ..steps import Step
 

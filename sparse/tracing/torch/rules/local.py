@@ -18,8 +18,9 @@ from ....errors import UnsupportedOperation
 from ...engine.arithmetic import scale
 from ...engine.linear import Linear, reshape
 from ...engine.rounding import dense_along
+from ...nested import mapped
 from ..messages import no_rule, nonlinear
-from ..steps import Step, mapped
+from ..steps import Step
 from .tensors import coefficient, device_of, tensor
 
 MOST = 2**22  # entries of the matrix of one operator

@@ -1,7 +1,7 @@
 """Conjugates of what depends on a complex input, on their way to the next conjugation.
 
-`conj(x)` has no matrix, but `conj(conj(x) * c)` has one, and derivatives in torch are computed like that. What is true
-of an array is true of its conjugate, as long as the operation itself commutes with conjugation.
+`conj(x)` has no matrix, but `conj(conj(x) * c)` has one, and PyTorch and TensorFlow compute derivatives like that. What
+is true of an array is true of its conjugate, as long as the operation itself commutes with conjugation.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ....backends import Backend
-from ..engine import coefficients as co
-from ..engine.arithmetic import conjugate
-from ..engine.linear import Linear
-from .steps import mapped
+from ...backends import Backend
+from .engine import coefficients as co
+from .engine.arithmetic import conjugate
+from .engine.linear import Linear
+from .nested import mapped
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,136 @@
+"""Calls, branches and loops inside of a graph: entered and unrolled, as far as their course is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from ..conjugates import Conjugate
+from ..engine import coefficients as co
+from ..engine.arithmetic import conjugate
+from ..engine.linear import Linear
+from ..engine.positions import select
+from ..messages import MATRIX_FREE
+from .evaluate import tensor_of
+from .messages import by_handle, unsupported
+from .static import static
+
+
+class Runner(Protocol):
+    """What runs the graphs of calls, branches and loops: the interpreter that met them."""
+
+    def run(self, graph: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
+        """The results of a graph, errors in place of those that have no matrix; None for what is not wanted."""
+
+    def coefficient(self, value: Any) -> Any:
+        """A NumPy array where the value is known, else a tensor."""
+
+    def spend(self, operations: int) -> None:
+        """Count the operations of an unrolled loop, and refuse it where they are too many."""
+
+
+def graph_of(op: tf.Operation, name: str) -> Any:
+    """The graph of a function that an operation calls.
+
+    Raises:
+        UnsupportedOperation: it cannot be found.
+    """
+    graph = op.graph
+    while graph is not None:
+        found = getattr(graph._get_function(name), "graph", None)  # not public; a test pins it
+        if found is not None:
+            refuse_writes(found)
+            return found
+        graph = getattr(graph, "outer_graph", None)
+    raise unsupported(op, [], f"the graph of the function '{name}', which it calls, is not known. {MATRIX_FREE}")
+
+
+_WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceSparseApply", "ResourceStridedSliceAssign")
+
+
+def refuse_writes(graph: Any) -> None:
+    """
+    Raises:
+        UnsupportedOperation: an operation of the graph writes to a variable.
+    """
+    for op in graph.get_operations():
+        if op.type.startswith(_WRITES):
+            raise by_handle(op)
+
+
+def _call(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+    return runner.run(graph_of(op, op.get_attr("f").name), values, wanted)
+
+
+def _if(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+    names = [op.get_attr("else_branch").name, op.get_attr("then_branch").name]
+    return _branches(runner, op, names, values, wanted, lambda which: int(bool(np.any(which))))
+
+
+def _case(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+    names = [branch.name for branch in op.get_attr("branches")]
+    last = len(names) - 1
+    return _branches(runner, op, names, values, wanted, lambda which: int(which) if 0 <= which <= last else last)
+
+
+def _branches(
+    runner: Runner,
+    op: tf.Operation,
+    names: Sequence[str],
+    values: Sequence[Any],
+    wanted: Sequence[bool],
+    number: Callable[[np.ndarray], int],
+) -> list[Any]:
+    """One branch where it is known which, else all of them and a choice."""
+    which, operands = runner.coefficient(values[0]), values[1:]
+    if co.known(which):
+        return runner.run(graph_of(op, names[number(np.asarray(which))]), operands, wanted)
+    if isinstance(which, Exception):
+        raise which
+    if isinstance(which, Linear):
+        static(op, "condition", which)
+    results = [runner.run(graph_of(op, name), operands, wanted) for name in names]
+    if op.type.endswith("Case"):
+        which = tf.where((which < 0) | (which >= len(names)), len(names) - 1, which)
+    return [_choice(runner, which, cases) for cases in zip(*results)]
+
+
+def _choice(runner: Runner, which: tf.Tensor, cases: Sequence[Any]) -> Any:
+    error = next((case for case in cases if isinstance(case, Exception) or case is None), None)
+    if error is not None or any(case is None for case in cases):
+        return error
+    cases = [conjugate(case.linear) if isinstance(case, Conjugate) else case for case in cases]  # has no matrix
+    if any(isinstance(case, Linear) for case in cases):
+        return select(which, [runner.coefficient(case) for case in cases])
+    tensors = [tensor_of(case) for case in cases]
+    if which.dtype == tf.bool:
+        return tf.where(which, tensors[1], tensors[0])
+    found = tensors[0]
+    for k, tensor in enumerate(tensors[1:], 1):
+        found = tf.where(which == k, tensor, found)
+    return found
+
+
+def _while(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+    condition, body = (graph_of(op, op.get_attr(name).name) for name in ("cond", "body"))
+    length = len(body.get_operations())
+    while True:
+        (go_on,) = runner.run(condition, values)
+        if isinstance(go_on, Exception):
+            raise go_on
+        if not bool(np.any(static(op, "condition", runner.coefficient(go_on)))):
+            return list(values)
+        runner.spend(length)
+        values = runner.run(body, values)
+
+
+Rule = Callable[[Runner, tf.Operation, Sequence[Any], Sequence[bool]], list[Any]]
+CONTROL: dict[str, Rule] = {
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), _call),
+    **dict.fromkeys(("If", "StatelessIf"), _if),
+    **dict.fromkeys(("Case", "StatelessCase"), _case),
+    **dict.fromkeys(("While", "StatelessWhile"), _while),
+}

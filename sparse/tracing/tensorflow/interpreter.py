@@ -1,0 +1,292 @@
+"""Follows a recorded graph with linear maps in place of the tensors that depend on the input.
+
+Three kinds of values meet here: known ones (NumPy arrays and tensors with values), tensors whose derivatives are being
+recorded, or that are symbolic, and `Linear`s. Operations without a `Linear` are computed by TensorFlow, so that
+derivatives follow; the others have a rule each. An operation without a matrix is an error only where what is returned
+depends on it: the value of a quadratic energy, of which only the gradient is returned, need not be linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import record as tapes  # not public; a test pins it
+
+from ....backends import Backend
+from ...errors import NonlinearError, UnsupportedOperation
+from ..conjugates import Conjugate, on_conjugates, proper
+from ..engine import coefficients as co
+from ..engine.arithmetic import conjugate, convert
+from ..engine.limits import Budget
+from ..engine.linear import Linear
+from ..messages import MATRIX_FREE
+from .control import CONTROL, refuse_writes
+from .evaluate import BY_HANDLE, CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
+from .fold import Folder
+from .lists import LISTS, ON_LISTS, WRITES_ITEM, TensorList
+from .messages import by_handle, located, nonlinear, random, unsupported
+from .record import Record
+from .rules.local import without_rule
+from .rules.products import FOURIER
+from .rules.structure import SHAPES
+from .rules.table import RULES
+
+Plan = list[tuple[tf.Operation, list[bool]]]  # operations, and which of their results are needed
+_FOLLOWED = (Linear, Conjugate, TensorList, tf.Variable, Exception)
+_RANDOM = ("Random", "Multinomial", "ParameterizedTruncatedNormal", "TruncatedNormal", "Bernoulli")
+
+
+class Interpreter:
+    """One trace.
+
+    Attributes:
+        precision: the coarsest rounding unit of any array that depended on the input.
+        largest: the largest known number that came up, if `watch` was asked for.
+    """
+
+    def __init__(self, bk: Backend, record: Record, keep_zeros: bool = False, watch: bool = False) -> None:
+        self.bk, self.record, self.keep_zeros, self.watch = bk, record, keep_zeros, watch
+        self.precision, self.largest = 0.0, 0.0
+        self._tracks = not tf.executing_eagerly() or tapes.could_possibly_record()
+        self._budget, self._folder = Budget(), Folder()
+        self._known: dict[int, tuple[tf.Tensor, Any]] = {}  # with the tensor, so that its id stays its own
+        self._plans: dict[tuple[int, ...], Plan] = {}  # by what is wanted
+        self._apart: dict[int, tf.Tensor] | None = None
+
+    def outputs(self, inputs: Sequence[Any]) -> list[Any]:
+        """What the function returns for `Linear`s, or for known arrays: `Linear`s, or coefficients.
+
+        Raises:
+            NonlinearError: it is not linear in the input.
+            UnsupportedOperation: it has no sparse matrix that tracing could find.
+        """
+        record = self.record
+        refuse_writes(record.graph)
+        given = [*inputs, *map(self._captured, record.captured)]
+        values = self._run([x for x in record.outputs if x is not None], record.graph.inputs, given)
+        for value in values:
+            if isinstance(value, Exception):
+                raise value
+        return [proper(self.bk, self.coefficient(self._settled(value))) for value in values]
+
+    def _captured(self, x: Any) -> Any:
+        """In the graph that is being made: gradients of branches and loops take no tensors of others."""
+        if tf.executing_eagerly() or isinstance(x, tf.Variable) or x.dtype in (tf.resource, tf.variant):
+            return x
+        return tf.identity(x) if x.dtype.is_floating or x.dtype.is_complex or not is_eager(x) else x
+
+    # --- graphs -----------------------------------------------------------------------------------------------------
+
+    def run(self, graph: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
+        """The results of a graph, errors in place of those that have no matrix; None for what is not wanted."""
+        found = graph.outputs if wanted is None else graph.outputs[: len(wanted)]  # derivatives ask for more
+        outputs = [x if wanted is None or wanted[k] else None for k, x in enumerate(found)]
+        return self._run(outputs, graph.inputs, values)
+
+    def _run(
+        self, outputs: Sequence[tf.Tensor | None], inputs: Sequence[tf.Tensor], values: Sequence[Any]
+    ) -> list[Any]:
+        """The values of some tensors of a graph, None for None."""
+        scope = {id(x): value for x, value in zip(inputs, values)}
+        for op, needed in self._plan(inputs, [x for x in outputs if x is not None]):
+            results = self._results(op, [scope[id(x)] for x in op.inputs], needed)
+            for x, value in zip(op.outputs, results):
+                scope[id(x)] = value
+                if isinstance(value, Linear):
+                    self.precision = max(self.precision, float(np.finfo(value.dtype).eps))
+                elif self.watch and isinstance(value, tf.Tensor):
+                    self.largest = max(self.largest, _size(value))
+        return [None if x is None else scope[id(x)] for x in outputs]
+
+    def _plan(self, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor]) -> Plan:
+        key = tuple(map(id, outputs))
+        if key not in self._plans:
+            self._plans[key] = plan_of(inputs, outputs)
+        return self._plans[key]
+
+    def _results(self, op: tf.Operation, values: list[Any], needed: list[bool]) -> list[Any]:
+        """Of one operation; the error in place of all where it has no matrix."""
+        if op.type == "Const":
+            return [value_of(op) if op.outputs[0].dtype != tf.string else tensor_of(value_of(op))]
+        error = next((value for value in values if isinstance(value, Exception)), None)
+        if error is not None and op.type not in CONTROL and op.type not in LISTS:
+            return [error] * len(op.outputs)
+        values = [self._settled(value) for value in values]
+        try:
+            found = self._computed(op, values, needed)
+        except (NonlinearError, UnsupportedOperation) as failure:
+            return [located(failure, op, values)] * len(op.outputs)
+        return [located(value, op, values) if isinstance(value, Exception) else value for value in found]
+
+    def _computed(self, op: tf.Operation, values: list[Any], needed: list[bool]) -> list[Any]:
+        if values and isinstance(values[0], tf.Variable) and op.type in BY_HANDLE:
+            return [BY_HANDLE[op.type](op, *values)]
+        if any(x.dtype == tf.resource for x in op.inputs) and op.type not in CONTROL:
+            raise by_handle(op)
+        if op.op_def.is_stateful and op.type.startswith(_RANDOM):
+            raise random(op)
+        follows = any(isinstance(value, _FOLLOWED) for value in values)
+        if op.type in CONTROL:
+            if not follows and not any(x.dtype == tf.variant for x in op.outputs):
+                found = self._by_tensorflow(op, values)
+                if found is not None:
+                    return found
+            return CONTROL[op.type](self, op, values, needed)
+        if op.type in LISTS or any(isinstance(value, TensorList) for value in values):
+            return self._of_lists(op, values)
+        if not follows:
+            return self._by_tensorflow(op, values) or self._through_custom_gradient(op, values)
+        if op.type in SHAPES:
+            return SHAPES[op.type](op, *values)
+        return self._by_rule(op, [self.coefficient(value) for value in values])
+
+    def _of_lists(self, op: tf.Operation, values: list[Any]) -> list[Any]:
+        rule = LISTS.get(op.type) or ON_LISTS.get(op.type)
+        if rule is None:
+            raise unsupported(op, values, f"it has no rule for lists of tensors. {MATRIX_FREE}")
+        for k, value in enumerate(values):  # an element without a matrix may stay in a list that nobody reads
+            if isinstance(value, Exception) and (k == 0 or op.type not in WRITES_ITEM):
+                raise value
+        found = rule(op, *(proper(self.bk, self.coefficient(value)) for value in values))
+        return found if isinstance(found, list) else [found]
+
+    # --- what does not depend on the input --------------------------------------------------------------------------
+
+    def _by_tensorflow(self, op: tf.Operation, values: list[Any]) -> list[Any] | None:
+        """None where this would lose derivatives."""
+        unknown = any(not self._is_known(value) for value in values)
+        if not unknown or (op.type not in CONTROL and not _has_own_gradient(op)):
+            return list(evaluate(op, values))
+        if self._apart is None:
+            self._apart = self._run_apart()
+        found = [self._apart.get(id(x)) for x in op.outputs]
+        return None if any(x is None for x in found) else found
+
+    def _run_apart(self) -> dict[int, tf.Tensor]:
+        """All that no input reaches and that keeps its derivatives only if TensorFlow runs it as a whole."""
+        graph = self.record.graph
+        plan = self._plan(graph.inputs, [x for x in self.record.outputs if x is not None])
+        reached = {id(x) for x in graph.inputs[: self.record.inputs]}
+        wanted: list[tf.Tensor] = []
+        for op, _ in plan:
+            if any(id(x) in reached for x in op.inputs):
+                reached.update(id(x) for x in op.outputs)
+            elif (op.type in CONTROL or _has_own_gradient(op)) and not any(x.dtype == tf.variant for x in op.outputs):
+                wanted += op.outputs
+        return {id(x): value for x, value in zip(wanted, self.record.run(wanted) if wanted else ())}
+
+    def _through_custom_gradient(self, op: tf.Operation, values: list[Any]) -> list[Any]:
+        """In a loop or a branch; what its custom gradient is belongs to the graph that was recorded."""
+        why = (
+            "The derivative of the matrix goes through a custom gradient in a loop, a branch or a tf.function inside "
+            "of the traced function. Compute what has it before the loop, or outside of the traced function."
+        )
+        return [self.bk.refuse_derivatives(tensor_of(value), why, RuntimeError) for value in values]
+
+    def _is_known(self, value: Any) -> bool:
+        if not isinstance(value, tf.Tensor):
+            return True
+        return is_eager(value) and not (self._tracks and tf.executing_eagerly() and self.bk.tracks(value))
+
+    def coefficient(self, value: Any) -> Any:
+        """A NumPy array where the value is known, else a tensor; anything else as it is."""
+        if not isinstance(value, tf.Tensor) or value.dtype in (tf.variant, tf.resource, tf.string):
+            return value
+        found = self._known.get(id(value))
+        if found is None:
+            known = None
+            if self._is_known(value):
+                known = self.bk.to_numpy(value)
+            elif not is_eager(value) and not tapes.should_record_backprop([value]):
+                folded = self._folder.value(value)
+                known = self.bk.to_numpy(folded) if isinstance(folded, tf.Tensor) else folded
+            found = self._known[id(value)] = value, value if known is None else known
+        return found[1]
+
+    def _settled(self, value: Any) -> Any:
+        """A tensor that does not depend on the input after all is an ordinary one."""
+        if isinstance(value, Conjugate) and value.linear.is_zero:
+            value = conjugate(value.linear)
+        if not isinstance(value, Linear) or (value.terms if self.keep_zeros else not value.is_zero):
+            return value
+        plain = value.plain()
+        return np.asarray(plain, value.dtype) if co.known(plain) else plain
+
+    # --- what does --------------------------------------------------------------------------------------------------
+
+    def _by_rule(self, op: tf.Operation, values: list[Any]) -> list[Any]:
+        rule = RULES.get(op.type)
+        if rule is None:
+            raise without_rule(op, values)
+        if any(isinstance(value, Conjugate) for value in values):
+            if op.type in FOURIER:
+                raise unsupported(op, values, f"it is of a conjugate of the input. {MATRIX_FREE}")
+            results = on_conjugates(self.bk, lambda *given: rule(op, *given), values, {})
+        else:
+            found = rule(op, *values)
+            results = list(found) if isinstance(found, (list, tuple)) else [found]
+        return [self._fitted(op, k, result, values) for k, result in enumerate(results)]
+
+    def _fitted(self, op: tf.Operation, number: int, value: Any, values: list[Any]) -> Any:
+        """A result in its dtype."""
+        if isinstance(value, Conjugate):
+            return Conjugate(self._fitted(op, number, value.linear, values))
+        if not isinstance(value, Linear):
+            return value
+        output = op.outputs[number]
+        if not (output.dtype.is_floating or output.dtype.is_complex):
+            raise nonlinear(op, values, f"its result is of {output.dtype.name}")
+        if output.shape.rank is not None and not output.shape.is_compatible_with(value.shape):
+            raise unsupported(
+                op,
+                values,
+                f"its rule found the shape {value.shape} where TensorFlow has {output.shape}. Please report it.",
+            )
+        found = convert(value, np.dtype(output.dtype.as_numpy_dtype))
+        if found.bias is None or not co.known(found.bias):
+            return found
+        return found.changed(found.terms, np.asarray(found.bias, found.dtype))  # numbers give way to the array's dtype
+
+    def spend(self, operations: int) -> None:
+        """Count the operations of an unrolled loop.
+
+        Raises:
+            UnsupportedOperation: there were too many in this trace.
+        """
+        self._budget.spend(operations)
+
+
+def plan_of(inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor]) -> Plan:
+    """The operations that compute some tensors from others, each after those that it needs, and their needed results.
+
+    A graph lists them as they were made; but a loop gets more operands when its derivative is taken.
+    """
+    given = {id(x) for x in inputs}
+    needed = {id(x) for x in outputs}
+    found: list[tf.Operation] = []
+    seen: set[int] = set()
+    pending = [(x.op, False) for x in reversed(outputs) if id(x) not in given]
+    while pending:
+        op, is_ready = pending.pop()
+        if is_ready:
+            found.append(op)
+        elif id(op) not in seen:
+            seen.add(id(op))
+            pending.append((op, True))
+            needed.update(id(x) for x in op.inputs)
+            pending.extend((x.op, False) for x in op.inputs if id(x) not in given)
+    return [(op, [id(x) in needed for x in op.outputs]) for op in found]
+
+
+def _has_own_gradient(op: tf.Operation) -> bool:
+    return CUSTOM in op.node_def.attr
+
+
+def _size(x: tf.Tensor) -> float:
+    if not is_eager(x) or not (x.dtype.is_floating or x.dtype.is_complex):
+        return 0.0
+    with eagerly():
+        return co.largest(x.numpy())

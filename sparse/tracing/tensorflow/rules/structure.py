@@ -1,0 +1,223 @@
+"""Rules for operations that move whole blocks of elements, and for those that ask for shapes only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ...conjugates import Conjugate, conjugated
+from ...engine import coefficients as co
+from ...engine.along import along
+from ...engine.arithmetic import add, scale
+from ...engine.linear import Linear, linear_among, reshape
+from ...engine.positions import select
+from ...engine.replace import cut
+from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile, transpose
+from ..messages import static_needed
+from ..static import integers, static
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of a `Linear` or a coefficient."""
+    return x.shape if isinstance(x, Linear) else co.shape_of(x)
+
+
+def numbers(shape: Sequence[int]) -> np.ndarray:
+    """The flat position of each element."""
+    return np.arange(math.prod(shape)).reshape(tuple(shape))
+
+
+def linear_operand(op: tf.Operation, x: Any, *others: Any) -> Linear:
+    """The first operand, which is the one that may depend on the input.
+
+    Raises:
+        NonlinearError: another one does, which decides the structure.
+    """
+    if not isinstance(x, Linear):
+        other = next(value for value in others if isinstance(value, Linear))
+        raise static_needed(op, [x, *others], "structure", other)
+    return x
+
+
+def _reshape(op: tf.Operation, x: Any, shape: Any) -> Any:
+    x, lengths = linear_operand(op, x, shape), integers(op, "shape", shape)
+    rest = math.prod(n for n in lengths if n >= 0)
+    return reshape(x, [x.size // max(rest, 1) if n < 0 else n for n in lengths])
+
+
+def _expand(op: tf.Operation, x: Any, axis: Any) -> Any:
+    (axis,) = integers(op, "axis", axis)
+    axis = axis % (x.ndim + 1)
+    return reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+def _squeeze(op: tf.Operation, x: Linear) -> Any:
+    axes = [a % x.ndim for a in op.get_attr("squeeze_dims")] or [a for a, n in enumerate(x.shape) if n == 1]
+    return reshape(x, [n for a, n in enumerate(x.shape) if a not in axes])
+
+
+def _transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
+    x = linear_operand(op, x, axes)
+    return transpose(x, [a % x.ndim for a in integers(op, "order", axes)])
+
+
+def _conjugate_transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
+    return conjugated(x.bk, _transpose(op, x, axes))
+
+
+def _broadcast(op: tf.Operation, x: Any, shape: Any) -> Any:
+    return broadcast_to(linear_operand(op, x, shape), integers(op, "shape", shape))
+
+
+def _tile(op: tf.Operation, x: Any, reps: Any) -> Any:
+    return tile(linear_operand(op, x, reps), integers(op, "number of copies", reps))
+
+
+def _fill(op: tf.Operation, shape: Any, x: Any) -> Any:
+    return broadcast_to(x, integers(op, "shape", shape))
+
+
+# --- joining --------------------------------------------------------------------------------------------------------
+
+
+def _concatenate(op: tf.Operation, *values: Any) -> Any:
+    *parts, axis = values
+    (axis,) = integers(op, "axis", axis)
+    return concatenate(parts, axis % len(shape_of(parts[0])))
+
+
+def _pack(op: tf.Operation, *parts: Any) -> Any:
+    return stack(parts, op.get_attr("axis") % (len(shape_of(parts[0])) + 1))
+
+
+def _roll(op: tf.Operation, x: Any, shift: Any, axis: Any) -> Any:
+    x = linear_operand(op, x, shift, axis)
+    for s, a in zip(integers(op, "shift", shift), integers(op, "axis", axis)):
+        n = x.shape[a]
+        if n and s % n:
+            x = along(x, a, np.roll(np.arange(n), s))
+    return x
+
+
+def _reverse(op: tf.Operation, x: Any, axes: Any) -> Any:
+    x = linear_operand(op, x, axes)
+    return reverse(x, [a % x.ndim for a in integers(op, "axis", axes)])
+
+
+# --- padding --------------------------------------------------------------------------------------------------------
+
+
+def _pairs(op: tf.Operation, widths: Any) -> list[tuple[int, int]]:
+    return [(int(lo), int(hi)) for lo, hi in static(op, "padding", widths)]
+
+
+def _pad(op: tf.Operation, x: Any, widths: Any, fill: Any = 0) -> Any:
+    config = [(lo, hi, 0) for lo, hi in _pairs(op, widths)]
+    if not isinstance(fill, Linear):
+        return pad(x, config, fill)
+    around = scale(fill, co.pad_known(np.zeros(shape_of(x), fill.dtype), config, 1))
+    return add(pad(x, config) if isinstance(x, Linear) else co.pad(fill.bk, x, config), around)
+
+
+_MODES = {b"REFLECT": "reflect", b"SYMMETRIC": "symmetric"}
+
+
+def _mirror_pad(op: tf.Operation, x: Any, widths: Any) -> Any:
+    mode: Any = _MODES[op.get_attr("mode")]
+    for axis, pair in enumerate(_pairs(op, widths)):
+        if pair != (0, 0):
+            x = along(x, axis, np.pad(np.arange(x.shape[axis]), pair, mode=mode))
+    return x
+
+
+def _mirror_pad_gradient(op: tf.Operation, x: Any, widths: Any) -> Any:
+    """Along one axis after the other: each element goes where it came from."""
+    mode: Any = _MODES[op.get_attr("mode")]
+    for axis, pair in enumerate(_pairs(op, widths)):
+        if pair == (0, 0):
+            continue
+        n = x.shape[axis] - sum(pair)
+        index = np.pad(np.arange(n), pair, mode=mode)
+        inside = cut(x, axis, pair[0], pair[0] + n)
+        around = [k for k in range(len(index)) if not pair[0] <= k < pair[0] + n]
+        for k in around:
+            widths_of = [(int(index[k]), n - 1 - int(index[k]), 0) if a == axis else (0, 0, 0) for a in range(x.ndim)]
+            inside = add(inside, pad(cut(x, axis, k, k + 1), widths_of))
+        x = inside
+    return x
+
+
+# --- choice ---------------------------------------------------------------------------------------------------------
+
+
+def _where(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
+    if isinstance(condition, Linear):
+        raise static_needed(op, [condition, a, b], "condition", condition)
+    shape = np.broadcast_shapes(shape_of(condition), shape_of(a), shape_of(b))
+    example = linear_among([a, b], "where")
+    cases = [_spread(example, case, shape) for case in (b, a)]
+    return select(co.broadcast_to(example.bk, condition, shape), cases)
+
+
+def _spread(example: Linear, x: Any, shape: Sequence[int]) -> Any:
+    return broadcast_to(x, shape) if isinstance(x, Linear) else co.broadcast_to(example.bk, x, shape)
+
+
+def _where_first(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
+    """As TensorFlow did in its first version: a vector chooses rows."""
+    if isinstance(condition, Linear):
+        raise static_needed(op, [condition, a, b], "condition", condition)
+    shape = shape_of(condition)
+    if len(shape) == 1:
+        lengths = (shape[0], *[1] * (len(shape_of(a)) - 1))
+        example = linear_among([a, b], "where")
+        condition = co.reshape(example.bk, condition, lengths)
+    return _where(op, condition, a, b)
+
+
+# --- shapes ---------------------------------------------------------------------------------------------------------
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    return x.linear.shape if isinstance(x, Conjugate) else shape_of(x)
+
+
+def _integer(op: tf.Operation) -> Any:
+    return op.outputs[0].dtype.as_numpy_dtype
+
+
+SHAPES: dict[str, Callable[..., list[Any]]] = {  # of what may depend on the input; the results do not
+    "Shape": lambda op, x: [np.asarray(_shape(x), _integer(op))],
+    "ShapeN": lambda op, *xs: [np.asarray(_shape(x), _integer(op)) for x in xs],
+    "Size": lambda op, x: [np.asarray(math.prod(_shape(x)), _integer(op))],
+    "Rank": lambda op, x: [np.asarray(len(_shape(x)), np.int32)],
+    "ZerosLike": lambda op, x: [np.zeros(_shape(x), _integer(op))],
+    "OnesLike": lambda op, x: [np.ones(_shape(x), _integer(op))],
+}
+
+
+STRUCTURE: dict[str, Callable[..., Any]] = {
+    "Reshape": _reshape,
+    "ExpandDims": _expand,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "ConjugateTranspose": _conjugate_transpose,
+    "BroadcastTo": _broadcast,
+    "Tile": _tile,
+    "Fill": _fill,
+    "ConcatV2": _concatenate,
+    "Concat": lambda op, axis, *parts: _concatenate(op, *parts, axis),
+    "Pack": _pack,
+    "Roll": _roll,
+    "ReverseV2": _reverse,
+    "Pad": _pad,
+    "PadV2": _pad,
+    "MirrorPad": _mirror_pad,
+    "MirrorPadGrad": _mirror_pad_gradient,
+    "Select": _where_first,
+    "SelectV2": _where,
+}
