@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -26,6 +27,7 @@ GROUPS = (
     "matvec",
     "matvec_tuned",
 )
+BACKENDS = ("jax", "numpy", "torch", "tensorflow")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -36,14 +38,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one pair each: does everything still run?")
     parser.add_argument("--repeats", type=int, help="pairs per row (default 9)")
     parser.add_argument("--threads", type=int, default=1, help="of each library (default 1)")
+    parser.add_argument("--backend", choices=BACKENDS, default="jax", help="for tracing: whose functions (default jax)")
     given = parser.parse_args(arguments)
     unknown = sorted(set(given.names) - set(GROUPS))
     if unknown:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     use_threads(given.threads)
-    settings = QUICK if given.quick else Settings()
+    settings = replace(QUICK if given.quick else Settings(), backend=given.backend)
     if given.repeats:
-        settings = Settings(**{**vars(settings), "repeats": given.repeats})
+        settings = replace(settings, repeats=given.repeats)
     if not missing("torch"):
         import torch
 

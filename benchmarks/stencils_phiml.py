@@ -18,6 +18,11 @@ PADDING = {"Dirichlet": extrapolation.ZERO, "Neumann": extrapolation.BOUNDARY, "
 NAMES = ("x", "y", "z")
 
 
+def use(library: str) -> None:
+    """Let PhiML compute with the arrays of this library."""
+    math.use(library)
+
+
 def grid(values: np.ndarray) -> Any:
     """An array as a tensor of named axes."""
     return math.wrap(values, spatial(",".join(NAMES[: values.ndim])))

@@ -1,6 +1,7 @@
-"""Milliseconds from a JAX function to its matrix, beside PhiML's `matrix_from_function` on the same operator.
+"""Milliseconds from a function to its matrix, beside PhiML's `matrix_from_function` on the same operator and library.
 
-Every call traces a new function, so no cache of JAX or krylix helps. Both make the values, not just the structure.
+Functions of JAX, or of the library that `--backend` names. Every call traces a new function, so no cache of the library
+or krylix helps. Both make the values, not just the structure, and krylix tests its matrix with a random vector.
 """
 
 from __future__ import annotations
@@ -16,26 +17,32 @@ from .settings import Settings, missing
 from .table import Row
 
 TO_DIAGONALS, TO_CSR, GRAPH_SECONDS, COMPILE = 1 / 30, 1 / 4, 0.06, 2.5
+OTHERS_TO_DIAGONALS = 1 / 10  # of functions that do not come from JAX
 FIRST_CALL = 0.06
 Call = Callable[[], Any]
 
 
 class Case(NamedTuple):
-    """One operator on arrays of `shape`; `make` gives the JAX function anew, `peer` PhiML's."""
+    """One operator on arrays of `shape`; `make` gives the function anew, `peer` PhiML's."""
 
     name: str
     shape: tuple[int, ...]
     make: Callable[[], Callable[[Any], Any]]
     peer: Callable[[], Callable[[Any], Any]] | None
+    like: Any  # what the function is traced with
+    budget: float = TO_DIAGONALS
+    arrays: Callable[[np.ndarray], Any] = np.asarray  # what the function takes
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    if missing("jax"):
-        yield Row("tracing", "PhiML", missing="jax is not installed")
+    if missing(settings.backend):
+        yield Row("tracing", "PhiML", missing=f"{settings.backend} is not installed")
         return
     few = replace(settings, repeats=min(settings.repeats, 3))  # PhiML takes seconds
-    for case in cases(settings):
+    for case in cases(settings) if settings.backend == "jax" else forms(settings):
         yield from against_phiml(case, few)
+    if settings.backend != "jax":
+        return
     yield from graph_laplacian(settings)
     yield from first_call(settings)
     yield from compiling(settings)
@@ -44,25 +51,19 @@ def rows(settings: Settings) -> Iterator[Row]:
 def cases(settings: Settings) -> Iterator[Case]:
     from . import stencils
 
-    peers: Any = None
-    if not missing("phiml"):
-        from . import stencils_phiml as peers
-
-    def peer(make: Callable[[Any], Any]) -> Any:
-        return None if peers is None else lambda: make(peers)
-
+    peer = peers("jax")
     square, box = (settings.grid,) * 2, (settings.grid_in_3d,) * 3
     k = np.random.default_rng(0).random(box) + 0.5
     fluid = stencils.obstacles(settings.grid)
     for boundary in stencils.PADDING:
         make = peer(lambda p, boundary=boundary: p.laplace(boundary))
-        yield Case(f"5 points, {boundary}", square, lambda boundary=boundary: stencils.laplace(boundary), make)
-    yield Case("7 points, variable", box, lambda: stencils.variable(k), peer(lambda p: p.variable(k)))
-    yield Case("masked div grad", square, lambda: stencils.masked(fluid), peer(lambda p: p.masked(fluid)))
-    yield Case(
+        yield jax_case(f"5 points, {boundary}", square, lambda boundary=boundary: stencils.laplace(boundary), make)
+    yield jax_case("7 points, variable", box, lambda: stencils.variable(k), peer(lambda p: p.variable(k)))
+    yield jax_case("masked div grad", square, lambda: stencils.masked(fluid), peer(lambda p: p.masked(fluid)))
+    yield jax_case(
         "4th order, periodic", square, lambda: lambda u: stencils.fourth_order(u), peer(lambda p: p.fourth_order)
     )
-    yield Case(
+    yield jax_case(
         "A(A(x)), Dirichlet",
         square,
         lambda: stencils.twice(stencils.laplace("Dirichlet")),
@@ -70,9 +71,43 @@ def cases(settings: Settings) -> Iterator[Case]:
     )
 
 
+def forms(settings: Settings) -> Iterator[Case]:
+    """The Laplacian in the forms that a library allows."""
+    from .stencils_forms import FORMS, arrays_of
+
+    arrays, peer = arrays_of(settings.backend), peers(settings.backend)
+    for points, shape in {5: (settings.grid,) * 2, 7: (settings.grid_of_forms,) * 3}.items():
+        for name, (form, boundary) in FORMS.items():
+            if name == "in place" and arrays.copy is None:
+                continue
+            yield Case(
+                f"{arrays.title}: {points} points, {name}",
+                shape,
+                lambda form=form: form(arrays),
+                peer(lambda p, boundary=boundary: p.laplace(boundary)),
+                arrays.of(np.zeros(shape)),
+                OTHERS_TO_DIAGONALS,
+                arrays.of,
+            )
+
+
+def peers(library: str) -> Callable[[Callable[[Any], Any]], Any]:
+    """What makes PhiML's functions on arrays of a library from the module of its operators; None without PhiML."""
+    if missing("phiml"):
+        return lambda make: None
+    from . import stencils_phiml
+
+    stencils_phiml.use(library)
+    return lambda make: lambda: make(stencils_phiml)
+
+
+def jax_case(name: str, shape: tuple[int, ...], make: Any, peer: Any) -> Case:
+    return Case(name, shape, make, peer, spec(shape))
+
+
 def against_phiml(case: Case, settings: Settings) -> Iterator[Row]:
-    like = spec(case.shape)
-    kinds = {"diagonals": (None, TO_DIAGONALS), "CSR": ("csr", TO_CSR)}
+    like = case.like
+    kinds = {"diagonals": (None, case.budget), "CSR": ("csr", TO_CSR)}
     if case.peer is None:
         for kind, (_, budget) in kinds.items():
             yield Row(f"{case.name} -> {kind}", "PhiML", missing="not installed", budget=budget)
@@ -95,9 +130,9 @@ def same_operator(case: Case, theirs: Callable[[Any], Any]) -> None:
     from . import stencils_phiml
 
     z = np.random.default_rng(1).standard_normal(case.shape)
-    mine = np.asarray(case.make()(z))
+    mine = np.asarray(case.make()(case.arrays(z)))
     other = theirs(stencils_phiml.grid(z)).numpy(stencils_phiml.NAMES[: z.ndim])
-    product = (matrix(case.make(), spec(case.shape), "csr").to_scipy() @ z.reshape(-1)).reshape(z.shape)
+    product = (matrix(case.make(), case.like, "csr").to_scipy() @ z.reshape(-1)).reshape(z.shape)
     for found in (other, product):
         if not np.linalg.norm(found - mine) <= 1e-10 * np.linalg.norm(mine):
             raise SystemExit(f"{case.name}: the two libraries have different operators")

@@ -26,12 +26,13 @@ def table(*arguments: str) -> list[list[str]]:
 
 NAMES = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps", "gradients", "tracing")
 NAMES = (*NAMES, "matvec", "matvec_tuned")
-GROUPS = [pytest.param(n, marks=pytest.mark.merge if n == "tolerance" else pytest.mark.slow) for n in NAMES]
+OTHERS = tuple(f"tracing --backend {name}" for name in ("numpy", "torch", "tensorflow"))
+GROUPS = [pytest.param(n, marks=pytest.mark.merge if n == "tolerance" else pytest.mark.slow) for n in (*NAMES, *OTHERS)]
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_prints_numbers(group: str) -> None:
-    rows = table(group)
+    rows = table(*group.split())
     assert rows
     for what, krylix, peer, ratio, _budget, _ok in rows:
         if not krylix:  # a peer that is not installed, or that found no solution
