@@ -125,3 +125,19 @@ def test_later_changes_of_constants_do_not_matter(requires_grad: bool) -> None:
             k.mul_(3)
         found = (matrix @ u.reshape(-1)).reshape(expected.shape) + bias
         np.testing.assert_allclose(found.detach(), expected, rtol=1e-13)
+
+
+@pytest.mark.merge
+def test_inside_of_torch_compile() -> None:
+    """Which makes the matrix between two graphs."""
+    k = torch.tensor(rng.random((N, N)) + 0.5, requires_grad=True)
+
+    def loss(k: Any) -> Any:
+        return (matrix_from_function(diffusion, X, 3 * k)[0].values ** 2).sum()
+
+    (found,) = torch.autograd.grad(torch.compile(loss, backend="aot_eager")(k), k)
+    (wanted,) = torch.autograd.grad(loss(k), k)
+    step, direction = 1e-6, torch.tensor(rng.standard_normal((N, N)))
+    difference = (loss(k + step * direction) - loss(k - step * direction)).item() / (2 * step)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
+    np.testing.assert_allclose((found * direction).sum().item(), difference, rtol=1e-6)
