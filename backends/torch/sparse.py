@@ -11,6 +11,7 @@ from ..interface.entries import Entries, row_starts
 from ..interface.places import check_count, check_range, check_rising
 from .dtypes import numpy_dtype
 from .indexing import as_index
+from .sparse_values import values_of
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -68,12 +69,14 @@ class TorchSparse:
             )
         shape = (int(x.shape[0]), int(x.shape[1]))
         if x.layout == torch.sparse_csr:
-            return Entries(x.values(), _expanded(x.crow_indices()), x.col_indices(), shape)
+            return Entries(values_of(x), _expanded(x.crow_indices()), x.col_indices(), shape)
         if x.layout == torch.sparse_csc:
-            return Entries(x.values(), x.row_indices(), _expanded(x.ccol_indices()), shape)
-        coo = _to_coo(x)
+            return Entries(values_of(x), x.row_indices(), _expanded(x.ccol_indices()), shape)
+        if x.layout != torch.sparse_coo:
+            return _of_blocks(x)
+        coo = x.coalesce()
         rows, cols = coo.indices()
-        return Entries(coo.values(), rows, cols, shape)
+        return Entries(values_of(coo), rows, cols, shape)
 
     def native(self, values: torch.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> torch.Tensor:
         """A CSR tensor of entries in the order of rows, then columns, without duplicates.
@@ -100,11 +103,11 @@ def _batch(x: torch.Tensor) -> Entries:
     if x.layout == torch.sparse_coo:
         coo = x.coalesce()
         systems, rows, cols = coo.indices()
-        return Entries(coo.values(), rows, cols, shape, _on_host(systems))
+        return Entries(values_of(coo), rows, cols, shape, _on_host(systems))
     count = x.col_indices().shape[1]
     rows = torch.cat([_expanded(starts) for starts in x.crow_indices()]) if len(x) else x.col_indices().reshape(-1)
     systems = np.repeat(np.arange(len(x), dtype=np.int32), count)
-    return Entries(x.values().reshape(-1), rows, x.col_indices().reshape(-1), shape, systems)
+    return Entries(values_of(x).reshape(-1), rows, x.col_indices().reshape(-1), shape, systems)
 
 
 def _on_host(indices: torch.Tensor) -> np.ndarray:
@@ -116,12 +119,8 @@ def _expanded(starts: torch.Tensor) -> torch.Tensor:
     return torch.repeat_interleave(torch.arange(len(starts) - 1, device=starts.device), starts.diff())
 
 
-def _to_coo(x: torch.Tensor) -> torch.Tensor:
-    """Coalesced COO; the block layouts have no direct conversion."""
-    return (x if x.layout == torch.sparse_coo else _blocks_to_coo(x)).coalesce()
-
-
-def _blocks_to_coo(x: torch.Tensor) -> torch.Tensor:
+def _of_blocks(x: torch.Tensor) -> Entries:
+    """The entries of the block layouts, which have no direct conversion."""
     by_row = x.layout == torch.sparse_bsr
     compressed, plain = (x.crow_indices(), x.col_indices()) if by_row else (x.ccol_indices(), x.row_indices())
     along = torch.repeat_interleave(torch.arange(len(compressed) - 1, device=x.device), compressed.diff())
@@ -130,5 +129,4 @@ def _blocks_to_coo(x: torch.Tensor) -> torch.Tensor:
     rows = block_rows[:, None, None] * height + torch.arange(height, device=x.device)[:, None]
     cols = block_cols[:, None, None] * width + torch.arange(width, device=x.device)
     rows, cols = torch.broadcast_tensors(rows, cols)
-    indices = torch.stack([rows.reshape(-1), cols.reshape(-1)])
-    return torch.sparse_coo_tensor(indices, x.values().reshape(-1), x.shape, check_invariants=True).coalesce()
+    return Entries(values_of(x).reshape(-1), rows.reshape(-1), cols.reshape(-1), (int(x.shape[0]), int(x.shape[1])))
