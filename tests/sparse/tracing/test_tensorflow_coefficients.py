@@ -210,3 +210,19 @@ def test_control_flow_around_the_trace(name: str, xla: bool) -> None:
     h = 1e-6
     expected = (value(k + h * direction) - value(k - h * direction)) / (2 * h)
     np.testing.assert_allclose(slope(k), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_loops_that_only_coefficients_run_through() -> None:
+    """Under a tape TensorFlow gives such a loop more results when it takes its derivative."""
+    k = tf.constant([4.0, 5.0, 6.0], tf.float64)
+    loops = {
+        3: lambda: tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, y * k), [0, k])[1],
+        2: lambda: tf.while_loop(lambda y: tf.reduce_sum(y) < 30, lambda y: [y * k], [k])[0],
+    }
+    for power, loop in loops.items():
+        with tf.GradientTape() as tape:
+            tape.watch(k)
+            values = matrix_from_function(lambda x, loop=loop: x * loop(), k)[0].values
+            total = tf.reduce_sum(values)
+        np.testing.assert_allclose(np.ravel(values), k.numpy() ** power, rtol=1e-14)
+        np.testing.assert_allclose(tape.gradient(total, k), power * k.numpy() ** (power - 1), rtol=1e-14)

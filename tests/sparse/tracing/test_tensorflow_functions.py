@@ -472,3 +472,22 @@ def test_function(name: str, prune: bool) -> None:
     assert matrix.shape == A.shape and matrix.constant is not None
     np.testing.assert_allclose(matrix.toarray(), A, atol=bound)
     np.testing.assert_allclose(leaves(bias), b, atol=bound)
+
+
+def test_interpolation_inside_of_a_graph() -> None:
+    like = tf.TensorSpec((1, 4, 5, 2), tf.float32)
+
+    def resized(x: Any) -> Any:
+        return tf.image.resize(x, [7, 3])
+
+    inside = tf.function(lambda: matrix_from_function(resized, like)[0] @ tf.ones(40), autograph=False)
+    np.testing.assert_array_equal(inside(), tf.reshape(resized(tf.ones(like.shape)), [-1]))
+
+
+def test_gather_with_batch_axes_counted_from_the_end() -> None:
+    def gathered(x: Any) -> Any:
+        return tf.gather(x, [[0, 2], [1, 1]], batch_dims=-1, axis=1)
+
+    found = matrix_from_function(gathered, tf.TensorSpec((2, 3, 4), tf.float64))[0].toarray()
+    units = tf.reshape(tf.eye(24, dtype=tf.float64), (24, 2, 3, 4))
+    np.testing.assert_array_equal(found, np.stack([np.ravel(gathered(unit)) for unit in units], 1))

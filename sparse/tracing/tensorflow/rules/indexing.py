@@ -77,6 +77,7 @@ def _gather(op: tf.Operation, x: Any, indices: Any, axis: Any = 0) -> Any:
     x = linear_operand(op, x, indices, axis)
     index, (axis,) = static(op, "index", indices), integers(op, "axis", axis)
     batch = int(op.get_attr("batch_dims")) if op.type == "GatherV2" else 0
+    batch += index.ndim if batch < 0 else 0
     _check_range(op, index, x.shape[axis])
     axis %= x.ndim
     if batch == 0 and index.ndim <= 1 and np.count_nonzero(np.diff(index.reshape(-1)) != 1) <= _FEW_RUNS:
@@ -84,7 +85,6 @@ def _gather(op: tf.Operation, x: Any, indices: Any, axis: Any = 0) -> Any:
         return reshape(found, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
     if batch == 0:
         return take(x, np.take(numbers(x.shape), index, axis))
-    batch %= index.ndim + 1
     lead = math.prod(x.shape[:batch])
     own = numbers(x.shape).reshape(lead, *x.shape[batch:])
     rows = index.reshape(lead, *index.shape[batch:])

@@ -67,7 +67,7 @@ def _separable(op: tf.Operation, x: Any, size: Any) -> Any:
         check_entries(n * max(n, m), "Interpolation along an axis")
         units = np.eye(n, dtype=np.float32).reshape((n, n, 1, 1) if axis == 1 else (n, 1, n, 1))
         wanted = np.asarray([m, 1] if axis == 1 else [1, m], np.int32)
-        images = coefficient(evaluate(op, [units, wanted], {op.inputs[0].dtype: tf.float32})[0])
+        images = evaluate(op, [units, wanted], {op.inputs[0].dtype: tf.float32})[0].numpy()
         x = dense_along(x, [axis], images.reshape(n, m).T.astype(x.dtype), [m])
     return x
 
@@ -91,10 +91,11 @@ def _image(op: tf.Operation, values: Sequence[Any], a: float, b: float) -> np.nd
             u, v = rng.standard_normal((2, *value.shape))
             value = np.asarray(a * u + b * v, value.dtype)
         given.append(value)
-    found = coefficient(evaluate(op, given)[0])
-    if not co.known(found) or np.asarray(found).dtype.kind not in "fc":
+    found = evaluate(op, given)[0]
+    if tf.is_symbolic_tensor(found) or not (found.dtype.is_floating or found.dtype.is_complex):
         raise TypeError("No floating numbers.")
-    return np.asarray(found)
+    image: np.ndarray = found.numpy()
+    return image
 
 
 LOCAL: dict[str, Callable[..., Any]] = {
