@@ -40,12 +40,6 @@ if os.environ.get("KRYLIX_TEST_INSTALLED") and not installed:
     raise pytest.UsageError(f"the installed package was to be tested, but krylix comes from {krylix.__file__}")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """What runs often compiles with few optimisations, in two thirds of the time; on demand as users compile."""
-    if "not slow" in config.getoption("markexpr"):
-        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its tier, and skip it where a framework is missing.
 

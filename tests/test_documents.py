@@ -64,8 +64,7 @@ def errors_in_default_precision(
     wanted = [[item.callspec.params[key] for key in ("page", "start", "code")] for item in items]
     blocks = [tuple(block) for block in wanted if not missing_framework(block[2])]
     programs = [{"file": str(page), "code": as_program(page, start, code)} for page, start, code in blocks]
-    set_by_tests = ("XLA_FLAGS", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS")
-    set_by_tests += ("JAX_ENABLE_X64", "JAX_DISABLE_MOST_OPTIMIZATIONS")
+    set_by_tests = ("JAX_ENABLE_X64", "XLA_FLAGS", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS")
     run = subprocess.run(
         [sys.executable, "-c", RUN_ALL], input=json.dumps(programs), capture_output=True, text=True, check=False,
         cwd=tmp_path_factory.mktemp("blocks"), env={k: v for k, v in os.environ.items() if k not in set_by_tests},
