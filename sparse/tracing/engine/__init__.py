@@ -2,12 +2,12 @@
 
 from .arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
 from .coefficients import known
-from .contraction import contract
-from .convolution import convolve
 from .linear import Linear, identity, reshape
 from .positions import assemble, scatter_add, select, take
+from .products.contraction import contract
+from .products.convolution import convolve
+from .products.rounding import dense_along, dense_product
 from .reductions import cumulative_sum, reduce_sum, window_sum
-from .rounding import dense_along, dense_product
 from .structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, transpose
 from .to_matrix import to_matrix
 

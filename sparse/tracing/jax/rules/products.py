@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from ...engine.arithmetic import convert
-from ...engine.contraction import contract
-from ...engine.convolution import convolve
 from ...engine.linear import Linear
+from ...engine.products.contraction import contract
+from ...engine.products.convolution import convolve
+from ...engine.products.transforms import transform, transform_to_real
 from ...engine.structural import transpose
-from ...engine.transforms import transform, transform_to_real
 from ..messages import nonlinear
 
 Values = Sequence[Any]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...engine.linear import Linear
-from ...engine.rounding import dense_product
+from ...engine.products.rounding import dense_product
 from ...messages import MATRIX_FREE
 from ..known.table import is_known
 from ..messages import nonlinear, unsupported

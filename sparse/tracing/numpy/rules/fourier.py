@@ -9,7 +9,7 @@ import numpy as np
 
 from ...engine.arithmetic import add, imaginary_part, real_part
 from ...engine.linear import Linear
-from ...engine.rounding import absolute, dense_along, without_rests
+from ...engine.products.rounding import absolute, dense_along, without_rests
 from ..values import NotFollowed
 
 MOST = 4096  # elements along an axis; the matrix has as many squared

@@ -9,12 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...engine.arithmetic import conjugate, convert, scale
-from ...engine.contraction import contract
-from ...engine.einsum import einsum as einsum_of_linear
-from ...engine.einsum import parsed, sizes_of
 from ...engine.linear import Linear
 from ...engine.positions import scatter_add, take
-from ...engine.rounding import dense_product
+from ...engine.products.contraction import contract
+from ...engine.products.einsum import einsum as einsum_of_linear
+from ...engine.products.einsum import parsed, sizes_of
+from ...engine.products.rounding import dense_product
 from ...engine.structural import pad
 from ..values import NotFollowed, NotLinear, as_linear, plus, reshape, transpose
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from ...engine import coefficients as co
 from ...engine.arithmetic import scale
-from ...engine.convolution import convolve
 from ...engine.linear import Linear, linear_among, reshape
+from ...engine.products.convolution import convolve
 from ...engine.reductions import window_sum
 from ...engine.structural import reverse, transpose
 from ..messages import nonlinear

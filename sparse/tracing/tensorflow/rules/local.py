@@ -16,7 +16,7 @@ from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
 from ...engine.limits import check_entries
 from ...engine.linear import Linear, reshape
-from ...engine.rounding import dense_along
+from ...engine.products.rounding import dense_along
 from ..evaluate import evaluate
 from ..messages import no_rule, nonlinear
 from ..static import integers

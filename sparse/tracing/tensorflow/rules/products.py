@@ -11,14 +11,14 @@ import tensorflow as tf
 from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, negate, scale
-from ...engine.contraction import contract
-from ...engine.einsum import einsum, parsed
 from ...engine.limits import check_entries
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.positions import scatter_add, take
+from ...engine.products.contraction import contract
+from ...engine.products.einsum import einsum, parsed
+from ...engine.products.transforms import transform, transform_to_real
 from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate, pad, transpose
-from ...engine.transforms import transform, transform_to_real
 from ..messages import nonlinear
 from ..static import integers, static
 from .structure import shape_of

@@ -17,7 +17,7 @@ from .....backends.torch.dtypes import TORCH_DTYPE
 from ....errors import UnsupportedOperation
 from ...engine.arithmetic import scale
 from ...engine.linear import Linear, reshape
-from ...engine.rounding import dense_along
+from ...engine.products.rounding import dense_along
 from ...nested import mapped
 from ..messages import no_rule, nonlinear
 from ..steps import Step

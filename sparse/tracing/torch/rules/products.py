@@ -11,12 +11,12 @@ import torch
 
 from ...engine import coefficients as co
 from ...engine.arithmetic import conjugate, convert, scale
-from ...engine.contraction import contract
-from ...engine.convolution import convolve
 from ...engine.limits import check_entries
 from ...engine.linear import Linear, reshape
 from ...engine.positions import scatter_add, take
-from ...engine.transforms import transform, transform_to_real
+from ...engine.products.contraction import contract
+from ...engine.products.convolution import convolve
+from ...engine.products.transforms import transform, transform_to_real
 from ..messages import no_rule, nonlinear, unsupported
 from ..steps import Step
 from .arithmetic import plus, times

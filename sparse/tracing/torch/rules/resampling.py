@@ -11,8 +11,8 @@ import torch
 from ...engine.arithmetic import scale
 from ...engine.limits import check_entries
 from ...engine.linear import Linear
+from ...engine.products.rounding import dense_along
 from ...engine.reductions import window_sum
-from ...engine.rounding import dense_along
 from ..steps import Step
 
 

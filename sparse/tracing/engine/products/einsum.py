@@ -20,13 +20,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from . import coefficients as co
-from .coefficients import Coefficient
+from .. import coefficients as co
+from ..coefficients import Coefficient
+from ..linear import Linear, rows_of
+from ..positions import take
+from ..reductions import reduce_sum
+from ..structural import broadcast_to, transpose
 from .contraction import contract
-from .linear import Linear, rows_of
-from .positions import take
-from .reductions import reduce_sum
-from .structural import broadcast_to, transpose
 
 
 def parsed(subscripts: str, dims: Sequence[int]) -> tuple[list[str], str]:

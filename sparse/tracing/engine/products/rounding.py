@@ -18,13 +18,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from . import coefficients as co
-from .coefficients import Coefficient
+from .. import coefficients as co
+from ..coefficients import Coefficient
+from ..linear import Linear, reshape
+from ..merging import merge_entries
+from ..structural import transpose
+from ..terms import Entries
 from .contraction import Axes, contract
-from .linear import Linear, reshape
-from .merging import merge_entries
-from .structural import transpose
-from .terms import Entries
 
 _UNITS = 4  # of rounding, in each entry of a transform and each product
 

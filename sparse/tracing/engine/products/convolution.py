@@ -21,12 +21,12 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from . import coefficients as co
-from .arithmetic import add
-from .coefficients import Coefficient
+from .. import coefficients as co
+from ..arithmetic import add
+from ..coefficients import Coefficient
+from ..linear import Linear, joint_fields, reshape
+from ..structural import Config, pad, slice_, transpose
 from .contraction import contract
-from .linear import Linear, joint_fields, reshape
-from .structural import Config, pad, slice_, transpose
 
 Operand: TypeAlias = Linear | Coefficient
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arithmetic import add, imaginary_part, real_part
-from .linear import Linear
+from ..arithmetic import add, imaginary_part, real_part
+from ..linear import Linear
 from .rounding import absolute, dense_along, is_known, without_rests
 
 

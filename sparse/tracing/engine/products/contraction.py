@@ -22,16 +22,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....backends import Backend
-from . import coefficients as co
-from .arithmetic import scale
-from .coefficients import Coefficient
-from .limits import check_entries, check_rows
-from .linear import Linear, joint_fields, map_bias, normal, reshape
-from .merging import settle
-from .rows import grouped
-from .structural import pad, slice_, transpose
-from .terms import Entries, Gathered, Term, elements, to_entries
+from .....backends import Backend
+from .. import coefficients as co
+from ..arithmetic import scale
+from ..coefficients import Coefficient
+from ..limits import check_entries, check_rows
+from ..linear import Linear, joint_fields, map_bias, normal, reshape
+from ..merging import settle
+from ..rows import grouped
+from ..structural import pad, slice_, transpose
+from ..terms import Entries, Gathered, Term, elements, to_entries
 
 _FEW = 64  # products of an element of the sum and one of the result that become terms of their own
 

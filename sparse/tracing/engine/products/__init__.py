@@ -1,0 +1,1 @@
+"""Products with known arrays: sums of products over axes, convolutions, Fourier transforms, whole matrices."""
