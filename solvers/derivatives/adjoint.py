@@ -6,34 +6,42 @@ is then wrong alike, the last residual too, and so is the gradient, without a wo
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
 from ...sparse.symmetry import PRODUCTS
 
 
-def prove_transpose(bk: Backend, A: Operator, y: Array, image: Array) -> None:
-    """Compare `<A u, y>` with `<u, image>` for one random u: one product with A.
+def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array) -> Array:
+    """y, if `<A u, y>` is `<u, image>` for one pseudo-random u, which costs a product with A.
 
     Args:
-        bk: of eager arrays with values.
         A: the function.
         y: rows `(batch, n)`.
         image: the transpose times y, as it was used.
 
     Raises:
-        RuntimeError: they differ by more than rounding.
+        RuntimeError: it is not, by more than rounding; of a compiled function its library's error, when that runs, and
+            where none can leave it (XLA) the result is NaN.
     """
-    u = bk.asarray(np.random.default_rng(6).standard_normal(tuple(y.shape)), bk.dtype(y), like=y)
+    real = real_dtype(bk.dtype(y))
+    numbers = bk.reshape(bk.scatter_numbers(int(y.shape[1]), real, y), (1, -1))
+    u = bk.times(numbers, bk.full_like(y, 1))
     forward = A.apply(u)
     # bilinear, for the transpose: `dot` conjugates its first argument
     left, right = bk.dot(bk.conj(forward), y), bk.dot(bk.conj(u), image)
     size = bk.norm(forward) * bk.norm(y) + bk.norm(u) * bk.norm(image)
-    if bk.any(bk.abs(left - right) > PRODUCTS * np.finfo(bk.dtype(y)).eps * size):
-        raise RuntimeError(
-            "The derivative of A(x) by x is not A itself, so its transpose is not that of the matrix, and the gradient "
-            "of the solution would be wrong. Something in the function cuts or replaces the derivative by x: detach(), "
-            "no_grad(), stop_gradient, or a custom gradient. Take it out, or give the matrix: "
-            "krylix.matrix_from_function follows the values."
-        )
+    wrong = bk.any(bk.abs(left - right) > PRODUCTS * float(np.finfo(real).eps) * size)
+    return bk.guard(wrong, _refuse, y)
+
+
+def _refuse(*_: Any) -> None:
+    raise RuntimeError(
+        "The derivative of A(x) by x is not A itself, so its transpose is not that of the matrix, and the gradient of "
+        "the solution would be wrong. Something in the function cuts or replaces the derivative by x: detach(), "
+        "no_grad(), stop_gradient, or a custom gradient. Take it out, or give the matrix: "
+        "krylix.matrix_from_function follows the values."
+    )

@@ -19,8 +19,12 @@ def torch_functions() -> dict[str, Callable[[Any], Callable[[Any], Any]]]:
 
     class Five(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
+        def forward(x: Any) -> Any:
             return 2 * x
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
 
         @staticmethod
         def backward(ctx: Any, *cotangents: Any) -> Any:
@@ -56,46 +60,85 @@ def tf_functions() -> dict[str, Callable[[Any], Callable[[Any], Any]]]:
     }
 
 
-def gradient_in_torch(kind: str, method: str) -> Any:
+def gradient_in_torch(kind: str, method: str, transformed: bool = False) -> Any:
     import torch
 
-    b = torch.tensor(B, requires_grad=True)
-    x = linear_solve(torch_functions()[kind](torch.tensor(K)), b, method=method, rtol=1e-12).x
-    return torch.autograd.grad((x * torch.tensor(G)).sum(), b)[0].numpy()
+    def loss(b: Any) -> Any:
+        x = linear_solve(torch_functions()[kind](torch.tensor(K)), b, method=method, rtol=1e-12).x
+        return (x * torch.tensor(G)).sum()
+
+    b = torch.tensor(B, requires_grad=not transformed)
+    return torch.func.grad(loss)(b).numpy() if transformed else torch.autograd.grad(loss(b), b)[0].numpy()
 
 
-def gradient_in_tf(kind: str, method: str) -> Any:
+def gradient_in_tf(kind: str, method: str, graph: bool = False, xla: bool = False) -> Any:
     import tensorflow as tf
 
-    b = tf.constant(B)
-    with tf.GradientTape() as tape:
-        tape.watch(b)
-        x = linear_solve(tf_functions()[kind](tf.constant(K)), b, method=method, rtol=1e-12).x
-        loss = tf.reduce_sum(x * G)
-    return tape.gradient(loss, b).numpy()
+    def gradient(b: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(b)
+            A = tf_functions()[kind](tf.constant(K))
+            loss = tf.reduce_sum(linear_solve(A, b, method=method, rtol=1e-12).x * G)
+        return tape.gradient(loss, b)
+
+    return (tf.function(gradient, jit_compile=xla) if graph else gradient)(tf.constant(B)).numpy()
 
 
+KINDS = {"torch": ("cut", "no_grad", "replaced", "symmetric"), "tf": ("cut", "replaced", "symmetric")}
+METHODS = ("direct", "scipy-direct", "GMRES", "biCG-stab(2)")
 CELLS = [
-    ("torch", kind, method)
-    for kind in ("cut", "no_grad", "replaced", "symmetric")
-    for method in ("direct", "scipy-direct", "GMRES", "biCG-stab(2)", *(("CG",) if kind == "symmetric" else ()))
-] + [
-    ("tf", kind, method)
-    for kind in ("cut", "replaced", "symmetric")
-    for method in ("direct", "scipy-direct", "GMRES", *(("CG",) if kind == "symmetric" else ()))
+    (mode, kind, method)
+    for mode, library in {"torch": "torch", "torch-func": "torch", "tf": "tf", "tf-function": "tf"}.items()
+    for kind in KINDS[library]
+    for method in (*METHODS, *(("CG",) if kind == "symmetric" else ()))
 ]
 
 
-@pytest.mark.compiled_by_default("direct", "scipy-direct", "GMRES", "CG")
+def matrix_of_kind(kind: str) -> np.ndarray:
+    matrix = np.diag(K + (2.0 if kind == "replaced" else 0.1)) - np.roll(np.eye(N), 1, 0)
+    return matrix - np.roll(np.eye(N), -1, 0) if kind == "symmetric" else matrix
+
+
+@pytest.mark.compiled_by_default("direct", "GMRES", "CG")
 @pytest.mark.parametrize(("mode", "kind", "method"), CELLS)
 def test_gradient_is_right_or_refused(mode: str, kind: str, method: str) -> None:
-    factor = 2.0 if kind == "replaced" else 0.1
-    matrix = np.diag(K + factor) - np.roll(np.eye(N), 1, 0)
-    if kind == "symmetric":
-        matrix -= np.roll(np.eye(N), -1, 0)
+    """By which error the compiled ones end is their library's choice."""
+    library, _, how = mode.partition("-")
+    gradient: Any = gradient_in_torch if library == "torch" else gradient_in_tf
     try:
-        found = gradient_in_torch(kind, method) if mode == "torch" else gradient_in_tf(kind, method)
-    except RuntimeError as error:
-        assert "is not A itself" in str(error) or "backward solve" in str(error)
+        found = gradient(kind, method, bool(how))
+    except Exception as error:
+        assert "is not A itself" in str(error) or "backward solve" in str(error), error
         return
-    np.testing.assert_allclose(found, np.linalg.solve(matrix.T, G), rtol=1e-8)
+    np.testing.assert_allclose(found, np.linalg.solve(matrix_of_kind(kind).T, G), rtol=1e-8)
+
+
+@pytest.mark.merge
+@pytest.mark.needs("tensorflow")
+def test_not_a_number_in_xla() -> None:
+    """Which no error leaves."""
+    assert np.isnan(gradient_in_tf("cut", "GMRES", graph=True, xla=True)).all()
+
+
+@pytest.mark.parametrize("mode", ["torch", "tf"])
+def test_a_derivative_that_is_the_function_passes(mode: str) -> None:
+    """Complex, where a transpose is easily taken for its conjugate."""
+    rng = np.random.default_rng(0)
+    M = 4 * np.eye(N) + 0.3 * (rng.standard_normal((N, N)) + 1j * rng.standard_normal((N, N)))
+    b, c = B + 1j * G, G - 2j * B
+    if mode == "torch":
+        import torch
+
+        rows = torch.tensor(b, requires_grad=True)
+        x = linear_solve(lambda u: torch.tensor(M) @ u, rows, method="GMRES", rtol=1e-12).x
+        found = torch.autograd.grad((torch.tensor(c).conj() * x).sum().real, rows)[0].numpy()
+    else:
+        import tensorflow as tf
+
+        rows = tf.constant(b)
+        with tf.GradientTape() as tape:
+            tape.watch(rows)
+            x = linear_solve(lambda u: tf.linalg.matvec(tf.constant(M), u), rows, method="GMRES", rtol=1e-12).x
+            loss = tf.math.real(tf.reduce_sum(np.conj(c) * x))
+        found = tape.gradient(loss, rows).numpy()
+    np.testing.assert_allclose(found, np.linalg.solve(M.conj().T, c), rtol=1e-8)
