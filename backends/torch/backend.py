@@ -264,7 +264,7 @@ def _detached(x: Array) -> Array:
 
 def _aligned(row: Array) -> Array:
     """The same where BLAS finds it at a boundary: from elsewhere, as in a batch, MKL may add up in another order."""
-    return row if row.storage_offset() * row.element_size() % _BOUNDARY == 0 else row.clone()
+    return row if is_transformed(row) or row.data_ptr() % _BOUNDARY == 0 else row.clone()
 
 
 def _scalar(a: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The values of PyTorch's sparse tensors, with derivatives of every order: PyTorch's own have first ones only."""
+"""The values of PyTorch's sparse tensors, whose gradients have derivatives again: those of PyTorch's own have none."""
 
 from __future__ import annotations
 
