@@ -24,10 +24,11 @@ from ..conjugates import Conjugate, conjugated, proper
 from ..engine import coefficients as co
 from ..engine.arithmetic import add, convert, imaginary_part, negate, real_part, scale
 from ..engine.linear import Linear, reshape
+from ..engine.operands import permuted, reshaped, shape_of
 from ..engine.positions import assemble, scatter_add, take
 from ..engine.replace import replace_box
 from ..engine.strided import Slices, embed, slice_rows
-from ..engine.structural import stack, transpose
+from ..engine.structural import stack
 from ..messages import MATRIX_FREE
 from .steps import Place
 
@@ -72,7 +73,7 @@ class Memory:
         """All elements, in the order of the storage."""
         if self._order == list(range(len(self._order))):
             return self._value
-        return _transposed(self.bk, self._value, self._order)
+        return permuted(self.bk, self._value, self._order)
 
     def fail(self, error: Exception) -> None:
         """From now on there is no matrix."""
@@ -225,7 +226,7 @@ def _on_grid(bk: Backend, value: Any, found: Slices) -> Any:
     """An array that lies at these slices, with the axes of the grid."""
     used = [axis for axis in found.axes if axis >= 0]
     part = _reshaped(bk, value, [n for axis, n in zip(found.axes, value.shape) if axis >= 0])
-    part = _transposed(bk, part, [used.index(axis) for axis in sorted(used)])
+    part = permuted(bk, part, [used.index(axis) for axis in sorted(used)])
     return _reshaped(bk, part, found.counts)
 
 
@@ -244,16 +245,11 @@ def _positions(place: Place) -> np.ndarray:
 
 
 def _reshaped(bk: Backend, value: Any, shape: Sequence[int]) -> Any:
-    if isinstance(value, Linear):
-        if -1 in shape:
-            rest = -math.prod(shape)
-            shape = [value.size // rest if n == -1 else n for n in shape]
-        return reshape(value, shape)
-    return co.reshape(bk, value, shape)
-
-
-def _transposed(bk: Backend, value: Any, axes: Sequence[int]) -> Any:
-    return transpose(value, axes) if isinstance(value, Linear) else co.transpose(bk, value, axes)
+    """One length may be -1."""
+    if -1 in shape:
+        rest = -math.prod(shape)
+        shape = [math.prod(shape_of(value)) // rest if n == -1 else n for n in shape]
+    return reshaped(bk, value, shape)
 
 
 def _complex(bk: Backend, real: Any, imaginary: Any, dtype: np.dtype) -> Any:

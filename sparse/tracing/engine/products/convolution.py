@@ -19,16 +19,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from .. import coefficients as co
 from ..arithmetic import add
-from ..coefficients import Coefficient
 from ..linear import Linear, joint_fields, reshape
-from ..structural import Config, pad, slice_, transpose
+from ..operands import Operand, padded, permuted, reshaped, shape_of
+from ..structural import Config, slice_, transpose
 from .contraction import contract
-
-Operand: TypeAlias = Linear | Coefficient
 
 
 def convolve(
@@ -62,18 +59,18 @@ def convolve(
     example = image if isinstance(image, Linear) else kernel
     config: Config = [(0, 0, 0), (0, 0, 0)]
     config = [*config, *((lo, hi, d - 1) for (lo, hi), d in zip(padding, image_dilation))]
-    image = _pad(example, image, config)
+    image = padded(example.bk, image, config)
     groups = feature_groups * batch_groups
     if batch_groups > 1:
         image = _batch_to_features(example, image, batch_groups)
-    shape, taps = _shape(image), _shape(kernel)[2:]
+    shape, taps = shape_of(image), shape_of(kernel)[2:]
     space = [max(0, (n - (k - 1) * d - 1) // s + 1) for n, k, d, s in zip(shape[2:], taps, kernel_dilation, strides)]
-    batch, features, out = shape[0], shape[1] // groups, _shape(kernel)[0]
+    batch, features, out = shape[0], shape[1] // groups, shape_of(kernel)[0]
     result: Linear | None = None
     for tap in itertools.product(*[range(k) for k in taps]) if math.prod(space) else ():
-        weights = _reshape(
-            example,
-            _slice(example, kernel, [(0, n, 1) for n in _shape(kernel)[:2]] + _at(tap)),
+        weights = reshaped(
+            example.bk,
+            _slice(example, kernel, [(0, n, 1) for n in shape_of(kernel)[:2]] + _at(tap)),
             (groups, out // groups, features),
         )
         if not isinstance(weights, Linear) and co.is_zero(weights):
@@ -81,7 +78,7 @@ def convolve(
         begin = [i * d for i, d in zip(tap, kernel_dilation)]
         window = [(b, b + (n - 1) * s + 1, s) for b, n, s in zip(begin, space, strides)]
         part = _slice(example, image, [(0, batch, 1), (0, shape[1], 1), *window])
-        part = _reshape(example, part, (batch, groups, features, *space))
+        part = reshaped(example.bk, part, (batch, groups, features, *space))
         product = _products(part, weights)
         result = product if result is None else add(result, product)
     fields = joint_fields([image, kernel], example)
@@ -101,27 +98,15 @@ def _products(part: Operand, weights: Operand) -> Linear:
 
 def _batch_to_features(example: Linear, image: Operand, groups: int) -> Operand:
     """Groups of the batch as groups of features, which is what they are to the kernel."""
-    batch, features, *space = _shape(image)
-    split = _reshape(example, image, (groups, batch // groups, features, *space))
+    batch, features, *space = shape_of(image)
+    split = reshaped(example.bk, image, (groups, batch // groups, features, *space))
     axes = [1, 0, *range(2, len(space) + 3)]
-    split = transpose(split, axes) if isinstance(split, Linear) else co.transpose(example.bk, split, axes)
-    return _reshape(example, split, (batch // groups, groups * features, *space))
+    split = permuted(example.bk, split, axes)
+    return reshaped(example.bk, split, (batch // groups, groups * features, *space))
 
 
 def _at(index: Sequence[int]) -> list[tuple[int, int, int]]:
     return [(i, i + 1, 1) for i in index]
-
-
-def _shape(operand: Operand) -> tuple[int, ...]:
-    return operand.shape if isinstance(operand, Linear) else co.shape_of(operand)
-
-
-def _pad(example: Linear, operand: Operand, config: Config) -> Operand:
-    return pad(operand, config) if isinstance(operand, Linear) else co.pad(example.bk, operand, config)
-
-
-def _reshape(example: Linear, operand: Operand, shape: Sequence[int]) -> Operand:
-    return reshape(operand, shape) if isinstance(operand, Linear) else co.reshape(example.bk, operand, shape)
 
 
 def _slice(example: Linear, operand: Operand, slices: Sequence[tuple[int, int, int]]) -> Operand:

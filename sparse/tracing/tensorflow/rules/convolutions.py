@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ...engine import coefficients as co
 from ...engine.arithmetic import scale
-from ...engine.linear import Linear, linear_among, reshape
+from ...engine.linear import Linear, linear_among
+from ...engine.operands import flipped, permuted, reshaped, shape_of
 from ...engine.products.convolution import convolve
 from ...engine.reductions import window_sum
-from ...engine.structural import reverse, transpose
+from ...engine.structural import transpose
 from ..messages import nonlinear
 from ..static import integers
-from .structure import linear_operand, shape_of
+from .structure import linear_operand
 
 Pairs = list[tuple[int, int]]
 
@@ -38,7 +38,7 @@ class _Layout(NamedTuple):
 
     def to_first(self, example: Linear, x: Any) -> Any:
         """As `(batch, channel, space)`."""
-        return x if self.first else _permuted(example, x, [0, self.space + 1, *range(1, self.space + 1)])
+        return x if self.first else permuted(example.bk, x, [0, self.space + 1, *range(1, self.space + 1)])
 
     def back(self, x: Linear) -> Linear:
         """From `(batch, channel, space)`."""
@@ -47,14 +47,6 @@ class _Layout(NamedTuple):
 
 def _layout(op: tf.Operation, d: int) -> _Layout:
     return _Layout(op.get_attr("data_format").startswith(b"NC"), d)
-
-
-def _permuted(example: Linear, x: Any, axes: Sequence[int]) -> Any:
-    return transpose(x, axes) if isinstance(x, Linear) else co.transpose(example.bk, x, axes)
-
-
-def _reshaped(example: Linear, x: Any, shape: Sequence[int]) -> Any:
-    return reshape(x, shape) if isinstance(x, Linear) else co.reshape(example.bk, x, shape)
 
 
 def _padding(
@@ -117,10 +109,10 @@ def _kernel(example: Linear, kernel: Any, d: int, channels: int, depthwise: bool
     """As `(out, in of a group, space)`, and the number of groups."""
     space, (n_in, n_out) = shape_of(kernel)[:d], shape_of(kernel)[d:]
     if depthwise:
-        kernel, groups = _reshaped(example, kernel, (*space, 1, n_in * n_out)), n_in
+        kernel, groups = reshaped(example.bk, kernel, (*space, 1, n_in * n_out)), n_in
     else:
         groups = channels // max(n_in, 1)
-    return _permuted(example, kernel, [d + 1, d, *range(d)]), groups
+    return permuted(example.bk, kernel, [d + 1, d, *range(d)]), groups
 
 
 def _by_image(d: int, depthwise: bool = False) -> Callable[..., Any]:
@@ -151,11 +143,11 @@ def _flipped(example: Linear, kernel: Any, groups: int) -> Any:
     """`(out, in of a group, space)` as the kernel of the transposed convolution: `(in, out of a group, space)`."""
     n_out, n_in, *space = shape_of(kernel)
     d = len(space)
-    kernel = _reshaped(example, kernel, (groups, n_out // groups, n_in, *space))
-    kernel = _permuted(example, kernel, [0, 2, 1, *range(3, d + 3)])
+    kernel = reshaped(example.bk, kernel, (groups, n_out // groups, n_in, *space))
+    kernel = permuted(example.bk, kernel, [0, 2, 1, *range(3, d + 3)])
     axes = list(range(3, d + 3))
-    kernel = reverse(kernel, axes) if isinstance(kernel, Linear) else co.flip(example.bk, kernel, axes)
-    return _reshaped(example, kernel, (groups * n_in, n_out // groups, *space))
+    kernel = flipped(example.bk, kernel, axes)
+    return reshaped(example.bk, kernel, (groups * n_in, n_out // groups, *space))
 
 
 def _by_kernel(d: int) -> Callable[..., Any]:
@@ -168,7 +160,7 @@ def _by_kernel(d: int) -> Callable[..., Any]:
         image, gradient = (s.layout.to_first(example, x) for x in (image, gradient))
         groups = shape_of(image)[1] // max(shape[d], 1)
         swap = [1, 0, *range(2, d + 2)]
-        image, gradient = (_permuted(example, x, swap) for x in (image, gradient))  # (channel, batch, space)
+        image, gradient = (permuted(example.bk, x, swap) for x in (image, gradient))  # (channel, batch, space)
         if groups > 1:
             raise nonlinear(op, [image, gradient], "it has groups, for which there is no rule")
         widths = []

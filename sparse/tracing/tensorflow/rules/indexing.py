@@ -13,13 +13,13 @@ from ...engine import coefficients as co
 from ...engine.along import along
 from ...engine.arithmetic import negate, scale
 from ...engine.linear import Linear, linear_among, reshape
+from ...engine.operands import shape_of, spread
 from ...engine.positions import assemble, scatter_add, take
-from ...engine.structural import broadcast_to
 from ..evaluate import eagerly, evaluate
 from ..messages import unsupported
 from ..static import integers, static
 from .slices import index_of
-from .structure import linear_operand, numbers, shape_of
+from .structure import linear_operand, numbers
 
 
 def put(op: tf.Operation, x: Any, where: np.ndarray, source: Any) -> Any:
@@ -29,11 +29,7 @@ def put(op: tf.Operation, x: Any, where: np.ndarray, source: Any) -> Any:
         UnsupportedOperation: elements that occur twice are replaced: by which is not defined.
     """
     example = linear_among([x, source], "put")
-    source = (
-        broadcast_to(source, where.shape)
-        if isinstance(source, Linear)
-        else co.broadcast_to(example.bk, source, where.shape)
-    )
+    source = spread(example.bk, source, where.shape)
     flat = where.reshape(-1)
     count = math.prod(shape_of(x))
     sources = np.arange(count)
@@ -125,18 +121,11 @@ def _scatter_nd(op: tf.Operation, indices: Any, updates: Any, shape: Any) -> Any
 
 def _scatter_add(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:
     where = _flat(op, indices, shape_of(x))
-    return scatter_add(x, where, _spread(x, updates, where))
+    return scatter_add(x, where, spread(linear_among([x, updates], "scatter").bk, updates, where.shape))
 
 
 def _scatter_subtract(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:
     return _scatter_add(op, x, indices, negate(updates) if isinstance(updates, Linear) else -updates)
-
-
-def _spread(x: Any, updates: Any, where: np.ndarray) -> Any:
-    example = linear_among([x, updates], "scatter")
-    if isinstance(updates, Linear):
-        return broadcast_to(updates, where.shape)
-    return co.broadcast_to(example.bk, updates, where.shape)
 
 
 def _scatter_update(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,16 @@ from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, negate, scale
 from ...engine.limits import check_entries
-from ...engine.linear import Linear, linear_among, reshape
+from ...engine.linear import Linear, linear_among
+from ...engine.operands import permuted, reshaped, shape_of, spread
 from ...engine.positions import scatter_add, take
 from ...engine.products.contraction import contract
 from ...engine.products.einsum import einsum, parsed
 from ...engine.products.transforms import transform, transform_to_real
 from ...engine.replace import cut
-from ...engine.structural import broadcast_to, concatenate, pad, transpose
+from ...engine.structural import concatenate, pad, transpose
 from ..messages import nonlinear
 from ..static import integers, static
-from .structure import shape_of
 
 
 def product(op: tf.Operation, a: Any, b: Any, contracting: Any, batch: Any = ((), ())) -> Linear:
@@ -38,15 +38,11 @@ def _flag(op: tf.Operation, *names: str) -> bool:
     return any(attributes[name].b for name in names if name in attributes)
 
 
-def _permuted(example: Linear, x: Any, axes: Sequence[int]) -> Any:
-    return transpose(x, axes) if isinstance(x, Linear) else co.transpose(example.bk, x, axes)
-
-
 def _turned(example: Linear, x: Any, transposed: bool, adjoint: bool) -> Any:
     """With the last two axes exchanged, and conjugated, if asked for."""
     k = len(shape_of(x))
     if transposed or adjoint:
-        x = _permuted(example, x, [*range(k - 2), k - 1, k - 2])
+        x = permuted(example.bk, x, [*range(k - 2), k - 1, k - 2])
     return conjugated(example.bk, x) if adjoint else x
 
 
@@ -62,13 +58,9 @@ def _matrices(op: tf.Operation, a: Any, b: Any) -> Any:
         found = product(op, a, b, ((1,), (j,)))
         return transpose(found, [*range(1, j + 1), 0, j + 1])
     lead = np.broadcast_shapes(lead_a, lead_b)
-    a, b = (_spread(example, x, (*lead, *shape_of(x)[-2:])) for x in (a, b))
+    a, b = (spread(example.bk, x, (*lead, *shape_of(x)[-2:])) for x in (a, b))
     k = len(lead)
     return product(op, a, b, ((k + 1,), (k,)), (range(k), range(k)))
-
-
-def _spread(example: Linear, x: Any, shape: Sequence[int]) -> Any:
-    return broadcast_to(x, shape) if isinstance(x, Linear) else co.broadcast_to(example.bk, x, shape)
 
 
 def _einsum(op: tf.Operation, *operands: Any) -> Any:
@@ -99,11 +91,8 @@ def _sparse_product(op: tf.Operation, indices: Any, values: Any, shape: Any, b: 
     spread = np.arange(width)
     taken = columns[:, None] * width + spread
     picked = take(b, taken) if isinstance(b, Linear) else co.take(example.bk, co.reshape(example.bk, b, (-1,)), taken)
-    factors = values if isinstance(values, Linear) else co.reshape(example.bk, values, (-1, 1))
-    if isinstance(factors, Linear):
-        terms = scale(reshape(factors, (len(where), 1)), picked)
-    else:
-        terms = scale(picked, factors)
+    factors = reshaped(example.bk, values, (len(where), 1))
+    terms = scale(factors, picked) if isinstance(factors, Linear) else scale(picked, factors)
     return scatter_add(np.zeros((n, width), terms.dtype), rows[:, None] * width + spread, terms)
 
 

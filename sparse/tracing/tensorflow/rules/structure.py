@@ -14,16 +14,12 @@ from ...engine import coefficients as co
 from ...engine.along import along
 from ...engine.arithmetic import add, scale
 from ...engine.linear import Linear, linear_among, reshape
+from ...engine.operands import padded, shape_of, spread
 from ...engine.positions import select
 from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile, transpose
 from ..messages import static_needed
 from ..static import integers, static
-
-
-def shape_of(x: Any) -> tuple[int, ...]:
-    """The shape of a `Linear` or a coefficient."""
-    return x.shape if isinstance(x, Linear) else co.shape_of(x)
 
 
 def numbers(shape: Sequence[int]) -> np.ndarray:
@@ -120,7 +116,7 @@ def _pad(op: tf.Operation, x: Any, widths: Any, fill: Any = 0) -> Any:
     if not isinstance(fill, Linear):
         return pad(x, config, fill)
     around = scale(fill, co.pad_known(np.zeros(shape_of(x), fill.dtype), config, 1))
-    return add(pad(x, config) if isinstance(x, Linear) else co.pad(fill.bk, x, config), around)
+    return add(padded(fill.bk, x, config), around)
 
 
 _MODES = {b"REFLECT": "reflect", b"SYMMETRIC": "symmetric"}
@@ -159,12 +155,8 @@ def _where(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
         raise static_needed(op, [condition, a, b], "condition", condition)
     shape = np.broadcast_shapes(shape_of(condition), shape_of(a), shape_of(b))
     example = linear_among([a, b], "where")
-    cases = [_spread(example, case, shape) for case in (b, a)]
+    cases = [spread(example.bk, case, shape) for case in (b, a)]
     return select(co.broadcast_to(example.bk, condition, shape), cases)
-
-
-def _spread(example: Linear, x: Any, shape: Sequence[int]) -> Any:
-    return broadcast_to(x, shape) if isinstance(x, Linear) else co.broadcast_to(example.bk, x, shape)
 
 
 def _where_first(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:

@@ -22,8 +22,8 @@ import torch
 from ...engine import coefficients as co
 from ...engine.arithmetic import scale
 from ...engine.linear import Linear, linear_among
+from ...engine.operands import shape_of, spread
 from ...engine.positions import assemble, scatter_add, take
-from ...engine.structural import broadcast_to
 from ..messages import nonlinear, static_needed, unsupported
 from ..steps import Step
 from .arithmetic import times
@@ -36,15 +36,6 @@ def numbers(shape: Sequence[int]) -> np.ndarray:
     return np.arange(math.prod(shape)).reshape(tuple(shape))
 
 
-def _shape(x: Any) -> tuple[int, ...]:
-    return x.shape if isinstance(x, Linear) else co.shape_of(x)
-
-
-def _spread(x: Any, where: np.ndarray, example: Linear) -> Any:
-    """A value for each of some positions."""
-    return broadcast_to(x, where.shape) if isinstance(x, Linear) else co.broadcast_to(example.bk, x, where.shape)
-
-
 def put(step: Step, x: Any, where: np.ndarray, source: Any, *, accumulate: bool = False) -> Any:
     """`x` with elements at flat positions replaced, or with more added to them.
 
@@ -52,18 +43,18 @@ def put(step: Step, x: Any, where: np.ndarray, source: Any, *, accumulate: bool 
         UnsupportedOperation: elements that occur twice are replaced: by which is not defined.
     """
     example = linear_among([x, source], "put")
-    source = _spread(np.asarray(source) if co.known(source) else source, where, example)
+    source = spread(example.bk, np.asarray(source) if co.known(source) else source, where.shape)
     if accumulate:
         return scatter_add(x, where, source)
     flat = where.reshape(-1)
-    sources = np.arange(math.prod(_shape(x)))
+    sources = np.arange(math.prod(shape_of(x)))
     sources[flat] = len(sources) + np.arange(len(flat))
     is_same = not isinstance(source, Linear) and co.single_value(source) is not None
     if not is_same and np.count_nonzero(sources >= len(sources)) < len(flat):
         raise unsupported(
             step, [x, source], "an index occurs twice, and torch does not define which value holds. Leave one out."
         )
-    return assemble([x, source], sources.reshape(_shape(x)))
+    return assemble([x, source], sources.reshape(shape_of(x)))
 
 
 # --- x[...] ---------------------------------------------------------------------------------------------------------
@@ -89,7 +80,7 @@ def _index(step: Step, x: Any, indices: Sequence[Any]) -> Any:
 def _index_put(
     step: Step, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, unsafe: bool = False
 ) -> Any:
-    return put(step, x, _positions(step, _shape(x), indices), values, accumulate=accumulate)
+    return put(step, x, _positions(step, shape_of(x), indices), values, accumulate=accumulate)
 
 
 def _take(step: Step, x: Linear, index: Any) -> Any:
@@ -97,7 +88,7 @@ def _take(step: Step, x: Linear, index: Any) -> Any:
 
 
 def _flat_index(step: Step, x: Any, index: Any) -> np.ndarray:
-    index, size = static(step, "index", index), math.prod(_shape(x))
+    index, size = static(step, "index", index), math.prod(shape_of(x))
     return np.where(index < 0, index + size, index)
 
 
@@ -115,7 +106,7 @@ def _masked_scatter(step: Step, x: Any, mask: Any, source: Any) -> Any:
     where = np.flatnonzero(np.broadcast_to(static(step, "mask", mask), step.shape))
     example = linear_among([x, source], "masked_scatter")
     source = take(source, np.arange(len(where))) if isinstance(source, Linear) else source.reshape(-1)[: len(where)]
-    return put(step, _spread(x, numbers(step.shape), example), where, source)
+    return put(step, spread(example.bk, x, step.shape), where, source)
 
 
 def _embedding(step: Step, weight: Linear, indices: Any, *args: Any) -> Any:
@@ -141,16 +132,16 @@ def _index_select(step: Step, x: Any, dim: int, index: Any) -> Any:
 
 
 def _index_add(step: Step, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    where = _rows(step, _shape(x), dim, index)
-    return put(step, x, where.reshape(_shape(source)), times(step, alpha, source), accumulate=True)
+    where = _rows(step, shape_of(x), dim, index)
+    return put(step, x, where.reshape(shape_of(source)), times(step, alpha, source), accumulate=True)
 
 
 def _index_copy(step: Step, x: Any, dim: int, index: Any, source: Any) -> Any:
-    return put(step, x, _rows(step, _shape(x), dim, index).reshape(_shape(source)), source)
+    return put(step, x, _rows(step, shape_of(x), dim, index).reshape(shape_of(source)), source)
 
 
 def _index_fill(step: Step, x: Any, dim: int, index: Any, value: Any) -> Any:
-    return put(step, x, np.unique(_rows(step, _shape(x), dim, index)), value)
+    return put(step, x, np.unique(_rows(step, shape_of(x), dim, index)), value)
 
 
 def _picked(step: Step, shape: Sequence[int], dim: int, index: Any) -> np.ndarray:
@@ -174,13 +165,13 @@ def _gather(step: Step, x: Any, dim: int, index: Any, *, sparse_grad: bool = Fal
 def _scatter(step: Step, x: Any, dim: int, index: Any, source: Any, *, reduce: str | None = None) -> Any:
     if reduce == "multiply":
         return _scatter_multiply(step, x, dim, index, source)
-    where = _picked(step, _shape(x), dim, index)
+    where = _picked(step, shape_of(x), dim, index)
     return put(step, x, where, _corner(source, where.shape), accumulate=reduce == "add")
 
 
 def _corner(source: Any, shape: Sequence[int]) -> Any:
     """The part of a source that an index of this shape uses."""
-    if not _shape(source) or _shape(source) == tuple(shape):
+    if not shape_of(source) or shape_of(source) == tuple(shape):
         return source
     part = tuple(slice(0, n) for n in shape)
     return take(source, numbers(source.shape)[part]) if isinstance(source, Linear) else source[part]
@@ -189,8 +180,8 @@ def _corner(source: Any, shape: Sequence[int]) -> Any:
 def _scatter_multiply(step: Step, x: Any, dim: int, index: Any, source: Any) -> Any:
     if not co.known(source):
         raise nonlinear(step, [x, source], "the factors depend on it, or have derivatives")
-    factors = np.ones(_shape(x))
-    where = _picked(step, _shape(x), dim, index)
+    factors = np.ones(shape_of(x))
+    where = _picked(step, shape_of(x), dim, index)
     np.multiply.at(factors.reshape(-1), where, np.broadcast_to(_corner(source, where.shape), where.shape))
     return scale(x, factors)
 
@@ -204,7 +195,7 @@ def _scatter_reduce(
 ) -> Any:
     if reduce not in ("sum", "mean"):
         raise nonlinear(step, [x, source], f"of reduce='{reduce}'")
-    where = _picked(step, _shape(x), dim, index)
+    where = _picked(step, shape_of(x), dim, index)
     if not include_self:
         x = put(step, x, np.unique(where), 0.0) if isinstance(x, Linear) else _zeroed(x, where)
     total = put(step, x, where, _corner(source, where.shape), accumulate=True)
@@ -215,7 +206,7 @@ def _scatter_reduce(
 
 
 def _zeroed(x: Any, where: np.ndarray) -> Any:
-    kept = np.ones(_shape(x))
+    kept = np.ones(shape_of(x))
     kept.reshape(-1)[where.reshape(-1)] = 0
     return x * kept if co.known(x) else x * torch.as_tensor(kept, dtype=x.dtype, device=x.device)
 
@@ -227,7 +218,7 @@ def _part_of(view: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     """`view_scatter(x, source, ...)`: x with a part of it replaced."""
 
     def rule(step: Step, x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-        return put(step, x, view(torch.from_numpy(numbers(_shape(x))), *args, **kwargs).numpy(), source)
+        return put(step, x, view(torch.from_numpy(numbers(shape_of(x))), *args, **kwargs).numpy(), source)
 
     return rule
 
@@ -254,9 +245,9 @@ def moved(step: Step, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(value, Linear) and (not isinstance(value, np.ndarray) or value.dtype.kind not in "fc"):
             return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
         operands.append(value)
-        label = torch.arange(first, first + math.prod(_shape(value)), dtype=torch.float64, device="cpu")
+        label = torch.arange(first, first + math.prod(shape_of(value)), dtype=torch.float64, device="cpu")
         first += label.numel()
-        return label.reshape(_shape(value))
+        return label.reshape(shape_of(value))
 
     found = step.function(*labelled(args), **kwargs)
     return assemble(operands, found.numpy().astype(np.int64) - 1)

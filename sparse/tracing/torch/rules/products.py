@@ -13,6 +13,7 @@ from ...engine import coefficients as co
 from ...engine.arithmetic import conjugate, convert, scale
 from ...engine.limits import check_entries
 from ...engine.linear import Linear, reshape
+from ...engine.operands import shape_of
 from ...engine.positions import scatter_add, take
 from ...engine.products.contraction import contract
 from ...engine.products.convolution import convolve
@@ -125,7 +126,7 @@ def _convolution(
 def _direct(
     image: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
 ) -> Linear:
-    d = len(_shape(kernel)) - 2
+    d = len(shape_of(kernel)) - 2
     stride, padding, dilation = (_each(v, d) for v in (stride, padding, dilation))
     return convolve(image, kernel, stride, [(p, p) for p in padding], [1] * d, dilation, groups)
 
@@ -133,7 +134,7 @@ def _direct(
 def _transposed(
     image: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
 ) -> Linear:
-    shape = _shape(kernel)
+    shape = shape_of(kernel)
     d = len(shape) - 2
     stride, padding, dilation, more = (_each(v, d) for v in (stride, padding, dilation, output_padding))
     reach = [(n - 1) * step - p for n, step, p in zip(shape[2:], dilation, padding)]
@@ -143,9 +144,9 @@ def _transposed(
 
 def _turned(kernel: Any, groups: int) -> Any:
     """A kernel `(in, out / groups, ...)` of a transposed convolution as that of a direct one."""
-    n_in, n_out, *space = _shape(kernel)
+    n_in, n_out, *space = shape_of(kernel)
     order = [0, 2, 1, *range(3, 3 + len(space))]
-    where = np.arange(math.prod(_shape(kernel))).reshape(groups, n_in // groups, n_out, *space).transpose(order)
+    where = np.arange(math.prod(shape_of(kernel))).reshape(groups, n_in // groups, n_out, *space).transpose(order)
     where = np.flip(where, tuple(range(3, where.ndim))).reshape(groups * n_out, n_in // groups, *space)
     if isinstance(kernel, Linear):
         return take(kernel, where)
@@ -171,12 +172,12 @@ def _convolution_backward(
     others = no_rule(step, [gradient, image, kernel])
     if not isinstance(gradient, Linear) or isinstance(kernel, Linear):
         return [nonlinear(step, [gradient, kernel]) if isinstance(kernel, Linear) else others, others, others]
-    d = len(_shape(kernel)) - 2
+    d = len(shape_of(kernel)) - 2
     stride, padding, dilation = (_each(v, d) for v in (stride, padding, dilation))
     if transposed:
         found = _direct(gradient, kernel, stride, padding, dilation, 0, groups)
     else:
-        sizes = zip(gradient.shape[2:], _shape(image)[2:], _shape(kernel)[2:], stride, padding, dilation)
+        sizes = zip(gradient.shape[2:], shape_of(image)[2:], shape_of(kernel)[2:], stride, padding, dilation)
         more = [n - ((m - 1) * s - 2 * p + (k - 1) * e + 1) for m, n, k, s, p, e in sizes]
         found = _transposed(gradient, kernel, stride, padding, dilation, more, groups)
     return [found, others, others]
@@ -185,10 +186,6 @@ def _convolution_backward(
 def _each(value: Any, d: int) -> list[int]:
     values = list(value) if isinstance(value, Sequence) else [value]
     return [int(v) for v in (values * d if len(values) == 1 else values)]
-
-
-def _shape(x: Any) -> tuple[int, ...]:
-    return x.shape if isinstance(x, Linear) else co.shape_of(x)
 
 
 # --- Fourier transforms ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...engine import coefficients as co
 from ...engine.linear import Linear, linear_among, reshape
+from ...engine.operands import spread
 from ...engine.positions import select
 from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile
@@ -21,14 +22,8 @@ def _where(step: Step, condition: Any, a: Any, b: Any) -> Any:
     if isinstance(condition, Linear):
         raise static_needed(step, [condition, a, b], "condition", condition)
     example = linear_among([a, b], "where")
-    cases = [_spread(example, case, step.shape) for case in (b, a)]
+    cases = [spread(example.bk, np.asarray(case) if co.known(case) else case, step.shape) for case in (b, a)]
     return select(np.broadcast_to(np.asarray(condition, bool), step.shape), cases)
-
-
-def _spread(example: Linear, x: Any, shape: Sequence[int]) -> Any:
-    if isinstance(x, Linear):
-        return broadcast_to(x, shape)
-    return co.broadcast_to(example.bk, np.asarray(x) if co.known(x) else x, shape)
 
 
 def _masked_fill(step: Step, x: Any, mask: Any, value: Any) -> Any:
