@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import UnsupportedOperation
-from ..front_end import FrontEnd, Linearised
+from ..front_end import FrontEnd, Linearised, sample_of_all
 from ..traced import Traced
 from .trace import trace_function
 
@@ -33,13 +33,7 @@ class TensorflowFrontEnd:
     def sample(
         self, traced: Traced, inputs: Callable[[int, np.ndarray | None], np.ndarray], wanted: Sequence[np.ndarray]
     ) -> list[np.ndarray] | None:
-        """Those of the whole result: a call of the function costs less than its record did."""
-        outputs, _ = self.evaluate(
-            traced, [inputs(k, None).reshape(leaf.shape) for k, leaf in enumerate(traced.inputs)]
-        )
-        if not all(isinstance(output, np.ndarray) for output in outputs):
-            return None
-        return [output.reshape(-1)[where] for output, where in zip(outputs, wanted)]
+        return sample_of_all(self, traced, inputs, wanted)
 
     def forward_derivative(
         self, f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -14,9 +14,11 @@ import tensorflow as tf
 
 from ..engine import coefficients as co
 from ..engine.linear import Linear, reshape
+from ..engine.operands import shape_of
 from ..engine.replace import cut
 from ..engine.structural import concatenate, stack
 from .evaluate import tensor_of
+from .rules.arithmetic import plus
 from .static import integers, static
 
 Value = Any  # a `Linear`, a coefficient, a tensor; None in a list: not set yet
@@ -63,7 +65,7 @@ def _or_zeros(op: tf.Operation, values: TensorList, chosen: Sequence[Value], sha
     """The elements, with zeros for what was never set."""
     if not any(value is None for value in chosen):
         return list(chosen)
-    known = next((_shape_of(value) for value in values if value is not None and not _is_error(value)), None)
+    known = next((shape_of(value) for value in values if value is not None and not _is_error(value)), None)
     lengths = integers(op, "shape", shape) if known is None else known
     zeros = np.zeros(lengths, op.get_attr("element_dtype").as_numpy_dtype)
     return [zeros if value is None else value for value in chosen]
@@ -96,7 +98,7 @@ def _scatter(op: tf.Operation, x: Any, indices: Any, shape: Any, count: Any) -> 
 
 def _concat(op: tf.Operation, values: TensorList, shape: Any, lengths: Any) -> list[Value]:
     items = _or_zeros(op, values, values, shape)
-    sizes = np.asarray([_shape_of(item)[0] for item in items], np.int64)
+    sizes = np.asarray([shape_of(item)[0] for item in items], np.int64)
     if any(isinstance(item, Linear) for item in items):
         return [concatenate([item if isinstance(item, Linear) else _array(item) for item in items], 0), sizes]
     return [tf.concat([tensor_of(item) for item in items], 0), sizes]
@@ -120,13 +122,11 @@ def _resize(op: tf.Operation, values: TensorList, size: Any) -> TensorList:
 
 def _zeros_like(op: tf.Operation, values: Any) -> Any:
     """Of a list; each element is zero."""
-    return TensorList(None if value is None else np.zeros(_shape_of(value), _dtype(value)) for value in values)
+    return TensorList(None if value is None else np.zeros(shape_of(value), _dtype(value)) for value in values)
 
 
 def _plus(op: tf.Operation, *lists: Any) -> Any:
     """The sum of lists, as of their derivatives."""
-    from .rules.arithmetic import plus
-
     found = lists[0]
     for other in lists[1:]:
         found = TensorList(
@@ -143,17 +143,13 @@ def _is_error(item: Value) -> bool:
     return isinstance(item, Exception)
 
 
-def _shape_of(item: Value) -> tuple[int, ...]:
-    return item.shape if isinstance(item, Linear) else co.shape_of(item)
-
-
 def _dtype(item: Value) -> np.dtype:
     return np.dtype(item.dtype.as_numpy_dtype) if isinstance(item, tf.Tensor) else item.dtype
 
 
 def element_shape(op: tf.Operation, values: TensorList) -> np.ndarray:
     """That of all elements, -1 where it is not known."""
-    known = next((_shape_of(value) for value in values if value is not None and not _is_error(value)), None)
+    known = next((shape_of(value) for value in values if value is not None and not _is_error(value)), None)
     return np.asarray(-1 if known is None else known, op.outputs[0].dtype.as_numpy_dtype)
 
 

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 
 from ...errors import UnsupportedOperation
 from ..engine.coefficients import largest
-from ..front_end import FrontEnd, Linearised
+from ..front_end import FrontEnd, Linearised, sample_of_all
 from ..traced import Traced
 from .trace import trace_function
 
@@ -37,11 +37,7 @@ class TorchFrontEnd:
     def sample(
         self, traced: Traced, inputs: Callable[[int, np.ndarray | None], np.ndarray], wanted: Sequence[np.ndarray]
     ) -> list[np.ndarray] | None:
-        """Those of the whole result: a call of the function costs less than its record did."""
-        outputs, _ = self.evaluate(
-            traced, [inputs(k, None).reshape(leaf.shape) for k, leaf in enumerate(traced.inputs)]
-        )
-        return [output.reshape(-1)[where] for output, where in zip(outputs, wanted)]
+        return sample_of_all(self, traced, inputs, wanted)
 
     def forward_derivative(
         self, f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
