@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unit_vectors import matrix_of
+
 Function = Callable[[Any], Any]
 
 
@@ -265,7 +267,5 @@ OPERATORS = [
 
 def dense(operator: Operator) -> tuple[np.ndarray, np.ndarray]:
     """The matrix and the constant part, by unit vectors through the function on NumPy arrays."""
-    f, n = operator.make(_numpy()), int(np.prod(operator.shape))
-    bias = f(np.zeros(operator.shape, operator.dtype)).reshape(-1)
-    units = np.eye(n, dtype=operator.dtype).reshape(n, *operator.shape)
-    return np.stack([f(unit).reshape(-1) - bias for unit in units], axis=1), bias
+    matrix, bias = matrix_of(operator.make(_numpy()), operator.shape, operator.dtype)
+    return matrix, bias.reshape(-1)

@@ -11,6 +11,7 @@ from krylix import linear_solve, matrix_from_function, preconditioner, prepare
 from krylix.sparse import as_operator
 from krylix.sparse.tracing.front_end import front_end_of
 from krylix.sparse.tracing.matrix_from_function import traced_matrix
+from unit_vectors import matrix_of
 
 N = 7
 rng = np.random.default_rng(0)
@@ -159,18 +160,6 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def dense(f: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any = float) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix, by unit vectors, and the bias."""
-
-    def flat(x: np.ndarray) -> np.ndarray:
-        found = f(x)
-        return np.concatenate([np.ravel(a) for a in (found if isinstance(found, tuple) else (found,))])
-
-    bias = flat(np.zeros(shape, dtype))
-    images = [flat(e.reshape(shape)) - bias for e in np.eye(int(np.prod(shape)), dtype=dtype)]
-    return np.stack(images, axis=1), bias
-
-
 def traced(f: Callable[[Any], Any], like: Any, **settings: Any) -> tuple[Any, Any]:
     """By the stand-in: never by evaluations."""
     return traced_matrix(front_end_of("numpy"), f, like, **settings)
@@ -180,11 +169,11 @@ def traced(f: Callable[[Any], Any], like: Any, **settings: Any) -> tuple[Any, An
 def test_matrices(name: str) -> None:
     f = FUNCTIONS[name]
     matrix, bias = traced(f, np.empty((N, N)))
-    expected, constant = dense(f, (N, N))
+    expected, constant = matrix_of(f, (N, N))
     assert matrix.dtype == expected.dtype
     np.testing.assert_allclose(matrix.toarray(), expected, atol=1e-13)
     flat = np.concatenate([np.ravel(b) for b in (bias if isinstance(bias, tuple) else (bias,))])
-    np.testing.assert_allclose(flat, constant, atol=1e-13)
+    np.testing.assert_allclose(flat, np.ravel(constant), atol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["in-place", "into zeros", "where", "einsum"])
@@ -193,7 +182,7 @@ def test_dtypes(name: str, dtype: Any) -> None:
     f = FUNCTIONS[name]
     matrix, bias = traced(f, np.empty((N, N), dtype))
     assert bias.dtype == f(np.zeros((N, N), dtype)).dtype
-    np.testing.assert_allclose(matrix.toarray(), dense(f, (N, N), dtype)[0], atol=1e-5)
+    np.testing.assert_allclose(matrix.toarray(), matrix_of(f, (N, N), dtype)[0], atol=1e-5)
 
 
 def test_numbers_of_python_are_weak() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from krylix import matrix_from_function
+from unit_vectors import matrix_of
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -342,11 +343,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 def dense(f: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any = DOUBLE) -> tuple[np.ndarray, np.ndarray]:
     """The matrix by unit vectors, and the bias."""
-    size = int(np.prod(shape))
-    zero = f(torch.zeros(shape, dtype=dtype)).detach().resolve_conj().numpy()
-    units = torch.eye(size, dtype=dtype).reshape(size, *shape)
-    columns = [(f(u.clone()).detach().resolve_conj().numpy() - zero).reshape(-1) for u in units]
-    return np.stack(columns, 1), zero
+    known = torch.zeros(0, dtype=dtype).numpy().dtype
+    return matrix_of(lambda x: f(torch.tensor(x)).detach().resolve_conj().numpy(), shape, known)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from krylix import matrix_from_function
 from random_examples import random_examples
+from unit_vectors import check_program
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -220,15 +221,10 @@ def test_random_programs(shape: tuple[int, ...], dtype: Any, names: list[str], s
     def f(x: Any) -> Any:
         return run(seed, names, x)
 
-    single = dtype == torch.float32
     matrix, bias = matrix_from_function(f, torch.zeros(shape, dtype=dtype), prune=prune)
-    size = int(np.prod(shape))
-    zero = f(torch.zeros(shape, dtype=dtype)).resolve_conj().resolve_neg().numpy()
-    columns = [
-        f(u.reshape(shape).clone()).resolve_conj().resolve_neg().numpy() - zero for u in torch.eye(size, dtype=dtype)
-    ]
-    A = np.stack([c.reshape(-1) for c in columns], 1) if columns else np.zeros((zero.size, 0))
-    bound = (2e-4 if single else 1e-11) * max(1, np.abs(A).max(initial=0), np.abs(zero).max(initial=0))
-    np.testing.assert_allclose(matrix.toarray(), A, atol=bound)
-    np.testing.assert_allclose(bias.numpy(), zero, atol=bound)
+
+    def on_arrays(x: np.ndarray) -> Any:
+        return f(torch.tensor(x)).resolve_conj().resolve_neg().numpy()
+
+    check_program(matrix, bias.numpy(), on_arrays, shape, torch.zeros(0, dtype=dtype).numpy().dtype)
     assert bias.dtype == dtype
