@@ -2,6 +2,7 @@
 
 from .base import Preconditioner
 from .build import PRECONDITIONERS, preconditioner, to_preconditioner
-from .jacobi import DiagonalOperator, jacobi
+from .diagonal import DiagonalOperator
+from .jacobi import jacobi
 
 __all__ = ["PRECONDITIONERS", "DiagonalOperator", "Preconditioner", "jacobi", "preconditioner", "to_preconditioner"]

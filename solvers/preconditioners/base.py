@@ -1,4 +1,4 @@
-"""The preconditioner: an operator with a name and facts."""
+"""The preconditioner: an operator with a name, facts and its cost."""
 
 from __future__ import annotations
 
@@ -14,22 +14,31 @@ class Preconditioner(Composed):
     """M, an approximation of the inverse of A, applied as `M @ r`.
 
     Attributes:
-        inner: M as an operator, such as a matrix, a function, or a `Composed` that states `apply` and `transpose`.
+        inner: M as an operator: a matrix, a function, or a `Composed` of matrices and other constants.
         kind: how it was made.
         hermitian: is M symmetric (Hermitian)? None: not known. CG and MINRES refuse one that is known not to be.
         memory: numbers stored.
+        work: multiplications of one application.
+        entries: those of A that are stored, with which memory and work are compared; None for a function.
+        settings: what it was made with, as pairs of a name and a value.
+        note: what was done to make it at all, such as a shift of the diagonal.
     """
 
     inner: Operator
     kind: str
     hermitian: bool | None = None
     memory: int | None = None
+    work: int | None = None
+    entries: int | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
+    note: str | None = None
 
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x)
 
-    def transpose(self) -> Operator:
-        return self._map(lambda A: A.transpose())
+    def transpose(self) -> Preconditioner:
+        transposed: Preconditioner = self._map(lambda A: A.transpose())
+        return transposed
 
     def dense(self) -> Array:
         return self.inner.dense()
@@ -44,6 +53,16 @@ class Preconditioner(Composed):
         return self.inner.known()
 
     def __repr__(self) -> str:
-        n = self.shape[0]
-        cost = f", {self.memory / max(n, 1):.3g} numbers per unknown" if self.memory is not None else ""
-        return f"<{self.kind} preconditioner for {n} unknowns, {self.dtype}, {self.bk.name}{cost}>"
+        facts = [f"<{self.kind} preconditioner for {self.shape[0]} unknowns", str(self.dtype), self.bk.name]
+        if self.systems is not None:
+            facts.append(f"{self.systems} systems")
+        return ", ".join([*facts, *self._costs(), *([self.note] if self.note else [])]) + ">"
+
+    def _costs(self) -> list[str]:
+        unknowns = max(self.shape[0] * (self.systems or 1), 1)
+        costs = [] if self.memory is None else [f"{self.memory / unknowns:.3g} numbers per unknown"]
+        if self.memory is not None and self.entries:
+            costs.append(f"{self.memory / self.entries:.3g} x the entries of A")
+        if self.work is not None and self.entries:
+            costs.append(f"{self.work / self.entries:.3g} products with A per application")
+        return costs

@@ -15,26 +15,28 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi}
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
 
-def preconditioner(A: Any, kind: str = "auto", **settings: Any) -> Preconditioner:
+def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: Any) -> Preconditioner:
     """Compute a preconditioner M, an approximation of the inverse of A, to be passed to `linear_solve`.
 
     Args:
-        A: a matrix of any kind (dense, sparse, operator); a function only through `as_operator(f, like)`.
+        A: a matrix of any kind (dense, sparse, operator), or a function, which is traced.
         kind: "jacobi"; "auto" chooses.
+        like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
+            on arrays of its library.
         settings: further settings of that kind.
 
     Raises:
         ValueError: no such kind.
         UnsupportedOperation: A does not show what this kind needs.
     """
-    return left_alone(_of_user)(A, kind, settings)
+    return left_alone(_of_user)(A, kind, like, settings)
 
 
 preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
 
-def _of_user(A: Any, kind: str, settings: dict[str, Any]) -> Preconditioner:
-    return _build(as_operator(A), kind, settings)
+def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Preconditioner:
+    return _build(as_operator(A, like), kind, settings)
 
 
 def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: Any) -> Operator | None:

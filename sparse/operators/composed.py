@@ -19,7 +19,8 @@ class Composed(Products):
     """A dataclass, of whose fields some are `parts`: operators, and arrays of the library; the others are constants.
 
     A subclass states its parts, `apply` and `transpose`; the rest follows. One with complex constants states `conj`,
-    too. One that is made of arrays only has a field `bk`, and says in `_settle` what its shape and dtype are.
+    too. One that is made of arrays only has a field `bk`, and says in `_settle` what its shape and dtype are. In a
+    compiled function an array that is known is NumPy's; `apply` takes it by `self.array(name)`.
 
     >>> @dataclass(eq=False, repr=False)
     ... class Twice(Composed):
@@ -75,20 +76,42 @@ class Composed(Products):
         return replace(self, **parts, **({"bk": bk} if "bk" in _constants(type(self)) else {}))
 
     def conj(self) -> Operator:
-        return self._map(lambda A: A.conj(), self.bk.conj)
+        return self._map(lambda A: A.conj(), lambda a: self._library_of(a).conj(a))
 
     def astype(self, dtype: np.dtype) -> Operator:
-        bk = self.bk
-        return self._map(lambda A: A.astype(dtype), lambda a: bk.astype(a, dtype) if bk.dtype(a).kind in "fc" else a)
+        def cast(array: Array) -> Array:
+            bk = self._library_of(array)
+            return bk.astype(array, dtype) if bk.dtype(array).kind in "fc" else array
+
+        return self._map(lambda A: A.astype(dtype), cast)
 
     def as_container(self) -> Operator:
-        return self._map(lambda A: A.as_container())
+        return self._map(lambda A: A.as_container(), self.bk.asarray)
+
+    def array(self, name: str) -> Array:
+        """One of the parts as an array of the library."""
+        part = self.__dict__[name]
+        return self.bk.asarray(part) if isinstance(part, np.ndarray) and not self.bk.on_host else part
+
+    def _library_of(self, array: Array) -> Backend:
+        return get_backend("numpy") if isinstance(array, np.ndarray) else self.bk
+
+    def known(self) -> Any:
+        """A `LinearOperator` of SciPy, where all parts are known now; of several systems a tuple of them."""
+        arrays, make = self.for_host()
+        if arrays and self.bk.compiled(*arrays):
+            return None
+        host = make([self.bk.to_numpy(array) for array in arrays])
+        return host.per_system(0) if self.systems is None else tuple(map(host.per_system, range(self.systems)))
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
         moved: dict[str, Any] = {}
         for name in self.parts:
             part = self.__dict__[name]
-            moved[name] = part.on_backend(bk, like) if isinstance(part, Operator) else bk.asarray(part, like=like)
+            if isinstance(part, Operator):
+                moved[name] = part.on_backend(bk, like)
+            else:
+                moved[name] = part if bk.compiled() else bk.asarray(part, like=like)
         return None if any(part is None for part in moved.values()) else self._moved(moved, bk)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
@@ -120,7 +143,9 @@ class Composed(Products):
 
 
 def _for_host(part: Any) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Any]]:
-    return part.for_host() if isinstance(part, Operator) else ((part,), lambda values: values[0])
+    if isinstance(part, Operator):
+        return part.for_host()
+    return ((), lambda _: part) if isinstance(part, np.ndarray) else ((part,), lambda values: values[0])
 
 
 @cache

@@ -1,0 +1,45 @@
+"""Multiplication with a diagonal matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array, Backend
+from ...sparse import Composed
+
+
+@dataclass(eq=False, repr=False)
+class DiagonalOperator(Composed):
+    """A diagonal `(1, n)`, or one per system `(systems, n)`."""
+
+    parts = ("values",)
+    is_container = True
+
+    bk: Backend
+    values: Array
+
+    def _settle(self) -> None:
+        rows, n = (int(k) for k in self.values.shape)
+        self.shape, self.dtype, self.systems = (n, n), np.dtype(self._library_of(self.values).dtype(self.values)), None
+        self.systems = None if rows == 1 else rows
+
+    def apply(self, x: Array) -> Array:
+        return self.array("values") * x
+
+    def transpose(self) -> DiagonalOperator:
+        return self
+
+    def dense(self) -> Array:
+        values = self.array("values")
+        full = values[..., None] * self.bk.asarray(np.eye(self.shape[0]), self.dtype, like=values)
+        return full[0] if self.systems is None else full
+
+    def diagonals(self) -> Array:
+        return self.array("values")
+
+    def per_system(self, i: int) -> Any:
+        return sp.dia_array((self.values[0 if self.systems is None else i][None], [0]), shape=self.shape)

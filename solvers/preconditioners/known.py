@@ -1,0 +1,80 @@
+"""What is known while a function is compiled, and stays known in what is made of it.
+
+In `jax.jit` and `tf.function` a matrix that does not depend on an argument has its values as NumPy arrays. What is made
+of them by NumPy is made once, when the function is compiled, however often it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array, Backend, get_backend
+from ...sparse import Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
+from ...sparse.canonical import canonical
+from ...sparse.operators.function import LinearFunction
+
+
+def known_or_diagonals(A: Operator) -> tuple[Backend, Array]:
+    """`A.diagonals()` with the library that computes with it: NumPy in a compiled function where it is known."""
+    if not A.bk.on_host and A.bk.compiled():
+        try:
+            found = in_scipy(as_matrix(A))
+        except (UnsupportedOperation, NonlinearError):  # which has to be evaluated column by column
+            found = None
+        if found is not None:
+            each = found if isinstance(found, tuple) else (found,)
+            rows = np.stack([matrix.diagonal() for matrix in each])
+            return get_backend("numpy"), np.broadcast_to(rows, (A.systems or 1, A.shape[0]))
+    return A.bk, A.diagonals()
+
+
+def as_matrix(A: Operator) -> Matrix:
+    """A as a matrix; a function is traced.
+
+    Raises:
+        UnsupportedOperation: its entries cannot be found.
+        NonlinearError: the function is not linear.
+    """
+    A = A.without_offset
+    if isinstance(A, Matrix):
+        return A
+    if isinstance(A, LinearFunction):
+        return A.matrix()
+    raise UnsupportedOperation(
+        f"{A!r} shows its products only, and this preconditioner is made of entries. Give the matrix, or use "
+        "'chebyshev', or a function r -> M r of your own."
+    )
+
+
+def in_scipy(matrix: Matrix) -> sp.csr_array | tuple[sp.csr_array, ...] | None:
+    """Where the values are known now: canonical CSR, of several systems a tuple; else None."""
+    known: Any = matrix.known()
+    if known is None:
+        return None
+    return canonical(known) if matrix.systems is None else tuple(map(canonical, known))
+
+
+def from_host(M: Operator, matrix: Matrix) -> Operator:
+    """What NumPy made of a known matrix, in that matrix's library and on its device; still known if that compiles."""
+    if matrix.bk.on_host:
+        return M
+    moved = M.on_backend(matrix.bk, anchor(matrix))
+    if moved is None:
+        raise UnsupportedOperation(f"{M!r} has no way to {matrix.bk.name}.")
+    return moved
+
+
+def anchor(matrix: Matrix) -> Array | None:
+    """An array on the matrix's device, if that matters."""
+    if isinstance(matrix, SparseMatrix):
+        return matrix.stored.anchor()
+    return matrix.matrix if matrix.bk.device(matrix.matrix) is not None else None  # type: ignore[attr-defined]
+
+
+def entries_of(A: Operator) -> int | None:
+    """Stored entries, with which costs are compared; None where A is no matrix."""
+    A = A.without_offset
+    return A.nnz if isinstance(A, Matrix) else None
