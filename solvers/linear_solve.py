@@ -7,10 +7,12 @@ from typing import Any
 
 from ..backends import Array, left_alone
 from .iteration.method import Method
+from .methods.direct.refinement import Refinement
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import choose
+from .setup.factors import factors_of_known
 from .setup.make_problem import make_problem
 from .setup.other_names import with_our_names
 from .setup.request import Progress, Request
@@ -120,4 +122,6 @@ def _linear_solve(request: Request) -> SolveResult:
         refuse_preconditioner(method, M)
         M = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
     check_requirements(problem, method, M)
+    if problem.compiled and isinstance(method, Refinement):
+        M = factors_of_known(problem, method)
     return solve(problem, method, M, fallback, request)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..backends import Array, get_backend, left_alone
+from ..backends import Array, left_alone
 from ..sparse import FunctionOperator, Operator
 from .iteration.method import Method
 from .methods.direct.factorisation import HostFactors
@@ -16,6 +16,7 @@ from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import choose
+from .setup.factors import factors_now
 from .setup.make_problem import make_problem
 from .setup.other_names import with_our_names
 from .setup.problem import Problem
@@ -178,7 +179,7 @@ def _prepare(request: Request) -> PreparedSolver:
     M = to_preconditioner(kind, problem.A, problem.bk, problem.layout, problem.like)
     check_requirements(problem, method, M)
     if isinstance(method, Refinement):
-        M = _factors(problem, method)
+        M = factors_now(problem, method)
     problem.bk.register(PreparedSolver, _flatten, _restore)
     resolved = replace(request, A=None, args=(), method=method, preconditioner=kind)
     return PreparedSolver(_prepared(problem), method, M, fallback, resolved)
@@ -189,18 +190,6 @@ def _prepared(problem: Problem) -> Operator:
     A = problem.given.A if problem.given is not None else problem.A
     A = A.without_offset
     return A.as_container() if problem.bk.compiles_solves and isinstance(A, FunctionOperator) else A
-
-
-def _factors(problem: Problem, method: Refinement) -> Operator | None:
-    """The factorisation, where it can be made before b is known."""
-    bk, A = problem.bk, problem.A
-    with bk.quiet():
-        if not method.on_host:
-            return None if bk.is_eager and problem.compiled else method.setup(bk, A, None)
-        if problem.compiled:
-            return None
-        arrays, make = A.for_host()
-        return method.setup(get_backend("numpy"), make([bk.to_numpy(a) for a in arrays]), None)
 
 
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Number
 from typing import Any, ClassVar
 
@@ -100,6 +101,10 @@ class Backend(Control, SparseKernels, Transformations):
     def compiled(self, *arrays: Any) -> bool:
         """Are we inside a compiled function (some array has no value yet)?"""
         return False
+
+    def at_once(self) -> AbstractContextManager[Any]:
+        """Context in which operations on known arrays run now, also while a function is being compiled."""
+        return nullcontext()
 
     def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
         """The value of `function()`, or None where it is not known before the compiled program runs."""

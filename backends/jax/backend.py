@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
 
@@ -86,8 +87,11 @@ class JaxBackend(JaxIndexing, Backend):
     def in_program(self) -> bool:
         return is_recorded()
 
+    def at_once(self) -> AbstractContextManager[Any]:
+        return jax.ensure_compile_time_eval()
+
     def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
-        with jax.ensure_compile_time_eval():
+        with self.at_once():
             value = function()
             return None if is_traced(value) else np.asarray(value)
 

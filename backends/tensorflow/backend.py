@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,9 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     def compiled(self, *arrays: Any) -> bool:
         return not tf.executing_eagerly()
+
+    def at_once(self) -> AbstractContextManager[Any]:
+        return tf.init_scope()
 
     def is_at_hand(self, x: Array) -> bool:
         return tf.executing_eagerly() and "GPU" not in x.device

@@ -10,11 +10,11 @@ from library import label, library_files
 # Times: one thread, n = 1024^2 (blocks: 8 rows of 1024^2 / 4), in the way of the library and by other names.
 REASONS = {
     "add_box": "in place inside of JAX's programs, where a sum with padding is a pass over all of x for each part",
+    "at_once": "only the library can leave the program that it records, to factorise what is known once",
     "axpy_block": "in place, by gemm and addmm_: 3.7 ms for 17.6 in NumPy, 28 for 58 in torch",
     "by_parts": "updates and sums of a block while it is in the cache: 8.7 ms for 11.7 in NumPy",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
     "flip": "torch has no slices backwards; 0.6 ms for 8.9 of a gather in NumPy, 17 for 24 in torch",
-    "guard": "an error at run time of a compiled program, which costs no call of the host on success",
     "implicit_solve": "the library's own derivative rule",
     "in_program": "only the library knows whether a transformation runs eagerly",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",

@@ -1,0 +1,48 @@
+"""The factorisation of a direct method, made as soon as the matrix is known."""
+
+from __future__ import annotations
+
+from ...backends import get_backend
+from ...sparse import NonlinearError, Operator, UnsupportedOperation
+from ..methods.direct.refinement import Refinement
+from ..preconditioners.known import as_matrix
+from .problem import Problem
+
+
+def factors_of_known(problem: Problem, method: Refinement) -> Operator | None:
+    """In a function that is being compiled: the factors of a matrix that does not depend on its arguments, else None.
+
+    They are made now, once, however often the compiled function runs.
+    """
+    bk, A = problem.bk, problem.A
+    try:
+        if as_matrix(A).known() is None:
+            return None
+    except (UnsupportedOperation, NonlinearError):  # found column by column, when it runs
+        return None
+    arrays, make = A.for_host()
+    if arrays:  # of what is added to it
+        return None
+    known = make(())
+    with bk.quiet():
+        if method.on_host:
+            return method.setup(get_backend("numpy"), known, None)
+        if bk.is_eager:  # a transformation, in which the factors of today are those of one lane
+            return None
+        with bk.at_once():
+            moved = known.on_backend(bk, None)
+            return None if moved is None else method.setup(bk, moved, None)
+
+
+def factors_now(problem: Problem, method: Refinement) -> Operator | None:
+    """The factors, where they can be made before b is known; None where each solve has to make them."""
+    bk, A = problem.bk, problem.A
+    if problem.compiled:
+        found = factors_of_known(problem, method)
+        if found is not None or method.on_host or bk.is_eager:
+            return found
+    with bk.quiet():
+        if not method.on_host:
+            return method.setup(bk, A, None)
+        arrays, make = A.for_host()
+        return method.setup(get_backend("numpy"), make([bk.to_numpy(a) for a in arrays]), None)
