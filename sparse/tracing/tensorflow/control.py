@@ -15,7 +15,7 @@ from ..engine.linear import Linear
 from ..engine.positions import select
 from ..messages import MATRIX_FREE
 from .evaluate import tensor_of
-from .messages import by_handle, unsupported
+from .messages import by_handle, random, unsupported
 from .static import static
 
 
@@ -59,6 +59,31 @@ def refuse_writes(graph: Any) -> None:
     for op in graph.get_operations():
         if op.type.startswith(_WRITES):
             raise by_handle(op)
+
+
+_RANDOM = ("Random", "Multinomial", "ParameterizedTruncatedNormal", "TruncatedNormal", "Bernoulli", "Timestamp")
+
+
+def refuse_random(op: tf.Operation) -> None:
+    """
+    Raises:
+        UnsupportedOperation: the operation, or one in a function that it calls, has another result in each run.
+    """
+    if not op.op_def.is_stateful:  # TensorFlow has stateless calls, loops and branches for what is not
+        return
+    if op.type.startswith(_RANDOM):
+        raise random(op)
+    for name in _called(op):
+        for inner in graph_of(op, name).get_operations():
+            refuse_random(inner)
+
+
+def _called(op: tf.Operation) -> list[str]:
+    """Names of the functions that an operation calls."""
+    found: list[str] = []
+    for value in op.node_def.attr.values():
+        found += [f.name for f in (value.func, *value.list.func) if f.name]
+    return found
 
 
 def _call(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:

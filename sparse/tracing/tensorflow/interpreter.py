@@ -23,11 +23,11 @@ from ..engine.arithmetic import conjugate, convert
 from ..engine.limits import Budget
 from ..engine.linear import Linear
 from ..messages import MATRIX_FREE
-from .control import CONTROL, refuse_writes
+from .control import CONTROL, refuse_random, refuse_writes
 from .evaluate import BY_HANDLE, CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
 from .fold import Folder
 from .lists import LISTS, ON_LISTS, WRITES_ITEM, TensorList
-from .messages import by_handle, located, nonlinear, random, unsupported
+from .messages import by_handle, located, nonlinear, unsupported
 from .record import Record
 from .rules.local import without_rule
 from .rules.products import FOURIER
@@ -36,7 +36,6 @@ from .rules.table import RULES
 
 Plan = list[tuple[tf.Operation, list[bool]]]  # operations, and which of their results are needed
 _FOLLOWED = (Linear, Conjugate, TensorList, tf.Variable, Exception)
-_RANDOM = ("Random", "Multinomial", "ParameterizedTruncatedNormal", "TruncatedNormal", "Bernoulli")
 
 
 class Interpreter:
@@ -126,8 +125,7 @@ class Interpreter:
             return [BY_HANDLE[op.type](op, *values)]
         if any(x.dtype == tf.resource for x in op.inputs) and op.type not in CONTROL:
             raise by_handle(op)
-        if op.op_def.is_stateful and op.type.startswith(_RANDOM):
-            raise random(op)
+        refuse_random(op)
         follows = any(isinstance(value, _FOLLOWED) for value in values)
         if op.type in CONTROL:
             if not follows and not any(x.dtype == tf.variant for x in op.outputs):

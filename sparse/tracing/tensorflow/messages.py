@@ -51,8 +51,10 @@ def located(error: Exception, op: tf.Operation, values: Sequence[Any]) -> Except
 
 
 def random(op: tf.Operation) -> UnsupportedOperation:
-    """It draws random numbers."""
-    return unsupported(op, (), "it is random, and a matrix is the same at each call. Draw the numbers before.")
+    """It draws random numbers, or tells the time."""
+    return unsupported(
+        op, (), "it has another result each time, and a matrix is the same at each call. Compute it before."
+    )
 
 
 def by_handle(op: tf.Operation) -> UnsupportedOperation:

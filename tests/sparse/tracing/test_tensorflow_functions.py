@@ -487,3 +487,22 @@ def test_gather_with_batch_axes_counted_from_the_end() -> None:
 
     found = matrix_from_function(gathered, tf.TensorSpec((2, 3, 4), tf.float64))[0].toarray()
     np.testing.assert_array_equal(found, matrix_of(lambda x: gathered(tf.constant(x)).numpy(), (2, 3, 4))[0])
+
+
+@pytest.mark.parametrize("where", ["call", "branch", "loop", "time"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_differs_in_each_run_is_refused(where: str, compiled: bool) -> None:
+    """In the functions that it calls, too: in a graph no product is compared with the function."""
+    drawn = tf.function(lambda: tf.random.normal(()))
+    functions: dict[str, Callable[[Any], Any]] = {
+        "call": lambda u: u * drawn(),
+        "branch": lambda u: tf.cond(tf.size(u) > 2, lambda: u * tf.random.normal(()), lambda: u),
+        "loop": lambda u: tf.map_fn(lambda v: v * tf.random.uniform(()), u),
+        "time": lambda u: u * tf.cast(tf.timestamp(), u.dtype),
+    }
+
+    def trace() -> Any:
+        return matrix_from_function(functions[where], tf.ones(4))[0].values
+
+    with pytest.raises(Exception, match="another result each time"):
+        (tf.function(trace, autograph=False) if compiled else trace)()
