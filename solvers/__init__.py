@@ -11,6 +11,7 @@ from .methods.block_cg import BlockCG
 from .methods.cg import CG
 from .methods.cg_adaptive import CGAdaptive
 from .methods.direct.dense import Direct
+from .methods.direct.fast import FastDirect
 from .methods.direct.superlu import ScipyDirect
 from .methods.gmres import GMRES
 from .methods.idr import IDR
@@ -40,6 +41,7 @@ __all__ = [
     "ConvergenceError",
     "Direct",
     "Diverged",
+    "FastDirect",
     "Method",
     "MixedPrecision",
     "NotConverged",

@@ -12,7 +12,7 @@ from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import choose
-from .setup.factors import factors_of_known
+from .setup.factors import factors_now, factors_of_known
 from .setup.make_problem import make_problem
 from .setup.other_names import with_our_names
 from .setup.request import Progress, Request
@@ -122,6 +122,6 @@ def _linear_solve(request: Request) -> SolveResult:
         refuse_preconditioner(method, M)
         M = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
     check_requirements(problem, method, M)
-    if problem.compiled and isinstance(method, Refinement):
-        M = factors_of_known(problem, method)
+    if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
+        M = factors_now(problem, method) if method.needs_known else factors_of_known(problem, method)
     return solve(problem, method, M, fallback, request)

@@ -49,6 +49,12 @@ def as_matrix(A: Operator) -> Matrix:
     )
 
 
+def is_known(matrix: Matrix) -> bool:
+    """Has it values now, or while a function is compiled? Without converting it."""
+    arrays, _ = matrix.for_host()
+    return not arrays or not matrix.bk.compiled(*arrays)
+
+
 def in_scipy(matrix: Matrix) -> sp.csr_array | tuple[sp.csr_array, ...] | None:
     """Where the values are known now: canonical CSR, of several systems a tuple; else None."""
     known: Any = matrix.known()

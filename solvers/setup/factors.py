@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...backends import get_backend
 from ...sparse import NonlinearError, Operator, UnsupportedOperation
 from ..methods.direct.refinement import Refinement
-from ..preconditioners.known import as_matrix
+from ..preconditioners.known import as_matrix, is_known
 from .problem import Problem
 
 
@@ -16,7 +16,7 @@ def factors_of_known(problem: Problem, method: Refinement) -> Operator | None:
     """
     bk, A = problem.bk, problem.A
     try:
-        if as_matrix(A).known() is None:
+        if not is_known(as_matrix(A)):
             return None
     except (UnsupportedOperation, NonlinearError):  # found column by column, when it runs
         return None

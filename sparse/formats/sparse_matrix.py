@@ -192,9 +192,12 @@ class SparseMatrix(Matrix):
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         host, structure, constant = get_backend("numpy"), self.structure, self.constant
+        shapes = {"in_shape": self._in_shape, "out_shape": self._out_shape}
         if constant is not None:
-            return (), lambda _: SparseMatrix.build(host, structure, constant)
-        return self.arrays(), lambda arrays: SparseMatrix.build(host, structure, [np.asarray(a) for a in arrays])
+            return (), lambda _: SparseMatrix.build(host, structure, constant, **shapes)
+        return self.arrays(), lambda arrays: SparseMatrix.build(
+            host, structure, list(map(np.asarray, arrays)), **shapes
+        )
 
     def per_system(self, i: int) -> Any:
         found = self._found()

@@ -12,7 +12,11 @@ from ....backends import Array, Backend
 from ....sparse import Operator, Turned, UnsupportedOperation
 
 
-class Factorisation(Turned):
+class Solves:
+    """What direct methods make of A: an operator that is its inverse."""
+
+
+class Factorisation(Turned, Solves):
     """Maps b to the solution of A x = b, or of the transposed or conjugated system."""
 
     def per_system(self, i: int) -> Any:

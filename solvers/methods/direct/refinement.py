@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....backends import Array, Backend
 from ....sparse import Operator
 from ...iteration.method import Goal, Method, apply
-from .factorisation import Factorisation
+from .factorisation import Solves
 
 _SMALL_CORRECTION = 0.25  # of x
 
@@ -34,11 +34,11 @@ class Refinement(Method):
     steps_per_iteration = float("inf")
 
     @abstractmethod
-    def factorise(self, bk: Backend, A: Operator) -> Factorisation:
+    def factorise(self, bk: Backend, A: Operator) -> Operator:
         """The factorisation, as an operator that solves."""
 
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:
-        return M if isinstance(M, Factorisation) else self.factorise(bk, A)
+        return M if isinstance(M, Solves) else self.factorise(bk, A)
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> RefinementState:
         rr = bk.square_norm(r)

@@ -35,7 +35,7 @@ class Needs:
 def all_needs() -> list[Needs]:
     """Of every method with its default settings, auto first."""
     auto = Needs("auto", "square", "any", "any", False, "Looks at the matrix and takes one of these")
-    named = dict.fromkeys([*METHODS.values(), find_method("FGMRES")])
+    named = dict.fromkeys([*METHODS.values(), *map(find_method, ("FGMRES", "fast-direct"))])
     return [auto, *(_needs(method) for method in named)]
 
 

@@ -1,0 +1,1 @@
+"""Solvers that know the grid which the unknowns lie on."""

@@ -1,0 +1,223 @@
+"""`fast-direct`: right where a matrix is a sum of matrices along the axes of a grid, refused elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from krylix import UnsupportedOperation, linear_solve, matrix_from_function, prepare
+from krylix.solvers.grids.eigenvectors import eigen
+from modes import COMPILED, EAGER, array, compiled, to_numpy
+
+rng = np.random.default_rng(0)
+ENDS = {"point": 0.0, "derivative": 1.0, "value": -1.0}
+
+
+def constant(n: int, first: str = "point", last: str = "point", d: float = 2.3, c: float = -1.0) -> np.ndarray:
+    A = np.diag(np.full(n, d)) + c * (np.eye(n, k=1) + np.eye(n, k=-1))
+    A[0, 0] += c * ENDS[first]
+    A[-1, -1] += c * ENDS[last]
+    return A
+
+
+def periodic(n: int) -> np.ndarray:
+    return 2.3 * np.eye(n) - np.roll(np.eye(n), 1, 0) - np.roll(np.eye(n), -1, 0)
+
+
+def spaced(n: int) -> np.ndarray:
+    """Of a grid with other spacings everywhere: not symmetric, but by a scaling of its rows."""
+    h = np.random.default_rng(n).uniform(0.5, 2, n + 1)
+    rows = 2 / (h[1:] + h[:-1])
+    A = np.diag(rows * (1 / h[1:] + 1 / h[:-1]) + 0.1)
+    A -= np.diag(rows[:-1] / h[1:-1], 1) + np.diag(rows[1:] / h[1:-1], -1)
+    return A
+
+
+def dense(n: int) -> np.ndarray:
+    m = rng.standard_normal((n, n))
+    return m @ m.T / n + np.eye(n)
+
+
+KINDS: dict[str, tuple[np.ndarray, ...]] = {
+    "Dirichlet": (constant(7), constant(5)),
+    "Neumann": (constant(7, "derivative", "derivative"), constant(5, "derivative", "derivative")),
+    "mixed": (constant(6, "value", "derivative"), constant(5, "derivative", "point")),
+    "periodic": (periodic(6), constant(4, "value", "point")),
+    "spaced": (spaced(7), spaced(5)),
+    "dense": (dense(4), spaced(6)),
+    "three axes": (constant(3, "derivative"), spaced(4), periodic(5)),
+    "flat": (constant(1), constant(5), constant(2)),
+}
+
+
+def kronecker(parts: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The sum as one dense matrix."""
+    sizes = [len(A) for A in parts]
+    total = np.zeros((int(np.prod(sizes)),) * 2, np.result_type(*parts))
+    for k, A in enumerate(parts):
+        before, after = np.eye(int(np.prod(sizes[:k]))), np.eye(int(np.prod(sizes[k + 1 :])))
+        total = total + np.kron(np.kron(before, A), after)
+    return total
+
+
+def matrix(mode: str, parts: tuple[np.ndarray, ...], dtype: Any = float) -> Any:
+    """As a matrix that knows its grid, in the mode's library."""
+    entries = sp.csr_array(kronecker(parts).astype(dtype))
+    grid = tuple(len(A) for A in parts)
+    like = np.zeros(grid, dtype)
+    found = matrix_from_function(lambda u: (entries @ u.reshape(-1)).reshape(grid), like)[0]
+    return found.in_library_of(array(mode, like))
+
+
+@pytest.mark.parametrize("n", [3, 4, 9])
+@pytest.mark.parametrize(("first", "last"), [*itertools.product(ENDS, repeat=2)])
+def test_formulas_of_eigenvectors(first: str, last: str, n: int) -> None:
+    A = constant(n, first, last, c=0.7)
+    values, vectors, inverse = eigen(sp.csr_array(A))  # type: ignore[misc]
+    np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(A), atol=1e-13)
+    np.testing.assert_allclose(vectors * values @ inverse, A, atol=1e-13)
+    np.testing.assert_allclose(vectors @ inverse, np.eye(n), atol=1e-13)
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", [*EAGER, *COMPILED[:2]])
+def test_solution(mode: str, kind: str) -> None:
+    """Against a dense solve, transposed too: `prepare` outside, and all of it in the compiled function."""
+    parts = KINDS[kind]
+    A = kronecker(parts)
+    b = rng.standard_normal(len(A))
+    operator = matrix(mode, parts)
+    x = compiled(mode, lambda b: linear_solve(operator, b, method="fast-direct").x)(array(mode, b))
+    np.testing.assert_allclose(to_numpy(x), np.linalg.solve(A, b), rtol=1e-9, atol=1e-12)
+    solver = prepare(operator, array(mode, b), method="fast-direct")
+    found = compiled(mode, lambda b: solver.solve(b).x)(array(mode, b))
+    np.testing.assert_allclose(to_numpy(found), to_numpy(x), rtol=1e-10, atol=1e-13)
+    factors = solver.preconditioner
+    assert factors is not None
+    image = to_numpy(factors.T @ array(mode, b))
+    np.testing.assert_allclose(image, np.linalg.solve(A.T, b), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+@pytest.mark.parametrize("mode", EAGER)
+def test_dtypes_and_batches(mode: str, dtype: str) -> None:
+    """Helmholtz with damping where it is complex; three systems at once."""
+    shift = (0.3 + 0.2j) * np.eye(6) if dtype.startswith("c") else 0.3 * np.eye(6)
+    parts = (constant(6, "derivative") + shift, spaced(5))
+    A, b = kronecker(parts), rng.standard_normal((3, 30)).astype(dtype)
+    result = linear_solve(matrix(mode, parts, dtype), array(mode, b), method="fast-direct")
+    x = to_numpy(result.x)
+    assert x.dtype == np.dtype(dtype)
+    exact = np.linalg.solve(A, b.T).T
+    np.testing.assert_allclose(x, exact, rtol=2e-3 if dtype in ("float32", "complex64") else 1e-9, atol=1e-4)
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
+@pytest.mark.parametrize("mode", ["jax", "jax-jit", "torch", "tf", "tf-function"])
+def test_gradients(mode: str) -> None:
+    """By b, of a matrix that is not symmetric."""
+    parts = (spaced(5), spaced(4))
+    operator, A = matrix(mode, parts), kronecker(parts)
+    b, g = rng.standard_normal((2, 20))
+
+    def loss(b: Any) -> Any:
+        x = linear_solve(operator, b, method="fast-direct", rtol=1e-13).x
+        return (x * array(mode, g)).sum() if mode == "torch" else _sum(mode, x * array(mode, g))
+
+    found = _gradient(mode, loss, array(mode, b))
+    np.testing.assert_allclose(to_numpy(found), np.linalg.solve(A.T, g), rtol=1e-9)
+
+
+def _sum(mode: str, x: Any) -> Any:
+    if mode.startswith("jax"):
+        return x.sum()
+    import tensorflow as tf
+
+    return tf.reduce_sum(x)
+
+
+def _gradient(mode: str, loss: Any, b: Any) -> Any:
+    if mode.startswith("jax"):
+        import jax
+
+        return compiled(mode, jax.grad(loss))(b)
+    if mode == "torch":
+        import torch
+
+        b.requires_grad_()
+        return torch.autograd.grad(loss(b), b)[0]
+    import tensorflow as tf
+
+    def gradient(b: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(b)
+            value = loss(b)
+        return tape.gradient(value, b)
+
+    return compiled(mode, gradient)(b)
+
+
+@pytest.mark.parametrize("kind", ["periodic", "Neumann"])
+def test_singular(kind: str) -> None:
+    """Without the part that A does not see; a system without a solution is not called solved."""
+    ends = ("derivative", "derivative")
+    parts = (periodic(6) - 0.3 * np.eye(6), periodic(5) - 0.3 * np.eye(5))
+    if kind == "Neumann":
+        parts = (constant(6, *ends, d=2.0), constant(5, *ends, d=2.0))
+    b = rng.standard_normal(30)
+    result = linear_solve(matrix("numpy", parts), b - b.mean(), method="fast-direct")
+    np.testing.assert_allclose(result.x, np.linalg.pinv(kronecker(parts)) @ (b - b.mean()), atol=1e-12)
+    wrong = linear_solve(matrix("numpy", parts), b, method="fast-direct", on_failure="status", nullspace=None)
+    assert not wrong.converged
+
+
+def laplace(u: np.ndarray) -> np.ndarray:
+    padded = np.pad(u, 1)
+    return 4 * u - padded[2:, 1:-1] - padded[:-2, 1:-1] - padded[1:-1, 2:] - padded[1:-1, :-2]
+
+
+def test_what_is_no_sum_is_refused() -> None:
+    """One entry of a thousand that is another is seen."""
+    b = rng.standard_normal((8, 6))
+    assert linear_solve(laplace, b, method="fast-direct").iterations == 1
+    bump = np.zeros((8, 6))
+    for place in ((0, 0), (3, 4), (7, 5)):
+        bump[place] = 1e-9
+        with pytest.raises(UnsupportedOperation, match="random vector"):
+            linear_solve(lambda u: laplace(u) + bump * u, b, method="fast-direct")
+        bump[place] = 0
+    cross = lambda u: laplace(u) + 0.1 * np.roll(np.roll(u, 1, 0), 1, 1)  # noqa: E731
+    with pytest.raises(UnsupportedOperation, match="random vector"):
+        linear_solve(cross, b, method="fast-direct")
+    k = 1 + rng.random((8, 6))
+    with pytest.raises(UnsupportedOperation, match="random vector"):
+        linear_solve(lambda u: k * laplace(u), b, method="fast-direct")
+
+
+def test_other_refusals() -> None:
+    b = rng.standard_normal((8, 6))
+    with pytest.raises(UnsupportedOperation, match=r"shape \(5,\)"):
+        linear_solve(np.eye(5), np.ones(5), method="fast-direct")
+    with pytest.raises(UnsupportedOperation, match="matrix_offset"):
+        linear_solve(laplace, b, method="fast-direct", matrix_offset=1.0)
+    with pytest.raises(UnsupportedOperation, match="along axis 0 is neither Hermitian"):
+        linear_solve(lambda u: laplace(u) + np.roll(u, 1, 0), b, method="fast-direct")
+
+
+@pytest.mark.needs("jax")
+def test_coefficients_that_are_traced_are_refused() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def solve(c: Any) -> Any:
+        A = lambda u: c * u - jnp.roll(u, 1, 0) - jnp.roll(u, -1, 0)  # noqa: E731
+        return linear_solve(A, jnp.ones((4, 3)), method="fast-direct").x
+
+    np.testing.assert_allclose(solve(5.0), np.full((4, 3), 1 / 3), rtol=1e-6)
+    with pytest.raises(UnsupportedOperation, match="computed in the compiled function"):
+        jax.jit(solve)(5.0)
