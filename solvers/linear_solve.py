@@ -114,14 +114,15 @@ def _linear_solve(request: Request) -> SolveResult:
     method = None if is_auto(request.method) else find_method(request.method)
     problem = make_problem(request, method)
     refuse_infinite_entries(problem, request.on_failure)
-    M, fallback = request.preconditioner, None
+    M, fallback, factors = request.preconditioner, None, None
     if method is None:
         choice = choose(problem, M is not None)
-        method, fallback, M = choice.method, choice.fallback, choice.preconditioner if M is None else M
+        method, fallback, factors = choice.method, choice.fallback, choice.factors
+        M = choice.preconditioner if M is None else M
     if M is not None:
         refuse_preconditioner(method, M)
         M = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
     check_requirements(problem, method, M)
     if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
-        M = factors_now(problem, method) if method.needs_known else factors_of_known(problem, method)
+        M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)
     return solve(problem, method, M, fallback, request)

@@ -165,13 +165,13 @@ def prepare(
 
 def _prepare(request: Request) -> PreparedSolver:
     method = None if is_auto(request.method) else find_method(request.method)
-    kind, fallback = request.preconditioner, None
+    kind, fallback, factors = request.preconditioner, None, None
     problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
     refuse_infinite_entries(problem, request.on_failure)
     automatic = isinstance(kind, str) and kind.strip().lower() == "auto"
     if method is None:
-        choice = choose(problem, not (automatic or kind is None))
-        method, fallback = choice.method, choice.fallback
+        choice = choose(problem, not (automatic or kind is None), many=True)
+        method, fallback, factors = choice.method, choice.fallback, choice.factors
         kind = choice.preconditioner if automatic else kind
     elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
         kind = None
@@ -179,7 +179,7 @@ def _prepare(request: Request) -> PreparedSolver:
     M = to_preconditioner(kind, problem.A, problem.bk, problem.layout, problem.like)
     check_requirements(problem, method, M)
     if isinstance(method, Refinement):
-        M = factors_now(problem, method)
+        M = factors or factors_now(problem, method)
     problem.bk.register(PreparedSolver, _flatten, _restore)
     resolved = replace(request, A=None, args=(), method=method, preconditioner=kind)
     return PreparedSolver(_prepared(problem), method, M, fallback, resolved)

@@ -5,31 +5,55 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...backends import Backend
-from ...sparse import DenseOperator, FunctionOperator, Matrix, Operator
+from ...sparse import (
+    DenseOperator,
+    FunctionOperator,
+    Matrix,
+    NonlinearError,
+    Operator,
+    SparseMatrix,
+    UnsupportedOperation,
+)
 from ...sparse.symmetry import products_agree, seems_hermitian
 from ..iteration.method import Method
+from ..methods.direct.fast import FastDirect
 from ..methods.registry import METHODS
+from .factors import factors_now
+from .fill import factor_operations
 from .problem import Problem
 
+_FAST = FastDirect()
 _SMALL = 1000  # unknowns up to which a dense factorisation is the quickest and safest way
+_LEAST_GRID = 256  # unknowns of a grid from which looking for a fast solver pays
+_MOST_OPERATIONS = 2e9  # of factors that are worth it for many solves, which takes about a second
 
 
 class Choice(NamedTuple):
-    """A method, the preconditioner for it where the user gave none, and what to try where it fails."""
+    """A method, the preconditioner for it where the user gave none, and what to try where it fails.
+
+    `factors` are those of the method where they were made in order to choose it.
+    """
 
     method: Method
     preconditioner: str | None
     fallback: Method | None
+    factors: Operator | None = None
 
 
-def choose(problem: Problem, preconditioned: bool = False) -> Choice:
+def choose(problem: Problem, preconditioned: bool = False, many: bool = False) -> Choice:
     """What suits the system; only methods that take a preconditioner where the user gives one.
+
+    Args:
+        many: are many solves with A to come?
 
     | known about A | method |
     |---|---|
     | dense, at most 1000 unknowns | direct |
+    | known, on a grid, a sum of matrices along its axes; of functions in `prepare` and when compiled | fast-direct |
+    | matrix in `prepare`, eager, whose factors cost less than a second | scipy-direct |
     | matrix, symmetric, diagonal of one sign | CG with Jacobi; eagerly, scipy-direct if that fails |
     | matrix, not symmetric, eager | scipy-direct |
     | function, symmetric for random vectors | CG |
@@ -41,6 +65,12 @@ def choose(problem: Problem, preconditioned: bool = False) -> Choice:
         return Choice(METHODS["direct"], None, None)
     matrix = isinstance(inner, Matrix)
     fallback = METHODS["scipy-direct"] if matrix and not problem.compiled else None
+    if not preconditioned:
+        fast = _fast(problem, many)
+        if fast is not None:
+            return Choice(_FAST, None, fallback, fast)
+        if many and fallback is not None and _cheap_factors(problem):
+            return Choice(fallback, None, None)
     if _symmetric(inner, problem):
         if matrix and _one_sign(problem.bk, A):
             return Choice(METHODS["CG"], None if preconditioned else "jacobi", fallback)
@@ -49,6 +79,33 @@ def choose(problem: Problem, preconditioned: bool = False) -> Choice:
     if fallback is not None and not preconditioned:
         return Choice(fallback, None, None)
     return Choice(METHODS["biCG-stab(2)"], None, fallback)
+
+
+def _fast(problem: Problem, many: bool) -> Operator | None:
+    """Factors of the fast solver on grids, if it is one for this matrix.
+
+    A function is traced for it where that is done once: its values may be others in the next call.
+    """
+    A = problem.A
+    if len(A.in_shape) < 2 or problem.layout.size < _LEAST_GRID or A.offset or problem.null_basis is not None:
+        return None
+    if not (many or problem.compiled or isinstance(A, SparseMatrix)):
+        return None
+    try:
+        return factors_now(problem, _FAST)
+    except (UnsupportedOperation, NonlinearError):
+        return None
+
+
+def _cheap_factors(problem: Problem) -> bool:
+    """Of a sparse matrix that is known, on the host."""
+    A = problem.A.without_offset
+    known = A.known() if isinstance(A, SparseMatrix) and A.systems is None else None
+    return (
+        known is not None
+        and problem.bk.is_at_hand(problem.b)
+        and factor_operations(sp.csr_array(known)) <= _MOST_OPERATIONS
+    )
 
 
 def _symmetric(A: Operator, problem: Problem) -> bool:
