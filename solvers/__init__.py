@@ -6,6 +6,7 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
 from .iteration.method import Method
 from .iteration.status import Status
 from .linear_solve import linear_solve
+from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
 from .methods.cg import CG
@@ -53,6 +54,7 @@ __all__ = [
     "Status",
     "find_method",
     "linear_solve",
+    "load_preconditioner",
     "preconditioner",
     "prepare",
 ]

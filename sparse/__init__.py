@@ -5,6 +5,7 @@ if __name__ != "krylix.sparse":  # reached through sys.path (repository root), n
 
 from .convert import as_operator, batch_shape, is_function, is_list_of_matrices, operand_dtype, to_operator
 from .errors import NonlinearError, UnsupportedOperation
+from .files.storable import storable
 from .formats import (
     COO,
     CSC,
@@ -86,6 +87,7 @@ __all__ = [
     "matrix_from_function",
     "operand_dtype",
     "save",
+    "storable",
     "to_operator",
     "vstack",
 ]

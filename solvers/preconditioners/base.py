@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...backends import Array
-from ...sparse import Composed, Operator
+from ...sparse import Composed, Operator, storable
+from ...sparse.files import tree
 
 
+@storable("preconditioner")
 @dataclass(eq=False, repr=False)
 class Preconditioner(Composed):
     """M, an approximation of the inverse of A, applied as `M @ r`.
@@ -51,6 +53,25 @@ class Preconditioner(Composed):
 
     def known(self) -> Any:
         return self.inner.known()
+
+    def save(self, path: Any) -> None:
+        """Write it to a `.npz` file, which `krylix.load_preconditioner` reads: for any library, bit by bit.
+
+        Raises:
+            ValueError: the path has another ending; a number in it is not finite.
+            UnsupportedOperation: it holds a function, or objects of SciPy or pyamg; or its values are not known yet
+                (inside a compiled function).
+            OSError: it cannot be written.
+
+        Cost: what it is made of (`memory`), and indices.
+        """
+        tree.save(path, self)
+
+    def __copy__(self) -> Preconditioner:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Preconditioner:
+        return self
 
     def __repr__(self) -> str:
         facts = [f"<{self.kind} preconditioner for {self.shape[0]} unknowns", str(self.dtype), self.bk.name]

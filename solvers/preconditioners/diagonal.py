@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend
-from ...sparse import Composed
+from ...sparse import Composed, storable
 
 
+@storable("diagonal")
 @dataclass(eq=False, repr=False)
 class DiagonalOperator(Composed):
     """A diagonal `(1, n)`, or one per system `(systems, n)`."""

@@ -36,6 +36,7 @@ from .solvers import (
     SolveResult,
     Status,
     linear_solve,
+    load_preconditioner,
     preconditioner,
     prepare,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "get_precision",
     "jacobian_matrix",
     "linear_solve",
+    "load_preconditioner",
     "matrix_from_function",
     "precision",
     "preconditioner",

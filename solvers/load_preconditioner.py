@@ -1,0 +1,33 @@
+"""Read what `Preconditioner.save` and the `save` of factorisations wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backends import Array, choose_backend
+from ..sparse.files import tree
+from .methods.direct.factorisation import Factorisation
+from .preconditioners import Preconditioner
+
+
+def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner | Factorisation:
+    """Read a preconditioner, or a factorisation of `prepare(...)`, from a file of its `save`.
+
+    Args:
+        path: of the file; one of any library can be read for any other.
+        like: an array of the library, and on the device, that it is for; None: the default backend's.
+
+    Raises:
+        ValueError: the file is damaged, no such file, or of a newer krylix; the message names it and says what to do.
+        TypeError: the library has no way to it.
+        OSError, MemoryError: it cannot be read.
+
+    Cost: a few passes over the numbers, and two products. Factors of `scipy-direct` are made again, of their matrix.
+    """
+    bk, found = choose_backend(like), tree.load(path)
+    if not isinstance(found, Preconditioner | Factorisation):
+        raise ValueError(f"{path}: holds {found!r}, which is no preconditioner; expected what Preconditioner.save wrote.")
+    moved = found if bk is found.bk else found.on_backend(bk, like)
+    if not isinstance(moved, Preconditioner | Factorisation):
+        raise TypeError(f"{path}: {found!r} serves NumPy arrays only; load it without `like`.")
+    return moved

@@ -1,0 +1,1 @@
+"""Operators in files: what each is made of, as a description in JSON and arrays."""

@@ -1,0 +1,118 @@
+"""Archives of arrays (`.npz`), with a description in JSON: nothing that one says is believed before it is looked at."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+HEADER = "header"  # the member that holds the description
+DTYPES = frozenset(
+    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    + ("float32", "float64", "complex64", "complex128")
+)
+_MOST_PACKED = 1032  # bytes that deflate makes of one
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a file whole or not at all: whoever reads it meanwhile finds the old one.
+
+    Raises:
+        ValueError: the path has another ending than `.npz`.
+        OSError: it cannot be written.
+    """
+    if not str(path).lower().endswith(".npz"):
+        raise ValueError(f"The file {str(path)!r} was given; expected a name that ends with .npz.")
+    final = os.path.realpath(path)  # the file that a link stands for
+    text = json.dumps(description, allow_nan=False).encode()
+    part = f"{final}.{os.getpid()}.part"
+    try:
+        with open(part, "xb") as stream:
+            np.savez(stream, allow_pickle=False, **{HEADER: np.frombuffer(text, np.uint8)}, **arrays)
+        os.replace(part, final)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+
+
+def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The description and the arrays, each of a plain dtype.
+
+    Raises:
+        ValueError: it is damaged, or no such archive; one line, which names it.
+        OSError: it cannot be read.
+        MemoryError: it does not fit.
+    """
+    name = str(path)
+    try:
+        with open(path, "rb") as stream:
+            check_archive(stream, name)
+            with np.load(stream, allow_pickle=False) as archive:
+                if HEADER not in archive.files:
+                    raise ValueError(f"{name}: {_foreign(archive.files)}")
+                arrays = {key: archive[key] for key in archive.files}
+        description = json.loads(bytes(arrays.pop(HEADER).astype(np.uint8)))
+    except MemoryError as error:
+        raise MemoryError(f"{name}: does not fit into memory.") from error
+    except Exception as error:  # parsers raise anything, from KeyError to zlib.error; all of it is about this file
+        if (isinstance(error, OSError) and error.errno) or str(error).startswith(f"{name}: "):
+            raise
+        raise damaged(name, error) from error
+    for key, array in arrays.items():
+        if array.dtype.name not in DTYPES:
+            raise ValueError(f"{name}: is damaged: {key} holds {array.dtype}; expected numbers. Save it again.")
+    if not isinstance(description, dict):
+        raise ValueError(f"{name}: {_foreign(arrays)}")
+    return description, {key: np.asarray(a, a.dtype.newbyteorder("=")) for key, a in arrays.items()}
+
+
+def damaged(name: str, why: object) -> ValueError:
+    """What to say of a file that is not as it was written, in one line."""
+    return ValueError(f"{name}: is damaged: {' '.join(str(why or type(why).__name__).split())}. Save it again.")
+
+
+def check_archive(stream: BinaryIO, name: str) -> None:
+    """Every member is an array that is as large as its head says, before memory is taken for it.
+
+    Raises:
+        ValueError: it is not so; one line, which names the file.
+    """
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    if not zipfile.is_zipfile(stream):
+        raise ValueError(f"{name}: is no .npz archive, or is cut off.")
+    with zipfile.ZipFile(stream) as archive:
+        for member in archive.infolist():
+            most = member.compress_size * (1 if member.compress_type == zipfile.ZIP_STORED else _MOST_PACKED)
+            if member.compress_size > size or member.file_size > most + _MOST_PACKED:
+                raise ValueError(f"{name}: promises {member.file_size} bytes in {member.filename}; it holds {size}.")
+            if member.filename.endswith(".npy"):
+                _check_array(archive, member, name)
+    stream.seek(0)
+
+
+def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        if version not in _HEADERS:
+            raise ValueError(f"{name}: {member.filename} has the version {version} of .npy; expected 1.0 or 2.0.")
+        shape, _, dtype = _HEADERS[version](stream)
+        if dtype.hasobject:
+            raise ValueError(f"{name}: {member.filename} holds Python objects; expected numbers.")
+        promised = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or promised != member.file_size - stream.tell():
+            found = member.file_size - stream.tell()
+            raise ValueError(f"{name}: {member.filename} promises {promised} bytes for {shape}; it has {found}.")
+
+
+def _foreign(members: Any) -> str:
+    if {"format", "shape"} <= set(members):
+        return "holds a matrix of scipy.sparse.save_npz; read it by krylix.sparse.load."
+    return "was not written by krylix; expected what Preconditioner.save wrote."

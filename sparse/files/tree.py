@@ -1,0 +1,144 @@
+"""An operator and all that it is made of, as a description that JSON has and arrays; see `storable`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...backends import Backend, get_backend
+from ...backends.interface.places import check_range
+from ..errors import UnsupportedOperation
+from ..formats.making.reader import check_extent, check_finite
+from ..operator import Operator
+from . import archive
+from .plain import NUMBER, number_of, to_json
+from .storable import STORABLE, name_of, on_host
+
+FORMAT = "krylix operator"
+VERSION = 1
+"""Raise it when a file of today could not be read right by yesterday's krylix; files of all versions are read."""
+
+
+def save(path: Any, operator: Operator) -> None:
+    """Write an operator to a `.npz` file, which `load` reads bit by bit.
+
+    Raises:
+        ValueError: the path has another ending; numbers are not finite.
+        UnsupportedOperation: it holds what files have no form for, or values that are not known yet.
+        OSError: it cannot be written.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    described = _describe(operator, "operator", operator.bk, arrays)
+    for name, array in arrays.items():
+        check_finite(array, f"{path}: {name}")
+    archive.write(path, {"format": FORMAT, "version": VERSION, "operator": described}, arrays)
+
+
+def load(path: Any) -> Operator:
+    """The operator in a file of `save`, on NumPy arrays, after all that must be true of it.
+
+    Raises:
+        ValueError: the file is damaged, foreign or of a newer version; one line, which names it.
+        OSError, MemoryError: it cannot be read.
+
+    Cost: a few passes over the arrays, and a product.
+    """
+    name = str(path)
+    description, arrays = archive.read(path)
+    if description.get("format") != FORMAT:
+        raise ValueError(f"{name}: was not written by krylix; expected what Preconditioner.save wrote.")
+    version = description.get("version")
+    if not isinstance(version, int) or version < 1:
+        raise archive.damaged(name, f"it has the version {version!r}")
+    if version > VERSION:
+        raise ValueError(
+            f"{name}: was written by a newer krylix (version {version} of the form of files; this one reads up to "
+            f"{VERSION}). Update krylix, or save it again by this one."
+        )
+    for key, array in arrays.items():
+        check_finite(array, f"{name}: {key}")
+    try:
+        reader = _Reader(arrays)
+        operator = reader.value(description["operator"])
+        if not isinstance(operator, Operator):
+            raise ValueError("it describes no operator")
+        _try_out(operator)
+    except MemoryError as error:
+        raise MemoryError(f"{name}: does not fit into memory.") from error
+    except Exception as error:  # of a description that says anything, constructors raise anything
+        raise archive.damaged(name, f"{type(error).__name__}: {error}") from error
+    return operator
+
+
+def _describe(value: Any, place: str, bk: Backend, arrays: dict[str, np.ndarray]) -> Any:
+    """As JSON has it; arrays are named by their place and put into `arrays`."""
+    if isinstance(value, Operator):
+        kind = name_of(value)
+        own = STORABLE[kind].take_apart(value)
+        return {"is": kind, "of": {k: _describe(v, f"{place}.{k}", value.bk, arrays) for k, v in own.items()}}
+    if isinstance(value, tuple):
+        return [_describe(v, f"{place}.{i}", bk, arrays) for i, v in enumerate(value)]
+    if isinstance(value, np.ndarray) or bk.is_array(value):
+        arrays[place] = on_host(bk, value)
+        if arrays[place].dtype.name not in archive.DTYPES:
+            raise UnsupportedOperation(f"{place} is an array of {arrays[place].dtype}; files hold plain numbers.")
+        return {"array": place}
+    try:
+        return to_json(value)
+    except TypeError as error:
+        raise UnsupportedOperation(f"{place} cannot be saved: {error}. Give plain settings.") from error
+
+
+class _Reader:
+    """What `_describe` wrote, checked."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self.arrays, self.numbers = arrays, sum(array.size for array in arrays.values())
+
+    def value(self, described: Any) -> Any:
+        if isinstance(described, list):
+            return tuple(map(self.value, described))
+        if not isinstance(described, dict):
+            return described
+        if described.keys() == {"array"}:
+            return self._array(described["array"])
+        if described.keys() == {NUMBER}:
+            return number_of(described[NUMBER])
+        return self._operator(described["is"], described["of"])
+
+    def _array(self, place: str) -> np.ndarray:
+        array = self.arrays[place]
+        return check_range(array, None, place) if array.dtype.kind in "iu" else array
+
+    def _operator(self, kind: str, own: dict[str, Any]) -> Operator:
+        if kind not in STORABLE:
+            raise ValueError(f"no class is registered for {kind!r}: import what defines it, or update krylix")
+        fields = {name: self.value(described) for name, described in own.items()}
+        if isinstance(fields.get("shape"), tuple):
+            self._check_extent(fields["shape"])
+        operator = STORABLE[kind].put_together(fields)
+        self._check_extent(operator.shape)
+        return operator
+
+    def _check_extent(self, shape: tuple[int, ...]) -> None:
+        check_extent(max(shape), shape, self.numbers, "it")
+
+
+def _try_out(operator: Operator) -> None:
+    """Products on the host, which look at every index and shape that constructors have not compared."""
+    _try_product(operator)
+    try:
+        transposed = operator.transpose()
+    except UnsupportedOperation:
+        return
+    _try_product(transposed)
+
+
+def _try_product(operator: Operator) -> None:
+    rows = get_backend("numpy").full((operator.together or 1, operator.shape[1]), 1, operator.dtype)
+    with np.errstate(all="ignore"):
+        image = operator.apply(rows)
+    if tuple(image.shape) != (len(rows), operator.shape[0]):
+        raise ValueError(f"its product has the shape {image.shape}; expected {(len(rows), operator.shape[0])}")
