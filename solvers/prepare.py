@@ -10,8 +10,8 @@ from typing import Any
 from ..backends import Array, left_alone
 from ..sparse import FunctionOperator, Operator
 from .iteration.method import Method
-from .methods.direct.factorisation import HostFactors
 from .methods.direct.refinement import Refinement
+from .methods.direct.superlu import HostFactors
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 from .arrays import Array
 
 
 class Linalg(ABC):
     """Right-hand sides and solutions are rows of `(batch, n)`."""
+
+    first_pivot: ClassVar[int | None] = None  # the number of row 0 in interchanges of LU; None: LU has a permutation
 
     @abstractmethod
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:

@@ -13,6 +13,8 @@ from ..interface.linalg import Linalg
 class NumpyLinalg(Linalg):
     """One call of LAPACK for each matrix."""
 
+    first_pivot = 0
+
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
         return host.lu_factor(matrix)
 

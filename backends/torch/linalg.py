@@ -11,6 +11,8 @@ from ..interface.linalg import Linalg
 class TorchLinalg(Linalg):
     """`torch.linalg`, in the variants that raise nothing."""
 
+    first_pivot = 1
+
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
         lu, pivots, _ = torch.linalg.lu_factor_ex(matrix)
         return lu, pivots

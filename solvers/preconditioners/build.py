@@ -57,7 +57,9 @@ def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: An
         raise ValueError(f"The preconditioner has the shape {operator.shape}; expected {A.shape}, that of A.")
     if foreign is not None:
         return Preconditioner(operator, foreign.kind, foreign.hermitian, foreign.memory)
-    return operator if isinstance(operator, Preconditioner) else Preconditioner(operator, "user's matrix")
+    if isinstance(operator, Preconditioner):
+        return operator
+    return Preconditioner(operator, getattr(operator, "kind", "user's matrix"))
 
 
 def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:

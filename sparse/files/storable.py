@@ -39,7 +39,9 @@ STORABLE: dict[str, Kind] = {}  # by the name in files
 
 
 def storable(
-    name: str, take_apart: Callable[[Any], Fields] | None = None, put_together: Callable[[Fields], Operator] | None = None
+    name: str,
+    take_apart: Callable[[Any], Fields] | None = None,
+    put_together: Callable[[Fields], Operator] | None = None,
 ) -> Callable[[C], C]:
     """Decorator of a class whose operators can be saved, under a name that no other class has or ever had.
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ....backends import Array, Backend
-from ....sparse import Operator, Turned, UnsupportedOperation
+from ....backends import Array, Backend, get_backend
+from ....sparse import Operator, Turned, UnsupportedOperation, storable
+from ....sparse.files import tree
+from ....sparse.files.storable import Fields, on_host
+from .pivots import as_interchanges, check_interchanges, from_interchanges
 
 
 class Solves:
@@ -18,6 +20,18 @@ class Solves:
 
 class Factorisation(Turned, Solves):
     """Maps b to the solution of A x = b, or of the transposed or conjugated system."""
+
+    kind = "factors"  # as a preconditioner
+
+    def save(self, path: Any) -> None:
+        """Write it to a `.npz` file, which `krylix.load_preconditioner` reads.
+
+        Raises:
+            ValueError: the path has another ending; a number in it is not finite.
+            UnsupportedOperation: its values are not known yet (inside a compiled function).
+            OSError: it cannot be written.
+        """
+        tree.save(path, self)
 
     def per_system(self, i: int) -> Any:
         raise UnsupportedOperation("A factorisation is not handed to SciPy.")
@@ -77,24 +91,43 @@ class DenseFactors(Factorisation):
             raise UnsupportedOperation("A factorisation by another library stays where it was made.")
         return (), lambda _: self
 
+    def on_backend(self, bk: Backend, like: Array | None) -> DenseFactors:
+        """Factors of NumPy in another library, whose LU counts row interchanges in its own way."""
+        factors = list(self.factors)
+        if not self.cholesky:
+            factors[1] = from_interchanges(factors[1], bk.linalg.first_pivot)
+        return DenseFactors(bk, [bk.asarray(f, like=like) for f in factors], *self._static()[1:])
 
-@dataclass(frozen=True, eq=False, repr=False)
-class HostFactors(Factorisation):
-    """A factorisation on the host; `solver(b, transposed)` solves for NumPy rows."""
 
-    bk: Backend
-    shape: tuple[int, int]
-    dtype: np.dtype
-    solver: Callable[[np.ndarray, bool], np.ndarray]
-    transposed: bool = False
-    conjugated: bool = False
-    systems: int | None = None
+_SETTINGS = ("cholesky", "shape", "systems", "transposed", "conjugated")
 
-    def product(self, x: Array) -> Array:
-        return self.solver(x, self.transposed)
 
-    def turned(self, *, transposed: bool, conjugated: bool) -> HostFactors:
-        return replace(self, transposed=transposed, conjugated=conjugated)
+def _take_apart(F: DenseFactors) -> Fields:
+    factors = [on_host(F.bk, factor) for factor in F.factors]
+    if not F.cholesky and factors[1].dtype.kind != "i":
+        raise UnsupportedOperation(
+            "The factors of a graph of TensorFlow are of another kind than those of all other libraries. Make them "
+            "outside of the graph, or save the matrix."
+        )
+    if not F.cholesky:
+        factors[1] = as_interchanges(factors[1], F.bk.linalg.first_pivot)
+    return {"factors": tuple(factors), "dtype": F.dtype.name, **{name: getattr(F, name) for name in _SETTINGS}}
 
-    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        return (), lambda _: self
+
+def _put_together(given: Fields) -> DenseFactors:
+    factors, (n, m), systems, dtype = given["factors"], given["shape"], given["systems"], np.dtype(given["dtype"])
+    lead = () if systems is None else (systems,)
+    scales = (systems or 1) * n
+    expected = [(*lead, n, n)] if given["cholesky"] else [(*lead, n, n), (*lead, n)]
+    fit = [tuple(f.shape) for f in factors[:2]] == expected and n == m and factors[0].dtype == dtype
+    if not fit or len(factors) != (1 if given["cholesky"] else 4):
+        raise ValueError(f"factors of the shapes {[f.shape for f in factors]} are given for {n} x {m}")
+    if not given["cholesky"]:
+        check_interchanges(factors[1])
+        if any(f.dtype.kind != "f" or f.size not in (1, n, scales) for f in factors[2:]):
+            raise ValueError(f"the scales of rows and columns have the shapes {[f.shape for f in factors[2:]]}")
+    turns = bool(given["transposed"]), bool(given["conjugated"])
+    return DenseFactors(get_backend("numpy"), factors, bool(given["cholesky"]), (n, m), dtype, systems, *turns)
+
+
+storable("dense factors", _take_apart, _put_together)(DenseFactors)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....backends import Backend
-from ....sparse import Operator, SparseMatrix
+from ....backends import Array, Backend, get_backend
+from ....sparse import Operator, SparseMatrix, storable
+from ....sparse.files.storable import Fields
 from .dense import factorise
-from .factorisation import Factorisation, HostFactors
+from .factorisation import Factorisation
 from .refinement import Refinement
 
 _Solve = Callable[[np.ndarray, bool], np.ndarray]
@@ -46,11 +47,80 @@ class ScipyDirect(Refinement):
             inner = make([bk.to_numpy(array) for array in arrays])
         if not isinstance(inner, SparseMatrix):
             return factorise(bk, A)
-        count = 1 if inner.systems is None else inner.systems
-        solvers = [_solver(sp.csc_array(inner.per_system(i), dtype=A.dtype), offset) for i in range(count)]
-        if inner.systems is None:
-            return HostFactors(bk, A.shape, A.dtype, solvers[0])
-        return HostFactors(bk, A.shape, A.dtype, _one_by_one(solvers), systems=count)
+        return HostFactors(bk, inner, offset, A.dtype)
+
+
+class HostFactors(Factorisation):
+    """Factors of a matrix of NumPy plus an offset, on the host; what is stored is the matrix, which is factorised again.
+
+    That takes no longer than two applications would by triangular solves of SciPy with factors read from a file, which
+    for a grid of 300 x 300 is 20 times as large as the matrix.
+    """
+
+    def __init__(
+        self,
+        bk: Backend,
+        matrix: SparseMatrix,
+        offset: complex,
+        dtype: np.dtype,
+        solver: _Solve | None = None,
+        transposed: bool = False,
+        conjugated: bool = False,
+    ) -> None:
+        """`solver(b, transposed)` solves for NumPy rows; None: it is made."""
+        self.bk, self.matrix, self.offset = bk, matrix, offset
+        self.shape, self.dtype, self.systems = matrix.shape, np.dtype(dtype), matrix.systems
+        self.transposed, self.conjugated = transposed, conjugated
+        self.solver = _solver_of(matrix, offset, self.dtype) if solver is None else solver
+
+    def product(self, x: Array) -> Array:
+        bk = self.bk
+        if bk.on_host:
+            return self.solver(x, self.transposed)
+        spec = [(tuple(int(n) for n in x.shape), self.dtype)]
+        return bk.host_call(lambda rows: (self.solver(np.asarray(rows), self.transposed),), spec, x)[0]
+
+    def turned(self, *, transposed: bool, conjugated: bool) -> HostFactors:
+        return HostFactors(self.bk, self.matrix, self.offset, self.dtype, self.solver, transposed, conjugated)
+
+    def on_backend(self, bk: Backend, like: Array | None) -> HostFactors:
+        turns = self.transposed, self.conjugated
+        return HostFactors(bk, self.matrix, self.offset, self.dtype, self.solver, *turns)
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        return (), lambda _: self.on_backend(get_backend("numpy"), None)
+
+    def __deepcopy__(self, memo: Any) -> HostFactors:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "solver": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.solver = _solver_of(self.matrix, self.offset, self.dtype)
+
+
+def _take_apart(F: HostFactors) -> Fields:
+    settings = {"offset": F.offset, "transposed": F.transposed, "conjugated": F.conjugated}
+    return {"matrix": F.matrix, "dtype": F.dtype.name, **settings}
+
+
+def _put_together(given: Fields) -> HostFactors:
+    matrix, offset, dtype = given["matrix"], given["offset"], np.dtype(given["dtype"])
+    if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
+        raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
+    turns = bool(given["transposed"]), bool(given["conjugated"])
+    return HostFactors(get_backend("numpy"), matrix, offset, dtype, None, *turns)
+
+
+storable("factorised on the host", _take_apart, _put_together)(HostFactors)
+
+
+def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype) -> _Solve:
+    count = 1 if matrix.systems is None else matrix.systems
+    solvers = [_solver(sp.csc_array(matrix.per_system(i), dtype=dtype), offset) for i in range(count)]
+    return solvers[0] if matrix.systems is None else _one_by_one(solvers)
 
 
 def _one_by_one(solvers: Sequence[_Solve]) -> _Solve:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+from ...files.archive import HEADER, check_archive
 from .checked import checked
 
 ENDINGS = {".mtx": "mtx", ".mtx.gz": "mtx.gz", ".npz": "npz", ".npy": "npy"}
@@ -158,10 +159,17 @@ def _read_npy(source: Path | BinaryIO, name: str) -> Any:
 def _read_npz(source: Path | BinaryIO, name: str) -> Any:
     if not zipfile.is_zipfile(source):
         raise ValueError(f"{name}: is no .npz archive (of numpy.savez or scipy.sparse.save_npz).")
+    if isinstance(source, Path):
+        with source.open("rb") as stream:
+            check_archive(stream, name)
+    else:
+        check_archive(source, name)
     with np.load(source, allow_pickle=False) as archive:
         names = archive.files
         if "format" not in names and len(names) == 1:
             return archive[names[0]]
+    if HEADER in names:
+        raise ValueError(f"{name}: holds a preconditioner; read it by krylix.load_preconditioner.")
     if "format" not in names or "shape" not in names:
         found = f"{len(names)} arrays ({', '.join(names[:5])})" if names else "no array"
         raise ValueError(f"{name}: holds {found}; expected one array, or a matrix of scipy.sparse.save_npz.")
