@@ -26,9 +26,7 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner 
     """
     bk, found = choose_backend(like), tree.load(path)
     if not isinstance(found, Preconditioner | Factorisation):
-        raise ValueError(
-            f"{path}: holds {found!r}, which is no preconditioner; expected what Preconditioner.save wrote."
-        )
+        raise ValueError(f"{path}: holds {found!r}, no preconditioner; expected a file of Preconditioner.save.")
     moved = found if bk is found.bk else found.on_backend(bk, like)
     if not isinstance(moved, Preconditioner | Factorisation):
         raise TypeError(f"{path}: {found!r} serves NumPy arrays only; load it without `like`.")

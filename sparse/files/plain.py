@@ -59,7 +59,7 @@ def matches(value: Any, hint: Any) -> bool:
         return True
     if hint in (None, NoneType):
         return value is None
-    if hint in (int, float, complex):
-        wider = {int: int, float: (int, float), complex: (int, float, complex)}[hint]
-        return isinstance(value, wider) and not isinstance(value, bool)
-    return isinstance(value, hint) if isinstance(hint, type) else True
+    if isinstance(value, bool) and hint in (int, float, complex):
+        return False
+    accepted = {float: (int, float), complex: (int, float, complex)}.get(hint, hint)
+    return isinstance(value, accepted) if isinstance(accepted, type | tuple) else True

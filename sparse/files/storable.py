@@ -1,10 +1,10 @@
-"""The kinds of operators that files may hold, by the names that they have there. A file names no class and no module."""
+"""The kinds of operators that files may hold, by the names that they have there: a file names no class, no module."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
@@ -72,8 +72,8 @@ def name_of(operator: Operator) -> str:
             return name
     raise UnsupportedOperation(
         f"{operator!r} cannot be saved: {type(operator).__name__} holds what only this process has, such as a function "
-        "or compiled factors. Save what is made of matrices: krylix.preconditioner(A, kind), for a function its matrix, "
-        "krylix.matrix_from_function(f, like)[0], for factors krylix.prepare(A, b, method='scipy-direct')"
+        "or compiled factors. Save what is made of matrices: krylix.preconditioner(A, kind), for a function its "
+        "matrix, krylix.matrix_from_function(f, like)[0], for factors krylix.prepare(A, b, method='scipy-direct')"
         ".preconditioner. A Composed class of your own is saved after @krylix.sparse.storable('its name')."
     )
 
@@ -146,6 +146,11 @@ def on_host(bk: Backend, array: Any) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else np.asarray(bk.to_numpy(array))
 
 
-storable("dense", lambda A: {"matrix": A.matrix if A.constant is None else A.constant}, _dense)(Dense)
-for _format in STORED_FORMATS:
-    storable(_format, _matrix_fields, lambda given, _format=_format: _matrix(_format, given))(FORMATS[_format])  # type: ignore
+def _register_matrices() -> None:
+    storable("dense", lambda A: {"matrix": A.matrix if A.constant is None else A.constant}, _dense)(Dense)
+    for format in STORED_FORMATS:
+        cls: Any = FORMATS[format]
+        storable(format, _matrix_fields, partial(_matrix, format))(cls)
+
+
+_register_matrices()

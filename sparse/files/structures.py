@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +65,7 @@ def _coo(shape: Shape, rows: Any, cols: Any) -> Structure:
 
 
 def _dia(shape: Shape, offsets: tuple[int, ...], present: Any) -> Structure:
-    rising = all(a < b for a, b in zip(offsets, offsets[1:], strict=False))
+    rising = all(a < b for a, b in pairwise(offsets))
     if not rising or (offsets and not -max(shape[0], 1) < offsets[0] <= offsets[-1] < max(shape[1], 1)):
         raise ValueError(f"the offsets {offsets[:9]} are given for {shape}; expected rising ones inside of it")
     if present is not None and (present.dtype != bool or present.shape != (len(offsets), shape[0])):
@@ -106,7 +106,7 @@ def _stencil(shape: Shape, out_grid: Any, in_grid: Any, boxes: Any, numbers: Any
         raise ValueError(f"the grids {out_grid}, {in_grid} and {len(boxes)} boxes are given for {shape}")
     for box in found:
         for first, grid in ((box.lo, out_grid), (box.start, in_grid)):
-            inside = all(0 <= a and 0 <= n and a + n <= m for a, n, m in zip(first, box.shape, grid, strict=True))
+            inside = all(min(a, n) >= 0 and a + n <= m for a, n, m in zip(first, box.shape, grid, strict=True))
             if not inside:
                 raise ValueError(f"the box at {first} of {box.shape} lies outside of the grid {grid}")
     if any(_share_a_place(*pair) for pair in combinations(found, 2)):

@@ -82,7 +82,7 @@ def _describe(value: Any, place: str, bk: Backend, arrays: dict[str, np.ndarray]
         return [_describe(v, f"{place}.{i}", bk, arrays) for i, v in enumerate(value)]
     if isinstance(value, np.ndarray) or bk.is_array(value):
         arrays[place] = on_host(bk, value)
-        if arrays[place].dtype.name not in archive.DTYPES:
+        if arrays[place].dtype.char not in archive.DTYPES:
             raise UnsupportedOperation(f"{place} is an array of {arrays[place].dtype}; files hold plain numbers.")
         return {"array": place}
     try:

@@ -51,7 +51,7 @@ class ScipyDirect(Refinement):
 
 
 class HostFactors(Factorisation):
-    """Factors of a matrix of NumPy plus an offset, on the host; what is stored is the matrix, which is factorised again.
+    """Factors of a matrix of NumPy plus an offset, on the host. Files hold the matrix, which is factorised again.
 
     That takes no longer than two applications would by triangular solves of SciPy with factors read from a file, which
     for a grid of 300 x 300 is 20 times as large as the matrix.
