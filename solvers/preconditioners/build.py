@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from ...backends import Backend, left_alone
@@ -68,4 +69,15 @@ def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
         key = "jacobi"
     if key not in PRECONDITIONERS:
         raise ValueError(f"No preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
+    _check_settings(key, settings)
     return PRECONDITIONERS[key](A, **settings)
+
+
+def _check_settings(kind: str, given: dict[str, Any]) -> None:
+    _, *known = signature(PRECONDITIONERS[kind]).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in known):
+        return
+    names = [p.name for p in known]
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(f"{kind} has no setting {', '.join(unknown)}; it has {', '.join(names) or 'none'}.")

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..solvers import PRECONDITIONERS, find_method
+from ..solvers import find_method
 from .errors import UsageError
 from .files import MATRIX_NAMES, STDIN
 from .output import VECTOR_NAMES
-from .picture import PICTURE_NAMES
+from .picture import DEFAULT_PICTURE, PICTURE_NAMES
+from .preconditioning import ENDING, check_kind, is_file, kinds
 
 EXAMPLES = (
     "airfoil",
@@ -34,6 +35,7 @@ _EXIT = "exit codes: 0 done; 1 not converged, or no result; 2 the input cannot b
 _SOLVE = "Solve A x = b, or with --method LSMR or CGLS min |b - A x|, where A need not be square."
 _NO_B = "Without b, b = A x for a known x (x_i = sin i), and the error against this x is reported."
 _INSPECT = "Say what can be seen of a matrix, square or not, without a solve."
+_PRECONDITION = "Make a preconditioner, say what it costs, and write it to a file that any array library reads."
 _METHODS = "List what --method and --preconditioner can be."
 
 
@@ -45,7 +47,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """`command` ("solve", "inspect" or "methods") and its options, with names of methods and so on checked.
+    """`command` ("solve", "precondition", "inspect" or "methods") and its options, with names of methods checked.
 
     Raises:
         UsageError: unknown words, missing or contradicting ones.
@@ -54,8 +56,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     options = _parser().parse_args(argv)
     if not hasattr(options, "quiet"):
         options.quiet = False
-    if options.command in ("solve", "inspect"):
+    if options.command != "methods":
         _check_matrix(options)
+    if options.command == "precondition":
+        check_kind(options.kind)
     if options.command == "solve":
         _check_names(options)
         if options.matrix == options.rhs == STDIN:
@@ -72,6 +76,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_input(solve.add_argument_group("the system"))
     _add_settings(solve.add_argument_group("how to solve it"))
     _add_report(solve.add_argument_group("what it says"), "--quiet")
+    precondition = commands.add_parser(
+        "precondition", help="make and save a preconditioner", description=_PRECONDITION, **words
+    )
+    _add_matrix(precondition, "square matrix")
+    _add_preconditioner(precondition)
+    _add_report(precondition, "--quiet")
     inspect = commands.add_parser("inspect", help="look at a matrix", description=_INSPECT, **words)
     _add_matrix(inspect, "matrix")
     _add_views(inspect)
@@ -98,7 +108,19 @@ def _add_views(group: argparse._ActionsContainer) -> None:
     words = f"store it like this: {', '.join(FORMATS)}; default: what krylix would choose"
     group.add_argument("--format", type=str.lower, choices=FORMATS, metavar="NAME", help=words)
     group.add_argument("--backend", choices=BACKENDS, default="numpy", help="library to choose the format for")
-    group.add_argument("--plot", type=Path, metavar="FILE", help=f"draw its entries: {', '.join(PICTURE_NAMES)}")
+    words = "solve with every preconditioner, and say what each one costs and gains"
+    group.add_argument("--preconditioners", action="store_true", help=words)
+    words = f"draw its entries, or with --preconditioners how they converge: {', '.join(PICTURE_NAMES)}"
+    group.add_argument("--plot", type=Path, nargs="?", const=DEFAULT_PICTURE, metavar="FILE", help=words)
+
+
+def _add_preconditioner(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--kind", default="auto", metavar="NAME", help=f"{', '.join(kinds())}; default: %(default)s")
+    words = "a setting of that kind; may be repeated"
+    group.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE", help=words)
+    group.add_argument("--dtype", choices=("single", "double"), help="precision; default: that of the file")
+    words = f"write it: {ENDING}, for `krylix solve --preconditioner` and krylix.load_preconditioner"
+    group.add_argument("--output", type=Path, metavar="FILE", help=words)
 
 
 def _add_input(group: argparse._ArgumentGroup) -> None:
@@ -110,7 +132,8 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
 
 def _add_settings(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--method", default="auto", metavar="NAME", help="see `krylix methods`; default: %(default)s")
-    group.add_argument("--preconditioner", metavar="NAME", help="default: none, or what --method auto takes")
+    words = "see `krylix methods`, or a file of `krylix precondition`; default: none, or what --method auto takes"
+    group.add_argument("--preconditioner", metavar="NAME", help=words)
     goal = "converged means |b - A x| <= max(rtol |b|, atol); default 1e-10, in single precision 1e-5"
     group.add_argument("--rtol", type=float, metavar="T", help=goal)
     group.add_argument("--atol", type=float, default=0.0, metavar="T", help="default: 0")
@@ -135,9 +158,8 @@ def _check_names(options: argparse.Namespace) -> None:
             find_method(options.method)
         except ValueError as error:
             raise UsageError(str(error)) from error
-    kind = options.preconditioner
-    if kind is not None and kind.strip().lower() not in ("auto", *PRECONDITIONERS):
-        raise UsageError(f"no preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
+    if options.preconditioner is not None and not is_file(options.preconditioner):
+        check_kind(options.preconditioner)
 
 
 def _check_example(options: argparse.Namespace) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
-from . import facts, machine, matrix_facts, methods, report
+from . import comparison, facts, machine, matrix_facts, methods, preconditioning, report, storage
 from .arguments import parse
 from .inspected import load as load_matrix
 from .output import VECTOR_NAMES, check_output, write
-from .picture import check_picture, draw
+from .picture import check_picture, draw, draw_convergence
 from .solve import set_up, solve, start_library
-from .storage import describe as describe_storage
-from .system import load
+from .system import in_precision, load
 
 Say = Callable[[str], None]
 
@@ -26,7 +27,7 @@ def run(argv: Sequence[str], say: Say) -> int:
         SystemExit: after --help and --version.
     """
     options = parse(argv)
-    commands = {"solve": _solve, "inspect": _inspect, "methods": _methods}
+    commands = {"solve": _solve, "precondition": _precondition, "inspect": _inspect, "methods": _methods}
     return commands[options.command](options, say)
 
 
@@ -38,7 +39,9 @@ def _methods(options: argparse.Namespace, say: Say) -> int:
 
 def _solve(options: argparse.Namespace, say: Say) -> int:
     if options.output is not None:
-        check_output(options.output, VECTOR_NAMES, (options.matrix, options.rhs))
+        word = options.preconditioner
+        preconditioner = Path(word) if word is not None and preconditioning.is_file(word) else None
+        check_output(options.output, VECTOR_NAMES, (options.matrix, options.rhs, preconditioner))
     in_words = _in_words(options, say)
     started = time.perf_counter()
     system = load(options)
@@ -57,20 +60,53 @@ def _solve(options: argparse.Namespace, say: Say) -> int:
     return 0 if outcome.converged and outcome.confirmed else 1
 
 
+def _precondition(options: argparse.Namespace, say: Say) -> int:
+    if options.output is not None:
+        check_output(options.output, (preconditioning.ENDING,), (options.matrix,))
+    settings = preconditioning.settings_of(options.setting)
+    in_words = _in_words(options, say)
+    inspected = load_matrix(options)
+    A = inspected.A if options.dtype is None else in_precision(inspected.A, options.dtype, inspected.source)
+    built = preconditioning.build(A, options.kind, settings)
+    in_words([("matrix", inspected.source), ("shape", facts.size_text(A)), *preconditioning.describe(built)])
+    size = None
+    if options.output is not None:
+        size = preconditioning.write(options.output, built.M)
+        in_words([("output", f"{storage.in_words(size)}, written to {options.output}")])
+    if options.json:
+        say(machine.text("precondition", machine.of_precondition(options, inspected, built, size)))
+    return 0
+
+
 def _inspect(options: argparse.Namespace, say: Say) -> int:
     if options.plot is not None:
         check_picture(options.plot, options.matrix)
     in_words = _in_words(options, say)
     inspected = load_matrix(options)
     start_library(options.backend)
-    storage = describe_storage(inspected.A, options.backend, options.format)
-    in_words([*matrix_facts.describe(inspected), *storage])
+    stored = storage.describe(inspected.A, options.backend, options.format)
+    in_words([*matrix_facts.describe(inspected), *stored])
+    rows = _compared(options, inspected.A, say) if options.preconditioners else None
     if options.plot is not None:
-        draw(options.plot, inspected.A, inspected.source)
+        if rows is None:
+            draw(options.plot, inspected.A, inspected.source)
+        else:
+            draw_convergence(options.plot, rows, inspected.source)
         in_words([("plot", f"written to {options.plot}")])
     if options.json:
-        say(machine.text("inspect", machine.of_inspect(options, inspected)))
+        say(machine.text("inspect", machine.of_inspect(options, inspected, rows)))
     return 0
+
+
+def _compared(options: argparse.Namespace, A: Any, say: Say) -> list[comparison.Row]:
+    """Says each row as soon as it is known, if people are to read the report."""
+    found: list[comparison.Row] = []
+    aloud = not options.json and not options.quiet
+    for row in comparison.compare(A):
+        for line in [*(comparison.HEAD if not found else ()), comparison.text(row)] if aloud else ():
+            say(line)
+        found.append(row)
+    return found
 
 
 def _in_words(options: argparse.Namespace, say: Say) -> Callable[[list[facts.Line]], None]:

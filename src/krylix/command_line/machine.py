@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,11 @@ from ..sparse.facts import (
     is_positive_definite,
     occupied_diagonals,
 )
+from . import comparison, preconditioning
+from .comparison import Row
 from .facts import column_norms, maps_constants_to_zero
 from .inspected import Inspected
+from .preconditioning import Built
 from .report import relative_error, status_word
 from .solve import Outcome
 from .storage import bytes_of, chosen
@@ -65,7 +69,18 @@ def of_solve(options: argparse.Namespace, system: System, outcome: Outcome, read
     }
 
 
-def of_inspect(options: argparse.Namespace, inspected: Inspected) -> dict[str, Any]:
+def of_precondition(
+    options: argparse.Namespace, inspected: Inspected, built: Built, size: int | None
+) -> dict[str, Any]:
+    """What `krylix precondition` reports."""
+    return {
+        "matrix": {"source": inspected.source, **_matrix(inspected.A)},
+        "preconditioner": preconditioning.as_object(built),
+        "output": None if options.output is None else {"file": str(options.output), "bytes": size},
+    }
+
+
+def of_inspect(options: argparse.Namespace, inspected: Inspected, rows: Sequence[Row] | None) -> dict[str, Any]:
     """What `krylix inspect` reports; facts of square matrices are null for others."""
     A = inspected.A
     square = A.shape[0] == A.shape[1] and A.shape[0] > 0
@@ -86,6 +101,7 @@ def of_inspect(options: argparse.Namespace, inspected: Inspected) -> dict[str, A
         "maps_constants_to_zero": maps_constants_to_zero(A),
         "bytes": bytes_of(A),
         "format": {"name": choice.format, "backend": options.backend, "reason": choice.reason},
+        "preconditioners": None if rows is None else [comparison.as_object(row) for row in rows],
         "plot": None if options.plot is None else str(options.plot),
     }
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..sparse.plot.picture import plot
+from .comparison import Row
 from .errors import SolveFailed, UsageError
 from .output import check_output
 
 PICTURE_NAMES = (".png", ".pdf", ".svg")
+DEFAULT_PICTURE = Path("krylix.png")
 
 
 def check_picture(path: Path, source: Path | None) -> None:
@@ -31,12 +36,43 @@ def draw(path: Path, A: Any, name: str) -> None:
     Raises:
         SolveFailed: it cannot be drawn or written, for lack of memory for example.
     """
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 6), dpi=150, layout="constrained")
-    try:
+    def entries(figure: Any) -> None:
         ax = plot(A, ax=figure.add_subplot())
         ax.set_title(f"{name}\n{ax.get_title()}", parse_math=False)
+
+    _write(path, entries, (7, 6))
+
+
+def draw_convergence(path: Path, rows: Sequence[Row], name: str) -> None:
+    """Draw relative residuals against iterations and against time, set-up included.
+
+    Raises:
+        SolveFailed: as `draw`.
+    """
+
+    def curves(figure: Any) -> None:
+        left, right = figure.subplots(1, 2, sharey=True)
+        for row in rows:
+            if row.history is None or row.seconds is None:
+                continue
+            steps = np.arange(len(row.history))
+            left.semilogy(steps, row.history, label=f"{row.kind} ({row.method})")
+            right.semilogy(row.set_up + row.seconds * steps / max(len(steps) - 1, 1), row.history)
+        left.set(xlabel="iterations", ylabel="|b - A x| / |b|")
+        right.set(xlabel="seconds, set-up first")
+        left.legend(fontsize="small")
+        figure.suptitle(name, parse_math=False)
+
+    _write(path, curves, (11, 5))
+
+
+def _write(path: Path, paint: Callable[[Any], None], size: tuple[int, int]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    try:
+        paint(figure)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from")  # the font lacks a character of the name
             figure.savefig(path)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..solvers import Status
 from .facts import Line, column_norms, maps_constants_to_zero
+from .preconditioning import is_file
 from .solve import Outcome
 from .system import System
 
@@ -40,7 +41,7 @@ def _preconditioner(outcome: Outcome, wanted: str | None) -> str:
     used = outcome.result.preconditioner
     if used is None and wanted is not None:
         return f"none ({wanted} was given, but the method that was taken in the end takes none)"
-    return used or "none"
+    return f"{used}, from {wanted}" if used and wanted is not None and is_file(wanted) else used or "none"
 
 
 def _status(outcome: Outcome) -> str:

@@ -16,6 +16,8 @@ import numpy as np
 from ..backends import Array, convert, get_backend
 from ..solvers import ConvergenceError, PreparedSolver, SolveResult, Status, prepare
 from ..solvers.methods.registry import is_auto
+from . import preconditioning
+from .activity import Activity
 from .errors import SolveFailed, UsageError
 from .facts import column_norms
 from .system import System
@@ -99,10 +101,11 @@ def set_up(options: argparse.Namespace, system: System) -> Ready:
         UsageError: the method or another setting does not fit the system.
         SolveFailed: for lack of memory, for example.
     """
-    kind = "auto" if options.preconditioner is None and is_auto(options.method) else options.preconditioner
+    given = preconditioning.from_options(options)
+    kind = "auto" if given is None and is_auto(options.method) else given
     settings = {name: getattr(options, name) for name in ("rtol", "atol", "max_iter", "nullspace")}
     started = time.perf_counter()
-    with _watched() as notes:
+    with _watched() as notes, Activity("setting up"):
         b = convert(system.rows, options.backend)
         solver = prepare(system.A, b, method=options.method, preconditioner=kind, **settings)
     return Ready(solver, b, time.perf_counter() - started, notes)

@@ -80,6 +80,15 @@ def read_example(name: str) -> Any:
     return sp.csr_array(load_example(name)["A"])
 
 
+def in_precision(A: Any, wanted: str, source: str) -> Any:
+    """The matrix in "single" or "double" precision.
+
+    Raises:
+        UsageError: it holds numbers that are too large.
+    """
+    return _cast(A, _common_dtype(wanted), source)
+
+
 def _common_dtype(wanted: str | None, *arrays: Any) -> np.dtype:
     """The real dtype in which both are given to the solver."""
     if wanted is not None:
