@@ -29,11 +29,11 @@ def save(path: Any, operator: Operator) -> None:
         UnsupportedOperation: it holds what files have no form for, or values that are not known yet.
         OSError: it cannot be written.
     """
-    arrays: dict[str, np.ndarray] = {}
-    described = _describe(operator, "operator", operator.bk, arrays)
-    for name, array in arrays.items():
+    writer = _Writer()
+    described = writer.describe(operator, "operator", operator.bk)
+    for name, array in writer.arrays.items():
         check_finite(array, f"{path}: {name}")
-    archive.write(path, {"format": FORMAT, "version": VERSION, "operator": described}, arrays)
+    archive.write(path, {"format": FORMAT, "version": VERSION, "operator": described}, writer.arrays)
 
 
 def load(path: Any) -> Operator:
@@ -72,27 +72,40 @@ def load(path: Any) -> Operator:
     return operator
 
 
-def _describe(value: Any, place: str, bk: Backend, arrays: dict[str, np.ndarray]) -> Any:
-    """As JSON has it; arrays are named by their place and put into `arrays`."""
-    if isinstance(value, Operator):
-        kind = name_of(value)
-        own = STORABLE[kind].take_apart(value)
-        return {"is": kind, "of": {k: _describe(v, f"{place}.{k}", value.bk, arrays) for k, v in own.items()}}
-    if isinstance(value, tuple):
-        return [_describe(v, f"{place}.{i}", bk, arrays) for i, v in enumerate(value)]
-    if isinstance(value, np.ndarray) or bk.is_array(value):
-        arrays[place] = on_host(bk, value)
-        if arrays[place].dtype.char not in archive.DTYPES:
-            raise UnsupportedOperation(f"{place} is an array of {arrays[place].dtype}; files hold plain numbers.")
-        return {"array": place}
-    try:
-        return to_json(value)
-    except TypeError as error:
-        raise UnsupportedOperation(f"{place} cannot be saved: {error}. Give plain settings.") from error
+class _Writer:
+    """Collects arrays by the places where they were found first; what occurs twice is stored once."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self._found: dict[int, tuple[str, Any]] = {}  # by identity, with the object, which keeps that its own
+
+    def describe(self, value: Any, place: str, bk: Backend) -> Any:
+        """As JSON has it."""
+        if isinstance(value, Operator):
+            kind = name_of(value)
+            own = STORABLE[kind].take_apart(value)
+            return {"is": kind, "of": {k: self.describe(v, f"{place}.{k}", value.bk) for k, v in own.items()}}
+        if isinstance(value, tuple):
+            return [self.describe(v, f"{place}.{i}", bk) for i, v in enumerate(value)]
+        if isinstance(value, np.ndarray) or bk.is_array(value):
+            return {"array": self._place_of(value, place, bk)}
+        try:
+            return to_json(value)
+        except TypeError as error:
+            raise UnsupportedOperation(f"{place} cannot be saved: {error}. Give plain settings.") from error
+
+    def _place_of(self, value: Any, place: str, bk: Backend) -> str:
+        if id(value) in self._found:
+            return self._found[id(value)][0]
+        array = on_host(bk, value)
+        if array.dtype.char not in archive.DTYPES:
+            raise UnsupportedOperation(f"{place} is an array of {array.dtype}; files hold plain numbers.")
+        self.arrays[place], self._found[id(value)] = array, (place, value)
+        return place
 
 
 class _Reader:
-    """What `_describe` wrote, checked."""
+    """What `_Writer` described, checked."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self.arrays, self.numbers = arrays, sum(array.size for array in arrays.values())
