@@ -70,6 +70,8 @@ def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     if key not in PRECONDITIONERS:
         raise ValueError(f"No preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
     _check_settings(key, settings)
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
     return PRECONDITIONERS[key](A, **settings)
 
 

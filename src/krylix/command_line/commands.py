@@ -83,6 +83,8 @@ def _inspect(options: argparse.Namespace, say: Say) -> int:
         check_picture(options.plot, options.matrix)
     in_words = _in_words(options, say)
     inspected = load_matrix(options)
+    if options.preconditioners:
+        comparison.check_square(inspected.A)
     start_library(options.backend)
     stored = storage.describe(inspected.A, options.backend, options.format)
     in_words([*matrix_facts.describe(inspected), *stored])

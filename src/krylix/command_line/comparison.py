@@ -55,16 +55,17 @@ class Row:
         return 0.0 if self.built is None else self.built.seconds
 
 
+def check_square(A: Any) -> None:
+    """Raises UsageError for a matrix that has no preconditioner."""
+    if A.shape[0] != A.shape[1] or not A.shape[0]:
+        raise UsageError(f"--preconditioners: got a matrix of shape {A.shape}; expected a square one with some rows.")
+
+
 def compare(A: Any) -> Iterator[Row]:
     """A row for no preconditioner and one for each kind, for a random right-hand side and the default tolerance.
 
     Methods: CG where A is symmetric with a positive diagonal and M is not known to be unsymmetric, else biCG-stab(2).
-
-    Raises:
-        UsageError: A is not square, or empty.
     """
-    if A.shape[0] != A.shape[1] or not A.shape[0]:
-        raise UsageError(f"--preconditioners: got a matrix of shape {A.shape}; expected a square one with some rows.")
     rng = np.random.default_rng(0)
     b = rng.standard_normal(A.shape[0]) + (1j * rng.standard_normal(A.shape[0]) if A.dtype.kind == "c" else 0)
     if maps_constants_to_zero(A):  # most right-hand sides have no solution
