@@ -5,8 +5,11 @@ One that is registered here and nowhere else goes through the same tests: a new 
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -247,3 +250,140 @@ def test_made_by_numpy_for_another_library(kind: str, mode: str) -> None:
     M = krylix.preconditioner(A, kind)
     result = Numbers(krylix.linear_solve(A, array(mode, b), method="biCG-stab(2)", preconditioner=M))
     np.testing.assert_allclose(result.x, np.linalg.solve(A.toarray(), b), rtol=1e-8)
+
+
+# --- saved, copied, transformed, differentiated ---
+
+
+def facts(M: Preconditioner) -> tuple[Any, ...]:
+    return M.kind, M.hermitian, M.memory, M.work, M.entries, M.settings, M.note, M.shape, M.dtype, M.systems
+
+
+@pytest.mark.compiled_by_default(modes=("jax", "tf"))
+@every_library
+@every_kind
+def test_saved_and_loaded(kind: str, mode: str, tmp_path: Path) -> None:
+    """By any library and for any other: bit by bit, with its facts. So all that kinds are made of can be stored."""
+    for dtype, systems in (("float64", ()), ("complex64", ()), ("float32", (2,))):
+        A, r = suited(kind, dtype, systems), vectors(dtype, 2)
+        M = krylix.preconditioner(array(mode, A), kind)
+        M.save(tmp_path / "first.npz")
+        for other in dict.fromkeys(("numpy", "torch", mode)):
+            loaded = krylix.load_preconditioner(tmp_path / "first.npz", like=array(other, r))
+            assert loaded.bk.name == library(other) and facts(loaded) == facts(M)
+            images = to_numpy(loaded(array(other, r))), to_numpy(M(array(mode, r)))
+            np.testing.assert_allclose(*images, rtol=500 * eps(dtype), atol=500 * eps(dtype))
+            loaded.save(tmp_path / "second.npz")
+            with np.load(tmp_path / "first.npz") as first, np.load(tmp_path / "second.npz") as second:
+                assert {k: first[k].tobytes() for k in first} == {k: second[k].tobytes() for k in second}
+
+
+@every_library
+@every_kind
+def test_pickled_and_copied(kind: str, mode: str) -> None:
+    M = krylix.preconditioner(array(mode, suited(kind, "float64")), kind)
+    r = array(mode, vectors("float64", 1)[0])
+    for other in (pickle.loads(pickle.dumps(M)), copy.copy(M), copy.deepcopy(M)):
+        assert facts(other) == facts(M) and repr(other) == repr(M)
+        assert to_numpy(other @ r).tobytes() == to_numpy(M @ r).tobytes()
+        np.testing.assert_array_equal(to_numpy(other.T @ r), to_numpy(M.T @ r))
+
+
+def mapped(mode: str, function: Any, *arrays: Any) -> Any:
+    """Over the first axis of each, by the library's own `vmap`."""
+    if mode == "jax":
+        import jax
+
+        return jax.jit(jax.vmap(function))(*arrays)
+    import torch
+
+    return torch.func.vmap(function)(*arrays)
+
+
+@pytest.mark.compiled_by_default(modes=("jax",))
+@pytest.mark.parametrize("mode", ["jax", "torch"])
+@every_kind
+def test_mapped_over_systems(kind: str, mode: str) -> None:
+    """`vmap` of a solve over right-hand sides, with M made outside and inside, and over matrices, each with its M."""
+    matrices, b = suited(kind, "float64", (3,)), vectors("float64", 3)
+    A, rows = array(mode, matrices), array(mode, b)
+
+    def solve(A: Any, b: Any, M: Any = kind) -> Any:
+        return krylix.linear_solve(A, b, method="biCG-stab", preconditioner=M, rtol=1e-11).x
+
+    one_A = np.linalg.solve(matrices[0], b.T).T
+    M = krylix.preconditioner(A[0], kind)
+    np.testing.assert_allclose(to_numpy(mapped(mode, lambda b: solve(A[0], b, M), rows)), one_A, rtol=1e-9)
+    if mode == "torch":
+        np.testing.assert_allclose(to_numpy(mapped(mode, lambda b: solve(A[0], b), rows)), one_A, rtol=1e-9)
+    each = np.linalg.solve(matrices, b[..., None])[..., 0]
+    np.testing.assert_allclose(to_numpy(mapped(mode, solve, A, rows)), each, rtol=1e-9)
+
+
+@cache
+def gradients_without(mode: str, hermitian: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The same where no preconditioner is used."""
+    return gradients(mode, None, matrix_of("float64", hermitian), *vectors("float64", 2))
+
+
+def gradients(mode: str, M: str | None, A: np.ndarray, b: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of `<w, x>` by A and by b, in the mode's library."""
+    weights = array(mode, w)
+
+    def loss(A: Any, b: Any) -> Any:
+        x = krylix.linear_solve(A, b, method="biCG-stab", preconditioner=M, rtol=1e-12).x
+        return krylix.choose_backend(x).sum(weights * x, 0)
+
+    arrays = array(mode, A), array(mode, b)
+    if library(mode) == "jax":
+        import jax
+
+        found = compiled(mode, jax.grad(loss, (0, 1)))(*arrays)
+    elif mode == "torch":
+        arrays = tuple(x.requires_grad_() for x in arrays)
+        loss(*arrays).backward()
+        found = tuple(x.grad for x in arrays)
+    else:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(arrays)
+            value = loss(*arrays)
+        found = tape.gradient(value, arrays)
+    return to_numpy(found[0]), to_numpy(found[1])
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
+@pytest.mark.parametrize("mode", ["jax-jit", "torch", "tf"])
+@every_kind
+def test_gradients_do_not_depend_on_it(kind: str, mode: str) -> None:
+    """Those of the solution, by the dense adjoint: M is made of the same A, but is a constant to derivatives."""
+    A, (b, w) = suited(kind, "float64"), vectors("float64", 2)
+    adjoint, x = np.linalg.solve(A.T, w), np.linalg.solve(A, b)
+    without = gradients_without(mode, needs_hermitian(kind))
+    for by_A, by_b in (gradients(mode, kind, A, b, w), without):
+        np.testing.assert_allclose(by_b, adjoint, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(by_A, -np.outer(adjoint, x), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+@pytest.mark.parametrize("kind", list(PRECONDITIONERS))
+def test_made_once_for_a_compiled_function(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a matrix that does not depend on an argument, while the function is compiled; its numbers are known then."""
+    made: list[Preconditioner] = []
+    known: list[bool] = []
+    build = PRECONDITIONERS[kind]
+
+    def counted(A: Operator) -> Preconditioner:
+        made.append(build(A))
+        known.append(made[-1].known() is not None)
+        return made[-1]
+
+    monkeypatch.setitem(PRECONDITIONERS, kind, counted)
+    A = suited(kind, "float64")
+    matrix = sp.csr_array(A)
+    solve = compiled(mode, lambda b: krylix.linear_solve(matrix, b, method="biCG-stab", preconditioner=kind).x)
+    for b in vectors("float64", 3):
+        np.testing.assert_allclose(to_numpy(solve(array(mode, b))), np.linalg.solve(A, b), rtol=1e-8)
+    assert len(made) == 1 and known == [True]
