@@ -25,7 +25,7 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner 
     Cost: a few passes over the numbers, and two products. Factors of `scipy-direct` are made again, of their matrix.
     """
     bk, found = choose_backend(like), tree.load(path)
-    if not isinstance(found, Preconditioner | Factorisation):
+    if not isinstance(found, Preconditioner | Factorisation) or found.shape[0] != found.shape[1]:
         raise ValueError(f"{path}: holds {found!r}, no preconditioner; expected a file of Preconditioner.save.")
     moved = found if bk is found.bk else found.on_backend(bk, like)
     if not isinstance(moved, Preconditioner | Factorisation):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -59,7 +60,8 @@ def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     except MemoryError as error:
         raise MemoryError(f"{name}: does not fit into memory.") from error
     except Exception as error:  # parsers raise anything, from KeyError to zlib.error; all of it is about this file
-        if (isinstance(error, OSError) and error.errno) or str(error).startswith(f"{name}: "):
+        unreadable = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)  # of places that are none
+        if unreadable or str(error).startswith(f"{name}: "):
             raise
         raise damaged(name, error) from error
     for key, array in arrays.items():
