@@ -1,8 +1,8 @@
 """A preconditioner is computed once, looked at, saved, and used many times: elsewhere, and by another library.
 
-Heat flows through a ground whose layers differ a thousandfold in conductivity. One script builds the preconditioner with
+Heat flows through a ground whose layers differ a thousandfold in conductivity. One script builds the preconditioner by
 NumPy and SciPy, says what it costs, and writes it to a file. Another process, which knows nothing of the first, reads
-the file for JAX and solves for many heat sources inside `jax.jit`, without any set-up. PyTorch reads the same file here.
+the file for JAX and solves for many sources of heat inside `jax.jit`, without a set-up. PyTorch reads the same file here.
 """
 
 import subprocess

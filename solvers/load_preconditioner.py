@@ -6,11 +6,11 @@ from typing import Any
 
 from ..backends import Array, choose_backend
 from ..sparse.files import tree
-from .methods.direct.factorisation import Factorisation
+from .methods.direct.factorisation import Solves
 from .preconditioners import Preconditioner
 
 
-def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner | Factorisation:
+def load_preconditioner(path: Any, like: Array | None = None) -> Any:
     """Read a preconditioner, or a factorisation of `prepare(...)`, from a file of its `save`.
 
     Args:
@@ -25,9 +25,9 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner 
     Cost: a few passes over the numbers, and two products. Factors of `scipy-direct` are made again, of their matrix.
     """
     bk, found = choose_backend(like), tree.load(path)
-    if not isinstance(found, Preconditioner | Factorisation) or found.shape[0] != found.shape[1]:
+    if not isinstance(found, Preconditioner | Solves) or found.shape[0] != found.shape[1]:
         raise ValueError(f"{path}: holds {found!r}, no preconditioner; expected a file of Preconditioner.save.")
     moved = found if bk is found.bk else found.on_backend(bk, like)
-    if not isinstance(moved, Preconditioner | Factorisation):
+    if not isinstance(moved, Preconditioner | Solves):
         raise TypeError(f"{path}: {found!r} serves NumPy arrays only; load it without `like`.")
     return moved

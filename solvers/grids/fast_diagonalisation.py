@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...backends import Array, get_backend
-from ...sparse import Composed, Dense, Operator, UnsupportedOperation
+from ...sparse import Composed, Dense, Operator, UnsupportedOperation, storable
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import eigen
 from .separable import Separable, separable
 
 
+@storable("along an axis")
 @dataclass(eq=False, repr=False)
 class AlongAxis(Composed):
     """`vectors @ inner @ inverse` with the outer two along one axis of the grid.

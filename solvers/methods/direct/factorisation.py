@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from .pivots import as_interchanges, check_interchanges, from_interchanges
 class Solves:
     """What direct methods make of A: an operator that is its inverse."""
 
-
-class Factorisation(Turned, Solves):
-    """Maps b to the solution of A x = b, or of the transposed or conjugated system."""
-
     kind = "factors"  # as a preconditioner
 
     def save(self, path: Any) -> None:
@@ -31,7 +27,11 @@ class Factorisation(Turned, Solves):
             UnsupportedOperation: its values are not known yet (inside a compiled function).
             OSError: it cannot be written.
         """
-        tree.save(path, self)
+        tree.save(path, cast(Operator, self))
+
+
+class Factorisation(Turned, Solves):
+    """Maps b to the solution of A x = b, or of the transposed or conjugated system."""
 
     def per_system(self, i: int) -> Any:
         raise UnsupportedOperation("A factorisation is not handed to SciPy.")

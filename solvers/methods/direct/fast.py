@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ....backends import Array, Backend
-from ....sparse import Composed, Operator
+from ....sparse import Composed, Operator, storable
 from ...grids.fast_diagonalisation import fast_inverse
 from .factorisation import Solves
 from .refinement import Refinement
 
 
+@storable("grid factors")
 @dataclass(eq=False, repr=False)
 class GridFactors(Composed, Solves):
     """The inverse of a sum of matrices along the axes of a grid."""

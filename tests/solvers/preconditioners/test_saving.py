@@ -141,6 +141,20 @@ def test_factorisations(method: str, mode: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(transposed @ b, np.linalg.solve(matrix.conj().T, b), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("mode", EAGER)
+def test_factors_on_grids(mode: str, tmp_path: Path) -> None:
+    """Those of `fast-direct`, which solve by eigenvectors along each axis."""
+    line = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(5, 5))
+    grid = Stencil([5.0, -1.0, -1.0, -1.0, -1.0], [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)], (5, 5))
+    b, matrix = np.linspace(-1, 2, 25), sp.kron(line, sp.eye_array(5)) + sp.kron(sp.eye_array(5), line)
+    F = krylix.prepare(grid, array(mode, b), method="fast-direct").preconditioner
+    path = saved(F, tmp_path)
+    for other in dict.fromkeys(("numpy", "torch", mode)):
+        loaded = krylix.load_preconditioner(path, like=array(other, b))
+        x = to_numpy(loaded @ array(other, b))
+        np.testing.assert_allclose(matrix @ x, b, atol=1e-12)
+
+
 def test_factorisations_serve_as_preconditioners(tmp_path: Path) -> None:
     for method, matrix in (("direct", A.toarray()), ("scipy-direct", A)):
         F = krylix.load_preconditioner(saved(krylix.prepare(matrix, V, method=method).preconditioner, tmp_path))
