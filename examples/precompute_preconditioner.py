@@ -2,7 +2,7 @@
 
 Heat flows through a ground whose layers differ a thousandfold in conductivity. One script builds the preconditioner by
 NumPy and SciPy, says what it costs, and writes it to a file. Another process, which knows nothing of the first, reads
-the file for JAX and solves for many sources of heat inside `jax.jit`, without a set-up. PyTorch reads the same file here.
+the file for JAX and solves for many sources of heat inside `jax.jit`, without a set-up. So does PyTorch here.
 """
 
 import subprocess

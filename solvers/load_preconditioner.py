@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..backends import Array, choose_backend
+from ..backends import Array, choose_backend, left_alone
 from ..sparse.files import tree
 from .methods.direct.factorisation import Solves
 from .preconditioners import Preconditioner
@@ -22,8 +22,15 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Any:
         TypeError: the library has no way to it.
         OSError, MemoryError: it cannot be read.
 
-    Cost: a few passes over the numbers, and two products. Factors of `scipy-direct` are made again, of their matrix.
+    Cost: a few passes over the numbers, and a product, or two. Factors of `scipy-direct` are made again, of their matrix.
     """
+    return left_alone(_load)(path, like)
+
+
+load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+
+
+def _load(path: Any, like: Array | None) -> Any:
     bk, found = choose_backend(like), tree.load(path)
     if not isinstance(found, Preconditioner | Solves) or found.shape[0] != found.shape[1]:
         raise ValueError(f"{path}: holds {found!r}, no preconditioner; expected a file of Preconditioner.save.")

@@ -37,31 +37,31 @@ def structure_of(format: str, shape: Any, fields: Fields) -> Structure:
 
     Cost: a few passes over the entries; for a stencil one over pairs of boxes.
     """
-    structure = _FORMATS[format].put_together(check_shape(shape), **fields)
-    if isinstance(structure, StencilStructure):
-        return structure
-    rows, cols, _ = structure.entries()
+    return _FORMATS[format].put_together(check_shape(shape), **fields)
+
+
+def _in_order(structure: Structure, rows: np.ndarray, cols: np.ndarray) -> Structure:
     if not is_canonical(rows, cols):
-        raise ValueError("the entries are not in the order of rows and columns, each once")
+        raise ValueError("the entries are not in order, each once")
     return structure
 
 
 def _csr(shape: Shape, starts: Any, cols: Any) -> Structure:
     cols = _places(cols, shape[1], "The columns")
-    return CsrStructure(check_rising(starts, shape[0], len(cols), "The starts"), cols, shape)
+    structure = CsrStructure(check_rising(starts, shape[0], len(cols), "The starts"), cols, shape)
+    return _in_order(structure, structure.rows, cols)
 
 
 def _csc(shape: Shape, starts: Any, lines: Any) -> Structure:
     lines = _places(lines, shape[0], "The rows")
     structure = CscStructure(check_rising(starts, shape[1], len(lines), "The starts"), lines, shape)
-    if not is_canonical(structure.cols, structure.lines):
-        raise ValueError("the entries are not in the order of columns and rows, each once")
-    return structure
+    return _in_order(structure, structure.cols, lines)
 
 
 def _coo(shape: Shape, rows: Any, cols: Any) -> Structure:
     check_count(len(rows), len(cols), "columns")
-    return CooStructure(_places(rows, shape[0], "The rows"), _places(cols, shape[1], "The columns"), shape)
+    rows, cols = _places(rows, shape[0], "The rows"), _places(cols, shape[1], "The columns")
+    return _in_order(CooStructure(rows, cols, shape), rows, cols)
 
 
 def _dia(shape: Shape, offsets: tuple[int, ...], present: Any) -> Structure:
@@ -82,7 +82,8 @@ def _hyb(shape: Shape, cols: Any, lengths: Any, piece_cols: Any, piece_lengths: 
     rows = _places(piece_rows, shape[0], "The rows of pieces")
     if np.any(rows[1:] < rows[:-1]):
         raise ValueError("the pieces are not in the order of rows")
-    return HybStructure(*_packed(cols, lengths, shape[0], shape[1]), *pieces, rows, shape)
+    structure = HybStructure(*_packed(cols, lengths, shape[0], shape[1]), *pieces, rows, shape)
+    return _in_order(structure, *structure.entries()[:2])
 
 
 def _packed(cols: Any, lengths: Any, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +92,10 @@ def _packed(cols: Any, lengths: Any, n: int, m: int) -> tuple[np.ndarray, np.nda
         raise ValueError(f"columns and lengths of the shapes {cols.shape}, {lengths.shape} are given for {n} rows")
     check_size(cols.size, "stored values")
     found = check_range(cols, m, "The columns").astype(np.int32, copy=False)
-    return found, _places(lengths, len(cols) + 1, "The lengths of rows")
+    lengths = _places(lengths, len(cols) + 1, "The lengths of rows")
+    if any(np.any((a >= b) & (i + 1 < lengths)) for i, (a, b) in enumerate(pairwise(found))):
+        raise ValueError("the entries are not in order, each once")
+    return found, lengths
 
 
 def _places(x: Any, limit: int, what: str) -> np.ndarray:

@@ -43,7 +43,7 @@ def load(path: Any) -> Operator:
         ValueError: the file is damaged, foreign or of a newer version; one line, which names it.
         OSError, MemoryError: it cannot be read.
 
-    Cost: a few passes over the arrays, and a product.
+    Cost: a few passes over the arrays, and a product, or two.
     """
     name = str(path)
     description, arrays = archive.read(path)
@@ -64,7 +64,9 @@ def load(path: Any) -> Operator:
         operator = reader.value(description["operator"])
         if not isinstance(operator, Operator):
             raise ValueError("it describes no operator")
-        _try_out(operator)
+        _try_product(operator)
+        if reader.has_indices:
+            _try_transposed(operator)
     except MemoryError as error:
         raise MemoryError(f"{name}: does not fit into memory.") from error
     except Exception as error:  # of a description that says anything, constructors raise anything
@@ -105,9 +107,14 @@ class _Writer:
 
 
 class _Reader:
-    """What `_Writer` described, checked."""
+    """What `_Writer` described, checked.
+
+    Attributes:
+        has_indices: are there integers that only a product compares with what they are for?
+    """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self.has_indices = False
         self.arrays, self.numbers = arrays, sum(array.size for array in arrays.values())
 
     def value(self, described: Any) -> Any:
@@ -131,6 +138,8 @@ class _Reader:
         fields = {name: self.value(described) for name, described in own.items()}
         if isinstance(fields.get("shape"), tuple):
             self._check_extent(fields["shape"])
+        parts = [v for v in fields.values() if isinstance(v, np.ndarray)]  # no structures, which have been looked at
+        self.has_indices = self.has_indices or any(part.dtype.kind in "iu" for part in parts)
         operator = STORABLE[kind].put_together(fields)
         self._check_extent(operator.shape)
         return operator
@@ -139,9 +148,7 @@ class _Reader:
         check_extent(max(shape), shape, self.numbers, "it")
 
 
-def _try_out(operator: Operator) -> None:
-    """Products on the host, which look at every index and shape that constructors have not compared."""
-    _try_product(operator)
+def _try_transposed(operator: Operator) -> None:
     try:
         transposed = operator.transpose()
     except UnsupportedOperation:
@@ -150,6 +157,7 @@ def _try_out(operator: Operator) -> None:
 
 
 def _try_product(operator: Operator) -> None:
+    """A product on the host, which looks at every index and shape that constructors have not compared."""
     rows = get_backend("numpy").full((operator.together or 1, operator.shape[1]), 1, operator.dtype)
     with np.errstate(all="ignore"):
         image = operator.apply(rows)
