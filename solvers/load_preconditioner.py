@@ -22,7 +22,7 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Any:
         TypeError: the library has no way to it.
         OSError, MemoryError: it cannot be read.
 
-    Cost: a few passes over the numbers, and a product, or two. Factors of `scipy-direct` are made again, of their matrix.
+    Cost: a few passes over the numbers, and a product or two. Factors of `scipy-direct` are made again.
     """
     return left_alone(_load)(path, like)
 

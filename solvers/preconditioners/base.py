@@ -54,6 +54,21 @@ class Preconditioner(Composed):
     def known(self) -> Any:
         return self.inner.known()
 
+    def __repr__(self) -> str:
+        facts = [f"<{self.kind} preconditioner for {self.shape[0]} unknowns", str(self.dtype), self.bk.name]
+        if self.systems is not None:
+            facts.append(f"{self.systems} systems")
+        return ", ".join([*facts, *self._costs(), *([self.note] if self.note else [])]) + ">"
+
+    def _costs(self) -> list[str]:
+        unknowns = max(self.shape[0] * (self.systems or 1), 1)
+        costs = [] if self.memory is None else [f"{self.memory / unknowns:.3g} numbers per unknown"]
+        if self.memory is not None and self.entries:
+            costs.append(f"{self.memory / self.entries:.3g} x the entries of A")
+        if self.work is not None and self.entries:
+            costs.append(f"{self.work / self.entries:.3g} products with A per application")
+        return costs
+
     def save(self, path: Any) -> None:
         """Write it to a `.npz` file, which `krylix.load_preconditioner` reads: for any library, bit by bit.
 
@@ -72,18 +87,3 @@ class Preconditioner(Composed):
 
     def __deepcopy__(self, memo: Any) -> Preconditioner:
         return self
-
-    def __repr__(self) -> str:
-        facts = [f"<{self.kind} preconditioner for {self.shape[0]} unknowns", str(self.dtype), self.bk.name]
-        if self.systems is not None:
-            facts.append(f"{self.systems} systems")
-        return ", ".join([*facts, *self._costs(), *([self.note] if self.note else [])]) + ">"
-
-    def _costs(self) -> list[str]:
-        unknowns = max(self.shape[0] * (self.systems or 1), 1)
-        costs = [] if self.memory is None else [f"{self.memory / unknowns:.3g} numbers per unknown"]
-        if self.memory is not None and self.entries:
-            costs.append(f"{self.memory / self.entries:.3g} x the entries of A")
-        if self.work is not None and self.entries:
-            costs.append(f"{self.work / self.entries:.3g} products with A per application")
-        return costs
