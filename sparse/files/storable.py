@@ -70,11 +70,16 @@ def name_of(operator: Operator) -> str:
     for name, kind in STORABLE.items():
         if type(operator) is kind.cls:
             return name
+    if isinstance(operator, Composed):
+        raise UnsupportedOperation(
+            f"{operator!r} cannot be saved: {type(operator).__name__} has no name in files. Give its class one: "
+            '@krylix.sparse.storable("its name"), above @dataclass.'
+        )
     raise UnsupportedOperation(
         f"{operator!r} cannot be saved: {type(operator).__name__} holds what only this process has, such as a function "
         "or compiled factors. Save what is made of matrices: krylix.preconditioner(A, kind), for a function its "
         "matrix, krylix.matrix_from_function(f, like)[0], for factors krylix.prepare(A, b, method='scipy-direct')"
-        ".preconditioner. A Composed class of your own is saved after @krylix.sparse.storable('its name')."
+        ".preconditioner."
     )
 
 

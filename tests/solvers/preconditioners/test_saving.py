@@ -235,6 +235,18 @@ def test_functions_and_objects_of_others(tmp_path: Path) -> None:
     no_file(Preconditioner(krylix.as_operator(A), "mine", settings=(("f", max),)), tmp_path, "plain settings")
 
 
+def test_classes_without_a_name(tmp_path: Path) -> None:
+    @dataclass(eq=False, repr=False)
+    class Unnamed(ThreeParts):
+        pass
+
+    parts = three_parts()
+    M = Preconditioner(Unnamed(parts.first, parts.second, parts.weights, parts.order), "mine")
+    no_file(M, tmp_path, r"Unnamed has no name in files.*storable")
+    with pytest.raises(ValueError, match="test: three parts"):
+        storable("test: three parts")(Unnamed)
+
+
 @pytest.mark.needs("jax")
 def test_traced_values(tmp_path: Path) -> None:
     import jax
