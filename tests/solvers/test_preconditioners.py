@@ -264,7 +264,8 @@ def facts(M: Preconditioner) -> tuple[Any, ...]:
 @every_kind
 def test_saved_and_loaded(kind: str, mode: str, tmp_path: Path) -> None:
     """By any library and for any other: bit by bit, with its facts. So all that kinds are made of can be stored."""
-    for dtype, systems in (("float64", ()), ("complex64", ()), ("float32", (2,))):
+    cells: tuple[tuple[str, tuple[int, ...]], ...] = (("float64", ()), ("complex64", (2,)), ("float32", ()))
+    for dtype, systems in cells if mode in ("numpy", "torch") else cells[:2]:
         A, r = suited(kind, dtype, systems), vectors(dtype, 2)
         M = krylix.preconditioner(array(mode, A), kind)
         M.save(tmp_path / "first.npz")
