@@ -9,6 +9,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -30,7 +31,7 @@ def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarra
         raise ValueError(f"The file {str(path)!r} was given; expected a name that ends with .npz.")
     final = os.path.realpath(path)  # the file that a link stands for
     text = json.dumps(description, allow_nan=False).encode()
-    part = f"{final}.{os.getpid()}.part"
+    part = f"{final}.{token_hex(4)}.part"
     try:
         with open(part, "xb") as stream:
             np.savez(stream, allow_pickle=False, **{HEADER: np.frombuffer(text, np.uint8)}, **arrays)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
+import pickle
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -173,6 +175,22 @@ def test_factorisations_of_batches_and_with_offset(tmp_path: Path) -> None:
     shifted = krylix.prepare(A, V, method="scipy-direct", matrix_offset=0.5).preconditioner
     loaded = krylix.load_preconditioner(saved(shifted, tmp_path))
     np.testing.assert_allclose(loaded @ V, np.linalg.solve(A.toarray() + 0.5, V), rtol=1e-10)
+
+
+def test_factorisations_are_pickled_and_copied() -> None:
+    for method, matrix in (("direct", A.toarray()), ("scipy-direct", A)):
+        F = krylix.prepare(matrix, V, method=method).preconditioner
+        for other in (pickle.loads(pickle.dumps(F.T)), copy.deepcopy(F.T), copy.copy(F.T)):
+            np.testing.assert_allclose(other @ V, np.linalg.solve(A.toarray().T, V), rtol=1e-12)
+
+
+@pytest.mark.needs("torch")
+def test_values_that_require_gradients(tmp_path: Path) -> None:
+    """A file holds numbers only."""
+    matrix = array("torch", A.toarray()).requires_grad_()
+    loaded = krylix.load_preconditioner(saved(krylix.preconditioner(matrix, "jacobi"), tmp_path), like=matrix)
+    assert not loaded.diagonal().requires_grad
+    np.testing.assert_array_equal(to_numpy(loaded.diagonal()), 1 / A.diagonal())
 
 
 def test_interchanges_and_permutations() -> None:
