@@ -9,9 +9,10 @@ from ...backends import Backend, left_alone
 from ...sparse import Layout, Operator, as_operator, is_function, to_operator
 from .base import Preconditioner
 from .foreign import from_foreign
+from .chebyshev import chebyshev
 from .jacobi import jacobi
 
-PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi}
+PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi, "chebyshev": chebyshev}
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
 
