@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...backends import Backend, left_alone
+import numpy as np
+
+from ...backends import Backend, choose_backend, left_alone
 from ...sparse import Layout, Operator, as_operator, is_function, to_operator
 from .base import Preconditioner
 from .foreign import from_foreign
+from .block_jacobi import block_jacobi
 from .chebyshev import chebyshev
+from .choose import choose_kind
+from .cluster import cluster
 from .jacobi import jacobi
+from .pieces import foreign_piece
 
-PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi, "chebyshev": chebyshev}
+PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
+    "jacobi": jacobi,
+    "block-jacobi": block_jacobi,
+    "chebyshev": chebyshev,
+    "cluster": cluster,
+}
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
 
@@ -37,7 +48,16 @@ preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as o
 
 
 def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Preconditioner:
-    return _build(as_operator(A, like), kind, settings)
+    M = foreign_piece(A)
+    if M is None:
+        return _build(as_operator(A, like), kind, settings)
+    if kind.strip().lower() != "auto" or settings:
+        raise ValueError(f"{M!r} is a preconditioner by itself; got kind={kind!r} too. Leave that out, or give A.")
+    if like is None:
+        return M
+    bk = choose_backend(like)
+    moved: Preconditioner = to_operator(bk, M, None, np.result_type(M.dtype, bk.dtype(bk.asarray(like))), (), like)
+    return moved
 
 
 def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: Any) -> Operator | None:
@@ -64,7 +84,7 @@ def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: An
 def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     key = kind.strip().lower()
     if key == "auto":
-        key = "jacobi"
+        key = choose_kind(A, PRECONDITIONERS)
     if key not in PRECONDITIONERS:
         raise ValueError(f"No preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
     return PRECONDITIONERS[key](A, **settings)

@@ -82,6 +82,30 @@ def at_hand(A: Operator) -> Operator:
     return make([A.bk.to_numpy(array) for array in arrays])
 
 
+def entries_at_hand(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Array]:
+    """Rows and columns of the entries, in row order, their values `(systems, nnz)`, or `(1, nnz)`, and whose these are.
+
+    They are NumPy's where they are known now.
+    """
+    own: Any = at_hand(matrix)
+    if isinstance(own, SparseMatrix):
+        rows, cols, _ = own.structure.entries()
+        values = own.stored.entry_values()
+    else:
+        rows, cols = (i.reshape(-1) for i in np.indices(own.shape, np.int32))
+        values = own.bk.reshape(own.dense(), (*(() if own.systems is None else (own.systems,)), own.shape[0] * own.shape[1]))
+    return own.bk, rows, cols, values if own.systems is not None else values[None]
+
+
+def pattern(matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the entries, in row order: of those that are not known to be 0 in all systems."""
+    bk, rows, cols, values = entries_at_hand(matrix)
+    if not bk.on_host:
+        return rows, cols
+    kept = (values != 0).any(axis=0)
+    return rows[kept], cols[kept]
+
+
 def placed(array: Array, A: Operator) -> Array:
     """What NumPy made of a known matrix, as an array beside A; still NumPy's where a function is compiled."""
     if A.bk.on_host or A.bk.compiled() or not isinstance(array, np.ndarray):
