@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Preconditioner, in_brackets, joint_cost
+from .base import Preconditioner, in_brackets, joint_cost, joint_note
 from .pieces import in_one_library
 from .sums import Scaled, Sum
 
@@ -21,12 +21,10 @@ def plus(first: Any, second: Any) -> Preconditioner:
     """
     pair = in_one_library([first, second])
     entries = next((M.entries for M in pair if M.entries is not None), None)
-    notes = "; ".join(dict.fromkeys(M.note for M in pair if M.note)) or None
     memory, work = joint_cost(pair, "memory"), joint_cost(pair, "work")
     kind = " + ".join(M.kind if ", then " not in M.kind else in_brackets(M.kind) for M in pair)
-    return Preconditioner(
-        Sum(pair[0].inner, pair[1].inner), kind, _hermitian(pair), memory, work, entries, (), notes
-    )
+    inner = Sum(pair[0].inner, pair[1].inner)
+    return Preconditioner(inner, kind, _hermitian(pair), memory, work, entries, (), joint_note(pair))
 
 
 def _hermitian(pair: list[Any]) -> bool | None:

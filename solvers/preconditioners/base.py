@@ -94,3 +94,8 @@ def joint_cost(preconditioners: Sequence[Preconditioner], name: str) -> int | No
 def in_brackets(kind: str) -> str:
     """A name that is made of several as one."""
     return f"({kind})" if " + " in kind or ", then " in kind else kind
+
+
+def joint_note(preconditioners: Sequence[Preconditioner]) -> str | None:
+    """What was done to make them, each once."""
+    return "; ".join(dict.fromkeys(M.note for M in preconditioners if M.note)) or None

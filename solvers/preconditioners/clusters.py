@@ -103,4 +103,4 @@ def _nearest(graph: sp.csr_array, centres: np.ndarray) -> np.ndarray:
     )
     numbers = np.full(graph.shape[0], -1)
     numbers[centres] = np.arange(len(centres))
-    return np.where(sources >= 0, numbers[sources], -1)
+    return np.where(sources >= 0, numbers[np.maximum(sources, 0)], -1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...backends import Array
 from ...sparse import Composed, Operator
-from .base import Preconditioner, in_brackets, joint_cost
+from .base import Preconditioner, in_brackets, joint_cost, joint_note
 from .known import entries_of, is_known_hermitian
 from .pieces import in_one_library
 
@@ -66,4 +66,4 @@ def _described(A: Operator, inner: Operator, every: Sequence[Any], symmetric: bo
         work = None if entries is None else work + (len(every) - 1) * entries
     hermitian = True if symmetric and every[len(every) // 2].hermitian and is_known_hermitian(A) else None
     kind = ", then ".join(in_brackets(M.kind) for M in every)
-    return Preconditioner(inner, kind, hermitian, memory, work, entries)
+    return Preconditioner(inner, kind, hermitian, memory, work, entries, (), joint_note(every))
