@@ -56,4 +56,4 @@ def times(M: Preconditioner, factor: Any) -> Preconditioner:
     return replace(M, inner=Scaled(M.inner, plain), kind=kind, hermitian=hermitian)
 
 
-Preconditioner.plus, Preconditioner.times = staticmethod(plus), staticmethod(times)  # type: ignore[assignment]
+Preconditioner.plus, Preconditioner.times = staticmethod(plus), staticmethod(times)

@@ -41,7 +41,7 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
     matrix = as_matrix(A)
     labels = labels_of(A.shape[0], block_size, blocks, pattern(matrix))
     places = places_of(labels)
-    if sum(stack.count * stack.size**2 for stack in places.stacks) * (matrix.systems or 1) >= _MOST:
+    if sum(stack.blocks * stack.size**2 for stack in places.stacks) * (matrix.systems or 1) >= _MOST:
         raise ValueError(f"Blocks of up to {np.bincount(labels).max()} unknowns were asked for; expected smaller ones.")
     bk, rows, cols, values = entries_at_hand(matrix)
     inside = np.flatnonzero(labels[rows] == labels[cols])
@@ -54,9 +54,7 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
     setting = f"{len(sizes)} of {sizes.min()}" + ("" if sizes.min() == sizes.max() else f" to {sizes.max()}")
     hermitian = _all([f[2] for f in found])
     cost = inverse.nnz
-    return Preconditioner(
-        inverse, "block-jacobi", hermitian, cost, cost, entries_of(A), (("blocks", setting),), note
-    )
+    return Preconditioner(inverse, "block-jacobi", hermitian, cost, cost, entries_of(A), (("blocks", setting),), note)
 
 
 def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array:
@@ -65,7 +63,7 @@ def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array
     padding = np.zeros(total)
     for stack, members in zip(places.stacks, places.members, strict=True):
         diagonal = np.arange(stack.size) * (stack.size + 1)
-        first = stack.start + np.arange(stack.count)[:, None] * stack.size**2
+        first = stack.start + np.arange(stack.blocks)[:, None] * stack.size**2
         padding[(first + diagonal)[members < 0]] = 1
     numbers = bk.sum_entries(values, at, total)
     return numbers + bk.asarray(padding, bk.dtype(values), like=values)
@@ -74,7 +72,7 @@ def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array
 def _inverted(bk: Backend, stack: Stack, numbers: Array) -> tuple[Array, int, bool | None]:
     """The inverses as rows of numbers, how many blocks were seen to be singular, and are all Hermitian?"""
     systems, size = int(numbers.shape[0]), stack.size
-    blocks = bk.reshape(numbers, (systems * stack.count, size, size))
+    blocks = bk.reshape(numbers, (systems * stack.blocks, size, size))
     found, singular = inverses(bk, blocks)
     if bk.on_host:
         count, hermitian = _mend(blocks, found, singular), all_hermitian(blocks)
@@ -85,7 +83,7 @@ def _inverted(bk: Backend, stack: Stack, numbers: Array) -> tuple[Array, int, bo
         alone = (one / bk.where(diagonal == 0, one, diagonal))[:, :, None]
         identity = bk.asarray(np.eye(size), bk.dtype(blocks), like=blocks)
         found = bk.where(singular, alone * identity, found)
-    return bk.reshape(found, (systems, stack.count * size**2)), count, hermitian
+    return bk.reshape(found, (systems, stack.blocks * size**2)), count, hermitian
 
 
 def _mend(blocks: np.ndarray, found: np.ndarray, singular: np.ndarray) -> int:
@@ -105,7 +103,9 @@ def _as_matrix(matrix: Matrix, bk: Backend, places: Places, inverses: list[Array
     """The block diagonal matrix of the inverses."""
     rows, cols, kept = [], [], []
     for stack, members in zip(places.stacks, places.members, strict=True):
-        i, j = (np.broadcast_to(m, (stack.count, stack.size, stack.size)) for m in (members[:, :, None], members[:, None]))
+        i, j = (
+            np.broadcast_to(m, (stack.blocks, stack.size, stack.size)) for m in (members[:, :, None], members[:, None])
+        )
         inside = (i >= 0) & (j >= 0)
         rows.append(i[inside])
         cols.append(j[inside])

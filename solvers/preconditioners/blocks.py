@@ -113,16 +113,16 @@ class Stack(NamedTuple):
 
     Attributes:
         start: where the first number is.
-        count, size: there are `count` blocks of `(size, size)`, filled up where they are smaller.
+        blocks, size: so many blocks of `(size, size)`, filled up where they are smaller.
     """
 
     start: int
-    count: int
+    blocks: int
     size: int
 
     @property
     def stop(self) -> int:
-        return self.start + self.count * self.size**2
+        return self.start + self.blocks * self.size**2
 
 
 class Places(NamedTuple):

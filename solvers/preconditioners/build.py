@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ import numpy as np
 from ...backends import Backend, choose_backend, left_alone
 from ...sparse import Layout, Operator, as_operator, is_function, to_operator
 from .base import Preconditioner
-from .foreign import from_foreign
 from .block_jacobi import block_jacobi
 from .chebyshev import chebyshev
 from .choose import choose_kind
 from .cluster import cluster
+from .foreign import from_foreign
 from .jacobi import jacobi
 from .pieces import foreign_piece
 
@@ -31,14 +32,18 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     """Compute a preconditioner M, an approximation of the inverse of A, to be passed to `linear_solve`.
 
     Args:
-        A: a matrix of any kind (dense, sparse, operator), or a function, which is traced.
-        kind: "jacobi"; "auto" chooses.
+        A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or what is a preconditioner
+            by itself: factors of SciPy's `splu` and `spilu`, a hierarchy of pyamg.
+        kind: "jacobi", "block-jacobi", "chebyshev", "cluster"; "auto" chooses by what is known about A.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
-        settings: further settings of that kind.
+        settings: further settings of that kind, which docs/preconditioners.md lists.
+
+    Returns:
+        Preconditioner: `M1 + M2` and `c * M` are preconditioners, too.
 
     Raises:
-        ValueError: no such kind.
+        ValueError: no such kind, or a setting or a matrix that it cannot be made with.
         UnsupportedOperation: A does not show what this kind needs.
     """
     return left_alone(_of_user)(A, kind, like, settings)
@@ -56,8 +61,8 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
     if like is None:
         return M
     bk = choose_backend(like)
-    moved: Preconditioner = to_operator(bk, M, None, np.result_type(M.dtype, bk.dtype(bk.asarray(like))), (), like)
-    return moved
+    dtype = np.result_type(M.dtype, bk.dtype(bk.asarray(like)))
+    return replace(M, inner=to_operator(bk, M.inner, None, dtype, (), like))
 
 
 def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: Any) -> Operator | None:

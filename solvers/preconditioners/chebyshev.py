@@ -99,8 +99,11 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
     entries, count = entries_of(A), math.prod(tuple(inverse.shape))
     work = None if entries is None else (degree - 1) * (entries + 2 * count) + count
     note = None if matrix is not None else f"{degree - 1} products with A per application, not scaled by its diagonal"
+    hermitian = is_known_hermitian(A)
+    if hermitian is False:
+        note = "A is not symmetric, and the polynomial is for real eigenvalues"
     settings = (("degree", degree), ("ratio", ratio))
-    return Preconditioner(operator, "chebyshev", is_known_hermitian(A), count + 1, work, entries, settings, note)
+    return Preconditioner(operator, "chebyshev", hermitian, count + 1, work, entries, settings, note)
 
 
 def _matrix_or_none(A: Operator) -> Matrix | None:

@@ -25,7 +25,7 @@ def check_number(name: str, value: Any, above: float) -> float:
     Raises:
         ValueError: it is none, or not above a limit, or not finite.
     """
-    if not isinstance(value, Real) or isinstance(value, bool) or not above < value < np.inf:
+    if not isinstance(value, Real) or isinstance(value, bool) or not above < float(value) < np.inf:
         raise ValueError(f"{name}={value!r} was given; expected a number above {above:g}.")
     return float(value)
 

@@ -11,7 +11,6 @@ from ...sparse.operators.function import LinearFunction
 from ...sparse.symmetry import seems_hermitian
 from .known import at_hand
 
-
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
 
 

@@ -18,7 +18,9 @@ _SHORT = 3  # unknowns along an axis whose unknowns stay apart: components of ve
 _FULL = 0.25  # of all entries, from which a pattern says nothing of who is near
 
 
-def labels_of_clusters(n: int, clusters: Any, grid: Sequence[int], pattern: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def labels_of_clusters(
+    n: int, clusters: Any, grid: Sequence[int], pattern: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
     """`(n,)`: the number of the cluster of each unknown, 0, 1, ..., or -1 for one that is in none.
 
     Args:

@@ -11,7 +11,7 @@ from ...backends import Array, Backend
 from ...sparse import Composed, Dense, Matrix, Operator, as_operator
 from .base import Preconditioner
 from .inverses import all_hermitian, inverses, is_hermitian
-from .known import anchor, as_matrix, at_hand, entries_of, from_host
+from .known import as_matrix, at_hand, entries_of, from_host
 
 _LARGEST = 4096  # columns, of which there is a dense inverse
 
@@ -102,10 +102,11 @@ def _coarse_inverse(bk: Backend, blocks: Array) -> tuple[Array, bool | None, boo
         wrong = np.flatnonzero(singular.reshape(-1) & np.isfinite(blocks).all(axis=(1, 2)))
         for i in wrong:
             eps = np.finfo(blocks.dtype).eps
-            found[i] = np.linalg.pinv(blocks[i], rcond=np.sqrt(eps), hermitian=bool(is_hermitian(bk, blocks[i : i + 1])))
+            found[i] = np.linalg.pinv(
+                blocks[i], rcond=np.sqrt(eps), hermitian=bool(is_hermitian(bk, blocks[i : i + 1]))
+            )
         return found, all_hermitian(found), bool(len(wrong))
     sizes = bk.sum(bk.abs(bk.diagonal(blocks)), 1)[:, None, None] / int(blocks.shape[1]) ** 2
     shifted, still = inverses(bk, blocks + bk.astype(sizes, bk.dtype(blocks)))
     found = bk.where(singular, bk.where(still, bk.zeros_like(found), shifted), found)
     return found, None, False
-

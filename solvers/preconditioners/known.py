@@ -93,7 +93,9 @@ def entries_at_hand(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Ar
         values = own.stored.entry_values()
     else:
         rows, cols = (i.reshape(-1) for i in np.indices(own.shape, np.int32))
-        values = own.bk.reshape(own.dense(), (*(() if own.systems is None else (own.systems,)), own.shape[0] * own.shape[1]))
+        values = own.bk.reshape(
+            own.dense(), (*(() if own.systems is None else (own.systems,)), own.shape[0] * own.shape[1])
+        )
     return own.bk, rows, cols, values if own.systems is not None else values[None]
 
 

@@ -105,7 +105,7 @@ def largest_row_sum(A: Matrix, factors: Array) -> Array:
 
 def row_sums(A: Matrix) -> Array:
     """`(1, n)`, or `(systems, n)`: the sums of |a_ij| over each row."""
-    bk, values = A.bk, A.values
+    bk, values = A.bk, A.values  # type: ignore[attr-defined]
     sizes = tuple(map(bk.abs, values)) if isinstance(values, tuple) else bk.abs(values)
     sums = A.with_values(sizes).sum(1)
     return sums if A.systems is not None else sums[None]

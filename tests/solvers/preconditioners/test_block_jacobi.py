@@ -58,7 +58,7 @@ def test_inverts_the_blocks(mode: str, dtype: str, form: str) -> None:
         expected = inverse_of_blocks(A, which)
         np.testing.assert_allclose(to_numpy(M.dense()), expected, rtol=0, atol=tolerance)
         assert M.memory == sum(np.unique(which, return_counts=True)[1] ** 2)
-        assert M.hermitian is (True if np.abs(expected - expected.conj().T).max() < tolerance else False)
+        assert M.hermitian is bool(np.abs(expected - expected.conj().T).max() < tolerance)
 
 
 @pytest.mark.parametrize("mode", ["jax", "jax-jit", "torch", "tf", "tf-function"])
@@ -124,7 +124,7 @@ def test_blocks_are_found(A: sp.csr_array, expected: np.ndarray, mode: str, know
 
 @pytest.mark.parametrize("A", [pyamg.gallery.poisson((8, 8)), pyamg.gallery.poisson((30,)), sp.eye_array(6)])
 def test_none_are_found(A: Any) -> None:
-    with pytest.raises(ValueError, match="No blocks were found.*block_size=k.*'jacobi'"):
+    with pytest.raises(ValueError, match=r"No blocks were found.*block_size=k.*'jacobi'"):
         preconditioner(sp.csr_array(A), "block-jacobi")
     assert preconditioner(sp.csr_array(A), "block-jacobi", block_size=3).memory > 0
 
@@ -155,7 +155,8 @@ def test_singular_blocks(block: np.ndarray, mode: str) -> None:
     np.testing.assert_allclose(M[:3, :3], np.linalg.inv(good), rtol=1e-12)
     np.testing.assert_allclose(M[6:, 6:], np.linalg.inv(good), rtol=1e-12)
     inner = M[3:6, 3:6]
-    scale = np.sqrt(np.diag(block) if np.diag(block).all() else np.abs(block).max(1))  # in units in which the block has entries of about 1
+    # units in which the block has entries of about 1
+    scale = np.sqrt(np.diag(block) if np.diag(block).all() else np.abs(block).max(1))
     scale[scale == 0] = 1
     inner = scale[:, None] * inner * scale
     assert np.isfinite(M).all() and np.linalg.matrix_rank(inner, tol=1e-3) == 3 and np.abs(inner).max() < 100

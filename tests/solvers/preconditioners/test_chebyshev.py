@@ -148,7 +148,7 @@ def test_function_of_a_batch(mode: str) -> None:
 def test_refuses_diagonals_that_are_not_positive(entry: complex) -> None:
     A = poisson(4, 4).toarray().astype(type(entry))
     A[3, 3] = entry
-    with pytest.raises(ValueError, match="diagonal is real and of one sign.*'ilu'"):
+    with pytest.raises(ValueError, match=r"diagonal is real and of one sign.*'ilu'"):
         preconditioner(A, "chebyshev")
 
 
