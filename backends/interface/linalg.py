@@ -30,6 +30,10 @@ class Linalg(ABC):
         """`lu_solve` for columns `(n, batch)` of one matrix, or `(batch, n, 1)` of several."""
 
     @abstractmethod
+    def inverse(self, matrix: Array) -> Array:
+        """The inverses of `(batch, n, n)`; those of singular matrices hold anything, also what is not finite."""
+
+    @abstractmethod
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
         """Solve with one triangle of `(batch, n, n)` for each row of `(batch, n)`; no zeros on the diagonal."""
 

@@ -32,6 +32,9 @@ class JaxLinalg(Linalg):
             return triangle(triangle(columns[permutation], True), False)
         return triangle(triangle(columns, False), True)[jnp.argsort(permutation)]
 
+    def inverse(self, matrix: Array) -> Array:
+        return jnp.linalg.inv(matrix)
+
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
         return lax.linalg.triangular_solve(matrix, b[..., None], left_side=True, lower=lower)[..., 0]
 

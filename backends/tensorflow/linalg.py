@@ -29,6 +29,11 @@ class TensorflowLinalg(Linalg):
             return tf.math.conj(_lu_solve(factors, tf.math.conj(columns), True))
         return _lu_solve(factors, columns, False)
 
+    def inverse(self, matrix: Array) -> Array:
+        # TensorFlow's own refuses exactly singular matrices
+        identity = tf.eye(matrix.shape[-1], batch_shape=matrix.shape[:-2], dtype=matrix.dtype)
+        return self._lu_columns(self.lu_factor(matrix), identity, False)
+
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
         return tf.linalg.triangular_solve(matrix, b[..., None], lower=lower)[..., 0]
 

@@ -22,6 +22,9 @@ class TorchLinalg(Linalg):
             return torch.linalg.lu_solve(*factors, columns.conj_physical(), adjoint=True).conj_physical()
         return torch.linalg.lu_solve(*factors, columns)
 
+    def inverse(self, matrix: Array) -> Array:
+        return torch.linalg.inv_ex(matrix)[0]
+
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
         return torch.linalg.solve_triangular(matrix, b.unsqueeze(-1), upper=not lower).squeeze(-1)
 

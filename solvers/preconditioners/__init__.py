@@ -1,8 +1,28 @@
 """Approximate inverses: M with M r close to the solution of A z = r."""
 
+from .additive import plus, times
 from .base import Preconditioner
+from .block_jacobi import block_jacobi
 from .build import PRECONDITIONERS, preconditioner, to_preconditioner
+from .chebyshev import chebyshev
+from .cluster import cluster
+from .coarse import coarse_correction
 from .diagonal import DiagonalOperator
 from .jacobi import jacobi
+from .multiplicative import multiplicative
 
-__all__ = ["PRECONDITIONERS", "DiagonalOperator", "Preconditioner", "jacobi", "preconditioner", "to_preconditioner"]
+__all__ = [
+    "PRECONDITIONERS",
+    "DiagonalOperator",
+    "Preconditioner",
+    "block_jacobi",
+    "chebyshev",
+    "cluster",
+    "coarse_correction",
+    "jacobi",
+    "multiplicative",
+    "plus",
+    "preconditioner",
+    "times",
+    "to_preconditioner",
+]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ...backends import Array
 from ...sparse import Composed, Operator, storable
@@ -13,7 +14,7 @@ from ...sparse.files import tree
 @storable("preconditioner")
 @dataclass(eq=False, repr=False)
 class Preconditioner(Composed):
-    """M, an approximation of the inverse of A, applied as `M @ r`.
+    """M, an approximation of the inverse of A, applied as `M @ r`; `M1 + M2` and `c * M` are preconditioners, too.
 
     Attributes:
         inner: M as an operator: a matrix, a function, or a `Composed` of matrices and other constants.
@@ -25,6 +26,10 @@ class Preconditioner(Composed):
         settings: what it was made with, as pairs of a name and a value.
         note: what was done to make it at all, such as a shift of the diagonal.
     """
+
+    __array_ufunc__ = None  # NumPy leaves `number * M` to M
+    plus: ClassVar[Callable[..., Any]]  # `M1 + M2` and `c * M`: set where sums are made, which lies above
+    times: ClassVar[Callable[..., Any]]
 
     inner: Operator
     kind: str
@@ -53,6 +58,18 @@ class Preconditioner(Composed):
 
     def known(self) -> Any:
         return self.inner.known()
+
+    def __add__(self, other: Any) -> Preconditioner:
+        """Both correct the same residual. `other` is anything that `linear_solve` takes for M, but for a function."""
+        return type(self).plus(self, other)
+
+    def __radd__(self, other: Any) -> Preconditioner:
+        return self if isinstance(other, int) and other == 0 else type(self).plus(other, self)
+
+    def __mul__(self, factor: Any) -> Preconditioner:
+        return type(self).times(self, factor)
+
+    __rmul__ = __mul__
 
     def __repr__(self) -> str:
         facts = [f"<{self.kind} preconditioner for {self.shape[0]} unknowns", str(self.dtype), self.bk.name]
@@ -87,3 +104,19 @@ class Preconditioner(Composed):
 
     def __deepcopy__(self, memo: Any) -> Preconditioner:
         return self
+
+
+def joint_cost(preconditioners: Sequence[Preconditioner], name: str) -> int | None:
+    """The sum of one of their costs; None where one is not known."""
+    costs = [getattr(M, name) for M in preconditioners]
+    return None if None in costs else sum(costs)
+
+
+def in_brackets(kind: str) -> str:
+    """A name that is made of several as one."""
+    return f"({kind})" if " + " in kind or ", then " in kind else kind
+
+
+def joint_note(preconditioners: Sequence[Preconditioner]) -> str | None:
+    """What was done to make them, each once."""
+    return "; ".join(dict.fromkeys(M.note for M in preconditioners if M.note)) or None

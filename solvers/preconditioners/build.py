@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
-from ...backends import Backend, left_alone
+import numpy as np
+
+from ...backends import Backend, choose_backend, left_alone
 from ...sparse import Layout, Operator, as_operator, is_function, to_operator
 from .base import Preconditioner
+from .block_jacobi import block_jacobi
+from .chebyshev import chebyshev
+from .choose import choose_kind
+from .cluster import cluster
 from .foreign import from_foreign
 from .jacobi import jacobi
+from .pieces import foreign_piece
 
-PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi}
+PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
+    "jacobi": jacobi,
+    "block-jacobi": block_jacobi,
+    "chebyshev": chebyshev,
+    "cluster": cluster,
+}
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
 
@@ -20,14 +33,18 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     """Compute a preconditioner M, an approximation of the inverse of A, to be passed to `linear_solve`.
 
     Args:
-        A: a matrix of any kind (dense, sparse, operator), or a function, which is traced.
-        kind: "jacobi"; "auto" chooses.
+        A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or what is a preconditioner
+            by itself: factors of SciPy's `splu` and `spilu`, a hierarchy of pyamg.
+        kind: "jacobi", "block-jacobi", "chebyshev", "cluster"; "auto" chooses by what is known about A.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
-        settings: further settings of that kind.
+        settings: further settings of that kind, which docs/preconditioners.md lists.
+
+    Returns:
+        Preconditioner: `M1 + M2` and `c * M` are preconditioners, too.
 
     Raises:
-        ValueError: no such kind.
+        ValueError: no such kind, or a setting or a matrix that it cannot be made with.
         UnsupportedOperation: A does not show what this kind needs.
     """
     return left_alone(_of_user)(A, kind, like, settings)
@@ -37,7 +54,16 @@ preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as o
 
 
 def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Preconditioner:
-    return _build(as_operator(A, like), kind, settings)
+    M = foreign_piece(A)
+    if M is None:
+        return _build(as_operator(A, like), kind, settings)
+    if kind.strip().lower() != "auto" or settings:
+        raise ValueError(f"{M!r} is a preconditioner by itself; got kind={kind!r} too. Leave that out, or give A.")
+    if like is None:
+        return M
+    bk = choose_backend(like)
+    dtype = np.result_type(M.dtype, bk.dtype(bk.asarray(like)))
+    return replace(M, inner=to_operator(bk, M.inner, None, dtype, (), like))
 
 
 def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: Any) -> Operator | None:
@@ -66,7 +92,7 @@ def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: An
 def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     key = kind.strip().lower()
     if key == "auto":
-        key = "jacobi"
+        key = choose_kind(A, PRECONDITIONERS)
     if key not in PRECONDITIONERS:
         raise ValueError(f"No preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
     _check_settings(key, settings)

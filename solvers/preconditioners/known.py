@@ -15,6 +15,7 @@ from ...backends import Array, Backend, get_backend
 from ...sparse import Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.canonical import canonical
 from ...sparse.operators.function import LinearFunction
+from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry
 
 
 def known_or_diagonals(A: Operator) -> tuple[Backend, Array]:
@@ -73,11 +74,61 @@ def from_host(M: Operator, matrix: Matrix) -> Operator:
     return moved
 
 
+def at_hand(A: Operator) -> Operator:
+    """A on NumPy arrays where it is a matrix whose values are known now; else A itself."""
+    if A.bk.on_host or not isinstance(A, Matrix) or A.known() is None:
+        return A
+    arrays, make = A.for_host()
+    return make([A.bk.to_numpy(array) for array in arrays])
+
+
+def entries_at_hand(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Array]:
+    """Rows and columns of the entries, in row order, their values `(systems, nnz)`, or `(1, nnz)`, and whose these are.
+
+    They are NumPy's where they are known now.
+    """
+    own: Any = at_hand(matrix)
+    if isinstance(own, SparseMatrix):
+        rows, cols, _ = own.structure.entries()
+        values = own.stored.entry_values()
+    else:
+        rows, cols = (i.reshape(-1) for i in np.indices(own.shape, np.int32))
+        values = own.bk.reshape(
+            own.dense(), (*(() if own.systems is None else (own.systems,)), own.shape[0] * own.shape[1])
+        )
+    return own.bk, rows, cols, values if own.systems is not None else values[None]
+
+
+def pattern(matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the entries, in row order: of those that are not known to be 0 in all systems."""
+    bk, rows, cols, values = entries_at_hand(matrix)
+    if not bk.on_host:
+        return rows, cols
+    kept = (values != 0).any(axis=0)
+    return rows[kept], cols[kept]
+
+
+def placed(array: Array, A: Operator) -> Array:
+    """What NumPy made of a known matrix, as an array beside A; still NumPy's where a function is compiled."""
+    if A.bk.on_host or A.bk.compiled() or not isinstance(array, np.ndarray):
+        return array
+    like = anchor(A) if isinstance(A, Matrix) else getattr(A, "like", None)
+    return A.bk.asarray(array, like=like)
+
+
 def anchor(matrix: Matrix) -> Array | None:
     """An array on the matrix's device, if that matters."""
     if isinstance(matrix, SparseMatrix):
         return matrix.stored.anchor()
     return matrix.matrix if matrix.bk.device(matrix.matrix) is not None else None  # type: ignore[attr-defined]
+
+
+def is_known_hermitian(A: Operator) -> bool | None:
+    """Is A Hermitian up to rounding, or far from it? None: neither, or its entries are not known now."""
+    relative = asymmetry(A.without_offset)
+    if relative is None or not relative < REFUSED:
+        return None if relative is None or np.isnan(relative) else False
+    return True if relative < PRODUCTS * np.finfo(A.dtype).eps else None
 
 
 def entries_of(A: Operator) -> int | None:

@@ -455,6 +455,19 @@ def test_lu(mode: str, dtype: str, shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(np.abs(np.prod(diagonal, -1)), np.abs(np.linalg.det(wide(m))), rtol=1e-4)
 
 
+@covers("linalg.inverse")
+@cells
+def test_inverse(mode: str, dtype: str) -> None:
+    """Of a batch, in which one matrix is singular and needs its pivots."""
+    m = rows(dtype, (4, 5, 5))
+    m[0, 0, 0], m[2] = 0, 1
+    found = run(mode, lambda bk, m: bk.linalg.inverse(m), m)
+    good = [0, 1, 3]
+    assert found.dtype == np.dtype(dtype) and found.shape == m.shape
+    exact = np.linalg.inv(wide(m)[good])
+    np.testing.assert_allclose(found[good], exact, rtol=1e-3, atol=5e3 * np.finfo(dtype).eps * np.abs(exact).max())
+
+
 @modes
 def test_singular_matrices_pass_lu(mode: str) -> None:
     good = rows("float64", (3, 3))

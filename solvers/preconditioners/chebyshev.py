@@ -1,0 +1,147 @@
+"""The Chebyshev preconditioner: a polynomial of the matrix."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Array
+from ...sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
+from .base import Preconditioner
+from .checks import check_integer, check_number
+from .known import as_matrix, at_hand, entries_of, is_known_hermitian, placed
+from .spectrum import largest_eigenvalue, largest_row_sum, row_sums
+
+_NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
+_MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenvalue
+
+
+class _Step(NamedTuple):
+    count: Array
+    z: Array
+    d: Array  # what the last step added
+    rho: Array  # (1, 1)
+
+
+@storable("chebyshev")
+@dataclass(eq=False, repr=False)
+class ChebyshevOperator(Composed):
+    """`degree` steps of Chebyshev's iteration for `A z = r` from zero, on `D^-1 A` with eigenvalues in an interval.
+
+    Attributes:
+        A: the matrix.
+        inverse: 1 / D, `(1, n)` or one row per system.
+        largest: the upper end of the interval, `(1, 1)` or `(systems, 1)`.
+        degree: of the polynomial 1 - z p(z) that is small on the interval, with p(D^-1 A) D^-1 the preconditioner.
+        ratio: of the ends of the interval.
+    """
+
+    parts = ("A", "inverse", "largest")
+
+    A: Operator
+    inverse: Array
+    largest: Array
+    degree: int
+    ratio: float
+
+    def apply(self, x: Array) -> Array:
+        bk, scaled = self.bk, self.array("inverse") / self.array("largest")
+        centre, radius = (1 + 1 / self.ratio) / 2, (1 - 1 / self.ratio) / 2  # in units of the largest eigenvalue
+        sigma, one = centre / radius, bk.full_like(self.array("largest")[:1], 1)
+
+        def step(s: _Step) -> _Step:
+            new = 1 / (2 * sigma - s.rho)
+            d = (new * s.rho) * s.d + (2 / radius) * new * (scaled * (x - self.A.apply(s.z)))
+            return _Step(s.count + 1, s.z + d, d, new)
+
+        d = (1 / centre) * (scaled * x)
+        first = _Step(0 * one[0, 0], d, d, one / sigma)
+        # a loop, as XLA would compute a product in a chain of them once for each place where it is read
+        return bk.while_loop(lambda s: s.count < self.degree - 1, step, first).z
+
+    def transpose(self) -> ChebyshevOperator:
+        """p(D^-1 A) D^-1 = D^-1 p(A D^-1), whose transpose has the same form."""
+        transposed: ChebyshevOperator = self._map(lambda A: A.transpose())
+        return transposed
+
+
+def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Preconditioner:
+    """The polynomial in `D^-1 A`, D the diagonal of A, that comes closest to the inverse on an interval.
+
+    The interval ends a tenth above the largest eigenvalue as ten steps of Lanczos' method see it, but not above what
+    Gershgorin's circles allow where A shows its entries. The preconditioner of a positive definite A is positive
+    definite up to `1 + 1 / ratio` times that end if the degree is even, and beyond if it is odd. A function that
+    cannot be traced is not scaled by its diagonal.
+
+    Args:
+        A: a matrix, or a function.
+        degree: of the polynomial by which the error is multiplied. CG takes about `1 / degree` of the steps.
+        ratio: of the ends of the interval.
+
+    Raises:
+        ValueError: a setting, or a diagonal that is not of one sign, as for `D^-1 A` to have eigenvalues > 0 only.
+
+    Stores n + 1 numbers beside A, and costs `degree - 1` products with A.
+
+    Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., algorithm 12.1.
+    """
+    degree, ratio = check_integer("degree", degree, 1), check_number("ratio", ratio, 1)
+    A = A.without_offset
+    matrix = _matrix_or_none(A)
+    own = at_hand(A if matrix is None else matrix)
+    if matrix is None:
+        inverse = own.bk.full((1, A.shape[0]), 1, A.dtype, getattr(A, "like", None))
+    else:
+        inverse = _inverse_diagonal(own)
+    operator = ChebyshevOperator(A, placed(inverse, A), placed(_interval_end(own, inverse), A), degree, ratio)
+    entries, count = entries_of(A), math.prod(tuple(inverse.shape))
+    work = None if entries is None else (degree - 1) * (entries + 2 * count) + count
+    note = None if matrix is not None else f"{degree - 1} products with A per application, not scaled by its diagonal"
+    hermitian = is_known_hermitian(A)
+    if hermitian is False:
+        note = "A is not symmetric, and the polynomial is for real eigenvalues"
+    settings = (("degree", degree), ("ratio", ratio))
+    return Preconditioner(operator, "chebyshev", hermitian, count + 1, work, entries, settings, note)
+
+
+def _matrix_or_none(A: Operator) -> Matrix | None:
+    try:
+        return as_matrix(A)
+    except (UnsupportedOperation, NonlinearError):  # then it is known by its products
+        return None
+
+
+def _inverse_diagonal(A: Operator) -> Array:
+    """`(1, n)` or `(systems, n)`; 1 where the diagonal is zero.
+
+    Raises:
+        ValueError: the diagonal is known, and not of one sign in the rows that have entries.
+    """
+    bk, diagonal = A.bk, A.diagonals()
+    if bk.on_host and isinstance(A, Matrix):
+        real, empty = np.real(diagonal), row_sums(A) == 0
+        one_sign = np.all((real > 0) | empty, axis=1) | np.all((real < 0) | empty, axis=1)
+        if not np.all(one_sign) or np.any(np.abs(np.imag(diagonal)) > _NOISE * np.abs(real)):
+            raise ValueError(
+                f"The Chebyshev preconditioner needs a matrix whose diagonal is real and of one sign; got one from "
+                f"{diagonal.min():.3g} to {diagonal.max():.3g}. Use 'ilu', or 'jacobi'."
+            )
+    one = bk.full_like(diagonal, 1)
+    return one / bk.where(diagonal == 0, one, diagonal)
+
+
+def _interval_end(A: Operator, inverse: Array) -> Array:
+    """`(1, 1)`, or one number per system: above the eigenvalues of D^-1 A, if these are real."""
+    bk, rows = A.bk, A.together or 1
+    root = bk.sqrt(bk.abs(inverse))
+    left, right = inverse / bk.astype(root, A.dtype), bk.astype(root, A.dtype)  # D^-1 A in a form that keeps symmetry
+    start = bk.scatter_numbers(A.shape[0], bk.dtype(root), root)
+    start = bk.broadcast_to(bk.astype(start, A.dtype)[None], (rows, A.shape[0]))
+    end = _MARGIN * largest_eigenvalue(bk, lambda v: left * A.apply(right * v), start)
+    if isinstance(A, Matrix):
+        bound = largest_row_sum(A, inverse)
+        end = bk.where(end < bound, end, bound)
+    return bk.where(end > 0, end, bk.full_like(end, 1))

@@ -1,0 +1,113 @@
+"""Corrections in a small space: solve there, where the others take long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Composed, Dense, Matrix, Operator, as_operator, storable
+from .base import Preconditioner
+from .inverses import all_hermitian, inverses, is_hermitian
+from .known import as_matrix, at_hand, entries_of, from_host
+
+_LARGEST = 4096  # columns, of which there is a dense inverse
+
+
+@storable("through a coarse space")
+@dataclass(eq=False, repr=False)
+class Through(Composed):
+    """`left inner right`."""
+
+    parts = ("left", "inner", "right")
+
+    left: Operator
+    inner: Operator
+    right: Operator
+
+    def _settle(self) -> None:
+        super()._settle()
+        self.shape = (self.left.shape[0], self.right.shape[1])
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return self.right.in_shape
+
+    def apply(self, x: Array) -> Array:
+        return self.left.apply(self.inner.apply(self.right.apply(x)))
+
+    def transpose(self) -> Through:
+        return Through(self.right.transpose(), self.inner.transpose(), self.left.transpose())
+
+
+def coarse_correction(A: Any, P: Any, *, like: Any = None) -> Preconditioner:
+    """`P (P^H A P)^-1 P^H`: the solution in the space of the columns of P, for a residual r, and nothing outside.
+
+    By itself it is no preconditioner, as it is singular. Add one, `M + coarse_correction(A, P)`, or apply both one
+    after the other, `multiplicative(A, Q, M, Q)`.
+
+    Args:
+        A: a matrix, or a function that can be traced.
+        P: a matrix of NumPy or SciPy, `(n, m)` with m << n, whose columns are near to what M leaves: null vectors of A
+            without its boundary conditions, cut to parts of the domain.
+        like: an array of the shape and dtype that a function A takes.
+
+    Raises:
+        ValueError: P has another shape, or too many columns.
+        UnsupportedOperation: A does not show its entries.
+
+    Stores the entries of P and m^2 numbers, and costs two products with P and m^2 multiplications.
+
+    Source: Smith, Bjorstad & Gropp, Domain Decomposition, 1996, section 2.1.
+    """
+    matrix = as_matrix(as_operator(A, like))
+    spread: Any = as_operator(P)
+    if spread.shape[0] != matrix.shape[0] or not 0 < spread.shape[1] <= _LARGEST or spread.systems is not None:
+        raise ValueError(
+            f"P has the shape {spread.shape}; expected ({matrix.shape[0]}, m) with m from 1 to {_LARGEST}."
+        )
+    dtype = np.result_type(matrix.dtype, spread.dtype) if spread.dtype.kind == "c" else matrix.dtype
+    spread = spread.astype(dtype)
+    own: Any = at_hand(matrix)
+    # P^H (A P), in a form in which what may be traced stands on the left
+    bk, blocks = own.bk, ((own @ spread).T @ spread.conj()).T.dense()
+    inverse, hermitian, singular = _coarse_inverse(bk, blocks if own.systems is not None else blocks[None])
+    inverse = inverse if own.systems is not None else inverse[0]
+    return _assembled(matrix, spread, bk, inverse, hermitian, singular)
+
+
+def _assembled(
+    matrix: Matrix, spread: Operator, bk: Backend, inverse: Array, hermitian: bool | None, singular: bool
+) -> Preconditioner:
+    left, right = from_host(spread, matrix), from_host(spread.H, matrix)
+    inner = Dense(bk, inverse, inverse if bk.on_host else None)
+    operator = Through(left, from_host(inner, matrix) if bk.on_host else inner, right)
+    columns, count = entries_of(spread) or 0, inner.nnz
+    note = "the coarse matrix is singular" if singular else None
+    cost = columns + count
+    return Preconditioner(
+        operator, "coarse", hermitian, cost, cost + columns, entries_of(matrix), (("columns", spread.shape[1]),), note
+    )
+
+
+def _coarse_inverse(bk: Backend, blocks: Array) -> tuple[Array, bool | None, bool]:
+    """The inverses of `(systems, m, m)`, whether they are Hermitian, and whether one was seen to be singular.
+
+    Where values are known, a singular one has its pseudo-inverse. Else it is tried again with a multiple of the matrix
+    of ones, as constants are null vectors of many; where this is singular too, there is no correction.
+    """
+    found, singular = inverses(bk, blocks)
+    if bk.on_host:
+        wrong = np.flatnonzero(singular.reshape(-1) & np.isfinite(blocks).all(axis=(1, 2)))
+        for i in wrong:
+            eps = np.finfo(blocks.dtype).eps
+            found[i] = np.linalg.pinv(
+                blocks[i], rcond=np.sqrt(eps), hermitian=bool(is_hermitian(bk, blocks[i : i + 1]))
+            )
+        return found, all_hermitian(found), bool(len(wrong))
+    sizes = bk.sum(bk.abs(bk.diagonal(blocks)), 1)[:, None, None] / int(blocks.shape[1]) ** 2
+    shifted, still = inverses(bk, blocks + bk.astype(sizes, bk.dtype(blocks)))
+    found = bk.where(singular, bk.where(still, bk.zeros_like(found), shifted), found)
+    return found, None, False

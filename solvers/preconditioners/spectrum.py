@@ -1,0 +1,111 @@
+"""How large the eigenvalues of a matrix are: an estimate from below by Lanczos' method, and a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Matrix
+
+_BISECTIONS = 24
+
+
+class _Lanczos(NamedTuple):
+    """Vectors are (batch, n), scalars (batch, 1)."""
+
+    step: Array
+    old: Array
+    v: Array
+    beta: Array
+    alphas: Array  # (batch, steps): the diagonal of T
+    betas: Array  # (batch, steps): below it, from the second on
+
+
+class _Bisection(NamedTuple):
+    count: Array
+    low: Array  # (batch, 1)
+    width: Array  # (batch, 1)
+
+
+def largest_eigenvalue(bk: Backend, apply: Callable[[Array], Array], start: Array, steps: int = 10) -> Array:
+    """`(batch, 1)`: the largest eigenvalue of a Hermitian operator as `steps` of Lanczos' method see it.
+
+    Never above it but for rounding, and usually a few per cent below. For another operator it is about its norm.
+
+    Args:
+        bk: the library.
+        apply: `(batch, n)` -> `(batch, n)`.
+        start: `(batch, n)`, not zero and without a pattern, as a smooth one has nothing of the largest eigenvalue.
+        steps: products with the operator, at most n of which are made.
+
+    Source: Saad, Numerical Methods for Large Eigenvalue Problems, 2nd ed., algorithm 6.5.
+    """
+    batch, n = (int(k) for k in start.shape)
+    steps = min(steps, n)
+    zero = bk.zeros((batch, steps), bk.dtype(bk.real(start)), start)
+    columns = bk.asarray(np.arange(steps), bk.dtype(zero), like=start)
+
+    def one(s: _Lanczos) -> _Lanczos:
+        w = apply(s.v)
+        alpha = bk.real(bk.dot(s.v, w))
+        w = w - bk.times(alpha, s.v) - bk.times(s.beta, s.old)
+        beta = bk.norm(w)
+        here = columns == s.step
+        betas = bk.where(here, s.beta, s.betas)
+        v = bk.times(bk.safe_divide(0 * beta + 1, beta), w)
+        return _Lanczos(s.step + 1, s.v, v, beta, bk.where(here, alpha, s.alphas), betas)
+
+    v = bk.times(1 / bk.norm(start), start)
+    first = _Lanczos(columns[0] * 0, bk.zeros_like(v), v, zero[:, :1], zero, zero)
+    with bk.quiet():
+        found = bk.while_loop(lambda s: s.step < steps, one, first)
+        return _largest_of_tridiagonal(bk, found.alphas, found.betas)
+
+
+def _largest_of_tridiagonal(bk: Backend, alphas: Array, betas: Array) -> Array:
+    """`(batch, 1)`: the largest eigenvalue of symmetric tridiagonal matrices, by bisection.
+
+    x is above it where all pivots of `x I - T` are positive.
+    """
+    steps = int(alphas.shape[1])
+    diagonal = [alphas[:, j : j + 1] for j in range(steps)]
+    beside = [betas[:, j : j + 1] for j in range(steps)]
+    low = diagonal[0]
+    for alpha in diagonal[1:]:
+        low = bk.maximum(low, alpha)
+    widest = 0 * low
+    for beta in beside:
+        widest = bk.maximum(widest, beta)
+
+    def halved(s: _Bisection) -> _Bisection:
+        width = s.width / 2
+        pivot = s.low + width - diagonal[0]
+        above = pivot > 0
+        for alpha, beta in zip(diagonal[1:], beside[1:], strict=True):
+            pivot = s.low + width - alpha - beta * bk.safe_divide(beta, pivot)
+            above = above & (pivot > 0)
+        return _Bisection(s.count + 1, bk.where(above, s.low, s.low + width), width)
+
+    first = _Bisection(0 * low[0, 0], low, 2 * widest)
+    found = bk.while_loop(lambda s: s.count < _BISECTIONS, halved, first)
+    return found.low + found.width
+
+
+def largest_row_sum(A: Matrix, factors: Array) -> Array:
+    """`(systems, 1)`, or `(1, 1)`: the largest sum of `|factor_i a_ij|` over a row, with factors `(1, n)` or one row
+    per system. By Gershgorin no eigenvalue of the scaled matrix is larger.
+    """
+    bk = A.bk
+    sums = row_sums(A)
+    return bk.max_abs(sums * bk.abs(factors))
+
+
+def row_sums(A: Matrix) -> Array:
+    """`(1, n)`, or `(systems, n)`: the sums of |a_ij| over each row."""
+    bk, values = A.bk, A.values  # type: ignore[attr-defined]
+    sizes = tuple(map(bk.abs, values)) if isinstance(values, tuple) else bk.abs(values)
+    sums = A.with_values(sizes).sum(1)
+    return sums if A.systems is not None else sums[None]
