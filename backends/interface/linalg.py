@@ -26,9 +26,13 @@ class Linalg(ABC):
     def _lu_columns(self, factors: tuple[Array, ...], columns: Array, transposed: bool) -> Array:
         """`lu_solve` for columns `(n, batch)` of one matrix, or `(batch, n, 1)` of several."""
 
-    @abstractmethod
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        """Solve with one triangle of `(batch, n, n)` for each row of `(batch, n)`; no zeros on the diagonal."""
+        """Solve with one triangle of `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`; no zeros on its diagonal."""
+        return self._by_columns(matrix, b, lambda columns: self._triangular_columns(matrix, columns, lower))
+
+    @abstractmethod
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        """`solve_triangular` for columns `(n, batch)` of one matrix, or `(batch, n, 1)` of several."""
 
     @abstractmethod
     def cholesky(self, matrix: Array) -> Array | None:

@@ -32,8 +32,8 @@ class JaxLinalg(Linalg):
             return triangle(triangle(columns[permutation], True), False)
         return triangle(triangle(columns, False), True)[jnp.argsort(permutation)]
 
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return lax.linalg.triangular_solve(matrix, b[..., None], left_side=True, lower=lower)[..., 0]
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        return lax.linalg.triangular_solve(matrix, columns, left_side=True, lower=lower)
 
     def cholesky(self, matrix: Array) -> Array | None:
         if is_compiled(matrix):

@@ -29,8 +29,8 @@ class TensorflowLinalg(Linalg):
             return tf.math.conj(_lu_solve(factors, tf.math.conj(columns), True))
         return _lu_solve(factors, columns, False)
 
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return tf.linalg.triangular_solve(matrix, b[..., None], lower=lower)[..., 0]
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        return tf.linalg.triangular_solve(matrix, columns, lower=lower)
 
     def cholesky(self, matrix: Array) -> Array | None:
         if not tf.executing_eagerly():

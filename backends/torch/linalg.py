@@ -20,8 +20,8 @@ class TorchLinalg(Linalg):
             return torch.linalg.lu_solve(*factors, columns.conj_physical(), adjoint=True).conj_physical()
         return torch.linalg.lu_solve(*factors, columns)
 
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return torch.linalg.solve_triangular(matrix, b.unsqueeze(-1), upper=not lower).squeeze(-1)
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        return torch.linalg.solve_triangular(matrix, columns, upper=not lower)
 
     def cholesky(self, matrix: Array) -> Array | None:
         factor, info = torch.linalg.cholesky_ex(matrix)

@@ -9,9 +9,15 @@ from ...backends import Backend, left_alone
 from ...sparse import Layout, Operator, as_operator, is_function, to_operator
 from .base import Preconditioner
 from .foreign import from_foreign
+from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 
-PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi}
+PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
+    "jacobi": jacobi,
+    "ssor": ssor,
+    "ilu": ilu,
+    "ic": ic,
+}
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
 
