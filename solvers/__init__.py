@@ -25,6 +25,7 @@ from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner
 from .prepare import PreparedSolver, prepare
 from .results.failure import ConvergenceError, Diverged, NotConverged
 from .results.result import SolveResult
+from .triangular.solve_triangular import solve_triangular
 
 __all__ = [
     "CG",
@@ -55,4 +56,5 @@ __all__ = [
     "linear_solve",
     "preconditioner",
     "prepare",
+    "solve_triangular",
 ]

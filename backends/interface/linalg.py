@@ -27,7 +27,7 @@ class Linalg(ABC):
         """`lu_solve` for columns `(n, batch)` of one matrix, or `(batch, n, 1)` of several."""
 
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        """Solve with one triangle of `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`; no zeros on its diagonal."""
+        """Solve with a triangle of `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`; no zeros on diagonals."""
         return self._by_columns(matrix, b, lambda columns: self._triangular_columns(matrix, columns, lower))
 
     @abstractmethod

@@ -62,7 +62,7 @@ def _solve_triangular(matrix: Any, b: Any, lower: bool, unit: bool, transpose: b
     return problem.layout.unflatten(problem.bk, x)
 
 
-def _as_matrix(problem: Problem) -> Matrix:
+def _as_matrix(problem: Problem) -> Dense | SparseMatrix:
     A = problem.A
     if not A.offset and isinstance(A.without_offset, LinearFunction):
         A = A.without_offset.matrix()

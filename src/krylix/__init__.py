@@ -38,6 +38,7 @@ from .solvers import (
     linear_solve,
     preconditioner,
     prepare,
+    solve_triangular,
 )
 from .sparse import (
     NonlinearError,
@@ -73,6 +74,7 @@ __all__ = [
     "preconditioner",
     "prepare",
     "set_global_precision",
+    "solve_triangular",
     "solvers",
     "sparse",
     "use",

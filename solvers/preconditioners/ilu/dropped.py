@@ -69,7 +69,7 @@ def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_
         raise ValueError("SciPy's spilu made a pivot of zero: the matrix is singular. Use 'jacobi'.")
     unit = (sp.csr_array(sp.tril(found.L, -1)), sp.csr_array(sp.diags_array(1 / pivots) @ sp.triu(upper, 1)))
     triangles = [from_csr(bk, S.astype(matrix.dtype), prune=False, like=like) for S in unit]
-    solves = [inverse_of_unit(S) if apply == "exact" else TriangleSweeps(S, sweeps) for S in triangles]  # type: ignore[arg-type]
+    solves = [inverse_of_unit(S) if apply == "exact" else TriangleSweeps(S, sweeps) for S in triangles]
     inverse = diagonal_of(matrix, get_backend("numpy"), (1 / pivots).astype(matrix.dtype)[None])
     order = [index.astype(np.int32) for index in (found.perm_r, found.perm_c)]
     back = [np.argsort(index).astype(np.int32) for index in order]

@@ -58,44 +58,77 @@ class TriangleSweeps(Composed):
         return y
 
 
-def factored(A: Scaled, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0) -> Factored:
-    """M = scale x the inverse of `(L + D) D^-1 (D + U)`.
+def factored(
+    A: Scaled, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0
+) -> tuple[Factored, str | None]:
+    """M = scale x the inverse of `(L + D) D^-1 (D + U)`, and what was done to make it.
 
     Args:
         factors: L and U in the places of A's pattern, `(nnz,)` or `(systems, nnz)`, in rows divided by A's units.
         pivots: D, likewise, `(n,)` or `(systems, n)`.
-        sweeps: of Jacobi's method for each triangle; None: solve with them.
+        sweeps: of Jacobi's method for each triangle, damped where they would grow; None: solve with them.
     """
+    host, n, note = A.host, A.pattern.n, None
+    below, above = _triangles(A, factors, pivots)
+    if sweeps is not None:
+        damping = _damping(A, below, above, sweeps)
+        below, above = damping * below, damping * above
+        if A.known and damping.min() < 1:
+            note = f"triangles damped by {damping.min():.2g}, as sweeps would grow: apply='exact' may be much stronger"
+    inverse = diagonal_of(A.matrix, host, host.reshape(scale / (pivots * A.units), (-1, n)))
+    triangles = [_strict(A, A.matrix.bk, *part) for part in ((A.pattern.lower, below), (A.pattern.upper, above))]
+    lower, upper = (inverse_of_unit(S) if sweeps is None else TriangleSweeps(S, sweeps) for S in triangles)
+    return Factored(lower, inverse, upper), note
+
+
+def _triangles(A: Scaled, factors: Array, pivots: Array) -> tuple[Array, Array]:
+    """L D^-1 and D^-1 U."""
     host, pattern, last = A.host, A.pattern, A.last
     lower, upper = pattern.lower, pattern.upper
-    above = _divided(A, factors, upper, pivots)
+    above = host.take(factors, upper, last) / host.take(pivots, pattern.rows[upper], last)
     if A.hermitian:
         back = np.empty(len(pattern.rows), np.int32)
         back[upper] = np.arange(len(upper), dtype=np.int32)
-        below = host.conj(host.take(above, back[pattern.mirror[lower]], last))
-    else:
-        units = host.take(A.units, pattern.rows[lower], last) / host.take(A.units, pattern.cols[lower], last)
-        below = host.take(factors, lower, last) * units / host.take(pivots, pattern.cols[lower], last)
-    inverse = diagonal_of(A.matrix, host, host.reshape(scale / (pivots * A.units), (-1, pattern.n)))
-    triangles = [_strict(A, places, values) for places, values in ((lower, below), (upper, above))]
-    applied = [inverse_of_unit(S) if sweeps is None else TriangleSweeps(S, sweeps) for S in triangles]
-    return Factored(applied[0], inverse, applied[1])
+        return host.conj(host.take(above, back[pattern.mirror[lower]], last)), above
+    units = host.take(A.units, pattern.rows[lower], last) / host.take(A.units, pattern.cols[lower], last)
+    return host.take(factors, lower, last) * units / host.take(pivots, pattern.cols[lower], last), above
+
+
+def _damping(A: Scaled, below: Array, above: Array, sweeps: int) -> Array:
+    """`(1,)` or `(systems, 1)`: t <= 1 with which t S, S each triangle, makes the error of the sweeps no larger.
+
+    That is |t S|^(sweeps + 1) times ones, in the root mean square. So M stays positive definite and becomes Jacobi's at
+    worst. Iterations of CG with 2 sweeps for the squared Laplace operator, 900 unknowns: 370 with it, above 4000
+    without, 500 with no preconditioner.
+    """
+    host, shape = A.host, (1,) if A.last == 0 else (A.systems, 1)
+    found = host.full(shape, 1, np.empty(0, host.dtype(A.values)).real.dtype, A.values)
+    for places, values in ((A.pattern.lower, below), (A.pattern.upper, above)):
+        if not len(places):
+            continue
+        S = _strict(A, host, places, host.abs(values))
+        v = host.full((A.systems, A.pattern.n), 1, host.dtype(found), A.values)
+        for _ in range(sweeps + 1):
+            v = S.apply(v)
+        growth = host.reshape(host.norm(v), shape) / float(np.sqrt(A.pattern.n))
+        t = host.maximum(growth, 1) ** (-1 / (sweeps + 1))
+        t = host.where(host.isfinite(growth), t, host.zeros_like(t))
+        found = host.where(t < found, t, found)
+    return host.astype(found, host.dtype(A.values))
 
 
 def diagonal_of(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperator:
     """In the library of a matrix, on its device."""
     found: Any = DiagonalOperator(host, values)
-    return found if host is matrix.bk else from_host(found, matrix)
+    if host is not matrix.bk:
+        found = from_host(found, matrix)
+    made: DiagonalOperator = found
+    return made
 
 
-def _divided(A: Scaled, factors: Array, places: np.ndarray, pivots: Array) -> Array:
-    host = A.host
-    return host.take(factors, places, A.last) / host.take(pivots, A.pattern.rows[places], A.last)
-
-
-def _strict(A: Scaled, places: np.ndarray, values: Array) -> SparseMatrix:
+def _strict(A: Scaled, bk: Backend, places: np.ndarray, values: Array) -> SparseMatrix:
     pattern = A.pattern
     return from_entries(
-        A.matrix.bk, pattern.rows[places], pattern.cols[places], values, (pattern.n, pattern.n), prune=False,
-        like=anchor(A.matrix), sum_duplicates=False,
+        bk, pattern.rows[places], pattern.cols[places], values, (pattern.n, pattern.n), prune=False,
+        like=anchor(A.matrix) if bk is A.matrix.bk else None, sum_duplicates=False,
     )  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ....backends import Array
 from ....sparse.formats import from_entries
 from .on_host import LEAST_PIVOT
@@ -57,8 +55,3 @@ def safe(A: Scaled, pivots: Array) -> Array:
     missing = A.diagonal() == 0
     size = bk.where(missing, bk.abs(pivots), size)
     return bk.where((size >= LEAST_PIVOT) & bk.isfinite(size), pivots, bk.full_like(pivots, 1))
-
-
-def levels_of(A: Scaled) -> int:
-    """How many levels the rows have."""
-    return int(np.max(A.pattern.levels, initial=0)) + 1

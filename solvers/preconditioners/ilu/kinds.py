@@ -43,7 +43,8 @@ def ilu(
     Args:
         apply: "sweeps" of Jacobi's method for both triangles, or "exact" solves, level by level (on NumPy by SuperLU).
             None: sweeps, but exact with `levels` or `drop_tolerance`. For convection that is much stronger than
-            diffusion, exact solves need a third of the iterations or less.
+            diffusion, exact solves need a third of the iterations or less. Sweeps that would grow, as for the squared
+            Laplace operator, are damped (`note` tells): there, too, exact solves are much stronger.
         sweeps: how many of them for each triangle.
         levels: drop the factors' entries between bands of so many levels of rows, so that exact solves take only so
             many steps; 16 is a good number.
@@ -106,16 +107,16 @@ def _factors(
     count = build or (_BUILD_SWEEPS if levels is None else max(min(levels - 1, _BUILD_SWEEPS_CAPPED), 1))
     settings: dict[str, Any] = {"apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
     settings |= {} if levels is None else {"levels": levels}
-    note = None
+    notes: list[str | None] = []
     if scaled.known:
         factors, pivots, used = factorise(scaled, shift, kind == "ic")
         if used:
-            note = f"diagonal multiplied by {1 + used:g}" + (" where pivots demanded it" if shift == "auto" else "")
+            notes += [f"diagonal multiplied by {1 + used:g}" + (" as pivots demanded it" if shift == "auto" else "")]
     else:
         settings |= {"build_sweeps": count}
         factors, pivots = by_sweeps(scaled.shifted(0.0 if shift == "auto" else float(shift)), count)
-    M = factored(scaled, factors, pivots, sweeps if apply == "sweeps" else None)
-    return described(M, kind, scaled, A, settings, note)
+    M, damped = factored(scaled, factors, pivots, sweeps if apply == "sweeps" else None)
+    return described(M, kind, scaled, A, settings, "; ".join(filter(None, [*notes, damped])) or None)
 
 
 def described(
@@ -131,9 +132,7 @@ def described(
 
 def _check_definite(A: Scaled) -> None:
     if A.hermitian is not True:
-        raise ValueError(
-            "The matrix is not Hermitian; expected a Hermitian positive definite one for 'ic'. Use 'ilu'."
-        )
+        raise ValueError("The matrix is not Hermitian; expected a Hermitian positive definite one for 'ic'. Use 'ilu'.")
     if not A.known:
         return
     wrong = np.argwhere((A.units.real <= 0) | (A.diagonal() == 0))

@@ -16,7 +16,8 @@ def factorise(A: Scaled, shift: float | str, definite: bool) -> tuple[np.ndarray
     """The factors without fill in one array, the pivots, and the largest shift that was needed.
 
     The pivots of Hermitian matrices must keep the sign of the diagonal, as CG needs it, those of others be no smaller
-    than 1 % of it; else the diagonal is multiplied by 1 + shift, of each system on its own.
+    than 1 % of it; else the diagonal is multiplied by 1 + shift, of each system on its own. Where no shift keeps the
+    signs the matrix is indefinite, and they may change.
 
     Args:
         shift: a number, or "auto" for the smallest of a list.
@@ -27,47 +28,41 @@ def factorise(A: Scaled, shift: float | str, definite: bool) -> tuple[np.ndarray
 
     Source: Manteuffel, An incomplete factorization technique for positive definite linear systems (1980).
     """
-    chosen = _smallest_shift(A, shift, bool(A.hermitian))
-    if chosen is None and A.hermitian and not definite:  # an indefinite matrix: its pivots may have any sign
-        chosen = _smallest_shift(A, shift, False)
-    if chosen is None:
-        tried = f"The shift {shift}" if shift != "auto" else f"No shift up to {_SHIFTS[-1]:g}"
-        raise ValueError(
-            f"{tried} of the diagonal makes pivots that are at least {LEAST_PIVOT:.0%} of the diagonal"
-            f"{' and of its sign' if A.hermitian else ''}. Is the matrix positive definite? Use 'jacobi', or "
-            "drop_tolerance=1e-3, which exchanges rows."
-        )
-    return chosen
+    systems, given = A.systems, A.values.reshape(A.systems, -1)
+    factors, shifts = np.empty_like(given), np.zeros(systems)
+    left, symmetric = np.arange(systems), np.broadcast_to(A.symmetric if A.symmetric is not None else False, systems)
+    for keep_sign in (True,) if definite else (True, False):
+        for alpha in _SHIFTS if shift == "auto" else (float(shift),):
+            shifted = given[left]
+            shifted[:, A.pattern.diagonal] += alpha
+            factors[left] = zero_fill(A.pattern, shifted[0] if len(left) == 1 else shifted)
+            shifts[left] = alpha
+            left = left[~_are_good(A, factors[left], given[left], symmetric[left] if keep_sign else False)]
+            if not len(left):
+                factors = factors.reshape(A.values.shape)
+                return factors, A.diagonal(factors), float(shifts.max(initial=0))
+    tried = f"The shift {shift}" if shift != "auto" else f"No shift up to {_SHIFTS[-1]:g}"
+    raise ValueError(
+        f"{tried} of the diagonal makes pivots that are at least {LEAST_PIVOT:.0%} of the diagonal"
+        f"{' and of its sign. Is the matrix positive definite?' if definite else '.'} Use 'jacobi', or 'ilu' with "
+        "drop_tolerance=1e-3, which exchanges rows."
+    )
 
 
-def _smallest_shift(A: Scaled, shift: float | str, keep_sign: bool) -> tuple[np.ndarray, np.ndarray, float] | None:
-    values = A.values.reshape(A.systems, -1)
-    factors, found = np.empty_like(values), np.zeros(A.systems)
-    left = np.arange(A.systems)
-    for alpha in _SHIFTS if shift == "auto" else (float(shift),):
-        shifted = values[left]
-        shifted[:, A.pattern.diagonal] += alpha
-        factors[left] = zero_fill(A.pattern, shifted[0] if len(left) == 1 else shifted)
-        found[left] = alpha
-        left = left[~_are_good(A, factors[left], values[left], keep_sign)]
-        if not len(left):
-            factors = factors.reshape(A.values.shape)
-            return factors, A.diagonal(factors), float(found.max(initial=0))
-    return None
-
-
-def _are_good(A: Scaled, factors: np.ndarray, values: np.ndarray, keep_sign: bool) -> np.ndarray:
-    """bool `(systems,)`."""
-    pivots, given = factors[:, A.pattern.diagonal], values[:, A.pattern.diagonal]
-    size = np.where(given != 0, pivots.real, np.abs(pivots)) if keep_sign else np.abs(pivots)
+def _are_good(A: Scaled, factors: np.ndarray, values: np.ndarray, keep_sign: np.ndarray | bool) -> np.ndarray:
+    """bool `(systems,)`: may the pivots be divided by; where `keep_sign` have they the sign of the diagonal?"""
+    pivots, size = factors[:, A.pattern.diagonal], np.abs(factors[:, A.pattern.diagonal])
+    signed = np.broadcast_to(keep_sign, len(factors))[:, None] & (values[:, A.pattern.diagonal] != 0)
+    size = np.where(signed, pivots.real, size)
     return (size >= LEAST_PIVOT).all(axis=1) & np.isfinite(factors).all(axis=1)
 
 
 def zero_fill(pattern: Pattern, values: np.ndarray) -> np.ndarray:
     """F with A = (L + D) D^-1 (D + U) in all places of the pattern, L + D + U = F.
 
-    Values and F are `(nnz,)` or `(systems, nnz)`. f_ij = a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), for all entries of a level of min(i, j) at once. Not finite
-    where a pivot is 0. Cost: a few calls of NumPy per level, and one pass over the products.
+    Values and F are `(nnz,)` or `(systems, nnz)`. f_ij = a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), for all
+    entries of a level of min(i, j) at once. Not finite where a pivot is 0. Cost: a few calls of NumPy per level, and
+    one pass over the products.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.3.2.
     """

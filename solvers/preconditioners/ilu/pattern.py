@@ -56,9 +56,9 @@ class Pattern:
         starts = starts_of(rows, n)
         given = sp.csr_array((np.arange(1, len(rows) + 1), cols, starts), (n, n))
         other = given.T.tocsr()
-        if np.count_nonzero(rows == cols) == n and np.array_equal(other.indices, cols):
-            if np.array_equal(other.indptr, starts):
-                return cls(rows, cols, (other.data - 1).astype(np.int32), n), None
+        same = np.array_equal(other.indices, cols) and np.array_equal(other.indptr, starts)
+        if same and np.count_nonzero(rows == cols) == n:
+            return cls(rows, cols, (other.data - 1).astype(np.int32), n), None
         other.data[:] = _SHIFT
         whole = sp.csr_array(given + other + _SHIFT * sp.eye_array(n, dtype=np.int64, format="csr"))
         whole.sort_indices()
@@ -90,7 +90,9 @@ class Pattern:
             UnsupportedOperation: there are too many.
         """
         if self.is_triangle_free:  # only f_ik f_ki
-            return Pairs(self.lower, self.mirror[self.lower], self.diagonal[self.rows[self.lower]], self.cols[self.lower])
+            return Pairs(
+                self.lower, self.mirror[self.lower], self.diagonal[self.rows[self.lower]], self.cols[self.lower]
+            )
         first = self.lower
         pivot = self.cols[first]
         after = self.diagonal[pivot] + 1  # the entries of the pivot's row behind its diagonal

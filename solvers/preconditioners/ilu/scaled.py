@@ -8,7 +8,6 @@ import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Dense, Matrix, Operator, SparseMatrix, UnsupportedOperation
-from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.symmetry import REFUSED
 from ..known import as_matrix, in_scipy
@@ -28,6 +27,7 @@ class Scaled:
         values: V, `(nnz,)` or `(systems, nnz)`: 1 on the diagonal, 0 where A has 0 there but not in all of the row.
         units: U, `(n,)` or `(systems, n)`: the diagonal of A; where that is 0 the sum of |a_ij| in the row, or 1.
         hermitian: is A Hermitian? None: not known.
+        symmetric: bool `(systems,)`, where the values are known: is this system Hermitian up to rounding?
     """
 
     matrix: Matrix
@@ -36,6 +36,7 @@ class Scaled:
     values: Array
     units: Array
     hermitian: bool | None
+    symmetric: np.ndarray | None = None
 
     @classmethod
     def of(cls, A: Operator, lower_only: bool = False) -> Scaled:
@@ -56,7 +57,10 @@ class Scaled:
             values = take_or_zero(host, values, source)
         last = len(values.shape) - 1
         known = host.on_host and isinstance(values, np.ndarray)
-        hermitian = _is_hermitian(values, pattern) if known else None
+        symmetric, far = _symmetry(values, pattern) if known else (None, None)
+        hermitian = (
+            None if symmetric is None or far is None else True if symmetric.all() else False if far.any() else None
+        )
         if lower_only and hermitian is not False:
             hermitian = True
             mirrored = host.conj(host.take(values, pattern.mirror, last))
@@ -71,7 +75,7 @@ class Scaled:
         units = host.where(diagonal == 0, sums, diagonal)
         on_diagonal = host.asarray((pattern.rows == pattern.cols).astype(host.dtype(values)), like=values)
         values = values / host.take(units, pattern.rows, last) + on_diagonal * host.take(empty, pattern.rows, last)
-        return cls(matrix, host, pattern, values, units, hermitian)
+        return cls(matrix, host, pattern, values, units, hermitian, symmetric)
 
     @property
     def known(self) -> bool:
@@ -127,15 +131,15 @@ def _entries(matrix: Matrix) -> tuple[np.ndarray, np.ndarray, Array, Backend]:
     raise UnsupportedOperation(f"{matrix!r} does not show its entries. Give a dense or a sparse matrix.")
 
 
-def _is_hermitian(values: np.ndarray, pattern: Pattern) -> bool | None:
-    """True entry by entry up to rounding, False where CG would refuse it, None in between."""
-    size = np.abs(values)
+def _symmetry(values: np.ndarray, pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
+    """bool `(systems,)`: is each Hermitian, entry by entry up to rounding, and is it so far from that that CG refuses?"""
+    size = np.abs(np.atleast_2d(values))
     with np.errstate(all="ignore"):
-        difference = np.abs(values - values[..., pattern.mirror].conj())
-        largest = np.maximum.reduceat(size, starts_of(pattern.rows, pattern.n)[:-1], axis=-1)
-        limit = np.minimum(largest[..., pattern.rows], largest[..., pattern.cols])
-        if (difference <= _ROUNDING * np.finfo(values.dtype).eps * limit).all():
-            return True
-        scale = size.max(axis=-1, keepdims=True)
-        far = np.linalg.norm(difference / scale, axis=-1) > 2 * REFUSED * np.linalg.norm(size / scale, axis=-1)
-    return False if far.any() else None
+        difference = np.abs(values - values[..., pattern.mirror].conj()).reshape(size.shape)
+        largest = np.maximum.reduceat(size, pattern.starts[:-1], axis=1)
+        limit = np.minimum(largest[:, pattern.rows], largest[:, pattern.cols])
+        symmetric = (difference <= _ROUNDING * np.finfo(values.dtype).eps * limit).all(axis=1)
+        if symmetric.all():
+            return symmetric, ~symmetric
+        scale = size.max(axis=1, keepdims=True)
+        return symmetric, np.linalg.norm(difference / scale, axis=1) > REFUSED * np.linalg.norm(size / scale, axis=1)

@@ -36,6 +36,6 @@ def ssor(A: Operator, *, omega: float = 1.0, apply: str | None = None, sweeps: i
     scaled = Scaled.of(A)
     apply = apply or "sweeps"
     pivots = scaled.host.full_like(scaled.units, 1 / omega)
-    M = factored(scaled, scaled.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
+    M, note = factored(scaled, scaled.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
     settings = {"omega": float(omega), "apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
-    return described(M, "ssor", scaled, A, settings, None)
+    return described(M, "ssor", scaled, A, settings, note)
