@@ -55,7 +55,9 @@ solve_triangular._torchdynamo_disable = True  # type: ignore[attr-defined]  # as
 def _solve_triangular(matrix: Any, b: Any, lower: bool, unit: bool, transpose: bool, conjugate: bool) -> Any:
     problem = make_problem(Request(A=matrix, b=b), None)
     A = _as_matrix(problem)
-    if isinstance(A, Dense):
+    if not A.shape[0] or not problem.layout.systems:
+        x = problem.b
+    elif isinstance(A, Dense):
         x = _dense(A, problem.b, lower, unit, transpose, conjugate)
     else:
         x = _sparse(A, problem.b, lower, unit, transpose, conjugate)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ....sparse import Operator
 from ..base import Preconditioner
+from ..jacobi import jacobi
 from ..known import entries_of
 from .dropped import dropped
 from .factored import Factored, factored
@@ -98,6 +100,8 @@ def ic(
 def _factors(
     A: Operator, kind: str, apply: str | None, sweeps: int, levels: int | None, build: int | None, shift: float | str
 ) -> Preconditioner:
+    if not A.shape[0]:
+        return replace(jacobi(A), kind=kind)
     scaled = Scaled.of(A, lower_only=kind == "ic")
     if kind == "ic":
         _check_definite(scaled)

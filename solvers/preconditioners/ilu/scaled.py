@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ....backends import Array, Backend, get_backend
-from ....sparse import Dense, Matrix, Operator, SparseMatrix, UnsupportedOperation
+from ....sparse import Matrix, Operator, SparseMatrix
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.symmetry import REFUSED
 from ..known import as_matrix, in_scipy
@@ -56,7 +56,10 @@ class Scaled:
         if source is not None:
             values = take_or_zero(host, values, source)
         last = len(values.shape) - 1
-        known = host.on_host and isinstance(values, np.ndarray)
+        known = isinstance(values, np.ndarray)
+        if known and not np.isfinite(values).all():
+            row = int(pattern.rows[np.argwhere(~np.isfinite(values))[0, -1]])
+            raise ValueError(f"Row {row} of A has an entry that is not finite; expected finite ones for this kind.")
         symmetric, far = _symmetry(values, pattern) if known else (None, None)
         hermitian = (
             None if symmetric is None or far is None else True if symmetric.all() else False if far.any() else None
@@ -110,29 +113,28 @@ class Scaled:
 
 
 def _entries(matrix: Matrix) -> tuple[np.ndarray, np.ndarray, Array, Backend]:
-    """Rows, columns and values in row order, and the library of the values."""
+    """Rows, columns and values in row order, and the library of the values; without zeros where these are known."""
     known = in_scipy(matrix)
     if known is not None and not isinstance(known, tuple):
         rows = np.repeat(np.arange(known.shape[0], dtype=np.int32), np.diff(known.indptr))
         return rows, known.indices, known.data, get_backend("numpy")
-    if isinstance(matrix, Dense):
-        n = matrix.shape[0]
-        rows, cols = (i.reshape(-1) for i in np.indices((n, n), np.int32))
-        lead = () if matrix.systems is None else (matrix.systems,)
-        host = matrix.bk if known is None else get_backend("numpy")
-        entries = matrix.matrix if known is None else np.asarray(matrix.known())
-        return rows, cols, host.reshape(entries, (*lead, n * n)), host
     if isinstance(matrix, SparseMatrix):
         rows, cols, _ = matrix.structure.entries()
-        values = matrix.stored.entry_values()
-        if known is None:
-            return rows, cols, values, matrix.stored.host
-        return rows, cols, matrix.bk.to_numpy(values), get_backend("numpy")
-    raise UnsupportedOperation(f"{matrix!r} does not show its entries. Give a dense or a sparse matrix.")
+        values, host = matrix.stored.entry_values(), matrix.stored.host
+    else:
+        n, host = matrix.shape[0], matrix.bk if known is None else get_backend("numpy")
+        dense = matrix.dense() if known is None else np.asarray(matrix.known())
+        rows, cols = (i.reshape(-1) for i in np.indices((n, n), np.int32))
+        values = host.reshape(dense, (n * n,) if matrix.systems is None else (matrix.systems, n * n))
+    if known is None:
+        return rows, cols, values, host
+    values = host.to_numpy(values)
+    kept = np.flatnonzero((values != 0).any(axis=0))
+    return rows[kept], cols[kept], values[:, kept], get_backend("numpy")
 
 
 def _symmetry(values: np.ndarray, pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
-    """bool `(systems,)`: is each Hermitian, entry by entry up to rounding, and is it so far from that that CG refuses?"""
+    """bool `(systems,)`: is each Hermitian, entry by entry up to rounding, and so far from it that CG refuses it?"""
     size = np.abs(np.atleast_2d(values))
     with np.errstate(all="ignore"):
         difference = np.abs(values - values[..., pattern.mirror].conj()).reshape(size.shape)

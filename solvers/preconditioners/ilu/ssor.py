@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ....sparse import Operator
 from ..base import Preconditioner
+from ..jacobi import jacobi
 from .factored import factored
 from .kinds import check_apply, described
 from .scaled import Scaled
@@ -33,6 +36,8 @@ def ssor(A: Operator, *, omega: float = 1.0, apply: str | None = None, sweeps: i
     check_apply(apply, sweeps)
     if isinstance(omega, str | bool) or not 0 < omega < 2:
         raise ValueError(f"omega must be a number between 0 and 2; got {omega!r}.")
+    if not A.shape[0]:
+        return replace(jacobi(A), kind="ssor")
     scaled = Scaled.of(A)
     apply = apply or "sweeps"
     pivots = scaled.host.full_like(scaled.units, 1 / omega)
