@@ -26,13 +26,14 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
 
     Args:
         A: a matrix of any kind (dense, sparse, operator), or a function, which is traced.
-        kind: "jacobi"; "auto" chooses.
+        kind: "jacobi", "ssor", "ilu" or "ic"; "auto" chooses.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
-        settings: further settings of that kind.
+        settings: further settings of that kind, see `krylix.solvers.preconditioners`: `preconditioner(A, "ilu",
+            apply="exact")`.
 
     Raises:
-        ValueError: no such kind.
+        ValueError: no such kind, or a setting or a matrix that does not fit it.
         UnsupportedOperation: A does not show what this kind needs.
     """
     return left_alone(_of_user)(A, kind, like, settings)
