@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array
 from ...sparse import Composed, SparseMatrix
 from ...sparse.formats import Structure
 from ...sparse.formats.ell import EllStructure
@@ -86,9 +86,8 @@ class LevelSolve(Composed):
         return y
 
     def _by_steps(self, r: Array) -> Array:
-        bk, width, batch = self.bk, self.width, int(r.shape[0])
-        steps = int(r.shape[1]) // width
-        stored = self.rows.stored
+        bk, width, (batch, size) = self.bk, self.width, (int(k) for k in r.shape)
+        steps, stored = size // width, self.rows.stored
         (values,), (cols,) = stored.arrays(), stored.index_arrays()
         longest = int(cols.shape[0])
         values = bk.astype(bk.reshape(values, (*values.shape[:-1], steps, width)), bk.dtype(r))
@@ -97,14 +96,14 @@ class LevelSolve(Composed):
         def solve_step(state: tuple[Array, Array]) -> tuple[Array, Array]:
             done, y = state
             now = steps - 1 - done if self.backward else done
-            known = _gathered(bk, y, bk.take(cols, now, 1), (batch, longest, width))
+            places = bk.reshape(bk.take(cols, now, 1), (longest * width,))
+            known = bk.reshape(bk.take(y, places, 1), (batch, longest, width))
             factors = bk.reshape(bk.take(values, now, -2), (-1, longest, width))
             new = bk.reshape(bk.take(r, now, 1), (batch, width)) - bk.sum(factors * known, 1)
-            return done + 1, bk.put_row(y, bk.broadcast_to(bk.reshape(now, (1, 1)), (batch, 1)), new)
+            return done + 1, bk.put_block(y, now * width, new)
 
-        first = bk.asarray(np.zeros(1, np.int32), like=r), bk.zeros((batch, steps, width), bk.dtype(r), r)
-        _, y = bk.while_loop(lambda state: bk.any(state[0] < steps), solve_step, first)
-        return bk.reshape(y, (batch, steps * width))
+        first = bk.asarray(np.zeros(1, np.int32), like=r), bk.zeros((batch, size), bk.dtype(r), r)
+        return bk.while_loop(lambda state: bk.any(state[0] < steps), solve_step, first)[1]
 
 
 class _Plan(NamedTuple):
@@ -125,9 +124,3 @@ def _plan(structure: Structure) -> _Plan:
     stacked, sources = EllStructure.from_entries(order.rows, order.cols, (size, size))
     slots = slots if order.order is None else slots[order.order]
     return _Plan(schedule, stacked, Regather.composed(slots, sources))
-
-
-def _gathered(bk: Backend, y: Array, cols: Array, shape: tuple[int, ...]) -> Any:
-    """The numbers of y `(batch, steps, width)` in the places `cols`, in one more axis."""
-    flat = bk.reshape(y, (shape[0], -1))
-    return bk.reshape(bk.take(flat, bk.reshape(cols, (shape[1] * shape[2],)), 1), shape)
