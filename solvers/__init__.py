@@ -26,6 +26,7 @@ from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner
 from .prepare import PreparedSolver, prepare
 from .results.failure import ConvergenceError, Diverged, NotConverged
 from .results.result import SolveResult
+from .triangular.solve_triangular import solve_triangular
 
 __all__ = [
     "CG",
@@ -57,4 +58,5 @@ __all__ = [
     "load_preconditioner",
     "preconditioner",
     "prepare",
+    "solve_triangular",
 ]

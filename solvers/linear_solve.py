@@ -61,9 +61,9 @@ def linear_solve(
         x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, or a method object.
-        preconditioner: M, an approximation of the inverse of A: a name ("jacobi"), a `Preconditioner`, a function
-            `r -> M r` on arrays shaped as `b`, a matrix, factors of SciPy's `splu` or `spilu`, a hierarchy of pyamg, or
-            None.
+        preconditioner: M, an approximation of the inverse of A: a name ("jacobi", "ilu", ...), a `Preconditioner`, a
+            function `r -> M r` on arrays shaped as `b`, a matrix, factors of SciPy's `splu` or `spilu`, a hierarchy of
+            pyamg, or None.
         rtol: relative tolerance, one number or one per system, which is kept; if None 1e-5 in single and 1e-10 in
             double precision, or what the precision can reach.
         atol: absolute tolerance, one number or one per system.

@@ -47,6 +47,13 @@ class Control(ABC):
         `(batch, rows, n)`, integers `(batch, 1)` and `(batch, n)`.
         """
 
+    @abstractmethod
+    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
+        """`rows[:, start : start + k] = values`, all of it inside; may overwrite `rows`.
+
+        `(batch, n)`, integer `(1,)` and `(batch, k)`.
+        """
+
     def quiet(self) -> AbstractContextManager[Any]:
         """Context in which overflow, division by zero and derivatives are of no concern: the loop checks by itself."""
         return nullcontext()

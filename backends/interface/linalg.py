@@ -33,9 +33,13 @@ class Linalg(ABC):
     def inverse(self, matrix: Array) -> Array:
         """The inverses of `(batch, n, n)`; those of singular matrices hold anything, also what is not finite."""
 
-    @abstractmethod
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        """Solve with one triangle of `(batch, n, n)` for each row of `(batch, n)`; no zeros on the diagonal."""
+        """Solve with a triangle of `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`; no zeros on diagonals."""
+        return self._by_columns(matrix, b, lambda columns: self._triangular_columns(matrix, columns, lower))
+
+    @abstractmethod
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        """`solve_triangular` for columns `(n, batch)` of one matrix, or `(batch, n, 1)` of several."""
 
     @abstractmethod
     def cholesky(self, matrix: Array) -> Array | None:

@@ -172,6 +172,9 @@ class JaxBackend(JaxIndexing, Backend):
     def put_row(self, stack: Array, row: Array, values: Array) -> Array:
         return stack.at[jnp.arange(stack.shape[0]), row[:, 0]].set(values, mode="drop")
 
+    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
+        return lax.dynamic_update_slice(rows, values, (jnp.zeros((), start.dtype), start[0]))
+
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         if not self.compiled(arrays):
             return super().host_call(function, returns, *arrays)

@@ -35,8 +35,8 @@ class JaxLinalg(Linalg):
     def inverse(self, matrix: Array) -> Array:
         return jnp.linalg.inv(matrix)
 
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return lax.linalg.triangular_solve(matrix, b[..., None], left_side=True, lower=lower)[..., 0]
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        return lax.linalg.triangular_solve(matrix, columns, left_side=True, lower=lower)
 
     def cholesky(self, matrix: Array) -> Array | None:
         if is_compiled(matrix):

@@ -215,6 +215,11 @@ class NumpyBackend(NumpyKernels, Backend):
             stack[i, row[i, 0]] = values[i]
         return stack
 
+    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
+        first = int(start[0])
+        rows[:, first : first + values.shape[1]] = values
+        return rows
+
     def quiet(self) -> AbstractContextManager[Any]:
         return np.errstate(all="ignore")
 

@@ -34,11 +34,12 @@ class NumpyLinalg(Linalg):
                 identity = np.broadcast_to(np.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
                 return self._lu_columns(self.lu_factor(matrix), identity, False)
 
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, b))
-        # the transpose of a row-major matrix is what LAPACK reads without a copy
-        found = [solve(m.T, rhs, lower=not lower, trans=1)[0] for m, rhs in zip(matrix, b, strict=True)]
-        return np.array(found, b.dtype).reshape(b.shape)
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, columns))
+        if matrix.ndim == 2:  # the transpose of a row-major matrix is what LAPACK reads without a copy
+            return solve(matrix.T, columns, lower=not lower, trans=1)[0]
+        found = [solve(m.T, rhs, lower=not lower, trans=1)[0] for m, rhs in zip(matrix, columns, strict=True)]
+        return np.array(found, columns.dtype).reshape(columns.shape)
 
     def cholesky(self, matrix: Array) -> Array | None:
         return host.cholesky_or_none(matrix)

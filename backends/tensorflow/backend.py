@@ -145,6 +145,12 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         rows = tf.range(stack.shape[1], dtype=row.dtype)[None]
         return tf.where((rows == row)[:, :, None], values[:, None, :], stack)
 
+    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
+        first, n, k = start[0], rows.shape[1], values.shape[1]
+        shifted = tf.pad(values, [(0, 0), (first, n - k - first)])
+        at = tf.range(n, dtype=start.dtype)[None]
+        return tf.where((at >= first) & (at < first + k), shifted, rows)
+
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         if tf.executing_eagerly():
             return super().host_call(function, returns, *arrays)

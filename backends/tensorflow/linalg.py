@@ -34,8 +34,8 @@ class TensorflowLinalg(Linalg):
         identity = tf.eye(matrix.shape[-1], batch_shape=matrix.shape[:-2], dtype=matrix.dtype)
         return self._lu_columns(self.lu_factor(matrix), identity, False)
 
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return tf.linalg.triangular_solve(matrix, b[..., None], lower=lower)[..., 0]
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        return tf.linalg.triangular_solve(matrix, columns, lower=lower)
 
     def cholesky(self, matrix: Array) -> Array | None:
         if not tf.executing_eagerly():

@@ -175,6 +175,11 @@ class TorchBackend(TorchKernels, Backend):
         stack[systems, row[systems, 0]] = values[systems]
         return stack
 
+    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
+        first = int(start[0])
+        rows[:, first : first + values.shape[1]] = values
+        return rows
+
     def tracks(self, x: Any) -> bool:
         return may_have_derivatives() and is_tracked(x)
 

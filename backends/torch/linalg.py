@@ -25,8 +25,8 @@ class TorchLinalg(Linalg):
     def inverse(self, matrix: Array) -> Array:
         return torch.linalg.inv_ex(matrix)[0]
 
-    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
-        return torch.linalg.solve_triangular(matrix, b.unsqueeze(-1), upper=not lower).squeeze(-1)
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        return torch.linalg.solve_triangular(matrix, columns, upper=not lower)
 
     def cholesky(self, matrix: Array) -> Array | None:
         factor, info = torch.linalg.cholesky_ex(matrix)

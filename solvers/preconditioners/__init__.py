@@ -8,6 +8,7 @@ from .chebyshev import chebyshev
 from .cluster import cluster
 from .coarse import coarse_correction
 from .diagonal import DiagonalOperator
+from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .multiplicative import multiplicative
 
@@ -19,10 +20,13 @@ __all__ = [
     "chebyshev",
     "cluster",
     "coarse_correction",
+    "ic",
+    "ilu",
     "jacobi",
     "multiplicative",
     "plus",
     "preconditioner",
+    "ssor",
     "times",
     "to_preconditioner",
 ]

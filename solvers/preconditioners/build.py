@@ -17,13 +17,17 @@ from .chebyshev import chebyshev
 from .choose import choose_kind
 from .cluster import cluster
 from .foreign import from_foreign
+from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .pieces import foreign_piece
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,
     "block-jacobi": block_jacobi,
+    "ssor": ssor,
     "chebyshev": chebyshev,
+    "ilu": ilu,
+    "ic": ic,
     "cluster": cluster,
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
@@ -35,7 +39,8 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     Args:
         A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or what is a preconditioner
             by itself: factors of SciPy's `splu` and `spilu`, a hierarchy of pyamg.
-        kind: "jacobi", "block-jacobi", "chebyshev", "cluster"; "auto" chooses by what is known about A.
+        kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "cluster"; "auto" chooses by what is known
+            about A.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
         settings: further settings of that kind, which docs/preconditioners.md lists.

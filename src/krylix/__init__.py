@@ -39,6 +39,7 @@ from .solvers import (
     load_preconditioner,
     preconditioner,
     prepare,
+    solve_triangular,
 )
 from .sparse import (
     NonlinearError,
@@ -75,6 +76,7 @@ __all__ = [
     "preconditioner",
     "prepare",
     "set_global_precision",
+    "solve_triangular",
     "solvers",
     "sparse",
     "use",

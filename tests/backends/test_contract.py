@@ -489,7 +489,7 @@ def test_singular_matrices_pass_lu(mode: str) -> None:
 @pytest.mark.parametrize("lower", [False, True])
 def test_solve_triangular(mode: str, dtype: str, lower: bool) -> None:
     """The other triangle is not looked at."""
-    for shape in ((1, 5, 5), (3, 4, 4), (2, 1, 1)):
+    for shape in ((1, 5, 5), (3, 4, 4), (2, 1, 1), (4, 4)):
         m, b = (rows(dtype, shape) + 3 * np.eye(shape[-1])).astype(dtype), rows(dtype, shape[:2], 2)
         x = run(mode, lambda bk, m, b: bk.linalg.solve_triangular(m, b, lower=lower), m, b)
         exact = np.linalg.solve((np.tril if lower else np.triu)(wide(m)), b[..., None])[..., 0]

@@ -140,6 +140,20 @@ def test_put(mode: str, dtype: str) -> None:
     np.testing.assert_array_equal(single, expected[:, :1])
 
 
+@covers("put_block")
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@modes
+def test_put_block(mode: str, dtype: str) -> None:
+    """At the start, inside and at the end."""
+    x, values = rows(dtype, (2, 7)), rows(dtype, (2, 3), 1)
+    for start in (0, 2, 4):
+        put = run(mode, lambda bk, *a: bk.put_block(bk.copy(a[0]), *a[1:]), x, np.array([start], np.int32), values)
+        expected = x.copy()
+        expected[:, start : start + 3] = values
+        assert put.dtype == x.dtype
+        np.testing.assert_array_equal(put, expected)
+
+
 @covers("put_row")
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 @modes

@@ -1,0 +1,6 @@
+"""Incomplete factorisations and symmetric relaxation: two triangles and a diagonal, applied one after the other."""
+
+from .kinds import ic, ilu
+from .ssor import ssor
+
+__all__ = ["ic", "ilu", "ssor"]

@@ -1,0 +1,93 @@
+"""Incomplete factors that drop small entries: SciPy's, as matrices of the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import SuperLU, spilu
+
+from ....backends import Array, get_backend
+from ....sparse import Composed, Operator, UnsupportedOperation, storable
+from ....sparse.formats import from_csr
+from ....sparse.symmetry import CHOSEN
+from ...triangular.by_superlu import inverse_of_unit
+from ..base import Preconditioner
+from ..known import anchor, as_matrix, entries_of, in_scipy
+from .factored import Factored, TriangleSweeps, diagonal_of
+
+
+@storable("reordered")
+@dataclass(eq=False, repr=False)
+class Reordered(Composed):
+    """`inner` between two permutations: `y[i] = (inner x[before])[after[i]]`; and the inverses of these."""
+
+    parts = ("inner", "before", "before_back", "after", "after_back")
+
+    inner: Operator
+    before: Array
+    before_back: Array
+    after: Array
+    after_back: Array
+
+    def transpose(self) -> Reordered:
+        return Reordered(self.inner.transpose(), self.after_back, self.after, self.before_back, self.before)
+
+    def apply(self, x: Array) -> Array:
+        bk = self.bk
+        return bk.take(self.inner.apply(bk.take(x, self.array("before"), 1)), self.array("after"), 1)
+
+
+def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_factor: float) -> Preconditioner:
+    """ILU with a drop tolerance and row exchanges; see `ilu`.
+
+    Raises:
+        ValueError: a setting does not fit, or SciPy finds the matrix singular.
+        UnsupportedOperation: the values are not known, or there are several systems.
+
+    Source: Li and Shao, A supernodal approach to incomplete LU factorization with partial pivoting, TOMS 37 (2011).
+    """
+    for name, value, least in (("drop_tolerance", tolerance, 0), ("fill_factor", fill_factor, 1)):
+        if isinstance(value, str | bool) or not least <= value < np.inf:
+            raise ValueError(f"{name} must be a number of at least {least}; got {value!r}.")
+    matrix = as_matrix(A)
+    known = in_scipy(matrix)
+    if known is None or isinstance(known, tuple):
+        got = "of a matrix whose values are not known yet" if known is None else f"of {len(known)} systems"
+        raise UnsupportedOperation(
+            f"A drop tolerance was given for a factorisation {got}; expected one matrix whose values are known, as the "
+            "pattern of the factors depends on them. Leave drop_tolerance out for factors in the pattern of A."
+        )
+    try:
+        found = spilu(sp.csc_array(known), drop_tol=float(tolerance), fill_factor=float(fill_factor))
+    except RuntimeError as error:
+        raise ValueError(f"SciPy's spilu failed: {error}. Use 'jacobi', or shift the diagonal of A.") from error
+    apply = apply or "exact"
+    bk, like, upper = matrix.bk, anchor(matrix), sp.csr_array(found.U)
+    pivots = upper.diagonal()
+    if not (pivots != 0).all() or not np.isfinite(upper.data).all():
+        raise ValueError("SciPy's spilu made a pivot of zero: the matrix is singular. Use 'jacobi'.")
+    unit = (sp.csr_array(sp.tril(found.L, -1)), sp.csr_array(sp.diags_array(1 / pivots) @ sp.triu(upper, 1)))
+    triangles = [from_csr(bk, S.astype(matrix.dtype), prune=False, like=like) for S in unit]
+    solves = [inverse_of_unit(S) if apply == "exact" else TriangleSweeps(S, sweeps) for S in triangles]
+    inverse = diagonal_of(matrix, get_backend("numpy"), (1 / pivots).astype(matrix.dtype)[None])
+    order = [index.astype(np.int32) for index in (found.perm_r, found.perm_c)]
+    back = [np.argsort(index).astype(np.int32) for index in order]
+    M = Reordered(Factored(solves[0], inverse, solves[1]), back[0], order[0], order[1], back[1])
+    entries = sum(S.nnz for S in triangles)
+    settings = {"drop_tolerance": tolerance, "fill_factor": fill_factor, "apply": apply}
+    if apply == "sweeps":
+        settings["sweeps"] = sweeps
+    return Preconditioner(
+        M, "ilu", None if _seems_hermitian(found) else False,
+        memory=entries + len(pivots), work=entries * (sweeps if apply == "sweeps" else 1) + len(pivots),
+        entries=entries_of(A), settings=tuple(settings.items()),
+    )  # fmt: skip
+
+
+def _seems_hermitian(factors: SuperLU) -> bool:
+    """By one random vector."""
+    v = np.random.default_rng(3).standard_normal(factors.shape[0]).astype(factors.U.dtype)
+    forward, backward = factors.solve(v), factors.solve(v, "H")
+    return bool(np.linalg.norm(forward - backward) <= CHOSEN * np.linalg.norm(forward))

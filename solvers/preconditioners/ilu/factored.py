@@ -1,0 +1,136 @@
+"""Two triangles and a diagonal between them as a preconditioner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse import Composed, Matrix, Operator, SparseMatrix, storable
+from ....sparse.formats import from_entries
+from ...triangular.by_superlu import inverse_of_unit
+from ..diagonal import DiagonalOperator
+from ..known import anchor, from_host
+from .scaled import Scaled
+
+
+@storable("factored")
+@dataclass(eq=False, repr=False)
+class Factored(Composed):
+    """`upper inverse lower`, where `lower` and `upper` are inverses of unit triangles, or stand for them."""
+
+    parts = ("lower", "inverse", "upper")
+
+    lower: Operator
+    inverse: DiagonalOperator
+    upper: Operator
+
+    def transpose(self) -> Factored:
+        return Factored(self.upper.transpose(), self.inverse, self.lower.transpose())
+
+    def apply(self, x: Array) -> Array:
+        return self.upper.apply(self.inverse.apply(self.lower.apply(x)))
+
+
+@storable("sweeps over a triangle")
+@dataclass(eq=False, repr=False)
+class TriangleSweeps(Composed):
+    """Sweeps of Jacobi's method for `(I + S) y = r` from y = r: `I - S + S^2 - ...`. Costs one product with S each.
+
+    Always finite, and exact after as many sweeps as there are levels. The factors of a Hermitian matrix get polynomials
+    that are the adjoint of each other, so that with positive pivots M is positive definite after any number.
+
+    Source: Anzt, Chow and Dongarra, Iterative sparse triangular solves for preconditioning (2015).
+    """
+
+    parts = ("strict",)
+
+    strict: SparseMatrix
+    sweeps: int
+
+    def transpose(self) -> TriangleSweeps:
+        return replace(self, strict=self.strict.transpose())
+
+    def apply(self, x: Array) -> Array:
+        y = x
+        for _ in range(self.sweeps if self.strict.structure.nnz else 0):
+            y = x - self.strict.apply(y)
+        return y
+
+
+def factored(
+    A: Scaled, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0
+) -> tuple[Factored, str | None]:
+    """M = scale x the inverse of `(L + D) D^-1 (D + U)`, and what was done to make it.
+
+    Args:
+        factors: L and U in the places of A's pattern, `(nnz,)` or `(systems, nnz)`, in rows divided by A's units.
+        pivots: D, likewise, `(n,)` or `(systems, n)`.
+        sweeps: of Jacobi's method for each triangle, damped where they would grow; None: solve with them.
+    """
+    host, n, note = A.host, A.pattern.n, None
+    below, above = _triangles(A, factors, pivots)
+    if sweeps is not None:
+        damping = _damping(A, below, above, sweeps)
+        below, above = damping * below, damping * above
+        if A.known and damping.min() < 1:
+            note = f"triangles damped by {damping.min():.2g}, as sweeps would grow: apply='exact' may be much stronger"
+    inverse = diagonal_of(A.matrix, host, host.reshape(scale / (pivots * A.units), (-1, n)))
+    triangles = [_strict(A, A.matrix.bk, *part) for part in ((A.pattern.lower, below), (A.pattern.upper, above))]
+    lower, upper = (inverse_of_unit(S) if sweeps is None else TriangleSweeps(S, sweeps) for S in triangles)
+    return Factored(lower, inverse, upper), note
+
+
+def _triangles(A: Scaled, factors: Array, pivots: Array) -> tuple[Array, Array]:
+    """L D^-1 and D^-1 U."""
+    host, pattern, last = A.host, A.pattern, A.last
+    lower, upper = pattern.lower, pattern.upper
+    above = host.take(factors, upper, last) / host.take(pivots, pattern.rows[upper], last)
+    if A.hermitian:
+        back = np.empty(len(pattern.rows), np.int32)
+        back[upper] = np.arange(len(upper), dtype=np.int32)
+        return host.conj(host.take(above, back[pattern.mirror[lower]], last)), above
+    units = host.take(A.units, pattern.rows[lower], last) / host.take(A.units, pattern.cols[lower], last)
+    return host.take(factors, lower, last) * units / host.take(pivots, pattern.cols[lower], last), above
+
+
+def _damping(A: Scaled, below: Array, above: Array, sweeps: int) -> Array:
+    """`(1,)` or `(systems, 1)`: t <= 1 with which t S, S each triangle, makes the error of the sweeps no larger.
+
+    That is |t S|^(sweeps + 1) times ones, in the root mean square. So M stays positive definite and becomes Jacobi's at
+    worst. Iterations of CG with 2 sweeps for the squared Laplace operator, 900 unknowns: 370 with it, above 4000
+    without, 500 with no preconditioner.
+    """
+    host, shape = A.host, (1,) if A.last == 0 else (A.systems, 1)
+    found = host.full(shape, 1, np.empty(0, host.dtype(A.values)).real.dtype, A.values)
+    for places, values in ((A.pattern.lower, below), (A.pattern.upper, above)):
+        if not len(places):
+            continue
+        S = _strict(A, host, places, host.abs(values))
+        v = host.full((A.systems, A.pattern.n), 1, host.dtype(found), A.values)
+        for _ in range(sweeps + 1):
+            v = S.apply(v)
+        growth = host.reshape(host.norm(v), shape) / float(np.sqrt(A.pattern.n))
+        t = host.maximum(growth, 1) ** (-1 / (sweeps + 1))
+        t = host.where(host.isfinite(growth), t, host.zeros_like(t))
+        found = host.where(t < found, t, found)
+    return host.astype(found, host.dtype(A.values))
+
+
+def diagonal_of(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperator:
+    """In the library of a matrix, on its device."""
+    found: Any = DiagonalOperator(host, values)
+    if host is not matrix.bk:
+        found = from_host(found, matrix)
+    made: DiagonalOperator = found
+    return made
+
+
+def _strict(A: Scaled, bk: Backend, places: np.ndarray, values: Array) -> SparseMatrix:
+    pattern = A.pattern
+    return from_entries(
+        bk, pattern.rows[places], pattern.cols[places], values, (pattern.n, pattern.n), prune=False,
+        like=anchor(A.matrix) if bk is A.matrix.bk else None, sum_duplicates=False,
+    )  # fmt: skip

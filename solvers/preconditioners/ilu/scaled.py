@@ -1,0 +1,147 @@
+"""A matrix whose rows are divided by their diagonal, on a symmetric pattern: what incomplete factors are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....backends import Array, Backend, get_backend
+from ....sparse import Matrix, Operator, SparseMatrix
+from ....sparse.formats.entries.regather import take_or_zero
+from ....sparse.symmetry import REFUSED
+from ..known import as_matrix, in_scipy
+from .pattern import Pattern
+
+_ROUNDING = 100  # units of it that a Hermitian matrix may differ from its adjoint, as in `sparse.symmetry`
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """`A = U V`, with a diagonal U.
+
+    Attributes:
+        matrix: A.
+        host: the library that computes: NumPy where the values are known now.
+        pattern: where the entries are.
+        values: V, `(nnz,)` or `(systems, nnz)`: 1 on the diagonal, 0 where A has 0 there but not in all of the row.
+        units: U, `(n,)` or `(systems, n)`: the diagonal of A; where that is 0 the sum of |a_ij| in the row, or 1.
+        hermitian: is A Hermitian? None: not known.
+        symmetric: bool `(systems,)`, where the values are known: is this system Hermitian up to rounding?
+    """
+
+    matrix: Matrix
+    host: Backend
+    pattern: Pattern
+    values: Array
+    units: Array
+    hermitian: bool | None
+    symmetric: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, A: Operator, lower_only: bool = False) -> Scaled:
+        """Of any matrix, also a function that can be traced.
+
+        Args:
+            lower_only: read the lower triangle only, for a matrix that is Hermitian.
+
+        Raises:
+            UnsupportedOperation: the entries cannot be found.
+        """
+        matrix = as_matrix(A)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"A has the shape {matrix.shape}; expected a square matrix for this preconditioner.")
+        rows, cols, values, host = _entries(matrix)
+        pattern, source = Pattern.of(rows, cols, matrix.shape[0])
+        if source is not None:
+            values = take_or_zero(host, values, source)
+        last = len(values.shape) - 1
+        known = isinstance(values, np.ndarray)
+        if known and not np.isfinite(values).all():
+            row = int(pattern.rows[np.argwhere(~np.isfinite(values))[0, -1]])
+            raise ValueError(f"Row {row} of A has an entry that is not finite; expected finite ones for this kind.")
+        symmetric, far = _symmetry(values, pattern) if known else (None, None)
+        hermitian = (
+            None if symmetric is None or far is None else True if symmetric.all() else False if far.any() else None
+        )
+        if lower_only and hermitian is not False:
+            hermitian = True
+            mirrored = host.conj(host.take(values, pattern.mirror, last))
+            lower = host.asarray(pattern.rows > pattern.cols, like=values)
+            values = host.where(lower, values, mirrored)
+        diagonal = host.take(values, pattern.diagonal, last)
+        if hermitian:
+            diagonal = host.astype(host.real(diagonal), host.dtype(values))
+        sums = host.sum_entries(host.abs(values), pattern.rows, pattern.n, sorted=True)
+        empty = host.astype(sums == 0, host.dtype(values))
+        sums = host.astype(sums, host.dtype(values)) + empty
+        units = host.where(diagonal == 0, sums, diagonal)
+        on_diagonal = host.asarray((pattern.rows == pattern.cols).astype(host.dtype(values)), like=values)
+        values = values / host.take(units, pattern.rows, last) + on_diagonal * host.take(empty, pattern.rows, last)
+        return cls(matrix, host, pattern, values, units, hermitian, symmetric)
+
+    @property
+    def known(self) -> bool:
+        """Are the values known now?"""
+        return isinstance(self.values, np.ndarray)
+
+    @property
+    def last(self) -> int:
+        """Number of the axis of the entries."""
+        return len(self.values.shape) - 1
+
+    @property
+    def systems(self) -> int:
+        """How many matrices there are."""
+        return 1 if self.last == 0 else int(self.values.shape[0])
+
+    def capped(self, levels: int) -> Scaled:
+        """Without entries between bands of so many levels."""
+        pattern, kept = self.pattern.capped(levels)
+        return replace(self, pattern=pattern, values=self.host.take(self.values, kept, self.last))
+
+    def shifted(self, shift: float) -> Scaled:
+        """With the diagonal multiplied by 1 + shift."""
+        if not shift:
+            return self
+        on = self.host.asarray((self.pattern.rows == self.pattern.cols) * shift, self.host.dtype(self.values))
+        return replace(self, values=self.values + on)
+
+    def diagonal(self, values: Array | None = None) -> Array:
+        """Of values on this pattern, by default its own."""
+        return self.host.take(self.values if values is None else values, self.pattern.diagonal, self.last)
+
+
+def _entries(matrix: Matrix) -> tuple[np.ndarray, np.ndarray, Array, Backend]:
+    """Rows, columns and values in row order, and the library of the values; without zeros where these are known."""
+    known = in_scipy(matrix)
+    if known is not None and not isinstance(known, tuple):
+        rows = np.repeat(np.arange(known.shape[0], dtype=np.int32), np.diff(known.indptr))
+        return rows, known.indices, known.data, get_backend("numpy")
+    if isinstance(matrix, SparseMatrix):
+        rows, cols, _ = matrix.structure.entries()
+        values, host = matrix.stored.entry_values(), matrix.stored.host
+    else:
+        n, host = matrix.shape[0], matrix.bk if known is None else get_backend("numpy")
+        dense = matrix.dense() if known is None else np.asarray(matrix.known())
+        rows, cols = (i.reshape(-1) for i in np.indices((n, n), np.int32))
+        values = host.reshape(dense, (n * n,) if matrix.systems is None else (matrix.systems, n * n))
+    if known is None:
+        return rows, cols, values, host
+    values = host.to_numpy(values)
+    kept = np.flatnonzero((values != 0).any(axis=0))
+    return rows[kept], cols[kept], values[:, kept], get_backend("numpy")
+
+
+def _symmetry(values: np.ndarray, pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
+    """bool `(systems,)`: is each Hermitian, entry by entry up to rounding, and so far from it that CG refuses it?"""
+    size = np.abs(np.atleast_2d(values))
+    with np.errstate(all="ignore"):
+        difference = np.abs(values - values[..., pattern.mirror].conj()).reshape(size.shape)
+        largest = np.maximum.reduceat(size, pattern.starts[:-1], axis=1)
+        limit = np.minimum(largest[:, pattern.rows], largest[:, pattern.cols])
+        symmetric = (difference <= _ROUNDING * np.finfo(values.dtype).eps * limit).all(axis=1)
+        if symmetric.all():
+            return symmetric, ~symmetric
+        scale = size.max(axis=1, keepdims=True)
+        return symmetric, np.linalg.norm(difference / scale, axis=1) > REFUSED * np.linalg.norm(size / scale, axis=1)

@@ -1,0 +1,46 @@
+"""Symmetric successive over-relaxation: a sweep forward and one backward."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....sparse import Operator
+from ..base import Preconditioner
+from ..jacobi import jacobi
+from .factored import factored
+from .kinds import check_apply, described
+from .scaled import Scaled
+
+
+def ssor(A: Operator, *, omega: float = 1.0, apply: str | None = None, sweeps: int = 2) -> Preconditioner:
+    """Symmetric relaxation, `M^-1 = (D/w + L) (D/w)^-1 (D/w + U) / (2 - w)`, of A = L + D + U.
+
+    Nothing is factorised, so it is made in no time, also in compiled functions. M is Hermitian where A is, and positive
+    definite where the diagonal is positive. It saves somewhat fewer iterations than "ilu".
+
+    Args:
+        omega: the relaxation w, between 0 and 2; 1 is symmetric Gauss-Seidel.
+        apply: "sweeps" of Jacobi's method for both triangles (None too), or "exact" solves; see `ilu`.
+        sweeps: how many of them for each triangle.
+
+    Where the diagonal is 0, the sum of |a_ij| in the row takes its place, or 1 in a row of zeros.
+
+    Raises:
+        ValueError: omega is not between 0 and 2, or another setting does not fit.
+        UnsupportedOperation: A does not show its entries.
+
+    Cost: as many numbers as A has entries. An application by sweeps costs as many products with A as there are sweeps.
+
+    Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.2.
+    """
+    check_apply(apply, sweeps)
+    if isinstance(omega, str | bool) or not 0 < omega < 2:
+        raise ValueError(f"omega must be a number between 0 and 2; got {omega!r}.")
+    if not A.shape[0]:
+        return replace(jacobi(A), kind="ssor")
+    scaled = Scaled.of(A)
+    apply = apply or "sweeps"
+    pivots = scaled.host.full_like(scaled.units, 1 / omega)
+    M, note = factored(scaled, scaled.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
+    settings = {"omega": float(omega), "apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
+    return described(M, "ssor", scaled, A, settings, note)

@@ -1,0 +1,127 @@
+"""The inverse of a unit triangular matrix in the library's own operations, level by level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Array
+from ...sparse import Composed, SparseMatrix, storable
+from ...sparse.formats import Structure
+from ...sparse.formats.ell import EllStructure
+from ...sparse.formats.entries.integers import starts_of
+from ...sparse.formats.entries.order import in_order
+from ...sparse.formats.entries.regather import Regather
+from .schedule import Schedule, find_levels, make_schedule
+
+
+@storable("triangle by levels")
+@dataclass(eq=False, repr=False)
+class LevelSolve(Composed):
+    """The inverse of I + S, S strictly triangular: a loop whose steps solve rows that do not depend on each other.
+
+    Stores S as rows of equal length in the order of the steps, and two permutations. Costs one product with S, in as
+    many parts as there are steps.
+
+    Attributes:
+        rows: S in the order of the steps, with empty rows where a step has places to spare.
+        order, places: see `Schedule`; where a place has no row, `order` names row 0.
+        width: places of a step.
+        levels: how many levels there are.
+        backward: does the last step come first? So it does for the transpose.
+    """
+
+    parts = ("rows", "order", "places")
+
+    rows: SparseMatrix
+    order: Array
+    places: Array
+    width: int
+    levels: int
+    backward: bool = False
+
+    @classmethod
+    def of(cls, S: SparseMatrix) -> LevelSolve:
+        """The inverse of I + S. Cost: a gather of the values; once per structure a few calls of NumPy per level."""
+        plan = _plan(S.structure)
+        rows = SparseMatrix.of_stored(S.stored.regathered(plan.structure, plan.regather))
+        schedule = plan.schedule
+        order, places = (
+            index if S.bk.compiled() else S.stored.placed(index)
+            for index in (np.maximum(schedule.order, 0), schedule.places)
+        )
+        return cls(rows, order, places, schedule.width, schedule.levels)
+
+    def _settle(self) -> None:
+        super()._settle()
+        n = int(self.places.shape[-1])
+        self.shape = (n, n)
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return (self.shape[1],)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return (self.shape[0],)
+
+    def transpose(self) -> LevelSolve:
+        return replace(self, rows=self.rows.transpose(), backward=not self.backward)
+
+    def apply(self, x: Array) -> Array:
+        bk = self.bk
+        if not self.rows.structure.nnz:
+            return x
+        r = bk.take(x, self.order, 1)
+        solved = self._by_sweeps(r) if bk.is_eager and bk.compiled(x) else self._by_steps(r)
+        return bk.take(solved, self.places, 1)
+
+    def _by_sweeps(self, r: Array) -> Array:
+        """Level l is right after l sweeps: for transformations that know no loop which writes to arrays."""
+        y = r
+        for _ in range(self.levels - 1):
+            y = r - self.rows.apply(y)
+        return y
+
+    def _by_steps(self, r: Array) -> Array:
+        bk, width, (batch, size) = self.bk, self.width, (int(k) for k in r.shape)
+        steps, stored = size // width, self.rows.stored
+        (values,), (cols,) = stored.arrays(), stored.index_arrays()
+        longest = int(cols.shape[0])
+        values = bk.astype(bk.reshape(values, (*values.shape[:-1], steps, width)), bk.dtype(r))
+        cols, r = bk.reshape(cols, (longest, steps, width)), bk.reshape(r, (batch, steps, width))
+
+        def solve_step(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            done, y = state
+            now = steps - 1 - done if self.backward else done
+            places = bk.reshape(bk.take(cols, now, 1), (longest * width,))
+            known = bk.reshape(bk.take(y, places, 1), (batch, longest, width))
+            factors = bk.reshape(bk.take(values, now, -2), (-1, longest, width))
+            new = bk.reshape(bk.take(r, now, 1), (batch, width)) - bk.sum(factors * known, 1)
+            return done + 1, bk.put_block(y, now * width, new)
+
+        first = bk.asarray(np.zeros(1, np.int32), like=r), bk.zeros((batch, size), bk.dtype(r), r)
+        return bk.while_loop(lambda state: bk.any(state[0] < steps), solve_step, first)[1]
+
+
+class _Plan(NamedTuple):
+    """What the inverse of I + S needs besides values: depends on the structure of S only."""
+
+    schedule: Schedule
+    structure: Structure
+    regather: Regather
+
+
+@lru_cache(maxsize=8)
+def _plan(structure: Structure) -> _Plan:
+    rows, cols, slots = structure.entries()
+    n = structure.shape[0]
+    schedule = make_schedule(find_levels(starts_of(rows, n), cols, n))
+    places, size = schedule.places, len(schedule.order)
+    order = in_order(places[rows], places[cols], (size, size), sum_duplicates=False)
+    stacked, sources = EllStructure.from_entries(order.rows, order.cols, (size, size))
+    slots = slots if order.order is None else slots[order.order]
+    return _Plan(schedule, stacked, Regather.composed(slots, sources))
