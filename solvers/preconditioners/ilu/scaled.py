@@ -135,13 +135,16 @@ def _entries(matrix: Matrix) -> tuple[np.ndarray, np.ndarray, Array, Backend]:
 
 def _symmetry(values: np.ndarray, pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
     """bool `(systems,)`: is each Hermitian, entry by entry up to rounding, and so far from it that CG refuses it?"""
-    size = np.abs(np.atleast_2d(values))
+    both = np.atleast_2d(values)
     with np.errstate(all="ignore"):
-        difference = np.abs(values - values[..., pattern.mirror].conj()).reshape(size.shape)
+        difference = np.abs(both - both[:, pattern.mirror].conj())
+        if not difference.any():
+            return np.ones(len(both), bool), np.zeros(len(both), bool)
+        size = np.abs(both)
+        scale = size.max(axis=1, keepdims=True)
+        far = np.linalg.norm(difference / scale, axis=1) > REFUSED * np.linalg.norm(size / scale, axis=1)
+        if far.all():
+            return ~far, far
         largest = np.maximum.reduceat(size, pattern.starts[:-1], axis=1)
         limit = np.minimum(largest[:, pattern.rows], largest[:, pattern.cols])
-        symmetric = (difference <= _ROUNDING * np.finfo(values.dtype).eps * limit).all(axis=1)
-        if symmetric.all():
-            return symmetric, ~symmetric
-        scale = size.max(axis=1, keepdims=True)
-        return symmetric, np.linalg.norm(difference / scale, axis=1) > REFUSED * np.linalg.norm(size / scale, axis=1)
+        return (difference <= _ROUNDING * np.finfo(values.dtype).eps * limit).all(axis=1), far
