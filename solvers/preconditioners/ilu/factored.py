@@ -113,7 +113,7 @@ def _damping(A: Scaled, below: Array, above: Array, sweeps: int) -> Array:
         for _ in range(sweeps + 1):
             v = S.apply(v)
         growth = host.reshape(host.norm(v), shape) / float(np.sqrt(A.pattern.n))
-        t = host.maximum(growth, 1) ** (-1 / (sweeps + 1))
+        t = host.maximum(growth, host.full_like(growth, 1)) ** (-1 / (sweeps + 1))
         t = host.where(host.isfinite(growth), t, host.zeros_like(t))
         found = host.where(t < found, t, found)
     return host.astype(found, host.dtype(A.values))
