@@ -20,7 +20,7 @@ from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.registry import METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
-from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner
+from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .prepare import PreparedSolver, prepare
 from .results.failure import ConvergenceError, Diverged, NotConverged
 from .results.result import SolveResult
@@ -53,4 +53,5 @@ __all__ = [
     "linear_solve",
     "preconditioner",
     "prepare",
+    "rigid_motions",
 ]

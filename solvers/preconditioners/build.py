@@ -7,12 +7,16 @@ from typing import Any
 
 from ...backends import Backend, left_alone
 from ...sparse import Layout, Operator, as_operator, is_function, to_operator
+from .amg.amg import amg, updated
 from .base import Preconditioner
 from .foreign import from_foreign
 from .jacobi import jacobi
 
-PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi}
+PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {"jacobi": jacobi, "amg": amg}
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
+
+UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner]] = {"amg": updated}
+"""Name -> function that gives M the numbers of another matrix of the same pattern, for kinds that keep some work."""
 
 
 def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: Any) -> Preconditioner:
@@ -20,10 +24,10 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
 
     Args:
         A: a matrix of any kind (dense, sparse, operator), or a function, which is traced.
-        kind: "jacobi"; "auto" chooses.
+        kind: "jacobi", "amg" (algebraic multigrid); "auto" chooses.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
-        settings: further settings of that kind.
+        settings: further settings of that kind, as `krylix.solvers.PRECONDITIONERS[kind]` explains them.
 
     Raises:
         ValueError: no such kind.

@@ -38,6 +38,7 @@ from .solvers import (
     linear_solve,
     preconditioner,
     prepare,
+    rigid_motions,
 )
 from .sparse import (
     NonlinearError,
@@ -72,6 +73,7 @@ __all__ = [
     "precision",
     "preconditioner",
     "prepare",
+    "rigid_motions",
     "set_global_precision",
     "solvers",
     "sparse",
