@@ -26,6 +26,7 @@ GROUPS = (
     "tracing",
     "matvec",
     "matvec_tuned",
+    "preconditioners",
 )
 BACKENDS = ("jax", "numpy", "torch", "tensorflow")
 

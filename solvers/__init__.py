@@ -22,7 +22,7 @@ from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.registry import METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
-from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner
+from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .prepare import PreparedSolver, prepare
 from .results.failure import ConvergenceError, Diverged, NotConverged
 from .results.result import SolveResult
@@ -58,5 +58,6 @@ __all__ = [
     "load_preconditioner",
     "preconditioner",
     "prepare",
+    "rigid_motions",
     "solve_triangular",
 ]

@@ -118,6 +118,10 @@ class Backend(Control, SparseKernels, Transformations):
         """A copy that the caller owns; `x` itself where arrays are immutable."""
         return x
 
+    def in_memory(self, x: Array) -> Array:
+        """`x`, computed once: a compiler may else compute its elements anew wherever they are gathered."""
+        return x
+
     @abstractmethod
     def reshape(self, x: Array, shape: Sequence[int]) -> Array: ...
 

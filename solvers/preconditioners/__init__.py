@@ -1,9 +1,10 @@
 """Approximate inverses: M with M r close to the solution of A z = r."""
 
 from .additive import plus, times
+from .amg.rigid_motions import rigid_motions
 from .base import Preconditioner
 from .block_jacobi import block_jacobi
-from .build import PRECONDITIONERS, preconditioner, to_preconditioner
+from .build import PRECONDITIONERS, UPDATES, preconditioner, to_preconditioner
 from .chebyshev import chebyshev
 from .cluster import cluster
 from .coarse import coarse_correction
@@ -14,6 +15,7 @@ from .multiplicative import multiplicative
 
 __all__ = [
     "PRECONDITIONERS",
+    "UPDATES",
     "DiagonalOperator",
     "Preconditioner",
     "block_jacobi",
@@ -26,6 +28,7 @@ __all__ = [
     "multiplicative",
     "plus",
     "preconditioner",
+    "rigid_motions",
     "ssor",
     "times",
     "to_preconditioner",

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...backends import Backend, choose_backend, left_alone
 from ...sparse import Layout, Operator, as_operator, is_function, to_operator
+from .amg.amg import amg, updated
 from .base import Preconditioner
 from .block_jacobi import block_jacobi
 from .chebyshev import chebyshev
@@ -28,9 +29,13 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "chebyshev": chebyshev,
     "ilu": ilu,
     "ic": ic,
+    "amg": amg,
     "cluster": cluster,
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
+
+UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner]] = {"amg": updated}
+"""Name -> function that gives M the numbers of another matrix of the same pattern, for kinds that keep some work."""
 
 
 def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: Any) -> Preconditioner:
@@ -39,8 +44,8 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     Args:
         A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or what is a preconditioner
             by itself: factors of SciPy's `splu` and `spilu`, a hierarchy of pyamg.
-        kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "cluster"; "auto" chooses by what is known
-            about A.
+        kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "amg", "cluster"; "auto" chooses by what is
+            known about A.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
         settings: further settings of that kind, which docs/preconditioners.md lists.

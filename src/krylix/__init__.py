@@ -39,6 +39,7 @@ from .solvers import (
     load_preconditioner,
     preconditioner,
     prepare,
+    rigid_motions,
     solve_triangular,
 )
 from .sparse import (
@@ -75,6 +76,7 @@ __all__ = [
     "precision",
     "preconditioner",
     "prepare",
+    "rigid_motions",
     "set_global_precision",
     "solve_triangular",
     "solvers",

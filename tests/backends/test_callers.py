@@ -20,7 +20,6 @@ REASONS = {
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "put_block": "in place inside of JAX's loops: 599 steps over 180 000 numbers took 1.9 ms, as rows of a stack 70",
-    "stored_dtype": "what JAX makes of double precision is its setting, and asking it by making an array warns",
     "trace": "the library's own tracer, or what its functions close over",
     "derivatives": "what a message tells users of the library to call",
     "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,7 @@ from ..compressed import CsrStructure
 from ..entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
 from ..entries.order import in_order
 from ..stored import Stored
+from ..structure import Structure
 
 
 def plus(A: Stored, B: Stored) -> Stored:
@@ -104,18 +105,41 @@ def times(A: Stored, B: Stored) -> Stored:
         )
     if _both_in_scipy(A, B):
         return _by_rows(A, _scipy(A) @ _scipy(B))
-    left, right = _pairs(A, B)
-    first, second = A.structure.entries(), B.structure.entries()
+    meeting = products_of_entries(A.structure, B.structure)
     bk, factors = _entries([A, B], np.result_type(A.dtype, B.dtype))
-    one, other = (bk.take(v, i, len(v.shape) - 1) for v, i in zip(factors, (left, right), strict=True))
-    values = one * other
-    return _in_rows(A, first.rows[left], second.cols[right], values, (A.shape[0], B.shape[1]))
+    structure = CsrStructure(starts_of(meeting.rows, A.shape[0]), meeting.cols, (A.shape[0], B.shape[1]))
+    return A.beside(structure, (meeting.values(bk, *factors),))
 
 
-def _pairs(A: Stored, B: Stored) -> tuple[np.ndarray, np.ndarray]:
+class Meeting(NamedTuple):
+    """The entries of A and B that meet in A @ B, in the order of the entries of the product that they add to."""
+
+    rows: np.ndarray  # int32 (nnz,), of the product, in row order
+    cols: np.ndarray
+    left: np.ndarray  # int32, one for each single product: the number of A's entry, in row order
+    right: np.ndarray  # of B's
+    ids: np.ndarray | None  # to which entry of the product it adds; None: to one of its own
+
+    def values(self, bk: Backend, one: Array, other: Array) -> Array:
+        """Of the product, from those of both in row order, `(nnz,)` or for a batch `(systems, nnz)`."""
+        first, second = (bk.take(v, i, len(v.shape) - 1) for v, i in ((one, self.left), (other, self.right)))
+        found = first * second
+        return found if self.ids is None else bk.sum_entries(found, self.ids, len(self.rows), sorted=True)
+
+
+def products_of_entries(A: Structure, B: Structure) -> Meeting:
+    """Which single products A @ B is made of. Cost: counting sorts of them, linear in their number."""
+    left, right = _pairs(A, B)
+    order = in_order(A.entries().rows[left], B.entries().cols[right], (A.shape[0], B.shape[1]))
+    if order.order is not None:
+        left, right = left[order.order], right[order.order]
+    return Meeting(order.rows, order.cols, left, right, order.ids)
+
+
+def _pairs(A: Structure, B: Structure) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the entries of A and of B that meet in a product: the column of one is the row of the other."""
-    inner = A.structure.entries().cols
-    starts = starts_of(B.structure.entries().rows, B.shape[0])
+    inner = A.entries().cols
+    starts = starts_of(B.entries().rows, B.shape[0])
     counts = np.diff(starts)[inner]
     check_size(int(counts.sum(dtype=np.int64)), "single products of entries")
     pairs = starts_from(counts)

@@ -1,0 +1,86 @@
+"""Levels by aggregation: pyamg says which unknowns are put together, prolongations and matrices are made here."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from .galerkin import eigenvalue_bound, smoothed
+from .hierarchy import HostLevel
+from .settings import Settings
+
+_SWEEPS = 4  # of Gauss-Seidel, which bring constants closer to what A nearly maps to zero
+
+
+def aggregated_levels(
+    A: sp.csr_array, settings: Settings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+) -> list[HostLevel]:
+    """Finest first, until a level is small, or cannot be made smaller.
+
+    Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
+    """
+    found: list[HostLevel] = []
+    right, left = _candidates(A, hermitian, near_nullspace, block_size)
+    while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
+        tentative, coarse_right, adjoint, coarse_left = _tentative(A, settings, right, left, block_size)
+        n = A.shape[0]
+        if not 0 < tentative.shape[1] < n:
+            break
+        rho = eigenvalue_bound(A)
+        P = smoothed(A, tentative, rho) if settings.smooths else tentative
+        R = sp.csr_array(P.conj().T)
+        if adjoint is not None:
+            R = sp.csr_array((smoothed(_adjoint(A), adjoint, rho) if settings.smooths else adjoint).conj().T)
+        found.append(HostLevel(A, P, R, tentative, rho))
+        A, right, left, block_size = sp.csr_array(R @ sp.csr_array(A @ P)), coarse_right, coarse_left, right.shape[1]
+        A.sum_duplicates()
+    return [*found, HostLevel(A)]
+
+
+def _candidates(
+    A: sp.csr_array, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Columns that A nearly maps to zero, and where it is not Hermitian those of its adjoint, too."""
+    if near_nullspace is not None:
+        given = near_nullspace.astype(A.dtype)
+        return given, None if hermitian else given
+    ones = np.kron(np.ones((A.shape[0] // block_size, 1), A.dtype), np.eye(block_size, dtype=A.dtype))
+    return _relaxed(A, ones), None if hermitian else _relaxed(_adjoint(A), ones)
+
+
+def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
+    """Each after some steps for A x = 0; itself where these do not make it finite and non-zero."""
+    from pyamg.relaxation.relaxation import gauss_seidel
+
+    found = []
+    for column in columns.T:
+        x = np.ascontiguousarray(column)
+        gauss_seidel(A, x, np.zeros_like(x), iterations=_SWEEPS, sweep="symmetric")
+        found.append(x if np.isfinite(x).all() and x.any() else column)
+    return np.stack(found, 1)
+
+
+def _tentative(
+    A: sp.csr_array, settings: Settings, right: np.ndarray, left: np.ndarray | None, block_size: int
+) -> tuple[sp.csr_array, np.ndarray, sp.csr_array | None, np.ndarray | None]:
+    """Tentative prolongations for A and for its adjoint, each with the candidates on the next coarser level."""
+    from pyamg.aggregation import aggregate, fit_candidates
+    from pyamg.strength import symmetric_strength_of_connection
+
+    blocks = A if block_size == 1 else sp.bsr_array(A, blocksize=(block_size, block_size))
+    together = aggregate.standard_aggregation(symmetric_strength_of_connection(blocks, theta=settings.threshold))[0]
+    T, coarse_right = fit_candidates(together, right)
+    if left is None:
+        return _rows(T), coarse_right, None, None
+    adjoint, coarse_left = fit_candidates(together, left)
+    return _rows(T), coarse_right, _rows(adjoint), coarse_left
+
+
+def _rows(A: sp.sparray) -> sp.csr_array:
+    found = sp.csr_array(A)
+    found.sum_duplicates()
+    return found
+
+
+def _adjoint(A: sp.csr_array) -> sp.csr_array:
+    return sp.csr_array(A.conj().T)

@@ -1,0 +1,209 @@
+"""Algebraic multigrid: pyamg decides what is put together, the cycle is made of matrices of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_operator
+from ....sparse.formats.making.build import from_csr
+from ....sparse.symmetry import is_hermitian
+from ..base import Preconditioner
+from ..known import anchor, as_matrix, entries_of, from_host, in_scipy
+from .coarsen import coarsened
+from .cost import numbers_stored, work_of
+from .cycle import tentative_matrices
+from .frozen import tentative_of
+from .galerkin import galerkin_levels
+from .hierarchy import HostLevel, levels_of_pyamg
+from .known import Target, known_cycle
+from .renewed import renewed
+from .settings import Settings, near_nullspace_columns, settings_of
+from .small import small_cycle
+
+
+def amg(
+    A: Operator, *, near_nullspace: Any = None, hierarchy: Any = None, pattern: Any = None, **given: Any
+) -> Preconditioner:
+    """One cycle of algebraic multigrid, for matrices of elliptic equations on any mesh.
+
+    Hermitian for a Hermitian A, and positive definite with it. Where the values of A are known, pyamg looks at them
+    when the hierarchy is made; where they are traced, or differ among the systems of a batch, unknowns are put together
+    as for unit coefficients on the same pattern, and all numbers are computed in the library.
+
+    Args:
+        near_nullspace: vectors that A nearly maps to zero, on the first axis: `(k, n)`, or `(k, points, unknowns per
+            point)`, such as `rigid_motions(points)` for elasticity; default: constants.
+        block_size: unknowns per point, which stay together; default: as `near_nullspace` says, else 1.
+        coarsening: "smoothed-aggregation"; "aggregation", which stores less and takes more iterations, with corrections
+            times 1.6; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds `near_nullspace`.
+        cycle: "V" or "W". There is no K-cycle: it is not linear, as it solves with Krylov's methods in between.
+        smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
+        degree: of the smoother's polynomial; so many products with A before and after the coarser levels.
+        strength: how strong a coupling is at least by which unknowns are put together, of 1; default 0, and 0.25 for
+            "ruge-stuben".
+        over_correction: factor of corrections by coarser levels; default 1, for "aggregation" 1.6.
+        max_levels, max_coarse: at most so many levels (20), and unknowns on the coarsest one (300), unless it cannot be
+            made smaller. It is solved with a dense (pseudo-)inverse.
+        hierarchy: a `MultilevelSolver` of pyamg for A, whose levels are taken.
+        pattern: where the values of A are not known: a known matrix with the same places of entries, whose values
+            decide instead of unit coefficients; or a preconditioner of this kind, which gets the numbers of A: unknowns
+            stay together as they are, other settings are those of that one.
+
+    Raises:
+        ValueError: a setting that there is not, a zero on the diagonal of a row that is not empty, or a matrix that
+            could not be coarsened.
+        UnsupportedOperation: entries of A are not known where they are needed.
+
+    Stores 2 to 4 times the entries of A. Cost: 7 to 11 products with A.
+
+    Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996); Braess, Towards
+    algebraic multigrid for elliptic problems of second order, Computing 55 (1995), for "aggregation"; Bell, Olson and
+    Schroder, PyAMG: algebraic multigrid solvers in Python, JOSS 7 (2022), for what it makes.
+    """
+    if isinstance(pattern, Preconditioner):
+        _refuse_more(near_nullspace, hierarchy, given)
+        return updated(pattern, A)
+    matrix, settings = _square(as_matrix(A)), settings_of(given, hierarchy is not None)
+    columns, block_size = near_nullspace_columns(near_nullspace, matrix.shape[0], settings.block_size)
+    known = in_scipy(matrix)
+    if hierarchy is not None:
+        return _of_hierarchy(matrix, known, hierarchy, settings)
+    if isinstance(known, sp.csr_array):
+        hermitian, wide = _checked(known)
+        return _of_levels(matrix, coarsened(wide, settings, hermitian, columns, block_size), settings, hermitian)
+    if matrix.shape[0] <= settings.max_coarse or settings.max_levels == 1:
+        return _small(matrix, known, settings)
+    sparse = _sparse(matrix)
+    if pattern is not None:
+        hermitian, wide = _checked(_known_pattern(pattern, sparse))
+        levels = coarsened(wide, settings, hermitian, columns, block_size)
+        found = [level.tentative for level in levels if level.tentative is not None]
+    else:
+        found = list(tentative_of(sparse.structure, settings, columns, block_size))
+    return _on_pattern(sparse, _placed(found, sparse), settings)
+
+
+def updated(M: Preconditioner, A: Operator) -> Preconditioner:
+    """M with the numbers of another matrix of the same size: which unknowns are put together stays as it was.
+
+    Raises:
+        ValueError: M is of another kind or size.
+    """
+    if M.kind != "amg" or M.shape != A.shape:
+        raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
+    matrix, settings = _square(as_matrix(A)), settings_of(dict(M.settings), True)
+    tentative = tentative_matrices(M.inner) or []
+    if not tentative and matrix.shape[0] <= settings.max_coarse:
+        return _small(matrix, in_scipy(matrix), settings)
+    return _on_pattern(_sparse(matrix), tentative, settings)
+
+
+def _on_pattern(matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings) -> Preconditioner:
+    """By SciPy where all numbers are known, else by products in the library."""
+    known, prolongations = in_scipy(matrix), [T.known() for T in tentative]
+    if known is None or any(T is None for T in prolongations):
+        return _described(renewed(matrix, tentative, settings, False), matrix, settings, None)
+    if isinstance(known, sp.csr_array):
+        hermitian, wide = _checked(known)
+        return _of_levels(matrix, galerkin_levels(wide, prolongations, settings), settings, hermitian)
+    hermitian = all(_checked(one)[0] for one in known)
+    arrays, make = matrix.for_host()
+    host: Any = make([matrix.bk.to_numpy(a) for a in arrays])
+    cycle = from_host(renewed(host, _placed(prolongations, host), settings, hermitian), matrix)
+    return _described(cycle, matrix, settings, hermitian)
+
+
+def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: Settings) -> Preconditioner:
+    """The levels of pyamg's hierarchy; where A is not known, or is a batch, its prolongations with A's numbers."""
+    levels = levels_of_pyamg(hierarchy)
+    if levels[0].A.shape != matrix.shape:
+        raise ValueError(f"hierarchy is of a matrix of shape {levels[0].A.shape}; expected {matrix.shape}, that of A.")
+    if not isinstance(known, sp.csr_array):
+        sparse = _sparse(matrix)
+        tentative = [level.tentative for level in levels if level.tentative is not None]
+        return _on_pattern(sparse, _placed(tentative, sparse), settings)
+    hermitian, wide = _checked(known)
+    hermitian = hermitian and all(level.R is None or _is_adjoint(level.R, level.P) for level in levels)
+    return _of_levels(matrix, [levels[0]._replace(A=wide), *levels[1:]], settings, hermitian)
+
+
+def _is_adjoint(R: sp.csr_array, P: Any) -> bool:
+    difference = sp.csr_array(R - P.conj().T)
+    return bool(abs(difference).max() <= 1e-12 * abs(R).max()) if difference.nnz else True
+
+
+def _known_pattern(pattern: Any, A: SparseMatrix) -> sp.csr_array:
+    found = in_scipy(as_matrix(as_operator(pattern)))
+    if not isinstance(found, sp.csr_array) or found.shape != A.shape:
+        raise ValueError(f"pattern={pattern!r} was given; expected a known matrix of shape {A.shape}.")
+    return found
+
+
+def _placed(tentative: Sequence[sp.csr_array], A: SparseMatrix) -> list[SparseMatrix]:
+    """In the library of A, and on its device."""
+    like = A.stored.anchor()
+    return [from_csr(A.bk, T.astype(A.dtype), prune=False, format="csr", like=like) for T in tentative]
+
+
+def _refuse_more(near_nullspace: Any, hierarchy: Any, given: dict[str, Any]) -> None:
+    if near_nullspace is not None or hierarchy is not None or given:
+        raise ValueError(
+            "amg was asked for the pattern of a preconditioner, and for other settings; expected one of these, as the "
+            "settings are those of that preconditioner."
+        )
+
+
+def _small(matrix: Matrix, known: Any, settings: Settings) -> Preconditioner:
+    each = (known,) if isinstance(known, sp.csr_array) else known
+    hermitian = None if each is None else all(_checked(A)[0] for A in each)
+    return _described(small_cycle(matrix, each, bool(hermitian), _target(matrix)), matrix, settings, hermitian)
+
+
+def _of_levels(matrix: Matrix, levels: list[HostLevel], settings: Settings, hermitian: bool) -> Preconditioner:
+    return _described(known_cycle(levels, settings, hermitian, _target(matrix)), matrix, settings, hermitian)
+
+
+def _described(cycle: Operator, matrix: Matrix, settings: Settings, hermitian: bool | None) -> Preconditioner:
+    costs = numbers_stored(cycle), work_of(cycle), entries_of(matrix)
+    return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs())
+
+
+def _target(matrix: Matrix) -> Target:
+    return Target(matrix.bk, anchor(matrix), matrix.dtype)
+
+
+def _checked(A: sp.csr_array) -> tuple[bool, sp.csr_array]:
+    """Is it Hermitian, and it in double precision.
+
+    Raises:
+        ValueError: it has what is no finite number, or a row with entries but a zero on the diagonal.
+    """
+    if not np.isfinite(A.data).all():
+        raise ValueError("amg was asked for a matrix with entries that are infinite or NaN; expected numbers.")
+    rows = np.flatnonzero((A.diagonal() == 0) & (np.diff(A.indptr) > 0))
+    if len(rows) and A.shape[0] > 1:
+        raise ValueError(
+            f"amg was asked for a matrix with zeros on its diagonal, in {len(rows)} rows that have other entries (the "
+            f"first is row {rows[0]}); its smoothers divide by the diagonal. Use another kind, or a part of A."
+        )
+    return is_hermitian(A), A.astype(np.result_type(A.dtype, np.float64))
+
+
+def _square(matrix: Matrix) -> Matrix:
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"amg was asked for a matrix of shape {matrix.shape}; expected a square one.")
+    return matrix
+
+
+def _sparse(matrix: Matrix) -> SparseMatrix:
+    found = matrix if isinstance(matrix, SparseMatrix) else matrix.to("csr")
+    if not isinstance(found, SparseMatrix):
+        raise UnsupportedOperation(
+            f"amg needs to know where the entries of the matrix are; got {matrix!r}. Make the matrix with krylix "
+            "outside of the compiled function, and pass that."
+        )
+    return found

@@ -1,0 +1,41 @@
+"""From a known matrix to the levels of its hierarchy."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import scipy.sparse as sp
+
+from .aggregation import aggregated_levels
+from .hierarchy import HostLevel, is_diagonal, levels_by_pyamg
+from .settings import Settings
+
+
+def coarsened(
+    A: sp.csr_array, settings: Settings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+) -> list[HostLevel]:
+    """Finest first; one where A is small already.
+
+    Raises:
+        ValueError: pyamg fails.
+    """
+    if A.shape[0] <= settings.max_coarse or settings.max_levels == 1 or is_diagonal(A):
+        return [HostLevel(A)]
+    make = aggregated_levels if settings.aggregates else levels_by_pyamg
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # of pyamg about speed, and about matrices of several systems
+            found = make(A, settings, hermitian, near_nullspace, block_size)
+    except Exception as error:
+        raise _failed(settings, str(error).split("\n")[0]) from error
+    if not all(np.isfinite(M.data).all() for level in found for M in (level.A, level.P, level.R) if M is not None):
+        raise _failed(settings, "it made numbers that are infinite or NaN.")
+    return found
+
+
+def _failed(settings: Settings, why: str) -> ValueError:
+    return ValueError(
+        f"This matrix could not be coarsened by {settings.coarsening!r}: {why} Choose another coarsening, or another "
+        "kind of preconditioner."
+    )

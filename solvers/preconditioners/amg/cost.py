@@ -1,0 +1,28 @@
+"""What a cycle stores, and what it multiplies."""
+
+from __future__ import annotations
+
+import math
+
+from ....sparse import Composed, Matrix, Operator
+from .cycle import Level
+from .scaled import Scaled
+
+
+def numbers_stored(cycle: Operator) -> int:
+    """Of all levels and systems, without padding."""
+    if isinstance(cycle, Matrix):
+        return cycle.nnz
+    parts = [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []
+    return sum(numbers_stored(p) if isinstance(p, Operator) else math.prod(map(int, p.shape)) for p in parts)
+
+
+def work_of(cycle: Operator) -> int:
+    """Multiplications of one application, in all systems."""
+    if isinstance(cycle, Scaled):
+        return work_of(cycle.inner) + 2 * cycle.shape[0] * (cycle.systems or 1)
+    if not isinstance(cycle, Level):
+        return numbers_stored(cycle)
+    products = 2 * int(cycle.steps.shape[0]) + cycle.visits - 1
+    around = numbers_stored(cycle.P) + numbers_stored(cycle.R) + work_of(cycle.coarse)
+    return products * numbers_stored(cycle.A) + cycle.visits * around

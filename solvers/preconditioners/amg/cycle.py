@@ -1,0 +1,84 @@
+"""One multigrid cycle from zero, as an operator made of the operators of its levels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ....backends import Array, Backend
+from ....sparse import Composed, Operator, SparseMatrix, storable
+from .formats import suited
+from .scaled import Scaled
+from .smoother import corrected, smoothed
+
+VISITS = {"V": 1, "W": 2}
+"""How often a cycle goes to the next coarser level from each one."""
+
+
+@storable("level of a cycle")
+@dataclass(eq=False, repr=False)
+class Level(Composed):
+    """Smooth, correct by the coarser levels, smooth: an approximation of the inverse of A from here on down.
+
+    The second smoothing is the adjoint of the first one, so that with R = Pᴴ the cycle is Hermitian where A is, and
+    positive definite with it. The transpose is the same cycle with transposed parts.
+
+    Attributes:
+        A: the matrix of this level, with ones on its diagonal.
+        P: prolongation, from the next coarser level.
+        R: restriction, to it.
+        coarse: approximation of the inverse of the matrix of the next coarser level.
+        tentative: what P was made of, in variables of its own; new numbers of A make a new P of it.
+        steps: coefficients of the smoother, `(degree, 2, 1)` or one column per system.
+        visits: how often the coarser levels are gone to.
+        hermitian: is it known to be?
+
+    Cost: 2 degree products with A, one with P and R each for every visit, and 2 more with A for all but the first.
+    """
+
+    parts = ("A", "P", "R", "coarse", "tentative", "steps")
+
+    A: Operator
+    P: Operator
+    R: Operator
+    coarse: Operator
+    tentative: Operator
+    steps: Array
+    visits: int = 1
+    hermitian: bool = False
+
+    def apply(self, x: Array) -> Array:
+        steps, in_memory = self.array("steps"), self.bk.in_memory
+        found, r = smoothed(self.bk, self.A, steps, x)
+        for _ in range(self.visits):
+            below = self.coarse.apply(in_memory(self.R.apply(r)))
+            change = in_memory(self.P.apply(in_memory(below)))
+            found = found + change
+            r = in_memory(r - self.A.apply(change))
+        return corrected(self.bk, self.A, steps, found, r)
+
+    def transpose(self) -> Operator:
+        if self.hermitian:
+            return self.conj() if self.dtype.kind == "c" else self
+        turned = replace(self, A=self.A.T, P=self.R.T, R=self.P.T, coarse=self.coarse.T)
+        return in_suited_formats(turned, self.bk)
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        moved = super().on_backend(bk, like)
+        return moved if moved is None else in_suited_formats(moved, bk)  # type: ignore[arg-type]
+
+
+def in_suited_formats(level: Level, bk: Backend) -> Level:
+    """The same cycle with each matrix in the format that is fastest in a library."""
+    A, P, R = (suited(part, bk) for part in (level.A, level.P, level.R))
+    return replace(level, A=A, P=P, R=R)
+
+
+def tentative_matrices(cycle: Operator) -> list[SparseMatrix] | None:
+    """Those of all levels, finest first; None where there is one level only."""
+    found: list[Any] = []
+    while isinstance(cycle, Level | Scaled):
+        if isinstance(cycle, Level):
+            found.append(cycle.tentative)
+        cycle = cycle.coarse if isinstance(cycle, Level) else cycle.inner
+    return found or None

@@ -1,0 +1,29 @@
+"""In which format a matrix of a level is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scipy.sparse as sp
+
+from ....backends import Backend
+from ....sparse import Operator, SparseMatrix
+from ....sparse.formats import choose_format
+from ....sparse.formats.compressed import CsrStructure
+
+_SMALL = 50_000  # entries, whose product takes as long in rows, and compiles in a third of the time
+
+
+def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
+    """Of a matrix in rows, for products in a library: programs have many of them, so that compiling them counts."""
+    starts, cols = (A.starts, A.cols) if isinstance(A, CsrStructure) else (A.indptr, A.indices)
+    return "csr" if len(cols) <= _SMALL else choose_format(bk, starts, cols, A.shape).format
+
+
+def suited(A: Operator, bk: Backend) -> Operator:
+    """A sparse matrix in the format for a library; all else as it is."""
+    if not isinstance(A, SparseMatrix):
+        return A
+    rows: Any = A.to("csr")
+    format = suitable_format(bk, rows.structure)
+    return A if format == A.format else rows.to(format)

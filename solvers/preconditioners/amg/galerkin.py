@@ -1,0 +1,50 @@
+"""Levels of a known matrix on given tentative prolongations, by SciPy's products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....backends import get_backend
+from ....sparse.formats.making.build import from_csr
+from .hierarchy import HostLevel
+from .scales import scales_of, times_diagonals
+from .settings import OMEGA, Settings
+from .smoother import largest_eigenvalue
+
+
+def galerkin_levels(A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: Settings) -> list[HostLevel]:
+    """Finest first. Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing."""
+    found = []
+    for T in tentative:
+        rho = eigenvalue_bound(A)
+        P = smoothed(A, T, rho) if settings.smooths else T
+        R = sp.csr_array(P.conj().T)
+        found.append(HostLevel(A, P, R, T, rho))
+        A = sp.csr_array(R @ sp.csr_array(A @ P))
+        A.sum_duplicates()
+    return [*found, HostLevel(A)]
+
+
+def smoothed(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:
+    """`(I - omega / rho D⁻¹ A) T`, with D the diagonal of A where it is not zero."""
+    return sp.csr_array(T - OMEGA / rho * (relative(A) @ T))
+
+
+def eigenvalue_bound(A: sp.csr_array) -> float:
+    """Of A divided by its diagonal, from above; 1 of a matrix that is zero."""
+    host, lengths = get_backend("numpy"), np.diff(A.indptr)
+    sums = np.bincount(np.repeat(np.arange(A.shape[0]), lengths), np.abs(relative(A).data), minlength=A.shape[0])
+    left, right = scales_of(A, False)
+    matrix = from_csr(host, times_diagonals(left, A, right), prune=False, format="csr")
+    rho = float(largest_eigenvalue(host, matrix, sums.max(initial=0, keepdims=True))[0])
+    return rho if rho > 0 else 1.0
+
+
+def relative(A: sp.csr_array) -> sp.csr_array:
+    """A divided by its diagonal where that is not zero."""
+    diagonal = A.diagonal()
+    inverse = 1 / np.where(diagonal == 0, 1, diagonal)
+    return sp.csr_array((A.data * np.repeat(inverse, np.diff(A.indptr)), A.indices, A.indptr), A.shape)

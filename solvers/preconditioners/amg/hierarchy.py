@@ -1,0 +1,94 @@
+"""Hierarchies by pyamg, on the host: which unknowns are put together, and how values go between levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .settings import Settings
+
+_SEED = 5
+
+
+class HostLevel(NamedTuple):
+    """Matrices of SciPy; P leads to the next coarser level, R to it, and all but A are None on the coarsest.
+
+    `tentative` is what P was made of by smoothing; P itself where it was made in another way. `rho`, if it was needed,
+    bounds the eigenvalues of A divided by its diagonal.
+    """
+
+    A: sp.csr_array
+    P: sp.csr_array | None = None
+    R: sp.csr_array | None = None
+    tentative: sp.csr_array | None = None
+    rho: float | None = None
+
+
+def levels_of_pyamg(solver: Any) -> list[HostLevel]:
+    """Those of a `MultilevelSolver`, but for levels that are empty."""
+    found: list[HostLevel] = []
+    for level, coarser in zip(solver.levels, [*solver.levels[1:], None]):
+        if coarser is None or coarser.A.shape[0] == 0:
+            return [*found, HostLevel(_csr(level.A))]
+        P = _csr(level.P)
+        found.append(HostLevel(_csr(level.A), P, _csr(level.R), P))
+    return found
+
+
+def levels_by_pyamg(
+    A: sp.csr_array, settings: Settings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+) -> list[HostLevel]:
+    """The levels that pyamg makes of A, finest first."""
+    with _repeatable():
+        return levels_of_pyamg(_solver(A, settings, hermitian, near_nullspace, block_size))
+
+
+def _solver(
+    A: sp.csr_array, settings: Settings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+) -> Any:
+    import pyamg
+    from pyamg.aggregation import adaptive_sa_solver, rootnode_solver
+
+    options: dict[str, Any] = {"max_levels": settings.max_levels, "max_coarse": settings.max_coarse}
+    if settings.coarsening == "ruge-stuben":
+        strength = ("classical", {"theta": settings.threshold})
+        return pyamg.ruge_stuben_solver(A, strength, presmoother=None, postsmoother=None, **options)
+    options["strength"] = ("symmetric", {"theta": settings.threshold})
+    options["symmetry"] = "hermitian" if hermitian else "nonsymmetric"
+    blocks: Any = A if block_size == 1 else sp.bsr_array(A, blocksize=(block_size, block_size))
+    if settings.coarsening == "adaptive":
+        start = np.ones((A.shape[0], 1), A.dtype) if near_nullspace is None else near_nullspace.astype(A.dtype)
+        return adaptive_sa_solver(blocks, initial_candidates=start, **options)[0]
+    if near_nullspace is not None:
+        options["B"] = near_nullspace.astype(A.dtype)
+        options["improve_candidates"] = None
+    options |= {"presmoother": None, "postsmoother": None}
+    if settings.coarsening == "root-node":
+        return rootnode_solver(blocks, **options)
+    return pyamg.smoothed_aggregation_solver(blocks, smooth="energy", **options)
+
+
+def is_diagonal(A: sp.csr_array) -> bool:
+    """Has it entries nowhere else?"""
+    return A.nnz <= A.shape[0] and bool(np.all(A.indices == np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))))
+
+
+def _csr(A: Any) -> sp.csr_array:
+    found = sp.csr_array(A)
+    found.sum_duplicates()
+    return found
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """pyamg starts from random vectors: always the same ones, and the caller's numbers go on as they would have."""
+    state = np.random.get_state()  # noqa: NPY002, as pyamg uses these
+    np.random.seed(_SEED)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002

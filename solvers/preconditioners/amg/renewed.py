@@ -1,0 +1,132 @@
+"""New numbers on the old pattern: the hierarchy of a matrix whose values may be traced, by Galerkin products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse import Dense, Operator, SparseMatrix
+from ....sparse.formats.compressed import CsrStructure
+from ....sparse.formats.entries.regather import take_or_zero
+from ..diagonal import DiagonalOperator
+from .cycle import VISITS, Level
+from .dense import check_dense, traced_inverse
+from .pattern import LevelPattern, pattern_of
+from .scaled import Scaled
+from .settings import OMEGA, Settings
+from .smoother import largest_eigenvalue, steps_for
+
+
+class Current(NamedTuple):
+    """The matrix of a level in row order, in variables in which its diagonal is one, or where A has none, zero."""
+
+    values: Array  # (nnz,) or (systems, nnz)
+    scale: Array  # (n,) or (systems, n): the matrix is what it was before, times this from both sides
+
+
+def renewed(A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings, hermitian: bool) -> Operator:
+    """The cycle for A whose prolongations are made of tentative ones, from the finest level on.
+
+    Cost: two products of sparse matrices and 15 with vectors on each level, and an eigenvalue decomposition on the
+    coarsest. What depends on patterns only is found once for each.
+
+    Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
+    """
+    bk, like = A.bk, A.stored.anchor()
+    pattern = pattern_of(bk, A.structure, tuple(T.structure for T in tentative), settings.smooths)
+    structures = [*(level.rows for level in pattern.levels), pattern.coarsest]
+    current = unit_diagonal(bk, structures[0], bk.constant(A.stored.entry_arrays()))
+    sign = _sign(bk, structures[0], current.values)
+    current, outer = current._replace(values=sign * current.values), _as_rows(current.scale)
+    made = []
+    for level, T, below in zip(pattern.levels, tentative, structures[1:]):
+        parts, current = _level(bk, level, below, current, T, settings, like)
+        made.append((parts, T))
+    found = _coarsest(bk, pattern.coarsest, current, like)
+    for (A_, P, R, steps), T in reversed(made):
+        found = Level(A_, P, R, found, T, steps, visits=VISITS[settings.cycle], hermitian=hermitian)
+    return Scaled(found, outer, _as_rows(sign) * outer)
+
+
+def _coarsest(bk: Backend, A: CsrStructure, current: Current, like: Array | None) -> Operator:
+    """A dense (pseudo-)inverse; of a matrix that can hold nothing but a diagonal, which is one, the identity.
+
+    Raises:
+        ValueError: it is too large.
+    """
+    if np.array_equal(A.entries().rows, A.cols):
+        return DiagonalOperator(bk, bk.full_like(_as_rows(current.scale), 1))
+    check_dense(A.shape[0])
+    return Dense(bk, traced_inverse(bk, SparseMatrix.build(bk, A, (current.values,), like=like).dense()))
+
+
+def unit_diagonal(bk: Backend, A: CsrStructure, values: Array) -> Current:
+    """Values `(nnz,)` or `(systems, nnz)`, scaled."""
+    diagonal = bk.abs(A.diagonal(bk, (values,), None if len(values.shape) == 1 else int(values.shape[0])))
+    scale = bk.where(diagonal > 0, 1 / bk.sqrt(bk.where(diagonal > 0, diagonal, 1)), 1)
+    scale = bk.astype(scale, bk.dtype(values))
+    rows, last = A.entries().rows, len(values.shape) - 1
+    return Current(values * bk.take(scale, rows, last) * bk.take(scale, A.cols, last), scale)
+
+
+def _sign(bk: Backend, A: CsrStructure, values: Array) -> Array:
+    """`()` or `(systems, 1)`: -1 where no entry of the diagonal is positive, so that smoothing reduces errors."""
+    systems = None if len(values.shape) == 1 else int(values.shape[0])
+    diagonal = bk.real(A.diagonal(bk, (values,), systems))
+    rows = diagonal if systems is not None else diagonal[None]
+    highest, lowest = (bk.max_abs(bk.where(part, rows, 0)) for part in (rows > 0, rows < 0))
+    sign = bk.where((highest == 0) & (lowest > 0), -1 + 0 * highest, 1 + 0 * highest)
+    return bk.astype(sign if systems is not None else sign[0], bk.dtype(values))
+
+
+def _level(
+    bk: Backend,
+    level: LevelPattern,
+    below: CsrStructure,
+    current: Current,
+    T: SparseMatrix,
+    settings: Settings,
+    like: Array | None,
+) -> tuple[tuple[SparseMatrix, SparseMatrix, SparseMatrix, Array], Current]:
+    """A, P and R of a level with the coefficients of its smoother, and the next coarser level."""
+    a, last = current.values, len(current.values.shape) - 1
+    A = level.A.matrix(bk, a, like)
+    rho = largest_eigenvalue(bk, A, _row_sums(bk, level.rows, current))
+    rho = bk.where(rho > 0, rho, 1)
+    t = bk.astype(bk.constant(T.stored.entry_arrays()), bk.dtype(a))
+    t = t / bk.take(current.scale, T.structure.entries().rows, last)
+    p = _or_zero(bk, t, level.tentative)
+    if level.smoothing is not None and level.smoothed is not None:
+        omega = bk.astype(OMEGA / rho, bk.dtype(a))
+        omega = omega[:, None] if last else omega[0]
+        p = p - omega * _or_zero(bk, level.smoothing.values(bk, a, t), level.smoothed)
+    r = bk.conj(bk.take(p, level.turned, last))
+    coarse = unit_diagonal(bk, below, level.coarse.values(bk, r, level.image.values(bk, a, p)))
+    p = p * (bk.take(coarse.scale, level.prolongation.cols, last) * float(np.sqrt(settings.factor)))
+    P = level.P.matrix(bk, p, like)
+    R = level.R.matrix(bk, bk.conj(bk.take(p, level.turned, last)), like)
+    steps = bk.astype(steps_for(bk, settings.smoother_of(None), rho, settings.degree), bk.dtype(a))
+    return (A, P, R, steps), coarse
+
+
+def _row_sums(bk: Backend, A: CsrStructure, current: Current) -> Array:
+    """`(systems or 1,)`: the largest sum of |entries| in a row of the matrix divided by its diagonal."""
+    scale, last = bk.real(current.scale), len(current.values.shape) - 1
+    rows = A.entries().rows
+    entries = bk.abs(current.values) * bk.take(scale, rows, last) / bk.take(scale, A.cols, last)
+    return bk.max_abs(_as_rows(bk.sum_entries(entries, rows, A.shape[0], sorted=True)))[:, 0]
+
+
+def _or_zero(bk: Backend, values: Array, places: np.ndarray) -> Array:
+    """The values at some places, 0 where these are -1."""
+    if places.size and places.min() >= 0:
+        return bk.take(values, places, len(values.shape) - 1)
+    return take_or_zero(bk, values, places)
+
+
+def _as_rows(x: Array) -> Array:
+    """`(systems, n)`, of one matrix `(1, n)`."""
+    return x if len(x.shape) == 2 else x[None]

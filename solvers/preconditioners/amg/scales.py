@@ -1,0 +1,32 @@
+"""Diagonal matrices that make the diagonal of a known matrix one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+
+class Scales(NamedTuple):
+    """Diagonals such that `left A right` has ones on its diagonal; 1 where that of A is zero."""
+
+    left: np.ndarray
+    right: np.ndarray
+
+
+def times_diagonals(left: np.ndarray, A: Any, right: np.ndarray) -> sp.csr_array:
+    """`diag(left) A diag(right)`, of CSR."""
+    data = A.data * np.repeat(left, np.diff(A.indptr)) * right[A.indices]
+    return sp.csr_array((data, A.indices, A.indptr), A.shape)
+
+
+def scales_of(A: sp.csr_array, hermitian: bool) -> Scales:
+    """Those of a Hermitian matrix are equal but for one sign, so that the product is Hermitian."""
+    diagonal = A.diagonal()
+    size = np.abs(diagonal)
+    positive = size > 0
+    right = 1 / np.sqrt(np.where(positive, size, 1))
+    if hermitian:
+        return Scales(right * (-1 if positive.any() and (diagonal.real <= 0).all() else 1), right)
+    return Scales(right * np.where(positive, np.conj(diagonal) / np.where(positive, size, 1), 1), right)

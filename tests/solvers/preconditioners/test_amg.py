@@ -1,0 +1,289 @@
+"""Algebraic multigrid of known matrices: the cycle as an operator, iterations, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyamg
+import pytest
+import scipy.sparse as sp
+
+import krylix
+from krylix.solvers import Preconditioner
+from krylix.solvers.preconditioners.amg.cycle import Level
+from krylix.solvers.preconditioners.amg.settings import COARSENINGS
+from modes import EAGER, array, library, to_numpy
+
+GRID = (13, 11)
+N = GRID[0] * GRID[1]
+
+
+def poisson(*grid: int) -> sp.csr_array:
+    return sp.csr_array(pyamg.gallery.poisson(grid or GRID, format="csr"))
+
+
+def phases(n: int = N) -> np.ndarray:
+    return np.exp(0.3j * np.arange(n))
+
+
+def matrices() -> dict[str, Any]:
+    A, rng = poisson(), np.random.default_rng(0)
+    turn = sp.diags_array(phases())
+    couplings = sp.random_array((N, N), density=0.02, rng=rng)
+    couplings = sp.csr_array(couplings + couplings.T)
+    without = A.tolil()
+    without[[5, 40]] = 0
+    without[:, [5, 40]] = 0
+    rows = np.asarray((A - sp.diags_array(A.diagonal())).sum(axis=1)).reshape(-1)
+    return {
+        "Poisson": A,
+        "negative": -A,
+        "tiny": A * 1e-200,
+        "huge": A * 1e200,
+        "Hermitian": sp.csr_array(turn @ A @ turn.conj()),
+        "positive couplings": sp.csr_array(couplings + sp.diags_array(couplings.sum(axis=1) + 0.1)),
+        "zero rows": sp.csr_array(without),
+        "singular": sp.csr_array(A - sp.diags_array(A.diagonal() + rows)),
+        "convection": sp.csr_array(A + sp.diags_array([-0.7, 0.7], offsets=[-1, 1], shape=A.shape)),
+    }
+
+
+def made(A: Any, **settings: Any) -> Preconditioner:
+    return krylix.preconditioner(A, "amg", **{"max_coarse": 10, **settings})
+
+
+def dense(M: Any) -> np.ndarray:
+    return np.asarray(M @ np.eye(M.shape[0]))
+
+
+def check_facts(M: Preconditioner, sign: int = 1) -> np.ndarray:
+    """The transpose is the transpose, `hermitian` is so, and what is Hermitian is definite, with the sign of A."""
+    entries = dense(M)
+    size = np.abs(entries).max()
+    assert np.isfinite(entries).all()
+    np.testing.assert_allclose(dense(M.T) / size, entries.T / size, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(dense(M.H) / size, entries.conj().T / size, rtol=0, atol=1e-13)
+    assert M.hermitian == (np.abs(entries - entries.conj().T).max() < 1e-12 * size)
+    if M.hermitian:
+        assert np.linalg.eigvalsh(sign * (entries + entries.conj().T) / size).min() > 0
+    return entries
+
+
+@pytest.mark.parametrize("cycle", ["V", "W"])
+@pytest.mark.parametrize("coarsening", COARSENINGS)
+def test_facts_of_every_coarsening(coarsening: str, cycle: str) -> None:
+    for name in ("Poisson", "convection"):
+        M = made(matrices()[name], coarsening=coarsening, cycle=cycle, max_coarse=25)
+        assert M.hermitian == (name == "Poisson")
+        check_facts(M)
+
+
+@pytest.mark.parametrize("name", matrices())
+@pytest.mark.parametrize(
+    "settings", [{}, {"smoother": "jacobi", "degree": 3}, {"degree": 1}, {"coarsening": "aggregation"}]
+)
+def test_facts_of_every_matrix(name: str, settings: dict[str, Any]) -> None:
+    check_facts(made(matrices()[name], **settings), -1 if name == "negative" else 1)
+
+
+def by_hand(A: np.ndarray, P: np.ndarray, degree: int, damping: float) -> np.ndarray:
+    """Two levels with damped Jacobi, from textbook formulas: I - M A = S (I - P (P^T A P)^-1 P^T A) S."""
+    smoothing = np.linalg.matrix_power(np.eye(len(A)) - damping * np.diag(1 / np.diag(A)) @ A, degree)
+    correction = np.eye(len(A)) - P @ np.linalg.inv(P.T @ A @ P) @ P.T @ A
+    return (np.eye(len(A)) - smoothing @ correction @ smoothing) @ np.linalg.inv(A)
+
+
+def test_the_cycle_is_that_of_the_textbook() -> None:
+    A = poisson()
+    M = made(A, max_levels=2, smoother="jacobi", degree=2, max_coarse=5)
+    level: Any = M.inner.inner  # type: ignore[attr-defined]
+    assert isinstance(level, Level)
+    scale = np.sqrt(A.diagonal())
+    P = level.P.toarray() / scale[:, None]
+    damping = float(level.steps[0, 1, 0])
+    assert damping == pytest.approx(4 / (3 * np.linalg.eigvalsh(A.toarray() / 4).max()), rel=0.1)
+    np.testing.assert_allclose(dense(M), by_hand(A.toarray(), P, 2, damping), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("grid", [(60, 50), (15, 14, 13)])
+@pytest.mark.parametrize("coarsening", ["smoothed-aggregation", "ruge-stuben"])
+def test_iterations_are_those_of_pyamg(coarsening: str, grid: tuple[int, ...]) -> None:
+    """Within two, with Chebyshev's polynomials in the place of Gauss-Seidel."""
+    from scipy.sparse.linalg import cg
+
+    A = poisson(*grid)
+    b = np.random.default_rng(1).standard_normal(A.shape[0])
+    solver = pyamg.ruge_stuben_solver if coarsening == "ruge-stuben" else pyamg.smoothed_aggregation_solver
+    steps: list[int] = []
+    cg(A, b, rtol=1e-8, M=solver(A, max_coarse=100).aspreconditioner(), callback=lambda _: steps.append(1))
+    M = made(A, coarsening=coarsening, max_coarse=100)
+    result = krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8)
+    assert result.iterations <= len(steps) + 2
+    assert np.linalg.norm(b - A @ result.x) <= 1e-8 * np.linalg.norm(b)
+
+
+def test_iterations_do_not_grow() -> None:
+    counts = []
+    for k in (30, 60, 120):
+        A = poisson(k, k)
+        M = krylix.preconditioner(A, "amg")
+        counts.append(int(krylix.linear_solve(A, np.ones(k * k), method="CG", preconditioner=M, rtol=1e-8).iterations))
+    assert max(counts) <= 10
+
+
+@pytest.mark.parametrize("coarsening", COARSENINGS)
+def test_same_numbers_every_time(coarsening: str) -> None:
+    """And NumPy's global random numbers go on as if nothing had happened."""
+    np.random.seed(3)  # noqa: NPY002
+    expected = np.random.rand()  # noqa: NPY002
+    np.random.seed(3)  # noqa: NPY002
+    M, other = (made(poisson(), coarsening=coarsening) for _ in range(2))
+    assert np.random.rand() == expected  # noqa: NPY002
+    np.testing.assert_array_equal(M @ np.ones(N), other @ np.ones(N))
+
+
+def test_a_user_keeps_the_matrix() -> None:
+    A = poisson()
+    before = A.copy()
+    made(A)
+    for x, y in zip((A.data, A.indices, A.indptr), (before.data, before.indices, before.indptr)):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_elasticity_by_rigid_motions() -> None:
+    A, B = pyamg.gallery.linear_elasticity((24, 24), format="bsr")
+    points = np.stack([B[1::2, 2], -B[0::2, 2]], 1)  # of the rotation (-y, x)
+    motions = krylix.rigid_motions(points)
+    own, theirs = motions.reshape(3, -1).T, np.linalg.qr(B)[0]
+    np.testing.assert_allclose(own @ own.T, theirs @ theirs.T, atol=1e-12)  # they span the same vectors as pyamg's
+    b = np.random.default_rng(0).standard_normal(A.shape[0])
+    A = sp.csr_array(A)
+    counts = {}
+    for name, settings in {"none": {}, "motions": {"near_nullspace": motions}}.items():
+        M = made(A, max_coarse=60, **settings)
+        counts[name] = int(krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8).iterations)
+    assert counts["motions"] <= 25 < counts["none"]
+    check_facts(made(A, near_nullspace=motions))
+
+
+def test_elasticity_in_three_dimensions() -> None:
+    points = np.random.default_rng(0).standard_normal((20, 3))
+    motions = krylix.rigid_motions(points)
+    assert motions.shape == (6, 20, 3)
+    rows = motions.reshape(6, -1)
+    np.testing.assert_allclose(rows @ rows.T, np.eye(6), atol=1e-13)
+    distances = points[:, None] - points
+    for motion in motions:  # to first order no distance changes
+        change = (distances * (motion[:, None] - motion)).sum(axis=-1)
+        np.testing.assert_allclose(change, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("points", "count"),
+    [([[0.0], [1.0]], 1), ([[1e-9, 0], [0, 1e-9], [1e-9, 1e-9]], 3), ([[3.0, 4.0]], 2), ([[1.0, 2, 3], [1, 2, 4]], 5)],
+)
+def test_rigid_motions_of_few_points(points: Any, count: int) -> None:
+    found = krylix.rigid_motions(points)
+    assert found.shape == (count, *np.shape(points))
+    rows = found.reshape(count, -1)
+    np.testing.assert_allclose(rows @ rows.T, np.eye(count), atol=1e-13)
+
+
+@pytest.mark.parametrize("points", [[1.0, 2.0], [[1.0, np.nan]], np.zeros((3, 4)), np.zeros((0, 2)), [["a"]]])
+def test_rigid_motions_refuse(points: Any) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        krylix.rigid_motions(points)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_small_matrices_are_inverted(n: int) -> None:
+    A = np.eye(n) * 3 - 1
+    M = krylix.preconditioner(A, "amg")
+    np.testing.assert_allclose(dense(M), np.linalg.pinv(A), atol=1e-14)
+
+
+def test_diagonal_matrices_are_inverted() -> None:
+    diagonal = np.random.default_rng(0).uniform(0.1, 1e6, 5000)
+    M = krylix.preconditioner(sp.diags_array(diagonal), "amg")
+    np.testing.assert_allclose(M @ np.ones(5000), 1 / diagonal, rtol=1e-13)
+    assert M.memory is not None and M.memory <= 3 * 5000
+
+
+def test_singular_systems() -> None:
+    A = sp.csr_array(matrices()["singular"])
+    b = np.random.default_rng(0).standard_normal(N)
+    b -= b.mean()
+    result = krylix.linear_solve(A, b, method="CG", preconditioner=made(A), rtol=1e-10)
+    assert result.iterations < 15 and np.linalg.norm(b - A @ result.x) <= 1e-10 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_hierarchy_of_pyamg(symmetric: bool) -> None:
+    A = matrices()["Poisson" if symmetric else "convection"]
+    options = {"symmetry": "hermitian" if symmetric else "nonsymmetric"}
+    solver = pyamg.smoothed_aggregation_solver(A, max_coarse=10, **options)
+    M = krylix.preconditioner(A, "amg", hierarchy=solver)
+    check_facts(M)
+    level: Any = M.inner.inner  # type: ignore[attr-defined]
+    P, scale = solver.levels[0].P.toarray(), np.sqrt(A.diagonal())
+    below = np.sqrt(solver.levels[1].A.diagonal())
+    np.testing.assert_allclose(level.P.toarray(), scale[:, None] * P / below, atol=1e-13)
+    again = krylix.preconditioner(A, "amg", pattern=M)  # on the same prolongations
+    if symmetric:
+        np.testing.assert_allclose(dense(again), dense(M), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("mode", [m for m in EAGER if m != "numpy"])
+def test_one_cycle_in_every_library(mode: str) -> None:
+    A = poisson()
+    M = krylix.preconditioner(A, "amg", like=array(mode, np.ones(N)), max_coarse=10)
+    r = np.random.default_rng(0).standard_normal(N)
+    image = M @ array(mode, r)
+    assert krylix.choose_backend(image).name == library(mode)
+    np.testing.assert_allclose(to_numpy(image), made(A) @ r, rtol=1e-10, atol=1e-12)
+    image = made(A) @ r
+    moved = krylix.linear_solve(A, array(mode, r), method="CG", preconditioner=made(A), rtol=1e-9)
+    np.testing.assert_allclose(A @ to_numpy(moved.x), r, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_single_precision(dtype: str) -> None:
+    A = sp.csr_array(matrices()["Poisson" if dtype == "float32" else "Hermitian"].astype(dtype))
+    M = made(A)
+    assert M.dtype == np.dtype(dtype) and M.hermitian
+    result = krylix.linear_solve(A, np.ones(N, dtype), method="CG", preconditioner=M, rtol=1e-5)
+    assert result.x.dtype == np.dtype(dtype) and result.iterations < 12
+
+
+REFUSED = {
+    "zeros on its diagonal": (sp.csr_array([[0.0, 1], [1, 2]]), {}),
+    "infinite or NaN": (sp.csr_array([[np.nan, 1], [1, 2]]), {}),
+    "expected a square one": (sp.csr_array((3, 4)), {}),
+    "no setting 'levels'": (poisson(), {"levels": 3}),
+    "cycle='K'": (poisson(), {"cycle": "K"}),
+    "coarsening='given'": (poisson(), {"coarsening": "given"}),
+    "degree=0": (poisson(), {"degree": 0}),
+    "strength=2": (poisson(), {"strength": 2}),
+    "near_nullspace has the shape": (poisson(), {"near_nullspace": np.ones(N)}),
+    "no finite number": (poisson(), {"near_nullspace": np.full((1, N), np.inf)}),
+    "expected a divisor": (poisson(), {"block_size": 2}),
+    "could not be coarsened by 'ruge-stuben'": (matrices()["Hermitian"], {"coarsening": "ruge-stuben"}),
+    "at most 3000": (poisson(70, 70), {"max_levels": 1}),
+    "expected an amg preconditioner": (poisson(), {"pattern": krylix.preconditioner(np.eye(3), "amg")}),
+    "settings are those of that": (poisson(), {"pattern": krylix.preconditioner(poisson(), "amg"), "degree": 3}),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message: str) -> None:
+    A, settings = REFUSED[message]
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        made(A, **settings) if "pattern" not in settings else krylix.preconditioner(A, "amg", **settings)
+
+
+def test_cost_is_told() -> None:
+    M = krylix.preconditioner(poisson(100, 100), "amg")
+    assert M.memory is not None and M.work is not None and M.entries == poisson(100, 100).nnz
+    assert 2 < M.memory / M.entries < 5 and 5 < M.work / M.entries < 12
+    assert dict(M.settings) == {"coarsening": "smoothed-aggregation"}
