@@ -13,7 +13,7 @@ from .iteration.method import Method
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
 from .methods.registry import find_method, is_auto
-from .preconditioners import to_preconditioner
+from .preconditioners import Preconditioner, to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import choose
 from .setup.factors import factors_now
@@ -72,9 +72,11 @@ class PreparedSolver:
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.
 
-        A preconditioner that was handed to `prepare` as an operator or a function stays too.
+        Kinds that can (`amg`) keep what depends on the pattern of A only. A preconditioner that was handed to `prepare`
+        as an operator or a function stays as it is, which its `note` tells.
         """
-        return replace(left_alone(_prepare)(replace(self._request, A=A, args=args)), _fallback=self._fallback)
+        request = replace(self._request, A=A, args=args)
+        return replace(left_alone(_prepare)(request, self.preconditioner), _fallback=self._fallback)
 
     def __copy__(self) -> PreparedSolver:
         return self
@@ -163,7 +165,8 @@ def prepare(
     return left_alone(_prepare)(request)
 
 
-def _prepare(request: Request) -> PreparedSolver:
+def _prepare(request: Request, previous: Operator | None = None) -> PreparedSolver:
+    """`previous` is the preconditioner for other values of A."""
     method = None if is_auto(request.method) else find_method(request.method)
     kind, fallback, factors = request.preconditioner, None, None
     problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
@@ -176,7 +179,9 @@ def _prepare(request: Request) -> PreparedSolver:
     elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
         kind = None
     refuse_preconditioner(method, kind)
-    M = to_preconditioner(kind, problem.A, problem.bk, problem.layout, problem.like)
+    if previous is not None and isinstance(kind, Preconditioner):
+        kind = replace(kind, note="made for other values of A")
+    M = to_preconditioner(kind, problem.A, problem.bk, problem.layout, problem.like, previous)
     check_requirements(problem, method, M)
     if isinstance(method, Refinement):
         M = factors or factors_now(problem, method)

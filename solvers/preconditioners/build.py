@@ -76,8 +76,13 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
     return replace(M, inner=to_operator(bk, M.inner, None, dtype, (), like))
 
 
-def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: Any) -> Operator | None:
+def to_preconditioner(
+    M: Any, A: Operator, bk: Backend, layout: Layout, like: Any, previous: Operator | None = None
+) -> Operator | None:
     """The operator that `linear_solve(preconditioner=M)` means, or None.
+
+    Args:
+        previous: one that was made for other values of A, whose work is kept where its kind can.
 
     Raises:
         ValueError: an unknown name, or another size than A's.
@@ -85,6 +90,8 @@ def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: An
     if M is None:
         return None
     if isinstance(M, str):
+        if isinstance(previous, Preconditioner) and previous.kind in UPDATES and previous.kind == _key(A, M):
+            return UPDATES[previous.kind](previous, A)
         return _build(A, M, {})
     if is_function(M):
         return Preconditioner(to_operator(bk, M, layout, A.dtype, (), like, "preconditioner"), "user's function")
@@ -100,15 +107,18 @@ def to_preconditioner(M: Any, A: Operator, bk: Backend, layout: Layout, like: An
 
 
 def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
-    key = kind.strip().lower()
-    if key == "auto":
-        key = choose_kind(A, PRECONDITIONERS)
+    key = _key(A, kind)
     if key not in PRECONDITIONERS:
         raise ValueError(f"No preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
     _check_settings(key, settings)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
     return PRECONDITIONERS[key](A, **settings)
+
+
+def _key(A: Operator, kind: str) -> str:
+    key = kind.strip().lower()
+    return choose_kind(A, PRECONDITIONERS) if key == "auto" else key
 
 
 def _check_settings(kind: str, given: dict[str, Any]) -> None:

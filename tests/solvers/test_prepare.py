@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 import krylix
@@ -255,3 +256,25 @@ def test_a_named_method_takes_no_preconditioner_unless_asked() -> None:
     assert prepare(A, b, method="CG").preconditioner is None
     assert prepare(A, b, method="CG").solve(b).iterations == linear_solve(A, b, method="CG").iterations
     assert prepare(A, b, method="CG", preconditioner="jacobi").solve(b).iterations == 1
+
+
+def test_update_keeps_what_depends_on_the_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says of a preconditioner that is kept as it is that it is for other values."""
+    import pyamg
+
+    from krylix import preconditioner
+    from krylix.solvers import preconditioners
+
+    A = sp.csr_array(pyamg.gallery.poisson((40, 40), format="csr"))
+    other, b = sp.csr_array(A + sp.diags_array(np.linspace(0, 1, 1600))), np.ones(1600)
+    updated: list[Any] = []
+    update = preconditioners.UPDATES["amg"]
+    monkeypatch.setitem(preconditioners.UPDATES, "amg", lambda M, A: updated.append(A) or update(M, A))
+    solver = prepare(A, b, method="CG", preconditioner="amg")
+    again = solver.update(other)
+    assert len(updated) == 1 and again.preconditioner is not solver.preconditioner
+    result = again.solve(b)
+    assert np.linalg.norm(other @ result.x - b) <= 1e-9 * np.linalg.norm(b) and result.iterations < 20
+    stale = prepare(A, b, method="CG", preconditioner=preconditioner(A, "amg"))
+    assert "other values" not in repr(stale) and "made for other values of A" in repr(stale.update(other))
+    assert stale.update(other).solve(b).converged
