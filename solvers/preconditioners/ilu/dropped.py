@@ -14,6 +14,7 @@ from ....sparse.formats import from_csr
 from ....sparse.symmetry import CHOSEN
 from ...triangular.by_superlu import inverse_of_unit
 from ..base import Preconditioner
+from ..checks import check_number
 from ..known import anchor, as_matrix, entries_of, in_scipy
 from .factored import Factored, TriangleSweeps, diagonal_of
 
@@ -48,9 +49,9 @@ def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_
 
     Source: Li and Shao, A supernodal approach to incomplete LU factorization with partial pivoting, TOMS 37 (2011).
     """
-    for name, value, least in (("drop_tolerance", tolerance, 0), ("fill_factor", fill_factor, 1)):
-        if isinstance(value, str | bool) or not least <= value < np.inf:
-            raise ValueError(f"{name} must be a number of at least {least}; got {value!r}.")
+    check_number("fill_factor", fill_factor, 0)
+    if tolerance != 0:
+        check_number("drop_tolerance", tolerance, 0)
     matrix = as_matrix(A)
     known = in_scipy(matrix)
     if known is None or isinstance(known, tuple):

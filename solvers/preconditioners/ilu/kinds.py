@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ....sparse import Operator
 from ..base import Preconditioner
+from ..checks import check_choice, check_integer, check_number
 from ..jacobi import jacobi
 from ..known import entries_of
 from .dropped import dropped
@@ -65,7 +65,7 @@ def ilu(
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.3; Chow and Patel, SISC 37 (2015).
     """
-    _check(apply, sweeps, levels, build_sweeps, shift)
+    apply = _checked(apply, sweeps, levels, build_sweeps, shift)
     if drop_tolerance is not None:
         return dropped(A, apply, sweeps, drop_tolerance, fill_factor)
     return _factors(A, "ilu", apply, sweeps, levels, build_sweeps, shift)
@@ -93,7 +93,7 @@ def ic(
 
     Source: Meijerink and van der Vorst, Math. Comp. 31 (1977); Saad, 2nd ed., section 10.3.
     """
-    _check(apply, sweeps, levels, build_sweeps, shift)
+    apply = _checked(apply, sweeps, levels, build_sweeps, shift)
     return _factors(A, "ic", apply, sweeps, levels, build_sweeps, shift)
 
 
@@ -147,20 +147,23 @@ def _check_definite(A: Scaled) -> None:
         )
 
 
-def _check(apply: str | None, sweeps: int, levels: int | None, build: int | None, shift: float | str) -> None:
-    check_apply(apply, sweeps)
+def _checked(
+    apply: str | None, sweeps: int, levels: int | None, build: int | None, shift: float | str
+) -> str | None:  # fmt: skip
+    """`apply`, one of the words that there are, after a look at the other settings."""
     for name, value in (("levels", levels), ("build_sweeps", build)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name} must be a whole number of at least 1, or None; got {value!r}.")
-    if isinstance(shift, str) and shift == "auto":
-        return
-    if isinstance(shift, str | bool) or not isinstance(shift, int | float) or not 0 <= shift < math.inf:
-        raise ValueError(f"shift must be 'auto' or a number from 0 on; got {shift!r}.")
+        if value is not None:
+            check_integer(name, value, 1)
+    if shift != "auto" and (isinstance(shift, str) or shift != 0):
+        check_number("shift", shift, 0)
+    return checked_apply(apply, sweeps)
 
 
-def check_apply(apply: str | None, sweeps: int) -> None:
-    """Raises ValueError for what triangles cannot be applied by."""
-    if apply not in (None, "sweeps", "exact"):
-        raise ValueError(f"apply must be 'sweeps' or 'exact'; got {apply!r}.")
-    if isinstance(sweeps, bool) or not isinstance(sweeps, int) or sweeps < 1:
-        raise ValueError(f"sweeps must be a whole number of at least 1; got {sweeps!r}.")
+def checked_apply(apply: str | None, sweeps: int) -> str | None:
+    """`apply`, one of the words that there are.
+
+    Raises:
+        ValueError: it is none of them, or `sweeps` no number of them.
+    """
+    check_integer("sweeps", sweeps, 1)
+    return None if apply is None else check_choice("apply", apply, ("sweeps", "exact"))

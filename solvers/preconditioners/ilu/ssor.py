@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from ....sparse import Operator
 from ..base import Preconditioner
+from ..checks import check_number
 from ..jacobi import jacobi
 from .factored import factored
-from .kinds import check_apply, described
+from .kinds import checked_apply, described
 from .scaled import Scaled
 
 
@@ -33,13 +34,12 @@ def ssor(A: Operator, *, omega: float = 1.0, apply: str | None = None, sweeps: i
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.2.
     """
-    check_apply(apply, sweeps)
-    if isinstance(omega, str | bool) or not 0 < omega < 2:
-        raise ValueError(f"omega must be a number between 0 and 2; got {omega!r}.")
+    apply = checked_apply(apply, sweeps) or "sweeps"
+    if check_number("omega", omega, 0) >= 2:
+        raise ValueError(f"omega={omega!r} was given; expected a number between 0 and 2.")
     if not A.shape[0]:
         return replace(jacobi(A), kind="ssor")
     scaled = Scaled.of(A)
-    apply = apply or "sweeps"
     pivots = scaled.host.full_like(scaled.units, 1 / omega)
     M, note = factored(scaled, scaled.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
     settings = {"omega": float(omega), "apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})

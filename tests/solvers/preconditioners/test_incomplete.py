@@ -229,13 +229,13 @@ def test_drop_tolerance_of_zero_is_the_inverse() -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("ilu", {"apply": "jacobi"}, "apply must be 'sweeps' or 'exact'; got 'jacobi'"),
-        ("ilu", {"sweeps": 0}, "sweeps must be a whole number of at least 1; got 0"),
-        ("ilu", {"levels": 0}, "levels must be a whole number"),
-        ("ic", {"shift": -0.1}, "shift must be 'auto' or a number from 0 on; got -0.1"),
-        ("ilu", {"drop_tolerance": -1.0}, "drop_tolerance must be a number of at least 0"),
-        ("ilu", {"drop_tolerance": 0.1, "fill_factor": 0.5}, "fill_factor must be a number of at least 1"),
-        ("ssor", {"omega": 2.0}, "omega must be a number between 0 and 2; got 2.0"),
+        ("ilu", {"apply": "jacobi"}, "apply='jacobi' was given; expected 'sweeps' or 'exact'"),
+        ("ilu", {"sweeps": 0}, "sweeps=0 was given; expected an integer of at least 1"),
+        ("ilu", {"levels": 0}, "levels=0 was given; expected an integer"),
+        ("ic", {"shift": -0.1}, "shift=-0.1 was given; expected a number above 0"),
+        ("ilu", {"drop_tolerance": -1.0}, "drop_tolerance=-1.0 was given; expected a number above 0"),
+        ("ilu", {"drop_tolerance": 0.1, "fill_factor": 0.0}, "fill_factor=0.0 was given"),
+        ("ssor", {"omega": 2.0}, "omega=2.0 was given; expected a number between 0 and 2"),
     ],
 )
 def test_settings_that_do_not_fit(kind: str, settings: dict[str, Any], message: str) -> None:
@@ -436,3 +436,12 @@ def test_entries_that_are_not_finite_and_no_entries(kind: str) -> None:
         with pytest.raises(ValueError, match="Row 8 of A has an entry that is not finite"):
             preconditioner(A, kind)
     assert preconditioner(np.zeros((0, 0)), kind).shape == (0, 0)
+
+
+def test_words_in_any_case() -> None:
+    """Not one of them is taken for the other."""
+    A = poisson(4, 4)
+    for word in ("sweeps", "exact"):
+        M, other = (preconditioner(A, "ilu", apply=form) for form in (word, word.upper()))
+        np.testing.assert_array_equal(M.dense(), other.dense())
+        assert M.settings == other.settings
