@@ -25,7 +25,7 @@ from contract import (
     vectors,
     wide,
 )
-from krylix.backends import Backend
+from krylix.backends import Backend, choose_backend
 from modes import EAGER, array, compiled, to_numpy
 
 cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
@@ -203,6 +203,22 @@ def test_every_primitive_has_a_test() -> None:
         for name in re.findall(r'"([\w.]+)"', line)
     }
     assert public_methods() == marked | set(PRIMITIVES)
+
+
+@covers("at_once")
+@pytest.mark.parametrize("mode", ["numpy", "torch", "jax-jit", "tf-function"])
+def test_at_once(mode: str) -> None:
+    """What is computed of known numbers has values, while a function is compiled."""
+    found: list[np.ndarray] = []
+
+    def function(x: Any) -> Any:
+        bk = choose_backend(x)
+        with bk.at_once():
+            found.append(np.array(bk.to_numpy(bk.sqrt(bk.asarray(np.array([4.0, 9.0]))))))
+        return x
+
+    compiled(mode, function)(array(mode, np.ones(1)))
+    np.testing.assert_array_equal(found[0], [2, 3])
 
 
 # ---- numbers of any magnitude
