@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenval
 
 
 class _Step(NamedTuple):
-    count: Array
+    count: Any  # a number, or counted by the library's loop
     z: Array
     d: Array  # what the last step added
     rho: Array  # (1, 1)
@@ -58,7 +58,7 @@ class ChebyshevOperator(Composed):
             return _Step(s.count + 1, s.z + d, d, new)
 
         d = (1 / centre) * (scaled * x)
-        first = _Step(0 * one[0, 0], d, d, one / sigma)
+        first = _Step(0, d, d, one / sigma)
         # a loop, as XLA would compute a product in a chain of them once for each place where it is read
         return bk.while_loop(lambda s: s.count < self.degree - 1, step, first).z
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ _BISECTIONS = 24
 class _Lanczos(NamedTuple):
     """Vectors are (batch, n), scalars (batch, 1)."""
 
-    step: Array
+    step: Any  # a number, or counted by the library's loop
     old: Array
     v: Array
     beta: Array
@@ -25,7 +25,7 @@ class _Lanczos(NamedTuple):
 
 
 class _Bisection(NamedTuple):
-    count: Array
+    count: Any
     low: Array  # (batch, 1)
     width: Array  # (batch, 1)
 
@@ -46,7 +46,7 @@ def largest_eigenvalue(bk: Backend, apply: Callable[[Array], Array], start: Arra
     batch, n = (int(k) for k in start.shape)
     steps = min(steps, n)
     zero = bk.zeros((batch, steps), bk.dtype(bk.real(start)), start)
-    columns = bk.asarray(np.arange(steps), bk.dtype(zero), like=start)
+    columns = bk.asarray(np.arange(steps, dtype=np.int32), like=start)
 
     def one(s: _Lanczos) -> _Lanczos:
         w = apply(s.v)
@@ -59,7 +59,7 @@ def largest_eigenvalue(bk: Backend, apply: Callable[[Array], Array], start: Arra
         return _Lanczos(s.step + 1, s.v, v, beta, bk.where(here, alpha, s.alphas), betas)
 
     v = bk.times(1 / bk.norm(start), start)
-    first = _Lanczos(columns[0] * 0, bk.zeros_like(v), v, zero[:, :1], zero, zero)
+    first = _Lanczos(0, bk.zeros_like(v), v, zero[:, :1], zero, zero)
     with bk.quiet():
         found = bk.while_loop(lambda s: s.step < steps, one, first)
         return _largest_of_tridiagonal(bk, found.alphas, found.betas)
@@ -89,7 +89,7 @@ def _largest_of_tridiagonal(bk: Backend, alphas: Array, betas: Array) -> Array:
             above = above & (pivot > 0)
         return _Bisection(s.count + 1, bk.where(above, s.low, s.low + width), width)
 
-    first = _Bisection(0 * low[0, 0], low, 2 * widest)
+    first = _Bisection(0, low, 2 * widest)
     found = bk.while_loop(lambda s: s.count < _BISECTIONS, halved, first)
     return found.low + found.width
 

@@ -206,6 +206,28 @@ def test_gradient_by_torch(kind: str) -> None:
     check_gradient(kind, "torch", gradient)
 
 
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("kind", ["chebyshev", "block-jacobi", "cluster"])
+def test_mapped_and_differentiated_by_torch(kind: str) -> None:
+    """Each of the matrices that torch.func.vmap maps over gets bounds and blocks of its own."""
+    import torch
+
+    A = poisson(5, 5)
+    pattern, b = as_operator(A, array("torch", np.ones(25))), array("torch", np.linspace(1, 2, 25))
+    settings = {"block_size": 5} if kind == "block-jacobi" else {}
+
+    def total(t: Any) -> Any:
+        matrix = pattern.with_values(t * pattern.values)
+        M = preconditioner(matrix, kind, **settings)
+        return linear_solve(matrix, b, method="CG", preconditioner=M, rtol=1e-10).x.sum()
+
+    scales = array("torch", np.array([1.0, 4.0]))
+    exact = np.linalg.solve(A.toarray(), to_numpy(b)).sum()
+    np.testing.assert_allclose(to_numpy(torch.func.vmap(total)(scales)), [exact, exact / 4], rtol=1e-8)
+    slopes = torch.func.vmap(torch.func.grad(total))(scales)
+    np.testing.assert_allclose(to_numpy(slopes), [-exact, -exact / 16], rtol=1e-8)
+
+
 @pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize("kind", ["chebyshev", "block-jacobi", "cluster"])
 def test_gradient_by_tensorflow(kind: str) -> None:

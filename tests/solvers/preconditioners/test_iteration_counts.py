@@ -88,6 +88,13 @@ COUNTS: dict[str, dict[str, int | None]] = {
                   "saddle point": None},
     "cluster": {"poisson": 56, "jumps 1e4": 120, "anisotropic 100": 154, "elasticity": 58, "convection": 35,
                 "saddle point": 71},
+    "ssor": {"poisson": 47, "jumps 1e4": 79, "anisotropic 100": 82, "elasticity": 41, "convection": 35,
+             "saddle point": 66},
+    "ilu": {"poisson": 43, "jumps 1e4": 71, "anisotropic 100": 66, "elasticity": 36, "convection": 33,
+            "saddle point": 27},
+    "ic": {"poisson": 43, "jumps 1e4": 71, "anisotropic 100": 66, "elasticity": 36, "convection": None,
+           "saddle point": None},
+    "amg": {"poisson": 7, "jumps 1e4": 12, "anisotropic 100": 36, "elasticity": 29, "convection": 3},
 }  # fmt: skip
 
 
