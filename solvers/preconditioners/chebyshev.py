@@ -48,9 +48,11 @@ class ChebyshevOperator(Composed):
     ratio: float
 
     def apply(self, x: Array) -> Array:
-        bk, scaled = self.bk, self.array("inverse") / self.array("largest")
+        bk, inverse = self.bk, self.array("inverse")
+        largest = bk.astype(self.array("largest"), bk.dtype(inverse))
+        scaled = inverse / largest
         centre, radius = (1 + 1 / self.ratio) / 2, (1 - 1 / self.ratio) / 2  # in units of the largest eigenvalue
-        sigma, one = centre / radius, bk.full_like(self.array("largest")[:1], 1)
+        sigma, one = centre / radius, bk.full_like(largest[:1], 1)
 
         def step(s: _Step) -> _Step:
             new = 1 / (2 * sigma - s.rho)
