@@ -21,12 +21,25 @@ from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, levels_of_pyamg
 from .known import Target, known_cycle
 from .renewed import renewed
-from .settings import Settings, near_nullspace_columns, settings_of
+from .settings import COARSENINGS, GIVEN, Settings, near_nullspace_columns
 from .small import small_cycle
 
 
 def amg(
-    A: Operator, *, near_nullspace: Any = None, hierarchy: Any = None, pattern: Any = None, **given: Any
+    A: Operator,
+    *,
+    coarsening: str | None = None,
+    near_nullspace: Any = None,
+    block_size: int | None = None,
+    cycle: str = "V",
+    smoother: str | None = None,
+    degree: int = 2,
+    strength: float | None = None,
+    over_correction: float | None = None,
+    max_levels: int = 20,
+    max_coarse: int = 300,
+    hierarchy: Any = None,
+    pattern: Any = None,
 ) -> Preconditioner:
     """One cycle of algebraic multigrid, for matrices of elliptic equations on any mesh.
 
@@ -38,8 +51,9 @@ def amg(
         near_nullspace: vectors that A nearly maps to zero, on the first axis: `(k, n)`, or `(k, points, unknowns per
             point)`, such as `rigid_motions(points)` for elasticity; default: constants.
         block_size: unknowns per point, which stay together; default: as `near_nullspace` says, else 1.
-        coarsening: "smoothed-aggregation"; "aggregation", which stores less and takes more iterations, with corrections
-            times 1.6; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds `near_nullspace`.
+        coarsening: "smoothed-aggregation", the default; "aggregation", which stores less and takes more steps, with
+            corrections times 1.6; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds
+            `near_nullspace`.
         cycle: "V" or "W". There is no K-cycle: it is not linear, as it solves with Krylov's methods in between.
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser levels.
@@ -54,23 +68,40 @@ def amg(
             stay together as they are, other settings are those of that one.
 
     Raises:
-        ValueError: a setting that there is not, a zero on the diagonal of a row that is not empty, or a matrix that
-            could not be coarsened.
+        ValueError: a setting that has no such value, a zero on the diagonal of a row that is not empty, or a matrix
+            that could not be coarsened.
         UnsupportedOperation: entries of A are not known where they are needed.
 
-    Stores 2 to 4 times the entries of A. Cost: 7 to 11 products with A.
+    Stores 2 to 4 times as many numbers as A has entries, and costs 7 to 11 products with A.
 
     Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996); Braess, Towards
     algebraic multigrid for elliptic problems of second order, Computing 55 (1995), for "aggregation"; Bell, Olson and
     Schroder, PyAMG: algebraic multigrid solvers in Python, JOSS 7 (2022), for what it makes.
     """
+    if coarsening == GIVEN or (coarsening is not None and hierarchy is not None):
+        beside = " with a hierarchy" if hierarchy is not None else ""
+        raise ValueError(
+            f"coarsening={coarsening!r} was given{beside}; expected one of {', '.join(map(repr, COARSENINGS))}, or a "
+            "hierarchy without it."
+        )
+    settings = Settings(
+        coarsening=coarsening or (GIVEN if hierarchy is not None else "smoothed-aggregation"),
+        cycle=cycle,
+        smoother=smoother,
+        degree=degree,
+        strength=strength,
+        block_size=block_size,
+        max_levels=max_levels,
+        max_coarse=max_coarse,
+        over_correction=over_correction,
+    )
     if isinstance(pattern, Preconditioner):
-        _refuse_more(near_nullspace, hierarchy, given)
+        _refuse_more(settings, coarsening, near_nullspace, hierarchy)
         return updated(pattern, A)
-    matrix, settings = _square(as_matrix(A)), settings_of(given, hierarchy is not None)
+    matrix = _square(as_matrix(A))
     columns, block_size = near_nullspace_columns(near_nullspace, matrix.shape[0], settings.block_size)
     known = in_scipy(matrix)
-    if hierarchy is not None:
+    if settings.coarsening == GIVEN:
         return _of_hierarchy(matrix, known, hierarchy, settings)
     if isinstance(known, sp.csr_array):
         hermitian, wide = _checked(known)
@@ -95,7 +126,7 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner:
     """
     if M.kind != "amg" or M.shape != A.shape:
         raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
-    matrix, settings = _square(as_matrix(A)), settings_of(dict(M.settings), True)
+    matrix, settings = _square(as_matrix(A)), Settings(**dict(M.settings))
     tentative = tentative_matrices(M.inner) or []
     if not tentative and matrix.shape[0] <= settings.max_coarse:
         return _small(matrix, in_scipy(matrix), settings)
@@ -119,6 +150,8 @@ def _on_pattern(matrix: SparseMatrix, tentative: Sequence[SparseMatrix], setting
 
 def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: Settings) -> Preconditioner:
     """The levels of pyamg's hierarchy; where A is not known, or is a batch, its prolongations with A's numbers."""
+    if not getattr(hierarchy, "levels", None):
+        raise TypeError(f"hierarchy={hierarchy!r} was given; expected a MultilevelSolver of pyamg.")
     levels = levels_of_pyamg(hierarchy)
     if levels[0].A.shape != matrix.shape:
         raise ValueError(f"hierarchy is of a matrix of shape {levels[0].A.shape}; expected {matrix.shape}, that of A.")
@@ -149,8 +182,8 @@ def _placed(tentative: Sequence[sp.csr_array], A: SparseMatrix) -> list[SparseMa
     return [from_csr(A.bk, T.astype(A.dtype), prune=False, format="csr", like=like) for T in tentative]
 
 
-def _refuse_more(near_nullspace: Any, hierarchy: Any, given: dict[str, Any]) -> None:
-    if near_nullspace is not None or hierarchy is not None or given:
+def _refuse_more(settings: Settings, coarsening: str | None, near_nullspace: Any, hierarchy: Any) -> None:
+    if not (settings == Settings() and coarsening is near_nullspace is hierarchy is None):
         raise ValueError(
             "amg was asked for the pattern of a preconditioner, and for other settings; expected one of these, as the "
             "settings are those of that preconditioner."

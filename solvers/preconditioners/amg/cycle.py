@@ -47,6 +47,17 @@ class Level(Composed):
     visits: int = 1
     hermitian: bool = False
 
+    def __post_init__(self) -> None:
+        (n, m), steps = self.P.shape, tuple(map(int, self.steps.shape))
+        found = (self.A.shape, self.R.shape, self.coarse.shape, self.tentative.shape)
+        if found != ((n, n), (m, n), (m, m), (n, m)) or len(steps) != 3 or steps[1] != 2 or not steps[0]:
+            raise ValueError(f"The parts of a level of multigrid do not fit each other: {found}, {(n, m)}, {steps}.")
+        if self.visits not in VISITS.values():
+            raise ValueError(
+                f"A level of multigrid has visits={self.visits}; expected one of {tuple(VISITS.values())}."
+            )
+        super().__post_init__()
+
     def apply(self, x: Array) -> Array:
         steps, in_memory = self.array("steps"), self.bk.in_memory
         found, r = smoothed(self.bk, self.A, steps, x)

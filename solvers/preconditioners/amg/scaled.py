@@ -19,6 +19,13 @@ class Scaled(Composed):
     left: Array
     right: Array
 
+    def __post_init__(self) -> None:
+        for side in (self.left, self.right):
+            rows, n = (int(k) for k in side.shape) if len(side.shape) == 2 else (0, 0)
+            if n != self.inner.shape[0] or rows not in (1, self.inner.systems):
+                raise ValueError(f"A diagonal of the shape {tuple(side.shape)} does not fit to {self.inner!r}.")
+        super().__post_init__()
+
     def apply(self, x: Array) -> Array:
         return self.array("left") * self.inner.apply(self.array("right") * x)
 

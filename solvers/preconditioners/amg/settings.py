@@ -110,16 +110,3 @@ def near_nullspace_columns(given: Any, n: int, block_size: int | None) -> tuple[
     if n % size:
         raise ValueError(f"block_size={size} was given for {n} unknowns; expected a divisor of their number.")
     return given, size
-
-
-def settings_of(given: dict[str, Any], with_hierarchy: bool = False) -> Settings:
-    """Raises ValueError for a setting that there is not, or that has no such value."""
-    known = [f.name for f in fields(Settings)]
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        others = ", ".join(("near_nullspace", "hierarchy", "pattern", *known))
-        raise ValueError(f"amg has no setting {unknown[0]!r}; there are {others}.")
-    coarsening = given.get("coarsening", GIVEN if with_hierarchy else "smoothed-aggregation")
-    if not with_hierarchy:
-        _one_of("coarsening", coarsening, COARSENINGS)
-    return Settings(**{**given, "coarsening": coarsening})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -259,8 +261,8 @@ def test_single_precision(dtype: str) -> None:
 REFUSED = {
     "zeros on its diagonal": (sp.csr_array([[0.0, 1], [1, 2]]), {}),
     "infinite or NaN": (sp.csr_array([[np.nan, 1], [1, 2]]), {}),
-    "expected a square one": (sp.csr_array((3, 4)), {}),
-    "no setting 'levels'": (poisson(), {"levels": 3}),
+    "expected": (sp.csr_array((3, 4)), {}),
+    "no setting levels": (poisson(), {"levels": 3}),
     "cycle='K'": (poisson(), {"cycle": "K"}),
     "coarsening='given'": (poisson(), {"coarsening": "given"}),
     "degree=0": (poisson(), {"degree": 0}),
@@ -280,6 +282,22 @@ def test_refused(message: str) -> None:
     A, settings = REFUSED[message]
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         made(A, **settings) if "pattern" not in settings else krylix.preconditioner(A, "amg", **settings)
+
+
+@pytest.mark.parametrize("name", ["Hermitian", "convection"])
+def test_saved_and_pickled(name: str, tmp_path: Path) -> None:
+    M = made(matrices()[name], cycle="W")
+    path = tmp_path / "M.npz"
+    M.save(path)
+    for other in (krylix.load_preconditioner(path), pickle.loads(pickle.dumps(M))):
+        assert (other.hermitian, other.settings, other.memory) == (M.hermitian, M.settings, M.memory)
+        np.testing.assert_array_equal(other @ np.ones(N), M @ np.ones(N))
+        again = krylix.preconditioner(matrices()[name], "amg", pattern=other)  # what new numbers need is saved, too
+        assert again.hermitian == M.hermitian
+
+
+def test_chosen_by_itself() -> None:
+    assert krylix.preconditioner(poisson(80, 80)).kind == "amg"
 
 
 def test_cost_is_told() -> None:
