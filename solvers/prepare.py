@@ -165,15 +165,20 @@ def prepare(
     return left_alone(_prepare)(request)
 
 
-def _prepare(request: Request, previous: Operator | None = None) -> PreparedSolver:
-    """`previous` is the preconditioner for other values of A."""
+def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
+    """As `prepare`, with the choices of `linear_solve`: for one solve, whose parts are to be looked at apart."""
+    return left_alone(_prepare)(Request(A=A, b=like, **settings), None, False)
+
+
+def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
+    """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
     method = None if is_auto(request.method) else find_method(request.method)
     kind, fallback, factors = request.preconditioner, None, None
     problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
     refuse_infinite_entries(problem, request.on_failure)
     automatic = isinstance(kind, str) and kind.strip().lower() == "auto"
     if method is None:
-        choice = choose(problem, not (automatic or kind is None), many=True)
+        choice = choose(problem, not (automatic or kind is None), many)
         method, fallback, factors = choice.method, choice.fallback, choice.factors
         kind = choice.preconditioner if automatic else kind
     elif automatic:  # as in `linear_solve`, a method that is named gets what it is given

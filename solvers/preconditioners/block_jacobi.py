@@ -34,7 +34,7 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
         ValueError: a setting, or no blocks are found.
         UnsupportedOperation: A does not show its entries.
 
-    Stores the sum of the squares of the sizes of the blocks, and costs as many multiplications.
+    Stores as many numbers as the squares of the sizes of the blocks add up to, and costs as many multiplications.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 12.2.
     """

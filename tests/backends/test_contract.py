@@ -205,6 +205,14 @@ def test_every_primitive_has_a_test() -> None:
     assert public_methods() == marked | set(PRIMITIVES)
 
 
+@covers("in_memory")
+@cells
+def test_in_memory(mode: str, dtype: str) -> None:
+    """The same numbers, of none too."""
+    for x in (rows(dtype, (3, 4)), rows(dtype, (0, 4))):
+        np.testing.assert_array_equal(run(mode, lambda bk, x: bk.in_memory(x), x), x)
+
+
 @covers("at_once")
 @pytest.mark.parametrize("mode", ["numpy", "torch", "jax-jit", "tf-function"])
 def test_at_once(mode: str) -> None:

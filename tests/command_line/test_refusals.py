@@ -68,7 +68,7 @@ def test_failures_other_than_convergence_have_code_1(run: Callable[..., Run], mo
     def fail(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 3 TiB\nfor the factors")
 
-    monkeypatch.setattr("krylix.command_line.solve.prepare", fail)
+    monkeypatch.setattr("krylix.command_line.solve.prepare_for_one", fail)
     result = run("solve", "--example", "bar")
     assert result.code == 1
     assert result.err == "krylix: the solve failed: Unable to allocate 3 TiB for the factors\n"
@@ -88,6 +88,6 @@ def test_interrupt(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("krylix.command_line.solve.prepare", interrupt)
+    monkeypatch.setattr("krylix.command_line.solve.prepare_for_one", interrupt)
     result = run("solve", "--example", "bar")
     assert (result.code, result.err) == (130, "krylix: interrupted\n")

@@ -28,7 +28,7 @@ def public_methods() -> set[str]:
     members = {name: value for cls in Base.__mro__[-2::-1] for name, value in vars(cls).items()}  # without `object`
     methods = {name for name, value in members.items() if callable(value) or isinstance(value, property)}
     taken_over = {name for name, kind in Base.__annotations__.items() if str(kind).startswith("Callable")}
-    dense = {f"linalg.{name}" for name in vars(Linalg) if not name.startswith("_")}
+    dense = {f"linalg.{name}" for name, value in vars(Linalg).items() if not name.startswith("_") and callable(value)}
     return {name for name in methods | taken_over if not name.startswith("_")} | dense
 
 

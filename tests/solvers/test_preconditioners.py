@@ -19,6 +19,7 @@ import scipy.sparse as sp
 import krylix
 from cells import check_true_residual, two_dtypes
 from krylix.solvers import METHODS, PRECONDITIONERS, Preconditioner
+from krylix.solvers.preconditioners import UPDATES
 from krylix.sparse import DenseOperator, Operator, asymmetry
 from modes import COMPILED, EAGER, Numbers, array, compiled, library, to_numpy
 
@@ -211,9 +212,11 @@ def test_every_method_takes_it(kind: str, method: str) -> None:
 def test_made_once_by_prepare(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A prepared solver makes M once, and anew for other numbers."""
     made: list[Operator] = []
-    build = PRECONDITIONERS[kind]
-    monkeypatch.setitem(PRECONDITIONERS, kind, lambda A: made.append(A) or build(A))
     A, b = suited(kind, "float64"), vectors("float64", 1)[0]
+    build, update = PRECONDITIONERS[kind], UPDATES.get(kind)
+    monkeypatch.setitem(PRECONDITIONERS, kind, lambda A: made.append(A) or build(A))
+    if update is not None:
+        monkeypatch.setitem(UPDATES, kind, lambda M, A: made.append(A) or update(M, A))
     solver = krylix.prepare(array(mode, A), array(mode, b), method="biCG-stab(2)", preconditioner=kind)
     for factor in (1.0, 2.0):
         x = to_numpy(solver.solve(array(mode, factor * b)).x)

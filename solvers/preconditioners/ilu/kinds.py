@@ -91,6 +91,8 @@ def ic(
             or a setting does not fit.
         UnsupportedOperation: A does not show its entries, or its rows are too full.
 
+    Cost: as that of `ilu`: as many numbers as A has entries, and by sweeps the multiplications of about 2 products.
+
     Source: Meijerink and van der Vorst, Math. Comp. 31 (1977); Saad, 2nd ed., section 10.3.
     """
     apply = _checked(apply, sweeps, levels, build_sweeps, shift)

@@ -66,6 +66,8 @@ def compare(A: Any) -> Iterator[Row]:
 
     Methods: CG where A is symmetric with a positive diagonal and M is not known to be unsymmetric, else biCG-stab(2).
     """
+    import pyamg  # noqa: F401  # takes a second, which is not that of a set-up
+
     rng = np.random.default_rng(0)
     b = rng.standard_normal(A.shape[0]) + (1j * rng.standard_normal(A.shape[0]) if A.dtype.kind == "c" else 0)
     if maps_constants_to_zero(A):  # most right-hand sides have no solution

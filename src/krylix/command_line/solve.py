@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array, convert, get_backend
-from ..solvers import ConvergenceError, PreparedSolver, SolveResult, Status, prepare
+from ..solvers import ConvergenceError, PreparedSolver, SolveResult, Status
 from ..solvers.methods.registry import is_auto
+from ..solvers.prepare import prepare_for_one
 from . import preconditioning
 from .activity import Activity
 from .errors import SolveFailed, UsageError
@@ -28,7 +29,7 @@ class Ready:
     """A solver that takes b: all that could be refused has been.
 
     Attributes:
-        solver: of `prepare`.
+        solver: of `prepare_for_one`.
         b: in the array library.
         seconds: for the set-up.
         notes: warnings that came up.
@@ -107,7 +108,7 @@ def set_up(options: argparse.Namespace, system: System) -> Ready:
     started = time.perf_counter()
     with _watched() as notes, Activity("setting up"):
         b = convert(system.rows, options.backend)
-        solver = prepare(system.A, b, method=options.method, preconditioner=kind, **settings)
+        solver = prepare_for_one(system.A, b, method=options.method, preconditioner=kind, **settings)
     return Ready(solver, b, time.perf_counter() - started, notes)
 
 
