@@ -22,7 +22,7 @@ from .hierarchy import HostLevel, levels_of_pyamg
 from .known import Target, known_cycle
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, Settings, near_nullspace_columns
-from .small import small_cycle
+from .small import small_cycle, small_inverse
 
 
 def amg(
@@ -191,9 +191,11 @@ def _refuse_more(settings: Settings, coarsening: str | None, near_nullspace: Any
 
 
 def _small(matrix: Matrix, known: Any, settings: Settings) -> Preconditioner:
-    each = (known,) if isinstance(known, sp.csr_array) else known
-    hermitian = None if each is None else all(_checked(A)[0] for A in each)
-    return _described(small_cycle(matrix, each, bool(hermitian), _target(matrix)), matrix, settings, hermitian)
+    if isinstance(known, sp.csr_array):
+        one, wide = _checked(known)
+        return _described(_target(matrix).dense(small_inverse(wide, one)), matrix, settings, one)
+    hermitian = None if known is None else all(_checked(A)[0] for A in known)
+    return _described(small_cycle(matrix, known, bool(hermitian), _target(matrix)), matrix, settings, hermitian)
 
 
 def _of_levels(matrix: Matrix, levels: list[HostLevel], settings: Settings, hermitian: bool) -> Preconditioner:
