@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend, choose_backend, left_alone
-from ...sparse import Layout, Operator, as_operator, is_function, to_operator
+from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, to_operator
 from .amg.amg import amg, updated
 from .base import Preconditioner
 from .block_jacobi import block_jacobi
@@ -108,6 +108,11 @@ def to_preconditioner(
 
 def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     key = _key(A, kind)
+    if key != kind.strip().lower() and not settings:
+        try:
+            return PRECONDITIONERS[key](A)
+        except (ValueError, UnsupportedOperation):  # which it finds out when it is made; `kind` tells what was taken
+            key = "jacobi"
     if key not in PRECONDITIONERS:
         raise ValueError(f"No preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
     _check_settings(key, settings)

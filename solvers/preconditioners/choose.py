@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Container
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...sparse import Dense, Matrix, Operator
 from ...sparse.operators.function import LinearFunction
 from ...sparse.symmetry import seems_hermitian
 from .known import at_hand
 
+_DOMINANT = 1.02  # times the rest of a row: scaled by the diagonal, the condition number is at most 100
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
 
 
@@ -19,8 +21,9 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
 
     | known about A | kind |
     |---|---|
-    | symmetric (Hermitian), diagonal of one sign, more than 5000 unknowns, one matrix | amg |
-    | symmetric (Hermitian), smaller, or a batch | jacobi |
+    | symmetric (Hermitian), smaller than 5000 unknowns, or a batch | jacobi |
+    | symmetric (Hermitian), diagonal of one sign, at least 1.02 times the sum of its row everywhere | jacobi |
+    | symmetric (Hermitian), diagonal of one sign | amg |
     | not symmetric, sparse, no zero on the diagonal | ilu |
     | products only | chebyshev |
     | anything else: dense, or values that are not known | jacobi |
@@ -34,5 +37,12 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     if seems_hermitian(A):
         one_sign = bool(np.all(np.real(diagonal) > 0) or np.all(np.real(diagonal) < 0))
         large = A.shape[0] > _SMALL and A.systems is None
-        return "amg" if large and one_sign and "amg" in kinds else "jacobi"
+        return "amg" if large and one_sign and "amg" in kinds and not _is_easy(A.known()) else "jacobi"
     return "ilu" if bool(np.all(diagonal != 0)) and "ilu" in kinds else "jacobi"
+
+
+def _is_easy(A: sp.csr_array) -> bool:
+    """Is the diagonal so large everywhere that CG with Jacobi takes few iterations, as in short time steps?"""
+    diagonal = np.abs(A.diagonal())
+    rest = np.asarray(abs(A).sum(axis=1)).reshape(-1) - diagonal
+    return bool(np.all(diagonal >= _DOMINANT * rest))

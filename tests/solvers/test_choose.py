@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from krylix import linear_solve, matrix_from_function, prepare
+from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.setup.fill import factor_operations
 from modes import array, compiled, to_numpy
 
@@ -110,3 +111,24 @@ def test_operations_of_factors(grid: tuple[int, ...]) -> None:
     L = np.linalg.cholesky(A.toarray())
     operations = float(np.sum(np.count_nonzero(L, axis=0).astype(float) ** 2))
     assert 0.1 * operations < factor_operations(A) < 3 * operations
+
+
+def test_large_symmetric_matrices_get_multigrid() -> None:
+    """But those whose diagonal dominates, as in short time steps; and where it cannot be made, scaling."""
+    A = sp.csr_array(pyamg.gallery.poisson((90, 90), format="csr"))
+    b = rng.standard_normal(8100)
+    result = linear_solve(A, b)
+    assert result.method == "CG" and result.preconditioner == "amg" and result.iterations < 30
+    assert np.linalg.norm(A @ result.x - b) <= 1e-10 * np.linalg.norm(b)
+    assert linear_solve(sp.eye_array(8100) + 0.01 * A, b).preconditioner == "jacobi"
+
+
+def test_what_cannot_be_made_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(A: Any) -> Any:
+        raise ValueError("no")
+
+    A = sp.csr_array(pyamg.gallery.poisson((90, 90), format="csr"))
+    monkeypatch.setitem(PRECONDITIONERS, "amg", fails)
+    assert linear_solve(A, np.ones(8100)).preconditioner == "jacobi"
+    with pytest.raises(ValueError, match="no"):
+        linear_solve(A, np.ones(8100), preconditioner="amg")

@@ -31,10 +31,10 @@ def saddle() -> sp.csr_array:
         (LARGE, "amg"), (-LARGE, "amg"), (SMALL, "jacobi"), (SMALL + sp.eye_array(64, k=1), "ilu"),
         (LARGE + sp.eye_array(6400, k=1), "ilu"), (SMALL.toarray(), "jacobi"), (saddle(), "jacobi"),
         (saddle() + sp.eye_array(74, k=1), "jacobi"), (spl.aslinearoperator(SMALL), "chebyshev"),
-        ([LARGE, 2 * LARGE], "jacobi"),
+        ([LARGE, 2 * LARGE], "jacobi"), (LARGE + 0.1 * sp.eye_array(6400), "jacobi"),
     ],
     ids=["large", "negative", "small", "not symmetric", "large and not symmetric", "dense", "indefinite",
-         "zeros on the diagonal", "products", "batch"],
+         "zeros on the diagonal", "products", "batch", "dominant"],
 )  # fmt: skip
 def test_table(A: Any, kind: str) -> None:
     operator = as_operator(A)
