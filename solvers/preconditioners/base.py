@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...backends import Array
-from ...sparse import Composed, Operator, storable
+from ...backends import Array, get_backend
+from ...sparse import Composed, Operator, UnsupportedOperation, storable
 from ...sparse.files import tree
 
 
@@ -85,6 +85,26 @@ class Preconditioner(Composed):
         if self.work is not None and self.entries:
             costs.append(f"{self.work / self.entries:.3g} products with A per application")
         return costs
+
+    def to(self, backend: Any, like: Array | None = None) -> Preconditioner:
+        """The same on the arrays of another library, on the device of `like`.
+
+        Raises:
+            NoBackendFound: there is no such library.
+            UnsupportedOperation: its values are not known yet (inside a compiled function), or it holds what only its
+                own library can apply, such as a function.
+        """
+        bk = get_backend(backend)
+        if bk is self.bk:
+            return self
+        arrays, make = self.for_host()
+        if arrays and self.bk.compiled(*arrays):
+            raise UnsupportedOperation(f"The values of {self!r} are not known before the compiled function runs.")
+        host = make([self.bk.to_numpy(array) for array in arrays])
+        moved = host if bk.on_host else host.on_backend(bk, like)
+        if not isinstance(moved, Preconditioner):
+            raise UnsupportedOperation(f"{self!r} has no way to {bk.name}; make it there, of the matrix.")
+        return moved
 
     def save(self, path: Any) -> None:
         """Write it to a `.npz` file, which `krylix.load_preconditioner` reads: for any library, bit by bit.

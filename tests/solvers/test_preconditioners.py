@@ -391,3 +391,20 @@ def test_made_once_for_a_compiled_function(kind: str, mode: str, monkeypatch: py
     for b in vectors("float64", 3):
         np.testing.assert_allclose(to_numpy(solve(array(mode, b))), np.linalg.solve(A, b), rtol=1e-8)
     assert len(made) == 1 and known == [True]
+
+
+@pytest.mark.compiled_by_default(modes=("tf",))
+@every_library
+@every_kind
+def test_moved_to_another_library(kind: str, mode: str) -> None:
+    """There and back: the same numbers, kind and facts."""
+    r = vectors("float64", 1)[0]
+    M = krylix.preconditioner(suited(kind, "float64"), kind)
+    there = M.to(library(mode))
+    assert there.bk.name == library(mode) and (there.kind, there.hermitian, there.memory) == (
+        M.kind,
+        M.hermitian,
+        M.memory,
+    )
+    np.testing.assert_allclose(to_numpy(there @ array(mode, r)), M @ r, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(there.to("numpy") @ r, M @ r, rtol=1e-12, atol=1e-15)
