@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import cg
+from scipy.sparse.linalg import cg, splu
 
-from krylix import as_operator, linear_solve, preconditioner
+from krylix import as_operator, linear_solve, preconditioner, prepare
 
 from .measure import compare, per_call
-from .problems import poisson_matrix, right_hand_side
+from .problems import convection_step, poisson_matrix, right_hand_side
 from .settings import Settings, missing
 from .stencils import mesh
 from .table import Row
@@ -24,6 +24,8 @@ _SMALLEST = 20  # unknowns of the coarsest level where everything is tiny
 
 def rows(settings: Settings) -> Iterator[Row]:
     yield from amg_rows(settings)
+    yield from ilu_rows(settings)
+    yield factors_many_times(settings)
 
 
 def amg_rows(settings: Settings) -> Iterator[Row]:
@@ -137,3 +139,46 @@ def amg_solves(settings: Settings) -> Iterator[Row]:
     arguments = as_operator(A, like), preconditioner(A, "amg", like=like, **options), like
     pair = (per_call(lambda: solve(*arguments).block_until_ready()), per_call(theirs))
     yield Row(f"{what}, jax.jit", "scipy cg with pyamg", compare(*pair, settings.repeats), budget=0.7)
+
+
+def ilu_rows(settings: Settings) -> Iterator[Row]:
+    """Implicit steps of convection, in jax.jit where there is JAX, beside the same method without a preconditioner."""
+    grid = min(settings.grid_to_tolerance, 300)
+    for courant in (10, 50, 200):
+        A = convection_step(grid, courant)
+        b = np.random.default_rng(0).standard_normal(grid * grid)
+        M = preconditioner(A, "ilu")
+        pair = (_steps(A, b, M), _steps(A, b, None))
+        what = f"ilu, convection {grid}², Courant number {courant}: biCG-stab"
+        yield Row(what, "no preconditioner", compare(*pair, settings.repeats), budget=0.75)
+
+
+def _steps(A: sp.csr_array, b: np.ndarray, M: Any) -> Callable[[], float]:
+    if missing("jax"):
+        return per_call(lambda: linear_solve(A, b, method="biCG-stab", preconditioner=M, rtol=RTOL).x)
+    import jax
+    import jax.numpy as jnp
+
+    right = jnp.asarray(b)
+    M = None if M is None else M.to("jax", right)
+    matrix = as_operator(A, right)
+    solve = jax.jit(lambda A, M, b: linear_solve(A, b, method="biCG-stab", preconditioner=M, rtol=RTOL).x)
+    return per_call(lambda: solve(matrix, M, right).block_until_ready())
+
+
+def factors_many_times(settings: Settings) -> Row:
+    """82 right-hand sides one after the other, as eigenvalue methods ask for them."""
+    A, rows = sp.csr_array(poisson_matrix(97, "float64")), np.random.default_rng(0).standard_normal((82, 97 * 97))
+
+    def ours() -> None:
+        solver = prepare(A, rows[0])
+        for b in rows:
+            solver.solve(b)
+
+    def theirs() -> None:
+        factors = splu(sp.csc_array(A))
+        for b in rows:
+            factors.solve(b)
+
+    pair = (per_call(ours), per_call(theirs))
+    return Row("prepare and 82 solves, 9409 unknowns", "SuperLU", compare(*pair, settings.repeats), budget=1.1)

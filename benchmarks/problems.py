@@ -47,3 +47,24 @@ def bar() -> tuple[sp.csr_array, np.ndarray]:
 
     A = sp.csr_array(load_example("bar")["A"])
     return A, np.random.default_rng(0).standard_normal(A.shape[0])
+
+
+def convection_step(grid: int, courant: float, diffusion: float = 1e-4) -> sp.csr_array:
+    """An implicit step of a rotating wind with little diffusion, upwind: the identity plus `dt` times that."""
+    h = 1 / (grid + 1)
+    y, x = np.meshgrid(*[np.arange(1, grid + 1) * h] * 2, indexing="ij")
+    u, v = 2 * (2 * y - 1) * (1 - (2 * x - 1) ** 2), -2 * (2 * x - 1) * (1 - (2 * y - 1) ** 2)
+    e, n = diffusion / h**2, grid * grid
+    west, east = np.maximum(u, 0) / h + e, np.maximum(-u, 0) / h + e
+    south, north = np.maximum(v, 0) / h + e, np.maximum(-v, 0) / h + e
+    centre = (west + east + south + north).ravel()
+    west[:, 0] = east[:, -1] = 0
+    beside = [
+        (south.ravel()[grid:], -grid),
+        (west.ravel()[1:], -1),
+        (east.ravel()[:-1], 1),
+        (north.ravel()[:-grid], grid),
+    ]
+    wind = sp.diags_array([centre, *(-c for c, _ in beside)], offsets=[0, *(k for _, k in beside)], shape=(n, n))
+    dt = courant * h / float(np.max(np.abs(u)) + np.max(np.abs(v)))
+    return sp.csr_array(sp.eye_array(n) + dt * wind)
