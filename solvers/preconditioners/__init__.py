@@ -1,17 +1,17 @@
 """Approximate inverses: M with M r close to the solution of A z = r."""
 
-from .additive import plus, times
 from .amg.rigid_motions import rigid_motions
 from .base import Preconditioner
-from .block_jacobi import block_jacobi
+from .block_jacobi.block_jacobi import block_jacobi
 from .build import PRECONDITIONERS, UPDATES, preconditioner, to_preconditioner
-from .chebyshev import chebyshev
-from .cluster import cluster
-from .coarse import coarse_correction
+from .chebyshev.chebyshev import chebyshev
+from .cluster.cluster import cluster
+from .cluster.coarse import coarse_correction
+from .composed.additive import plus, times
+from .composed.multiplicative import multiplicative
 from .diagonal import DiagonalOperator
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
-from .multiplicative import multiplicative
 
 __all__ = [
     "PRECONDITIONERS",

@@ -13,14 +13,14 @@ from ...backends import Backend, choose_backend, left_alone
 from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, to_operator
 from .amg.amg import amg, updated
 from .base import Preconditioner
-from .block_jacobi import block_jacobi
-from .chebyshev import chebyshev
+from .block_jacobi.block_jacobi import block_jacobi
+from .chebyshev.chebyshev import chebyshev
 from .choose import choose_kind
-from .cluster import cluster
+from .cluster.cluster import cluster
+from .composed.pieces import foreign_piece
 from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
-from .pieces import foreign_piece
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,

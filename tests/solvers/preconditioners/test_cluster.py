@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from krylix import as_operator, linear_solve, preconditioner
 from krylix.solvers.preconditioners import coarse_correction
-from krylix.solvers.preconditioners.clusters import boxes_per_axis, connected_clusters, labels_of_clusters
+from krylix.solvers.preconditioners.cluster.clusters import boxes_per_axis, connected_clusters, labels_of_clusters
 from modes import array, compiled, to_numpy
 
 

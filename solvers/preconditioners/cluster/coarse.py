@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import Composed, Dense, Matrix, Operator, as_operator, storable
-from .base import Preconditioner
-from .inverses import all_hermitian, inverses, is_hermitian
-from .known import as_matrix, at_hand, entries_of, from_host
+from ....backends import Array, Backend
+from ....sparse import Composed, Dense, Matrix, Operator, as_operator, storable
+from ..base import Preconditioner
+from ..block_jacobi.inverses import all_hermitian, inverses, is_hermitian
+from ..known import as_matrix, at_hand, entries_of, from_host
 
 _LARGEST = 4096  # columns, of which there is a dense inverse
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...sparse import Operator
-from .base import Preconditioner
-from .checks import check_choice
+from ....sparse import Operator
+from ..base import Preconditioner
+from ..checks import check_choice
+from ..composed.multiplicative import multiplicative
+from ..jacobi import jacobi
+from ..known import as_matrix, entries_of, is_known_hermitian, pattern
 from .clusters import labels_of_clusters
 from .coarse import coarse_correction
-from .jacobi import jacobi
-from .known import as_matrix, entries_of, is_known_hermitian, pattern
-from .multiplicative import multiplicative
 
 _MOST = 512  # clusters by default
 

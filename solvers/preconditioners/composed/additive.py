@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Preconditioner, in_brackets, joint_cost, joint_note
+from ..base import Preconditioner, in_brackets, joint_cost, joint_note
 from .pieces import in_one_library
 from .sums import Scaled, Sum
 

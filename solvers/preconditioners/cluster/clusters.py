@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import dijkstra
 
-from .blocks import components_per_node, given_labels
-from .checks import check_integer
+from ..block_jacobi.blocks import components_per_node, given_labels
+from ..checks import check_integer
 
 _SWEEPS = 4  # in which centres move: more change little
 _SHORT = 3  # unknowns along an axis whose unknowns stay apart: components of vectors rather than neighbours

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .checks import check_integer
+from ..checks import check_integer
 
 _LONGEST = 128  # rows of one pattern that make one block
 _COMPONENTS = 6  # most unknowns at a node

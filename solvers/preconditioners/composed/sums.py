@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...backends import Array
-from ...sparse import Composed, Operator, storable
+from ....backends import Array
+from ....sparse import Composed, Operator, storable
 
 
 @storable("sum")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Backend, get_backend
-from ...sparse import Operator, as_operator, is_function, to_operator
-from .base import Preconditioner
-from .foreign import from_foreign
+from ....backends import Backend, get_backend
+from ....sparse import Operator, as_operator, is_function, to_operator
+from ..base import Preconditioner
+from ..foreign import from_foreign
 
 
 def as_piece(M: Any) -> Preconditioner:

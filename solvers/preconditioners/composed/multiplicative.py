@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from ...backends import Array
-from ...sparse import Composed, Operator, storable
-from .base import Preconditioner, in_brackets, joint_cost, joint_note
-from .known import entries_of, is_known_hermitian
+from ....backends import Array
+from ....sparse import Composed, Operator, storable
+from ..base import Preconditioner, in_brackets, joint_cost, joint_note
+from ..known import entries_of, is_known_hermitian
 from .pieces import in_one_library
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import Matrix, Operator
-from ...sparse.formats.making.build import from_entries
-from .base import Preconditioner
+from ....backends import Array, Backend
+from ....sparse import Matrix, Operator
+from ....sparse.formats.making.build import from_entries
+from ..base import Preconditioner
+from ..known import anchor, as_matrix, entries_at_hand, entries_of, pattern
 from .blocks import Places, Stack, labels_of, places_of
 from .inverses import all_hermitian, inverses, regular_inverses
-from .known import anchor, as_matrix, entries_at_hand, entries_of, pattern
 
 _MOST = 2**31
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array
-from ...sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
-from .base import Preconditioner
-from .checks import check_integer, check_number
-from .known import as_matrix, at_hand, entries_of, is_known_hermitian, placed
+from ....backends import Array
+from ....sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
+from ..base import Preconditioner
+from ..checks import check_integer, check_number
+from ..known import as_matrix, at_hand, entries_of, is_known_hermitian, placed
 from .spectrum import largest_eigenvalue, largest_row_sum, row_sums
 
 _NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal

@@ -1,0 +1,1 @@
+"""Inverses of blocks on the diagonal."""
