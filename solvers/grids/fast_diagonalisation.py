@@ -14,6 +14,8 @@ from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import eigen
 from .separable import Separable, separable
 
+_MOST_PER_UNKNOWN, _MOST = 4, 10**6  # numbers of all eigenvectors
+
 
 @storable("along an axis")
 @dataclass(eq=False, repr=False)
@@ -71,6 +73,9 @@ def fast_inverse(A: Operator) -> Operator:
     if A.offset:
         raise _refusal("matrix_offset is added to all its entries; a singular matrix needs none here")
     matrix = as_matrix(A)
+    lengths, n = matrix.in_shape, matrix.shape[0]
+    if sum(k * k for k in lengths) > _MOST_PER_UNKNOWN * n + _MOST:
+        raise _refusal(f"the grid {lengths} has an axis so long that its eigenvectors do not pay")
     if not is_known(matrix):
         raise _refusal("its values are computed in the compiled function; give coefficients that are known before")
     arrays, make = matrix.for_host()

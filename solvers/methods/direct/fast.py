@@ -34,7 +34,8 @@ class FastDirect(Refinement):
     For Laplacians and Helmholtz operators with constant coefficients, or with spacings and coefficients that depend on
     their own axis only, with values or derivatives given along each side, or periodic. The matrix, or the function
     that is traced, must be known before it is solved with, and be such a sum, which one product shows; others are
-    refused. A singular matrix is solved without its null space.
+    refused, and so are grids with an axis so long that its eigenvectors fill the memory. A singular matrix is solved
+    without its null space.
 
     Cost: n numbers and 2 n_k^2 for each axis, once per matrix; then per iteration 1 product with A and 4 n (n_1 + n_2
     + ...) operations of dense matrix products; mostly 1 iteration.

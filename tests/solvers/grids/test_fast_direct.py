@@ -209,6 +209,15 @@ def test_other_refusals() -> None:
         linear_solve(lambda u: laplace(u) + np.roll(u, 1, 0), b, method="fast-direct")
 
 
+def test_long_axes_are_refused_before_memory_is_taken() -> None:
+    """Their eigenvectors would be 80 GB; `auto` takes another way."""
+    b = rng.standard_normal((2, 100_000))
+    A = matrix_from_function(lambda u: 5 * u - np.roll(u, 1, 1) - np.roll(u, -1, 1), b)[0]
+    with pytest.raises(UnsupportedOperation, match="so long"):
+        linear_solve(A, b.reshape(-1), method="fast-direct")
+    assert "CG" in linear_solve(A, b.reshape(-1)).method
+
+
 @pytest.mark.needs("jax")
 def test_coefficients_that_are_traced_are_refused() -> None:
     import jax
