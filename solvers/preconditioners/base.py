@@ -57,7 +57,15 @@ class Preconditioner(Composed):
         return self.inner.per_system(i)
 
     def known(self) -> Any:
-        return self.inner.known()
+        """A matrix or a `LinearOperator` of SciPy, where all that M is made of is known now; of systems a tuple."""
+        found = self.inner.known()
+        if found is not None:
+            return found
+        arrays, make = self.for_host()
+        if arrays and self.bk.compiled(*arrays):
+            return None
+        host = make([self.bk.to_numpy(array) for array in arrays])
+        return host.per_system(0) if self.systems is None else tuple(map(host.per_system, range(self.systems)))
 
     def __add__(self, other: Any) -> Preconditioner:
         """Both correct the same residual. `other` is anything that `linear_solve` takes for M, but for a function."""

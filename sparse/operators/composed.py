@@ -96,14 +96,6 @@ class Composed(Products):
     def _library_of(self, array: Array) -> Backend:
         return get_backend("numpy") if isinstance(array, np.ndarray) else self.bk
 
-    def known(self) -> Any:
-        """A `LinearOperator` of SciPy, where all parts are known now; of several systems a tuple of them."""
-        arrays, make = self.for_host()
-        if arrays and self.bk.compiled(*arrays):
-            return None
-        host = make([self.bk.to_numpy(array) for array in arrays])
-        return host.per_system(0) if self.systems is None else tuple(map(host.per_system, range(self.systems)))
-
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
         moved: dict[str, Any] = {}
         for name in self.parts:

@@ -53,7 +53,7 @@ def located(error: Exception, op: tf.Operation, values: Sequence[Any]) -> Except
 def random(op: tf.Operation) -> UnsupportedOperation:
     """It draws random numbers, or tells the time."""
     return unsupported(
-        op, (), "it has another result each time, and a matrix is the same at each call. Compute it before."
+        op, (), "it is random, or tells the time: another result each time, and a matrix has one. Compute it before."
     )
 
 
