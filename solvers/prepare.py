@@ -76,7 +76,8 @@ class PreparedSolver:
         as an operator or a function stays as it is, which its `note` tells.
         """
         request = replace(self._request, A=A, args=args)
-        return replace(left_alone(_prepare)(request, self.preconditioner), _fallback=self._fallback)
+        found = left_alone(_prepare)(request, self.preconditioner)
+        return found if is_auto(request.method) else replace(found, _fallback=self._fallback)
 
     def __copy__(self) -> PreparedSolver:
         return self
@@ -191,7 +192,8 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
     if isinstance(method, Refinement):
         M = factors or factors_now(problem, method)
     problem.bk.register(PreparedSolver, _flatten, _restore)
-    resolved = replace(request, A=None, args=(), method=method, preconditioner=kind)
+    again = request if factors is not None else replace(request, method=method, preconditioner=kind)
+    resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
     return PreparedSolver(_prepared(problem), method, M, fallback, resolved)
 
 

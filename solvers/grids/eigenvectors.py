@@ -33,17 +33,21 @@ class Eigen(NamedTuple):
     inverse: np.ndarray
 
 
-def eigen(A: sp.csr_array) -> Eigen | None:
+def eigen(A: sp.csr_array, eps: float) -> Eigen | None:
     """Of a matrix that is Hermitian, or tridiagonal and so by a scaling of its rows; None for others.
+
+    Args:
+        A: in double precision.
+        eps: rounding unit of the numbers that it was made of.
 
     Cost: `(n, n)` sines; 10 n^3 operations where there is no formula.
     """
     A, n = A.real if A.dtype.kind == "c" and not np.any(A.data.imag) else A, A.shape[0]
     entries = sp.coo_array(A)
-    limit = _CLOSE * float(np.finfo(A.dtype).eps) * float(np.max(np.abs(entries.data), initial=0))
+    limit = _CLOSE * eps * float(np.max(np.abs(entries.data), initial=0))
     if np.all(np.abs(entries.row - entries.col) <= 1) and A.dtype.kind == "f" and n > 1:
         diagonals = A.diagonal(), A.diagonal(1), A.diagonal(-1)
-        return _of_constants(*diagonals, limit) or _of_tridiagonal(*diagonals)
+        return _of_constants(*diagonals, limit) or _of_tridiagonal(*diagonals, eps)
     dense = A.toarray()
     if np.max(np.abs(dense - dense.conj().T), initial=0) > limit:
         return None
@@ -65,7 +69,7 @@ def _of_constants(d: np.ndarray, up: np.ndarray, low: np.ndarray, limit: float) 
         ends.append(kind[0])
     waves, vectors = _waves(n, *ends)
     values = middle + 2 * c * np.cos(waves)
-    return Eigen(values.astype(d.dtype), *(m.astype(d.dtype) for m in (vectors, vectors.T)))
+    return Eigen(values, vectors, vectors.T)
 
 
 @lru_cache(maxsize=8)
@@ -87,7 +91,7 @@ def _waves(n: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
     return waves, vectors
 
 
-def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray) -> Eigen | None:
+def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) -> Eigen | None:
     """By a diagonal S for which `S^-1 A S` is symmetric: both numbers beside each other have one sign."""
     product = up * low
     if np.any(product < 0) or np.any((product == 0) & ((up != 0) | (low != 0))):
@@ -96,8 +100,8 @@ def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray) -> Eigen | N
         steps = np.where(product > 0, np.log(np.abs(low) / np.abs(up)) / 2, 0)
     logs = np.concatenate([[0], np.cumsum(steps)])
     logs -= (logs.max() + logs.min()) / 2
-    if np.max(np.abs(logs)) > -np.log(np.finfo(d.dtype).eps) / 4:  # the vectors would lose too many digits
+    if np.max(np.abs(logs)) > -np.log(eps) / 4:  # the vectors would lose too many digits
         return None
     values, vectors = scipy.linalg.eigh_tridiagonal(d, np.sign(up) * np.sqrt(product))
     scale = np.exp(logs)[:, None]
-    return Eigen(values, (scale * vectors).astype(d.dtype), (vectors / scale).T.astype(d.dtype))
+    return Eigen(values, scale * vectors, (vectors / scale).T)

@@ -15,6 +15,7 @@ from .eigenvectors import eigen
 from .separable import Separable, separable
 
 _MOST_PER_UNKNOWN, _MOST = 4, 10**6  # numbers of all eigenvectors
+_LAPACK = 64 * float(np.finfo(float).eps)  # relative to the largest eigenvalue
 
 
 @storable("along an axis")
@@ -86,20 +87,21 @@ def fast_inverse(A: Operator) -> Operator:
 
 
 def _inverse(parts: Separable, dtype: np.dtype) -> Operator:
-    host, found = get_backend("numpy"), []
-    values: np.ndarray = np.asarray(parts.shift)
+    wide, eps, found = np.result_type(dtype, np.float64), float(np.finfo(dtype).eps), []
+    values: np.ndarray = np.asarray(parts.shift, wide)
     for axis, A in enumerate(parts.along):
-        one = eigen(A)
+        one = eigen(A.astype(wide), eps)
         if one is None:
             raise _refusal(f"its part along axis {axis} is neither Hermitian nor made so by a scaling of its rows")
         found.append(one)
         shape = [1] * len(parts.grid)
         shape[axis] = len(one.values)
         values = values + one.values.reshape(shape)
-    largest = np.max(np.abs(values), initial=0)
-    small = np.abs(values) <= max(parts.grid) * np.finfo(dtype).eps * largest
+    # of a singular matrix: what its rounding and LAPACK's leave of zero. The smoothest waves of n points are 1 / n^2.
+    zero = max(eps, _LAPACK) * np.max(np.abs(values), initial=0)
+    small = np.abs(values) <= zero
     reciprocal = np.where(small, 0, 1 / np.where(small, 1, values)).astype(dtype, copy=False)
-    inverse: Operator = DiagonalOperator(host, reciprocal.reshape(1, -1))
+    inverse: Operator = DiagonalOperator(get_backend("numpy"), reciprocal.reshape(1, -1))
     for axis, one in reversed(list(enumerate(found))):
         vectors, inverse_vectors = (_dense(m.astype(dtype, copy=False)) for m in one[1:])
         inverse = AlongAxis(inverse, vectors, inverse_vectors, parts.grid, axis)

@@ -65,7 +65,7 @@ def choose(problem: Problem, preconditioned: bool = False, many: bool = False) -
         return Choice(METHODS["direct"], None, None)
     matrix = isinstance(inner, Matrix)
     fallback = METHODS["scipy-direct"] if matrix and not problem.compiled else None
-    if not preconditioned:
+    if n and not preconditioned:
         fast = _fast(problem, many)
         if fast is not None:
             return Choice(_FAST, None, fallback, fast)

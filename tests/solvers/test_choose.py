@@ -132,3 +132,19 @@ def test_what_cannot_be_made_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> N
     assert linear_solve(A, np.ones(8100)).preconditioner == "jacobi"
     with pytest.raises(ValueError, match="no"):
         linear_solve(A, np.ones(8100), preconditioner="amg")
+
+
+@pytest.mark.parametrize("again", ["another sum", "no sum"])
+def test_update_chooses_again(again: str) -> None:
+    """What was recognised in the first matrix need not be so in the next one."""
+    b = rng.standard_normal(SHAPE)
+    solver = prepare(laplace, b)
+    assert solver.method.name == "fast-direct"
+    A = (lambda u: laplace(u) + 2 * u) if again == "another sum" else (lambda u: laplace(u) + K * u)
+    other = solver.update(A)
+    assert (other.method.name == "fast-direct") == (again == "another sum")
+    np.testing.assert_allclose(other.solve(b).x, exact(matrix(A), b), atol=1e-8)
+
+
+def test_prepared_systems_without_unknowns() -> None:
+    assert prepare(sp.csr_array((0, 0)), np.ones(0)).solve(np.ones(0)).converged

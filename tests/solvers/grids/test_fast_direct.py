@@ -77,7 +77,7 @@ def matrix(mode: str, parts: tuple[np.ndarray, ...], dtype: Any = float) -> Any:
 @pytest.mark.parametrize(("first", "last"), [*itertools.product(ENDS, repeat=2)])
 def test_formulas_of_eigenvectors(first: str, last: str, n: int) -> None:
     A = constant(n, first, last, c=0.7)
-    values, vectors, inverse = eigen(sp.csr_array(A))  # type: ignore[misc]
+    values, vectors, inverse = eigen(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
     np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(A), atol=1e-13)
     np.testing.assert_allclose(vectors * values @ inverse, A, atol=1e-13)
     np.testing.assert_allclose(vectors @ inverse, np.eye(n), atol=1e-13)
@@ -174,6 +174,16 @@ def test_singular(kind: str) -> None:
     np.testing.assert_allclose(result.x, np.linalg.pinv(kronecker(parts)) @ (b - b.mean()), atol=1e-12)
     wrong = linear_solve(matrix("numpy", parts), b, method="fast-direct", on_failure="status", nullspace=None)
     assert not wrong.converged
+
+
+@pytest.mark.parametrize("n", [64, 256, 512])
+def test_single_precision(n: int) -> None:
+    """Smooth waves are far below the largest eigenvalue, and no null vectors; against double precision."""
+    b = rng.standard_normal((n, n)).astype(np.float32)
+    result = linear_solve(laplace, b, method="fast-direct")
+    x = linear_solve(laplace, b.astype(float), method="fast-direct").x
+    assert result.converged and result.x.dtype == np.float32
+    assert np.linalg.norm(result.x - x) <= 1e-5 * n * np.linalg.norm(x)
 
 
 def laplace(u: np.ndarray) -> np.ndarray:
