@@ -12,14 +12,14 @@ from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_
 from ....sparse.formats.making.build import from_csr
 from ....sparse.symmetry import is_hermitian
 from ..base import Preconditioner
+from ..cycle.cost import numbers_stored, work_of
 from ..known import anchor, as_matrix, entries_of, from_host, in_scipy
 from .coarsen import coarsened
-from .cost import numbers_stored, work_of
-from .cycle import tentative_matrices
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, levels_of_pyamg
 from .known import Target, known_cycle
+from .level import tentative_matrices
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, Settings, near_nullspace_columns
 from .small import small_cycle, small_inverse

@@ -9,10 +9,10 @@ import scipy.sparse as sp
 
 from ....backends import get_backend
 from ....sparse.formats.making.build import from_csr
+from ..cycle.smoother import largest_eigenvalue
 from .hierarchy import HostLevel
 from .scales import scales_of, times_diagonals
 from .settings import OMEGA, Settings
-from .smoother import largest_eigenvalue
 
 
 def galerkin_levels(A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: Settings) -> list[HostLevel]:

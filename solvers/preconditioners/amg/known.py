@@ -10,16 +10,17 @@ import scipy.sparse as sp
 from ....backends import Array, Backend, get_backend
 from ....sparse import Dense, Operator, SparseMatrix
 from ....sparse.formats.making.build import from_csr
+from ..cycle.dense import check_dense, known_inverse
+from ..cycle.formats import suitable_format
+from ..cycle.level import VISITS
+from ..cycle.scaled import Scaled
+from ..cycle.smoother import steps_for
 from ..diagonal import DiagonalOperator
-from .cycle import VISITS, Level
-from .dense import check_dense, known_inverse
-from .formats import suitable_format
 from .galerkin import eigenvalue_bound
 from .hierarchy import HostLevel, is_diagonal
-from .scaled import Scaled
+from .level import AlgebraicLevel
 from .scales import Scales, scales_of, times_diagonals
 from .settings import Settings
-from .smoother import steps_for
 
 
 class Target(NamedTuple):
@@ -74,20 +75,20 @@ def _level(
     settings: Settings,
     hermitian: bool,
     target: Target,
-) -> Level:
+) -> AlgebraicLevel:
     factor, host = float(np.sqrt(settings.factor)), get_backend("numpy")
     A = times_diagonals(own.left, level.A, own.right)
     P = times_diagonals(factor / own.right, level.P, below.right)
     R = sp.csr_array(P.conj().T) if hermitian else times_diagonals(factor * below.left, level.R, 1 / own.left)
     rho = np.array([level.rho or eigenvalue_bound(level.A)])
     steps = steps_for(host, settings.smoother_of(hermitian), rho, settings.degree)
-    return Level(
+    return AlgebraicLevel(
         target.matrix(A),
         target.matrix(P),
         target.matrix(R),
         coarse,
-        target.matrix(level.tentative, "csr"),
         target.array(steps),
+        tentative=target.matrix(level.tentative, "csr"),
         visits=VISITS[settings.cycle],
         hermitian=hermitian,
     )

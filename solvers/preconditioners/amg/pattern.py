@@ -18,7 +18,7 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import Order, in_order
 from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
-from .formats import suitable_format
+from ..cycle.formats import suitable_format
 
 
 class Layout(NamedTuple):

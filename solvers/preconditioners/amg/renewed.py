@@ -11,13 +11,14 @@ from ....backends import Array, Backend
 from ....sparse import Dense, Operator, SparseMatrix
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.regather import take_or_zero
+from ..cycle.dense import check_dense, traced_inverse
+from ..cycle.level import VISITS
+from ..cycle.scaled import Scaled
+from ..cycle.smoother import largest_eigenvalue, steps_for
 from ..diagonal import DiagonalOperator
-from .cycle import VISITS, Level
-from .dense import check_dense, traced_inverse
+from .level import AlgebraicLevel
 from .pattern import LevelPattern, pattern_of
-from .scaled import Scaled
 from .settings import OMEGA, Settings
-from .smoother import largest_eigenvalue, steps_for
 
 
 class Current(NamedTuple):
@@ -47,7 +48,7 @@ def renewed(A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settin
         made.append((parts, T))
     found = _coarsest(bk, pattern.coarsest, current, like)
     for (A_, P, R, steps), T in reversed(made):
-        found = Level(A_, P, R, found, T, steps, visits=VISITS[settings.cycle], hermitian=hermitian)
+        found = AlgebraicLevel(A_, P, R, found, steps, VISITS[settings.cycle], hermitian, tentative=T)
     return Scaled(found, outer, _as_rows(sign) * outer)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .cycle import VISITS
-from .smoother import SMOOTHERS
+from ..cycle.level import VISITS
+from ..cycle.smoother import SMOOTHERS
 
 COARSENINGS = ("smoothed-aggregation", "aggregation", "ruge-stuben", "root-node", "energy-minimising", "adaptive")
 GIVEN = "given"  # the prolongations of a hierarchy of the user

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Dense, Matrix
-from .dense import known_inverse, traced_inverse
+from ..cycle.dense import known_inverse, traced_inverse
 from .known import Target
 from .scales import scales_of, times_diagonals
 

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 
 import krylix
 from krylix.solvers import Preconditioner
-from krylix.solvers.preconditioners.amg.cycle import Level
 from krylix.solvers.preconditioners.amg.settings import COARSENINGS
+from krylix.solvers.preconditioners.cycle.level import Level
 from modes import EAGER, array, library, to_numpy
 
 GRID = (13, 11)

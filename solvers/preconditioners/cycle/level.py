@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ClassVar
 
 from ....backends import Array, Backend
-from ....sparse import Composed, Operator, SparseMatrix, storable
+from ....sparse import Composed, Operator, storable
 from .formats import suited
-from .scaled import Scaled
 from .smoother import corrected, smoothed
 
 VISITS = {"V": 1, "W": 2}
@@ -28,7 +27,6 @@ class Level(Composed):
         P: prolongation, from the next coarser level.
         R: restriction, to it.
         coarse: approximation of the inverse of the matrix of the next coarser level.
-        tentative: what P was made of, in variables of its own; new numbers of A make a new P of it.
         steps: coefficients of the smoother, `(degree, 2, 1)` or one column per system.
         visits: how often the coarser levels are gone to.
         hermitian: is it known to be?
@@ -36,21 +34,20 @@ class Level(Composed):
     Cost: 2 degree products with A, one with P and R each for every visit, and 2 more with A for all but the first.
     """
 
-    parts = ("A", "P", "R", "coarse", "tentative", "steps")
+    parts: ClassVar[tuple[str, ...]] = ("A", "P", "R", "coarse", "steps")
 
     A: Operator
     P: Operator
     R: Operator
     coarse: Operator
-    tentative: Operator
     steps: Array
     visits: int = 1
     hermitian: bool = False
 
     def __post_init__(self) -> None:
         (n, m), steps = self.P.shape, tuple(map(int, self.steps.shape))
-        found = (self.A.shape, self.R.shape, self.coarse.shape, self.tentative.shape)
-        if found != ((n, n), (m, n), (m, m), (n, m)) or len(steps) != 3 or steps[1] != 2 or not steps[0]:
+        found = (self.A.shape, self.R.shape, self.coarse.shape)
+        if found != ((n, n), (m, n), (m, m)) or len(steps) != 3 or steps[1] != 2 or not steps[0]:
             raise ValueError(f"The parts of a level of multigrid do not fit each other: {found}, {(n, m)}, {steps}.")
         if self.visits not in VISITS.values():
             raise ValueError(
@@ -83,13 +80,3 @@ def in_suited_formats(level: Level, bk: Backend) -> Level:
     """The same cycle with each matrix in the format that is fastest in a library."""
     A, P, R = (suited(part, bk) for part in (level.A, level.P, level.R))
     return replace(level, A=A, P=P, R=R)
-
-
-def tentative_matrices(cycle: Operator) -> list[SparseMatrix] | None:
-    """Those of all levels, finest first; None where there is one level only."""
-    found: list[Any] = []
-    while isinstance(cycle, Level | Scaled):
-        if isinstance(cycle, Level):
-            found.append(cycle.tentative)
-        cycle = cycle.coarse if isinstance(cycle, Level) else cycle.inner
-    return found or None

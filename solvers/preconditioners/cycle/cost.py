@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ....sparse import Composed, Matrix, Operator
-from .cycle import Level
+from .level import Level
 from .scaled import Scaled
 
 
