@@ -64,6 +64,16 @@ def get_backend(name: str | Backend) -> Backend:
     return _load(key)
 
 
+def register_container(bk: Backend, cls: type, flatten: Callable[[Any], Any], unflatten: Callable[..., Any]) -> None:
+    """Make `cls` a container of arrays of a library.
+
+    What NumPy made is one for JAX, too, if that is there: its functions take NumPy's arrays as arguments.
+    """
+    bk.register(cls, flatten, unflatten)
+    if bk.on_host and "jax" in sys.modules:
+        _load("jax").register(cls, flatten, unflatten)
+
+
 def default_backend() -> Backend:
     """The backend for inputs that are no arrays: innermost `with backend:`, else the one set by `use`, else NumPy."""
     return defaults.innermost() or (_chosen[0] if _chosen else _load("numpy"))

@@ -284,7 +284,17 @@ class JaxBackend(JaxIndexing, Backend):
     ) -> None:
         if cls not in self.containers:
             super().register(cls, flatten, unflatten)
-            jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+            jax.tree_util.register_pytree_node(cls, lambda own: flatten(self._own(own)), unflatten)
+
+    def _own(self, container: Any) -> Any:
+        """What NumPy made, of arrays of JAX, as its arrays become these where a transformation takes them."""
+        bk = getattr(container, "bk", self)
+        if not (bk.on_host and hasattr(container, "on_backend")):
+            return container
+        moved = container.on_backend(self, None)
+        if moved is None:
+            raise TypeError(f"{container!r} has no way to JAX; make it there, of the matrix, or close over it.")
+        return moved
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2))

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
-from ...sparse import Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
+from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.canonical import canonical
 from ...sparse.operators.function import LinearFunction
 from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry
@@ -114,6 +114,16 @@ def placed(array: Array, A: Operator) -> Array:
         return array
     like = anchor(A) if isinstance(A, Matrix) else getattr(A, "like", None)
     return A.bk.asarray(array, like=like)
+
+
+def kept(A: Operator) -> Operator:
+    """A with values of its own, where it is a matrix: the caller may write to those that A was made of."""
+    if isinstance(A, SparseMatrix):
+        host = A.stored.host
+        return A._with(A.stored.with_values([host.copy(values) for values in A.stored.known_or_arrays()]))
+    if isinstance(A, Dense):
+        return Dense(A.bk, A.bk.copy(A.matrix), None if A.constant is None else A.constant.copy())
+    return A
 
 
 def anchor(matrix: Matrix) -> Array | None:

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,17 +26,26 @@ def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarra
 
     Raises:
         ValueError: the path has another ending than `.npz`.
+        TypeError: it is no path.
         OSError: it cannot be written.
     """
-    if not str(path).lower().endswith(".npz"):
-        raise ValueError(f"The file {str(path)!r} was given; expected a name that ends with .npz.")
-    final = os.path.realpath(path)  # the file that a link stands for
+    name = path_of(path)
+    if not name.lower().endswith(".npz"):
+        raise ValueError(f"The file {name!r} was given; expected a name that ends with .npz.")
+    final = os.path.realpath(name)  # the file that a link stands for
     text = json.dumps(description, allow_nan=False).encode()
-    part = f"{final}.{token_hex(4)}.part"
+    part = os.path.join(os.path.dirname(final), f".{token_hex(8)}.part")
     try:
         with open(part, "xb") as stream:
             np.savez(stream, allow_pickle=False, **{HEADER: np.frombuffer(text, np.uint8)}, **arrays)
+        if os.path.exists(final):
+            shutil.copymode(final, part)
         os.replace(part, final)
+    except OSError as error:
+        Path(part).unlink(missing_ok=True)
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, name) from error  # the name of the part tells nobody anything
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
@@ -47,11 +57,12 @@ def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     Raises:
         ValueError: it is damaged, or no such archive; one line, which names it.
         OSError: it cannot be read.
+        TypeError: it is no path.
         MemoryError: it does not fit.
     """
-    name = str(path)
+    name = path_of(path)
     try:
-        with open(path, "rb") as stream:
+        with open(name, "rb") as stream:
             check_archive(stream, name)
             with np.load(stream, allow_pickle=False) as archive:
                 if HEADER not in archive.files:
@@ -71,6 +82,18 @@ def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not isinstance(description, dict):
         raise ValueError(f"{name}: {_foreign(arrays)}")
     return description, {key: np.asarray(a, a.dtype.newbyteorder("=")) for key, a in arrays.items()}
+
+
+def path_of(path: Any) -> str:
+    """The name of a file.
+
+    Raises:
+        TypeError: it is no path.
+    """
+    try:
+        return os.fsdecode(path)
+    except TypeError as error:
+        raise TypeError(f"{path!r} was given; expected the path of a file.") from error
 
 
 def damaged(name: str, why: object) -> ValueError:
@@ -93,8 +116,9 @@ def check_archive(stream: BinaryIO, name: str) -> None:
             most = member.compress_size * (1 if member.compress_type == zipfile.ZIP_STORED else _MOST_PACKED)
             if member.compress_size > size or member.file_size > most + _MOST_PACKED:
                 raise ValueError(f"{name}: promises {member.file_size} bytes in {member.filename}; it holds {size}.")
-            if member.filename.endswith(".npy"):
-                _check_array(archive, member, name)
+            if not member.filename.endswith(".npy"):
+                raise ValueError(f"{name}: has the member {member.filename!r}; expected arrays (.npy) only.")
+            _check_array(archive, member, name)
     stream.seek(0)
 
 

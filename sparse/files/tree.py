@@ -32,7 +32,12 @@ def save(path: Any, operator: Operator) -> None:
     writer = _Writer()
     described = writer.describe(operator, "operator", operator.bk)
     for name, array in writer.arrays.items():
-        check_finite(array, f"{path}: {name}")
+        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+            raise ValueError(
+                f"{operator!r} is not written to {path}: {name} holds infinite numbers or NaN, as where the matrix "
+                "that it was made of has very small or very large entries. Scale the matrix."
+            )
+    check_extent(max(operator.shape), operator.shape, sum(a.size for a in writer.arrays.values()), str(path))
     archive.write(path, {"format": FORMAT, "version": VERSION, "operator": described}, writer.arrays)
 
 
@@ -45,12 +50,12 @@ def load(path: Any) -> Operator:
 
     Cost: a few passes over the arrays, and a product, or two.
     """
-    name = str(path)
+    name = archive.path_of(path)
     description, arrays = archive.read(path)
     if description.get("format") != FORMAT:
         raise ValueError(f"{name}: was not written by krylix; expected what Preconditioner.save wrote.")
     version = description.get("version")
-    if not isinstance(version, int) or version < 1:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise archive.damaged(name, f"it has the version {version!r}")
     if version > VERSION:
         raise ValueError(
@@ -70,7 +75,9 @@ def load(path: Any) -> Operator:
     except MemoryError as error:
         raise MemoryError(f"{name}: does not fit into memory.") from error
     except Exception as error:  # of a description that says anything, constructors raise anything
-        raise archive.damaged(name, f"{type(error).__name__}: {error}") from error
+        raise archive.damaged(
+            name, str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        ) from error
     return operator
 
 
@@ -145,7 +152,7 @@ class _Reader:
         return operator
 
     def _check_extent(self, shape: tuple[int, ...]) -> None:
-        check_extent(max(shape), shape, self.numbers, "it")
+        check_extent(max(shape), shape, self.numbers, "the file")
 
 
 def _try_transposed(operator: Operator) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
+from ...backends.registry import register_container
 from ..operator import Operator
 from .making.build import from_entries
 from .making.checked import checked
@@ -33,7 +34,7 @@ class Dense(Matrix):
         self._register()
 
     def _register(self) -> None:
-        self.bk.register(Dense, lambda a: ((a.matrix,), a.bk), lambda bk, arrays: _restore(bk, *arrays))
+        register_container(self.bk, Dense, lambda a: ((a.matrix,), a.bk), lambda bk, arrays: _restore(bk, *arrays))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

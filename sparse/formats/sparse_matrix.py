@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
+from ...backends.registry import register_container
 from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .choose import choose_format
@@ -85,7 +86,7 @@ class SparseMatrix(Matrix):
         self._register()
 
     def _register(self) -> None:
-        self.bk.register(type(self), _flatten, _restore)
+        register_container(self.bk, type(self), _flatten, _restore)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_transposed": None, "_compiled": []}

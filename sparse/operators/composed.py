@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...backends import Array, Backend, get_backend
+from ...backends.registry import register_container
 from ..operator import Operator
 from .products import Products
 
@@ -44,7 +45,7 @@ class Composed(Products):
         self._register()
 
     def _register(self) -> None:
-        self.bk.register(type(self), _flatten, _restore)
+        register_container(self.bk, type(self), _flatten, _restore)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

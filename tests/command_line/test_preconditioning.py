@@ -72,6 +72,9 @@ def test_settings(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> N
 REFUSALS = {
     "precondition": ("nothing to precondition",),
     "precondition A.npz --kind foo": ("'foo'", *PRECONDITIONERS),
+    "precondition A.npz --kind jacobi --setting a={[]:1}": ("jacobi", "has no setting a"),
+    "precondition A.npz --kind jacobi --setting kind=ilu": ("--setting kind=ilu", "no setting of a preconditioner"),
+    "precondition A.npz --kind jacobi --setting like=3": ("--setting like=3", "no setting of a preconditioner"),
     "precondition A.npz --setting sweeps": ("--setting sweeps", "NAME=VALUE"),
     "precondition A.npz --kind jacobi --setting sweeps=2": ("jacobi", "has no setting sweeps"),
     "precondition A.npz --output M.mtx": ("M.mtx: cannot write this kind of file", ".npz"),

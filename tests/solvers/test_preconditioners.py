@@ -229,6 +229,29 @@ def test_made_once_by_prepare(kind: str, mode: str, monkeypatch: pytest.MonkeyPa
     np.testing.assert_allclose(to_numpy(updated.preconditioner.dense()), half, rtol=1e-13)
 
 
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+@every_kind
+def test_made_of_values_of_its_own(kind: str, form: str) -> None:
+    """A time loop writes to the matrix that it made M of."""
+    A = suited(kind, "float64")
+    given: Any = sp.csr_array(A) if form == "sparse" else A.copy()
+    M = krylix.preconditioner(given, kind)
+    before = M.dense()
+    (given.data if form == "sparse" else given)[...] *= 2
+    np.testing.assert_array_equal(M.dense(), before)
+
+
+@pytest.mark.needs("jax")
+@every_kind
+def test_arguments_made_by_numpy(kind: str) -> None:
+    """As its arrays, what NumPy made is an argument of functions that JAX compiles."""
+    import jax
+
+    A, r = suited(kind, "float64"), vectors("float64", 1)[0]
+    M = krylix.preconditioner(A, kind)
+    np.testing.assert_allclose(jax.jit(lambda M, r: M @ r)(M, array("jax", r)), M @ r, rtol=1e-12, atol=1e-15)
+
+
 @pytest.mark.needs("jax")
 @every_kind
 def test_container_of_arrays(kind: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from ....backends import Array, Backend, get_backend
+from ....backends.registry import register_container
 from ....sparse import Operator, Turned, UnsupportedOperation, storable
 from ....sparse.files import tree
 from ....sparse.files.storable import Fields, on_host
@@ -33,9 +34,6 @@ class Solves:
 class Factorisation(Turned, Solves):
     """Maps b to the solution of A x = b, or of the transposed or conjugated system."""
 
-    def per_system(self, i: int) -> Any:
-        raise UnsupportedOperation("A factorisation is not handed to SciPy.")
-
 
 class DenseFactors(Factorisation):
     """LU or Cholesky factors in arrays of the library; behind those of LU, the scales of its rows and columns."""
@@ -59,8 +57,8 @@ class DenseFactors(Factorisation):
         self._register()
 
     def _register(self) -> None:
-        self.bk.register(DenseFactors, lambda f: (f.factors, f._static()), lambda static, arrays: DenseFactors(
-            static[0], arrays, *static[1:]))  # fmt: skip
+        register_container(self.bk, DenseFactors, lambda f: (f.factors, f._static()), lambda static, arrays: (
+            DenseFactors(static[0], arrays, *static[1:])))  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -94,9 +92,29 @@ class DenseFactors(Factorisation):
     def on_backend(self, bk: Backend, like: Array | None) -> DenseFactors:
         """Factors of NumPy in another library, whose LU counts row interchanges in its own way."""
         factors = list(self.factors)
-        if not self.cholesky:
+        if not self.cholesky and bk is not self.bk:
             factors[1] = from_interchanges(factors[1], bk.linalg.first_pivot)
-        return DenseFactors(bk, [bk.asarray(f, like=like) for f in factors], *self._static()[1:])
+        moved = [bk.asarray(f, like=like) for f in factors]
+        static = self.cholesky, self.shape, bk.dtype(moved[0]), *self._static()[4:]
+        return DenseFactors(bk, moved, *static)
+
+    def astype(self, dtype: np.dtype) -> DenseFactors:
+        """The factors rounded, or wider; complex ones do not serve real vectors."""
+        dtype = np.dtype(dtype)
+        if self.dtype.kind == "c" and dtype.kind != "c":
+            return self
+        bk, real = self.bk, np.dtype(dtype.char.lower())
+        first, *rest = self.factors
+        rest = [bk.astype(f, real) if bk.dtype(f).kind == "f" else f for f in rest]
+        static = self.cholesky, self.shape, dtype, *self._static()[4:]
+        return DenseFactors(bk, [bk.astype(first, dtype), *rest], *static)
+
+
+def check_truths(given: Fields, *names: str) -> None:
+    """Raises ValueError where a field of a file is neither true nor false."""
+    for name in names:
+        if not isinstance(given[name], bool):
+            raise ValueError(f"{name} is {given[name]!r}; expected true or false")
 
 
 _SETTINGS = ("cholesky", "shape", "systems", "transposed", "conjugated")
@@ -126,8 +144,9 @@ def _put_together(given: Fields) -> DenseFactors:
         check_interchanges(factors[1])
         if any(f.dtype.kind != "f" or f.size not in (1, n, scales) for f in factors[2:]):
             raise ValueError(f"the scales of rows and columns have the shapes {[f.shape for f in factors[2:]]}")
-    turns = bool(given["transposed"]), bool(given["conjugated"])
-    return DenseFactors(get_backend("numpy"), factors, bool(given["cholesky"]), (n, m), dtype, systems, *turns)
+    check_truths(given, "transposed", "conjugated", "cholesky")
+    turns = given["transposed"], given["conjugated"]
+    return DenseFactors(get_backend("numpy"), factors, given["cholesky"], (n, m), dtype, systems, *turns)
 
 
 storable("dense factors", _take_apart, _put_together)(DenseFactors)

@@ -12,8 +12,9 @@ import scipy.sparse as sp
 from ....backends import Array, Backend, get_backend
 from ....sparse import Operator, SparseMatrix, storable
 from ....sparse.files.storable import Fields
+from ...preconditioners.known import kept
 from .dense import factorise
-from .factorisation import Factorisation
+from .factorisation import Factorisation, check_truths
 from .refinement import Refinement
 
 _Solve = Callable[[np.ndarray, bool], np.ndarray]
@@ -47,7 +48,8 @@ class ScipyDirect(Refinement):
             inner = make([bk.to_numpy(array) for array in arrays])
         if not isinstance(inner, SparseMatrix):
             return factorise(bk, A)
-        return HostFactors(bk, inner, offset, A.dtype)
+        own: Any = kept(inner)  # which is factorised again where the factors are read from a file
+        return HostFactors(bk, own, offset, A.dtype)
 
 
 class HostFactors(Factorisation):
@@ -66,26 +68,43 @@ class HostFactors(Factorisation):
         solver: _Solve | None = None,
         transposed: bool = False,
         conjugated: bool = False,
+        working: np.dtype | None = None,
     ) -> None:
-        """`solver(b, transposed)` solves for NumPy rows; None: it is made."""
+        """`solver(b, transposed)` solves for NumPy rows in the dtype `working`; None: it is made, in `dtype`."""
         self.bk, self.matrix, self.offset = bk, matrix, offset
         self.shape, self.dtype, self.systems = matrix.shape, np.dtype(dtype), matrix.systems
         self.transposed, self.conjugated = transposed, conjugated
-        self.solver = _solver_of(matrix, offset, self.dtype) if solver is None else solver
+        self.working = self.dtype if working is None else np.dtype(working)
+        self.solver = _solver_of(matrix, offset, self.working) if solver is None else solver
 
     def product(self, x: Array) -> Array:
         bk = self.bk
         if bk.on_host:
-            return self.solver(x, self.transposed)
+            return self._solved(x)
         spec = [(tuple(int(n) for n in x.shape), self.dtype)]
-        return bk.host_call(lambda rows: (self.solver(np.asarray(rows), self.transposed),), spec, x)[0]
+        return bk.host_call(lambda rows: (self._solved(np.asarray(rows)),), spec, x)[0]
+
+    def _solved(self, rows: np.ndarray) -> np.ndarray:
+        """For rows in the operator's dtype; factors may be in another precision, and real for complex rows."""
+        if rows.dtype.kind == "c" and self.working.kind == "f":
+            return self._solved(rows.real) + np.asarray(1j, rows.dtype) * self._solved(rows.imag)
+        return self.solver(rows.astype(self.working, copy=False), self.transposed).astype(rows.dtype, copy=False)
 
     def turned(self, *, transposed: bool, conjugated: bool) -> HostFactors:
-        return HostFactors(self.bk, self.matrix, self.offset, self.dtype, self.solver, transposed, conjugated)
+        return self._with(transposed=transposed, conjugated=conjugated)
+
+    def astype(self, dtype: np.dtype) -> HostFactors:
+        """The same factors for vectors in another precision; complex ones do not serve real vectors."""
+        if self.working.kind == "c" and np.dtype(dtype).kind != "c":
+            return self
+        return self._with(dtype=np.dtype(dtype))
+
+    def _with(self, **changed: Any) -> HostFactors:
+        names = ("bk", "matrix", "offset", "dtype", "solver", "transposed", "conjugated", "working")
+        return HostFactors(**{**{name: getattr(self, name) for name in names}, **changed})
 
     def on_backend(self, bk: Backend, like: Array | None) -> HostFactors:
-        turns = self.transposed, self.conjugated
-        return HostFactors(bk, self.matrix, self.offset, self.dtype, self.solver, *turns)
+        return self._with(bk=bk, dtype=bk.stored_dtype(self.dtype))
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: self.on_backend(get_backend("numpy"), None)
@@ -98,19 +117,20 @@ class HostFactors(Factorisation):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.solver = _solver_of(self.matrix, self.offset, self.dtype)
+        self.solver = _solver_of(self.matrix, self.offset, self.working)
 
 
 def _take_apart(F: HostFactors) -> Fields:
     settings = {"offset": F.offset, "transposed": F.transposed, "conjugated": F.conjugated}
-    return {"matrix": F.matrix, "dtype": F.dtype.name, **settings}
+    return {"matrix": F.matrix, "dtype": F.working.name, **settings}
 
 
 def _put_together(given: Fields) -> HostFactors:
     matrix, offset, dtype = given["matrix"], given["offset"], np.dtype(given["dtype"])
     if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
-    turns = bool(given["transposed"]), bool(given["conjugated"])
+    check_truths(given, "transposed", "conjugated")
+    turns = given["transposed"], given["conjugated"]
     return HostFactors(get_backend("numpy"), matrix, offset, dtype, None, *turns)
 
 

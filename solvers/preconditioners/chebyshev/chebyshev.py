@@ -12,7 +12,7 @@ from ....backends import Array
 from ....sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
 from ..base import Preconditioner
 from ..checks import check_integer, check_number
-from ..known import as_matrix, at_hand, entries_of, is_known_hermitian, placed
+from ..known import as_matrix, at_hand, entries_of, is_known_hermitian, kept, placed
 from .spectrum import largest_eigenvalue, largest_row_sum, row_sums
 
 _NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
@@ -98,7 +98,7 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
         inverse = own.bk.full((1, A.shape[0]), 1, A.dtype, getattr(A, "like", None))
     else:
         inverse = _inverse_diagonal(own)
-    operator = ChebyshevOperator(A, placed(inverse, A), placed(_interval_end(own, inverse), A), degree, ratio)
+    operator = ChebyshevOperator(kept(A), placed(inverse, A), placed(_interval_end(own, inverse), A), degree, ratio)
     entries, count = entries_of(A), math.prod(tuple(inverse.shape))
     work = None if entries is None else (degree - 1) * (entries + 2 * count) + count
     note = None if matrix is not None else f"{degree - 1} products with A per application, not scaled by its diagonal"

@@ -10,7 +10,7 @@ from typing import Any
 from ....backends import Array
 from ....sparse import Composed, Operator, storable
 from ..base import Preconditioner, in_brackets, joint_cost, joint_note
-from ..known import entries_of, is_known_hermitian
+from ..known import entries_of, is_known_hermitian, kept
 from .pieces import in_one_library
 
 
@@ -53,7 +53,8 @@ def multiplicative(A: Any, *pieces: Any, symmetric: bool = False, like: Any = No
     """
     if len(pieces) < (1 if symmetric else 2):
         raise ValueError(f"{len(pieces)} preconditioners were given to be applied one after the other; expected two.")
-    *every, operator = in_one_library(pieces, A, like)
+    *every, given = in_one_library(pieces, A, like)
+    operator = kept(given)
     if symmetric:
         every += [M.H for M in reversed(every[:-1])]
     inner = reduce(lambda y, M: Successive(operator, y, M), (M.inner for M in every[1:]), every[0].inner)

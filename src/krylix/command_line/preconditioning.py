@@ -18,6 +18,7 @@ from .facts import Line
 from .storage import in_words
 
 ENDING = ".npz"
+_OTHERS = ("A", "kind", "like")  # arguments of `preconditioner` that are no settings
 _WORDS = {"true": True, "false": False, "none": None}
 
 
@@ -56,6 +57,10 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
     found = {}
     for word in words:
         name, equals, value = (part.strip() for part in word.partition("="))
+        if name in _OTHERS:
+            raise UsageError(
+                f"--setting {word}: {name} is no setting of a preconditioner; see `krylix precondition -h`."
+            )
         if not equals or not name.isidentifier():
             raise UsageError(f"--setting {word}: expected NAME=VALUE, such as --setting sweeps=2.")
         found[name] = _WORDS.get(value.lower(), _value_of(value))
@@ -65,7 +70,7 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
 def _value_of(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # as of `{[]: 1}` and of many brackets
         return text
 
 

@@ -68,6 +68,19 @@ def test_formulas(mode: str, dtype: str) -> None:
         np.testing.assert_allclose(as_dense(((2 + 1j) * first).H), (2 - 1j) * M1.conj().T, **close)
 
 
+@pytest.mark.parametrize("kind", ["multiplicative", "deflated"])
+def test_made_of_values_of_its_own(kind: str) -> None:
+    """Those that multiply with A do so with the one that they were made for."""
+    A = sp.csr_array(sp.diags_array([-1.0, 3.0, -1.5], offsets=[-1, 0, 2], shape=(30, 30)))
+    if kind == "deflated":
+        M = preconditioner(A, "cluster", clusters=5, form="deflated")
+    else:
+        M = multiplicative(A, preconditioner(A, "jacobi"), preconditioner(A, "ssor"))
+    before = M.dense()
+    A.data[:] *= 2
+    np.testing.assert_array_equal(M.dense(), before)
+
+
 def test_names_costs_and_facts() -> None:
     A = symmetric()
     matrix, first, second = pieces("numpy", A)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import os
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -165,6 +166,46 @@ def test_factorisations_serve_as_preconditioners(tmp_path: Path) -> None:
             assert result.converged and result.iterations == 1 and result.preconditioner == "factors"
 
 
+def test_factors_are_those_of_the_matrix_as_it_was(tmp_path: Path) -> None:
+    """Files and copies of sparse ones have the matrix, to which its owner writes."""
+    own = A.copy()
+    factors = krylix.prepare(own, np.ones(N), method="scipy-direct").preconditioner
+    own.data[:] *= 2
+    factors.save(tmp_path / "F.npz")
+    for other in (krylix.load_preconditioner(tmp_path / "F.npz"), pickle.loads(pickle.dumps(factors)), factors):
+        np.testing.assert_allclose(other @ V, np.linalg.solve(A.toarray(), V), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("method", ["direct", "scipy-direct"])
+def test_factors_in_another_precision(method: str, mode: str, dtype: str, tmp_path: Path) -> None:
+    """Those of NumPy in double precision precondition a system in the precision of its arrays."""
+    given: Any = A if method == "scipy-direct" else A.toarray()
+    krylix.prepare(given, np.ones(N), method=method).preconditioner.save(tmp_path / "F.npz")
+    b = array(mode, (V + 1j * V[::-1] if dtype.startswith("c") else V).astype(dtype))
+    loaded = krylix.load_preconditioner(tmp_path / "F.npz", like=b)
+    matrix: Any = A.astype(dtype) if method == "scipy-direct" else array(mode, given.astype(dtype))
+    result = krylix.linear_solve(matrix, b, method="GMRES", preconditioner=loaded)
+    assert to_numpy(result.x).dtype == np.dtype(dtype) and int(to_numpy(result.iterations)) <= 2
+    np.testing.assert_allclose(to_numpy(result.x), np.linalg.solve(A.toarray(), to_numpy(b)), rtol=1e-4)
+
+
+def test_complex_factors_do_not_serve_real_vectors() -> None:
+    for given, method in ((1j * A, "scipy-direct"), (1j * A.toarray(), "direct")):
+        factors = krylix.prepare(given, np.ones(N, complex), method=method).preconditioner
+        with pytest.raises(TypeError, match="complex128; expected numpy and float64"):
+            krylix.linear_solve(A, V, method="GMRES", preconditioner=factors)
+
+
+@pytest.mark.parametrize("method", ["direct", "scipy-direct"])
+def test_factors_are_handed_to_scipy(method: str) -> None:
+    given: Any = A if method == "scipy-direct" else A.toarray()
+    factors = krylix.prepare(given, np.ones(N), method=method).preconditioner
+    result = krylix.linear_solve(A, V, method="scipy-GMres", preconditioner=factors)
+    np.testing.assert_allclose(result.x, np.linalg.solve(A.toarray(), V), rtol=1e-9)
+
+
 def test_factorisations_of_batches_and_with_offset(tmp_path: Path) -> None:
     batch = np.stack([A.toarray(), A.toarray().T])
     b = np.stack([V, 2 * V])
@@ -249,7 +290,7 @@ def test_functions_and_objects_of_others(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedOperation, match="cannot be saved"):
         Preconditioner(krylix.as_operator(lambda x: 2 * x, V), "mine").save(tmp_path / "M.npz")
     broken = Preconditioner(krylix.as_operator(np.diag([np.inf, 1.0])), "mine")
-    no_file(broken, tmp_path, "not finite", ValueError)
+    no_file(broken, tmp_path, "infinite numbers or NaN", ValueError)
     no_file(Preconditioner(krylix.as_operator(A), "mine", settings=(("f", max),)), tmp_path, "plain settings")
 
 
@@ -441,6 +482,40 @@ def test_files_of_others_and_remains(tmp_path: Path) -> None:
     M.save(path)
     with pytest.raises(ValueError, match=r"M.npz.*load_preconditioner"):
         krylix.sparse.load(path)
+
+
+@pytest.mark.parametrize("content", [b"hello", b"\x93NUMPY\x01\x00"])
+def test_members_that_are_no_arrays(content: bytes, tmp_path: Path) -> None:
+    """NumPy reads any member by its first bytes, whatever its name is."""
+    krylix.preconditioner(A, "jacobi").save(tmp_path / "M.npz")
+    with zipfile.ZipFile(tmp_path / "M.npz", "a") as archive:
+        archive.writestr("readme.txt", content)
+    with pytest.raises(ValueError, match=r"M\.npz: has the member 'readme.txt'; expected arrays"):
+        krylix.load_preconditioner(tmp_path / "M.npz")
+
+
+def test_paths(tmp_path: Path) -> None:
+    """Of any form; messages have the name that was given, and a file keeps who may read it."""
+    M = krylix.preconditioner(A, "jacobi")
+    for bad in (io.BytesIO(), None):
+        with pytest.raises(TypeError, match="expected the path of a file"):
+            krylix.load_preconditioner(bad)
+        with pytest.raises(TypeError, match="expected the path of a file"):
+            M.save(bad)
+    name = tmp_path / ("M" * 240 + ".npz")
+    M.save(os.fsencode(name))
+    name.chmod(0o600)
+    M.save(name)
+    assert name.stat().st_mode & 0o777 == 0o600 and krylix.load_preconditioner(name).kind == "jacobi"
+    with pytest.raises(FileNotFoundError) as caught:
+        M.save(tmp_path / "nowhere/M.npz")
+    assert caught.value.filename == str(tmp_path / "nowhere/M.npz")
+
+
+def test_what_load_would_refuse_is_not_saved(tmp_path: Path) -> None:
+    """A stencil of two numbers for millions of points."""
+    stencil = Preconditioner(Stencil([4.0, -1.0], [(0, 0), (1, 0)], (4200, 4200)), "mine")
+    no_file(stencil, tmp_path, "M.npz: promises a matrix of 17640000 x 17640000", ValueError)
 
 
 def test_arrays_that_promise_too_much(tmp_path: Path) -> None:
