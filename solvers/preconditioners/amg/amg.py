@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_operator
 from ....sparse.formats.making.build import from_csr
-from ....sparse.symmetry import is_hermitian
 from ..base import Preconditioner
+from ..cycle.checked import checked
 from ..cycle.cost import numbers_stored, work_of
-from ..known import anchor, as_matrix, entries_of, from_host, in_scipy
+from ..cycle.small import exact_inverse
+from ..cycle.target import Target
+from ..known import as_matrix, entries_of, from_host, in_scipy
 from .coarsen import coarsened
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, levels_of_pyamg
-from .known import Target, known_cycle
+from .known import known_cycle
 from .level import tentative_matrices
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, Settings, near_nullspace_columns
-from .small import small_cycle, small_inverse
 
 
 def amg(
@@ -104,13 +104,13 @@ def amg(
     if settings.coarsening == GIVEN:
         return _of_hierarchy(matrix, known, hierarchy, settings)
     if isinstance(known, sp.csr_array):
-        hermitian, wide = _checked(known)
+        hermitian, wide = checked(known, "amg")
         return _of_levels(matrix, coarsened(wide, settings, hermitian, columns, block_size), settings, hermitian)
     if matrix.shape[0] <= settings.max_coarse or settings.max_levels == 1:
-        return _small(matrix, known, settings)
+        return _small(matrix, settings)
     sparse = _sparse(matrix)
     if pattern is not None:
-        hermitian, wide = _checked(_known_pattern(pattern, sparse))
+        hermitian, wide = checked(_known_pattern(pattern, sparse), "amg")
         levels = coarsened(wide, settings, hermitian, columns, block_size)
         found = [level.tentative for level in levels if level.tentative is not None]
     else:
@@ -129,7 +129,7 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner:
     matrix, settings = _square(as_matrix(A)), Settings(**dict(M.settings))
     tentative = tentative_matrices(M.inner) or []
     if not tentative and matrix.shape[0] <= settings.max_coarse:
-        return _small(matrix, in_scipy(matrix), settings)
+        return _small(matrix, settings)
     return _on_pattern(_sparse(matrix), tentative, settings)
 
 
@@ -139,9 +139,9 @@ def _on_pattern(matrix: SparseMatrix, tentative: Sequence[SparseMatrix], setting
     if known is None or any(T is None for T in prolongations):
         return _described(renewed(matrix, tentative, settings, False), matrix, settings, None)
     if isinstance(known, sp.csr_array):
-        hermitian, wide = _checked(known)
+        hermitian, wide = checked(known, "amg")
         return _of_levels(matrix, galerkin_levels(wide, prolongations, settings), settings, hermitian)
-    hermitian = all(_checked(one)[0] for one in known)
+    hermitian = all(checked(one, "amg")[0] for one in known)
     arrays, make = matrix.for_host()
     host: Any = make([matrix.bk.to_numpy(a) for a in arrays])
     cycle = from_host(renewed(host, _placed(prolongations, host), settings, hermitian), matrix)
@@ -159,7 +159,7 @@ def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: Settings
         sparse = _sparse(matrix)
         tentative = [level.tentative for level in levels if level.tentative is not None]
         return _on_pattern(sparse, _placed(tentative, sparse), settings)
-    hermitian, wide = _checked(known)
+    hermitian, wide = checked(known, "amg")
     hermitian = hermitian and all(level.R is None or _is_adjoint(level.R, level.P) for level in levels)
     return _of_levels(matrix, [levels[0]._replace(A=wide), *levels[1:]], settings, hermitian)
 
@@ -190,42 +190,18 @@ def _refuse_more(settings: Settings, coarsening: str | None, near_nullspace: Any
         )
 
 
-def _small(matrix: Matrix, known: Any, settings: Settings) -> Preconditioner:
-    if isinstance(known, sp.csr_array):
-        one, wide = _checked(known)
-        return _described(_target(matrix).dense(small_inverse(wide, one)), matrix, settings, one)
-    hermitian = None if known is None else all(_checked(A)[0] for A in known)
-    return _described(small_cycle(matrix, known, bool(hermitian), _target(matrix)), matrix, settings, hermitian)
+def _small(matrix: Matrix, settings: Settings) -> Preconditioner:
+    cycle, hermitian = exact_inverse(matrix, "amg")
+    return _described(cycle, matrix, settings, hermitian)
 
 
 def _of_levels(matrix: Matrix, levels: list[HostLevel], settings: Settings, hermitian: bool) -> Preconditioner:
-    return _described(known_cycle(levels, settings, hermitian, _target(matrix)), matrix, settings, hermitian)
+    return _described(known_cycle(levels, settings, hermitian, Target.of(matrix)), matrix, settings, hermitian)
 
 
 def _described(cycle: Operator, matrix: Matrix, settings: Settings, hermitian: bool | None) -> Preconditioner:
     costs = numbers_stored(cycle), work_of(cycle), entries_of(matrix)
     return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs())
-
-
-def _target(matrix: Matrix) -> Target:
-    return Target(matrix.bk, anchor(matrix), matrix.dtype)
-
-
-def _checked(A: sp.csr_array) -> tuple[bool, sp.csr_array]:
-    """Is it Hermitian, and it in double precision.
-
-    Raises:
-        ValueError: it has what is no finite number, or a row with entries but a zero on the diagonal.
-    """
-    if not np.isfinite(A.data).all():
-        raise ValueError("amg was asked for a matrix with entries that are infinite or NaN; expected numbers.")
-    rows = np.flatnonzero((A.diagonal() == 0) & (np.diff(A.indptr) > 0))
-    if len(rows) and A.shape[0] > 1:
-        raise ValueError(
-            f"amg was asked for a matrix with zeros on its diagonal, in {len(rows)} rows that have other entries (the "
-            f"first is row {rows[0]}); its smoothers divide by the diagonal. Use another kind, or a part of A."
-        )
-    return is_hermitian(A), A.astype(np.result_type(A.dtype, np.float64))
 
 
 def _square(matrix: Matrix) -> Matrix:

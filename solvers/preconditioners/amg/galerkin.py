@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 from ....backends import get_backend
 from ....sparse.formats.making.build import from_csr
+from ..cycle.scales import scales_of, times_diagonals
 from ..cycle.smoother import largest_eigenvalue
 from .hierarchy import HostLevel
-from .scales import scales_of, times_diagonals
 from .settings import OMEGA, Settings
 
 

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 import scipy.sparse as sp
 
-from ....backends import Array, Backend, get_backend
-from ....sparse import Dense, Operator, SparseMatrix
-from ....sparse.formats.making.build import from_csr
+from ....backends import get_backend
+from ....sparse import Operator
 from ..cycle.dense import check_dense, known_inverse
-from ..cycle.formats import suitable_format
 from ..cycle.level import VISITS
 from ..cycle.scaled import Scaled
+from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
+from ..cycle.target import Target
 from ..diagonal import DiagonalOperator
 from .galerkin import eigenvalue_bound
 from .hierarchy import HostLevel, is_diagonal
 from .level import AlgebraicLevel
-from .scales import Scales, scales_of, times_diagonals
 from .settings import Settings
-
-
-class Target(NamedTuple):
-    """Where the cycle is to work: a library, an array on the device or None, and the dtype of A."""
-
-    bk: Backend
-    like: Array | None
-    dtype: np.dtype
-
-    def dense(self, matrix: np.ndarray) -> Dense:
-        known = matrix.astype(self.bk.stored_dtype(self.dtype))
-        return Dense(self.bk, self.bk.asarray(known, like=self.like), known)
-
-    def array(self, values: np.ndarray) -> Array:
-        """A constant: of NumPy where a program is compiled, or where that is the library."""
-        known = values.astype(self.bk.stored_dtype(self.dtype))
-        return known if self.bk.on_host or self.bk.compiled() else self.bk.asarray(known, like=self.like)
-
-    def matrix(self, A: Any, format: str | None = None) -> SparseMatrix:
-        """Of SciPy's CSR, in a format, or the one that suits it in the library."""
-        return from_csr(
-            self.bk, A.astype(self.dtype), prune=False, like=self.like, format=format or suitable_format(self.bk, A)
-        )
 
 
 def known_cycle(levels: list[HostLevel], settings: Settings, hermitian: bool, target: Target) -> Operator:

@@ -1,0 +1,25 @@
+"""What smoothers need of a known matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....sparse.symmetry import is_hermitian
+
+
+def checked(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
+    """Is it Hermitian, and it in double precision.
+
+    Raises:
+        ValueError: it has what is no finite number, or a row with entries but a zero on the diagonal.
+    """
+    if not np.isfinite(A.data).all():
+        raise ValueError(f"{kind} was asked for a matrix with entries that are infinite or NaN; expected numbers.")
+    rows = np.flatnonzero((A.diagonal() == 0) & (np.diff(A.indptr) > 0))
+    if len(rows) and A.shape[0] > 1:
+        raise ValueError(
+            f"{kind} was asked for a matrix with zeros on its diagonal, in {len(rows)} rows that have other entries "
+            f"(the first is row {rows[0]}); its smoothers divide by the diagonal. Use another kind, or a part of A."
+        )
+    return is_hermitian(A), A.astype(np.result_type(A.dtype, np.float64))

@@ -1,0 +1,47 @@
+"""One level only: the (pseudo-)inverse of a small matrix, or of each of a batch, as a dense matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....sparse import Dense, Matrix
+from ..known import in_scipy
+from .checked import checked
+from .dense import known_inverse, traced_inverse
+from .scales import scales_of, times_diagonals
+from .target import Target
+
+
+def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
+    """And whether it is Hermitian, None where that is not known. Found in variables in which its diagonal is one.
+
+    Raises:
+        ValueError: the matrix has what is no finite number, or a row with entries but a zero on the diagonal.
+    """
+    known, target = in_scipy(matrix), Target.of(matrix)
+    if known is None:
+        return _traced(matrix), None
+    if isinstance(known, sp.csr_array):
+        hermitian, wide = checked(known, kind)
+        return target.dense(_inverse(wide, hermitian)), hermitian
+    each = [checked(A, kind) for A in known]
+    hermitian = all(one for one, _ in each)
+    found = [_inverse(A, hermitian) for _, A in each]
+    dtype = found[0].dtype if found else matrix.dtype
+    return target.dense(np.array(found, dtype).reshape(-1, *matrix.shape)), hermitian
+
+
+def _inverse(A: sp.csr_array, hermitian: bool) -> np.ndarray:
+    left, right = scales_of(A, hermitian)
+    found: np.ndarray = right[:, None] * known_inverse(times_diagonals(left, A, right).toarray(), hermitian) * left
+    return found
+
+
+def _traced(matrix: Matrix) -> Dense:
+    bk = matrix.bk
+    entries = bk.constant(matrix.dense())
+    diagonal = bk.abs(bk.diagonal(entries))
+    scale = bk.astype(bk.where(diagonal > 0, 1 / bk.sqrt(bk.where(diagonal > 0, diagonal, 1)), 1), matrix.dtype)
+    both = scale[..., :, None] * scale[..., None, :]
+    return Dense(bk, both * traced_inverse(bk, both * entries))

@@ -1,0 +1,41 @@
+"""Where a cycle is to work."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse import Dense, Matrix, SparseMatrix
+from ....sparse.formats.making.build import from_csr
+from ..known import anchor
+from .formats import suitable_format
+
+
+class Target(NamedTuple):
+    """Where the cycle is to work: a library, an array on the device or None, and the dtype of A."""
+
+    bk: Backend
+    like: Array | None
+    dtype: np.dtype
+
+    @classmethod
+    def of(cls, matrix: Matrix) -> Target:
+        """Where a matrix is."""
+        return cls(matrix.bk, anchor(matrix), matrix.dtype)
+
+    def dense(self, matrix: np.ndarray) -> Dense:
+        known = matrix.astype(self.bk.stored_dtype(self.dtype))
+        return Dense(self.bk, self.bk.asarray(known, like=self.like), known)
+
+    def array(self, values: np.ndarray) -> Array:
+        """A constant: of NumPy where a program is compiled, or where that is the library."""
+        known = values.astype(self.bk.stored_dtype(self.dtype))
+        return known if self.bk.on_host or self.bk.compiled() else self.bk.asarray(known, like=self.like)
+
+    def matrix(self, A: Any, format: str | None = None) -> SparseMatrix:
+        """Of SciPy's CSR, in a format, or the one that suits it in the library."""
+        return from_csr(
+            self.bk, A.astype(self.dtype), prune=False, like=self.like, format=format or suitable_format(self.bk, A)
+        )
