@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,6 +42,11 @@ _METHODS = "List what --method and --preconditioner can be."
 
 class _Parser(argparse.ArgumentParser):
     """argparse, but an error is one line and ours to print."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Also before Python 3.11.3, where what cannot be written raises: whoever ends the report sees to that."""
+        with suppress(OSError):
+            super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See {self.prog} --help.")
