@@ -67,6 +67,8 @@ def open_function(
         else:
             program = recorded = record(function, tree_map(_point, x), args, given, find=True)
             closed = recorded.captured
+            if recorded.custom_of_x and any(map(is_tracked, [*given, *closed])):
+                raise LeftTorch  # its backward may be another one than that of what was recorded
             _compare(recorded, function, tree_map(_other_point, x), args, [*given, *closed])
     except LeftTorch:
         closed = _closed_over(function, x, args)
@@ -112,6 +114,8 @@ def _record_without_transformations(
     with temporarily_clear_interpreter_stack():
         inner = _within(swap, function)
         program = record(inner, z, others, plain, find=False)
+        if program.custom:
+            raise LeftTorch
         hidden = [c for _, c, _ in program.constants if is_tracked(c) or is_transformed(c)]
         if not hidden:
             _compare(program, inner, other, others, plain)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 import torch
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
@@ -86,6 +87,7 @@ class _Tape(Recording):
         self.x, self.others = [self._new(a) for a in x], [self._new(a) for a in others]
         self._of_x = {slot.i for slot in self.x}
         self._given = {slot.i for slot in (*self.x, *self.others)}
+        self.custom = self.custom_of_x = False  # was the forward of an autograd.Function seen, of values of x?
 
     def _new(self, x: torch.Tensor) -> _Slot:
         slot = _Slot(self.size)
@@ -111,6 +113,17 @@ class _Tape(Recording):
         """From here on the function means x without what it was computed from."""
         old = self.slot(x)
         self._note(_DETACH, ((old,), {}), [self._new(x)])
+
+    def capture(self, x: torch.Tensor) -> None:
+        found = self._slots.get(id(x))
+        if found is None or found.i not in self._given:
+            slot = self._new(x)
+            self.constants.append((slot, x, version(x)))
+            self._given.add(slot.i)
+
+    def pass_custom(self, of_x: bool) -> None:
+        self.custom = True
+        self.custom_of_x |= of_x
 
     def leave(self, func: Any) -> NoReturn:
         raise LeftTorch
@@ -163,9 +176,19 @@ class Watched(Protocol):
     def cut(self, x: torch.Tensor) -> None:
         """From here on the function means x without what it was computed from."""
 
+    def capture(self, x: torch.Tensor) -> None:
+        """From here on x is as if it had been there before: its derivatives are not those of what computed it."""
+
+    def pass_custom(self, of_x: bool) -> None:
+        """The forward of an autograd.Function runs, whose backward is the user's; on values of the argument?"""
+
 
 class Watch(TorchFunctionMode):
-    """Above autograd: what the user cuts off (detach, data, all under no_grad), and values that leave torch."""
+    """Above autograd: what the user cuts off (detach, data, all under no_grad), and values that leave torch.
+
+    Also derivatives of the user's own, by an autograd.Function or a hook. A record is of what the forward does; a
+    coefficient that has such a derivative is taken as it is, with autograd's graph behind it.
+    """
 
     def __init__(self, tape: Watched) -> None:
         super().__init__()
@@ -174,12 +197,33 @@ class Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _LEAVES_TORCH and any(self._tape.depends_on_x(a) for a in args if isinstance(a, torch.Tensor)):
             self._tape.leave(func)
+        enabled = torch.is_grad_enabled()
+        if enabled:
+            for a in _tensors(args):
+                if _has_own_derivative(a) and not self._tape.depends_on_x(a):
+                    self._tape.capture(a)
+        custom = not enabled and _in_autograd_function()
+        if custom:
+            self._tape.pass_custom(any(self._tape.depends_on_x(a) for a in _tensors(args)))
         result = func(*args, **(kwargs or {}))
-        if func in _CUTS or not (torch.is_grad_enabled() or _in_autograd_function()):
+        if func in _CUTS or not (enabled or custom):
             for leaf in tree_leaves(result):
                 if isinstance(leaf, torch.Tensor) and not is_transformed(leaf):
                     self._tape.cut(leaf)
         return result
+
+
+def _tensors(args: Any) -> Iterator[torch.Tensor]:
+    for a in args:
+        if isinstance(a, torch.Tensor):
+            yield a
+        elif isinstance(a, list | tuple):
+            yield from _tensors(a)
+
+
+def _has_own_derivative(x: torch.Tensor) -> bool:
+    node = x.grad_fn
+    return node is not None and (isinstance(node, BackwardCFunction) or bool(x._backward_hooks))
 
 
 def _in_autograd_function() -> bool:
@@ -197,6 +241,7 @@ class Program:
     Attributes:
         captured: the tensors that were found, those whose derivatives are being recorded.
         constants: all other tensors that were there before, with their slots and versions.
+        custom, custom_of_x: did an autograd.Function run in it, on values of x?
     """
 
     def __init__(self, tape: _Tape, image: Any, find: bool) -> None:
@@ -206,6 +251,7 @@ class Program:
         found = [(slot, x) for slot, x, _ in tape.constants if is_tracked(x)] if find else []
         inputs = {slot.i for slot, _ in found}
         self.captured = [x for _, x in found]
+        self.custom, self.custom_of_x = tape.custom, tape.custom_of_x
         self._x, self._size = tape.x, tape.size
         self._slots = [*tape.others, *(slot for slot, _ in found)]
         self.constants = [

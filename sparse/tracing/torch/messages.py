@@ -72,6 +72,15 @@ def writes_to_tracked(step: Step) -> UnsupportedOperation:
     )
 
 
+def own_derivative() -> UnsupportedOperation:
+    """A matrix has the derivatives of what the function does forward."""
+    return UnsupportedOperation(
+        "The function calls a torch.autograd.Function on values of its argument, and on tensors whose derivatives are "
+        "recorded: the matrix would not have the derivatives of its `backward`. Compute the coefficients by it outside "
+        "of the part that is linear, or detach them."
+    )
+
+
 def _operation(step: Step, values: Sequence[Any], name: str | None = None) -> Operation:
     known = [kind_of(value, not isinstance(value, torch.Tensor)) for value in values]
     place = UNKNOWN if step.line is None else place_of([step.line])

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_flatten
 from ....backends.torch.recorded import Recording, Watch
 from ....backends.torch.transformed import is_tracked
 from ..nested import mapped
-from .messages import LIBRARY, leaves_torch, no_rule, random, shape_of_values, writes_to_tracked
+from .messages import LIBRARY, leaves_torch, no_rule, own_derivative, random, shape_of_values, writes_to_tracked
 from .steps import Operand, Record, Step, place_in, written
 
 _DETACH = torch.ops.aten.detach.default
@@ -52,6 +52,7 @@ class Recorder(Recording):
         self._storages: dict[int, tuple[Any, int]] = {}  # by address; weak references keep that their own
         self._numbers = itertools.count()
         self._of_input: set[int] = set()  # storages that hold values of the input
+        self.custom_of_x = False  # did the forward of an autograd.Function run on values of the input?
         self._snapshots: dict[int, torch.UntypedStorage] = {}
         self.record.inputs = [self._made(x) for x in inputs]
         self._of_input.update(operand.place.storage for operand in self.record.inputs if operand.place is not None)
@@ -194,6 +195,17 @@ class Recorder(Recording):
         self._same(x, made)
         self.record.steps.append(Step(_DETACH, (operand,), {}, [made], None))
 
+    def capture(self, x: torch.Tensor) -> None:
+        found = self._found(x)
+        if found is not None and found.slot in self.record.captured:
+            return
+        storage = x.untyped_storage()
+        self._storages[storage._cdata] = (StorageWeakRef(storage), next(self._numbers))  # as if it were another one
+        self.operand(x)
+
+    def pass_custom(self, of_x: bool) -> None:
+        self.custom_of_x |= of_x
+
     # --- what no record can hold ------------------------------------------------------------------------------------
 
     def _check(self, step: Step, depends: bool) -> None:
@@ -247,14 +259,16 @@ def record(function: Callable[[Any], Any], x: Any) -> tuple[Record, Any]:
 
     Raises:
         NonlinearError: it asks for numbers, or shapes, that depend on x.
-        UnsupportedOperation: it is random.
+        UnsupportedOperation: it is random, or has derivatives of the user's own.
     """
     leaves, _ = tree_flatten(x)
     recorder = Recorder(leaves)
     with torch.inference_mode(False), torch.enable_grad(), recorder, Watch(recorder):
         image = function(x)
-    found, structure = tree_flatten(image)
     made = recorder.record
+    if recorder.custom_of_x and any(map(is_tracked, made.captured.values())):
+        raise own_derivative()
+    found, structure = tree_flatten(image)
     made.structure = structure
     made.outputs = [recorder.operand(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in found]
     return made, found
