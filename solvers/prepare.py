@@ -189,6 +189,8 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
         kind = replace(kind, note="made for other values of A")
     M = to_preconditioner(kind, problem.A, problem.bk, problem.layout, problem.like, previous)
     check_requirements(problem, method, M)
+    if automatic and isinstance(M, Preconditioner):
+        kind = M.kind  # for `update`: what it was that suited A
     if isinstance(method, Refinement):
         M = factors or factors_now(problem, method)
     problem.bk.register(PreparedSolver, _flatten, _restore)

@@ -101,7 +101,7 @@ class Layout:
         return rows[0] if len(rows) == 1 else bk.concat(rows, 1)
 
     def _row(self, bk: Backend, array: Array, shape: tuple[int, ...], dtype: np.dtype, what: str) -> Array:
-        if tuple(array.shape) != self.batch + shape:
+        if _shape_of(array, what) != self.batch + shape:
             raise ValueError(f"{what} has the shape {tuple(array.shape)}; expected {self.batch + shape}, that of b.")
         found = bk.dtype(array)
         if found.kind == "c" and dtype.kind != "c":
@@ -120,3 +120,13 @@ class Layout:
             leaves.append(part if bk.dtype(part) == dtype else bk.astype(part, dtype))
             start += size
         return leaves[0] if self.structure is None else bk.unleaves(self.structure, leaves)
+
+
+def _shape_of(array: Any, what: str) -> tuple[int, ...]:
+    try:
+        return tuple(array.shape)
+    except ValueError as error:  # of TensorFlow, while a graph is made
+        raise ValueError(
+            f"{what} returned an array whose number of axes is not known while the function is compiled; tell its "
+            "shape by tf.ensure_shape."
+        ) from error

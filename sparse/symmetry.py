@@ -44,6 +44,13 @@ def is_hermitian(A: Any) -> bool:
     return _equals(A, lambda A: A.conj().T)
 
 
+def nearest_hermitian(A: Any) -> Any | None:
+    """`(A + Aᴴ) / 2` of a SciPy matrix that is as good as Hermitian for an iteration, else None."""
+    if is_hermitian(A):
+        return A
+    return type(A)((A + A.conj().T) / 2) if _asymmetry(A) < CHOSEN else None
+
+
 def is_symmetric(A: Any) -> bool:
     """Is A = Aᵀ? As `is_hermitian`, without the complex conjugate."""
     return _equals(A, lambda A: A.T)

@@ -147,9 +147,9 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     def put_block(self, rows: Array, start: Array, values: Array) -> Array:
         first, n, k = start[0], rows.shape[1], values.shape[1]
-        shifted = tf.pad(values, [(0, 0), (first, n - k - first)])
-        at = tf.range(n, dtype=start.dtype)[None]
-        return tf.where((at >= first) & (at < first + k), shifted, rows)
+        at = tf.range(n, dtype=start.dtype) - first
+        inside = tf.gather(values, tf.clip_by_value(at, 0, k - 1), axis=1)  # of a shape that XLA knows
+        return tf.where(((at >= 0) & (at < k))[None], inside, rows)
 
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         if tf.executing_eagerly():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...backends import Array, get_backend
-from ...sparse import Composed, Dense, Operator, UnsupportedOperation, storable
+from ...sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation, storable
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import eigen
@@ -73,12 +73,17 @@ def fast_inverse(A: Operator) -> Operator:
     """
     if A.offset:
         raise _refusal("matrix_offset is added to all its entries; a singular matrix needs none here")
-    matrix = as_matrix(A)
+    matrix = _matrix_of(A)
     lengths, n = matrix.in_shape, matrix.shape[0]
     if sum(k * k for k in lengths) > _MOST_PER_UNKNOWN * n + _MOST:
         raise _refusal(f"the grid {lengths} has an axis so long that its eigenvectors do not pay")
     if not is_known(matrix):
-        raise _refusal("its values are computed in the compiled function; give coefficients that are known before")
+        raise _refusal(
+            "its values are computed in the compiled function; give coefficients that are known before, as numbers or "
+            "NumPy's arrays (tensors of TensorFlow that a tf.function closes over are arguments of it)"
+        )
+    if not n:
+        return from_host(DiagonalOperator(get_backend("numpy"), np.ones((1, 0), matrix.dtype)), matrix)
     arrays, make = matrix.for_host()
     found = separable(matrix, make([matrix.bk.to_numpy(array) for array in arrays]))
     if isinstance(found, str):
@@ -97,9 +102,7 @@ def _inverse(parts: Separable, dtype: np.dtype) -> Operator:
         shape = [1] * len(parts.grid)
         shape[axis] = len(one.values)
         values = values + one.values.reshape(shape)
-    # of a singular matrix: what its rounding and LAPACK's leave of zero. The smoothest waves of n points are 1 / n^2.
-    zero = max(eps, _LAPACK) * np.max(np.abs(values), initial=0)
-    small = np.abs(values) <= zero
+    small = _are_zero(values, parts, eps)
     reciprocal = np.where(small, 0, 1 / np.where(small, 1, values)).astype(dtype, copy=False)
     inverse: Operator = DiagonalOperator(get_backend("numpy"), reciprocal.reshape(1, -1))
     for axis, one in reversed(list(enumerate(found))):
@@ -110,6 +113,41 @@ def _inverse(parts: Separable, dtype: np.dtype) -> Operator:
 
 def _dense(matrix: np.ndarray) -> Dense:
     return Dense(get_backend("numpy"), matrix, matrix)
+
+
+def _are_zero(values: np.ndarray, parts: Separable, eps: float) -> np.ndarray:
+    """Which eigenvalues of a singular matrix are zero, but for rounding.
+
+    Those that only the matrix's own rounding may have made are so if there is one of them, and A maps constants to
+    zero, too.
+
+    Raises:
+        UnsupportedOperation: there are others, as of very different axes in single precision.
+    """
+    sizes = np.abs(values)
+    largest = np.max(sizes, initial=0)
+    zero, unsure = sizes <= _LAPACK * largest, sizes <= eps * largest
+    count = np.count_nonzero(unsure & ~zero)
+    if not count:
+        return zero
+    ones = np.ones(parts.grid)
+    absolute = Separable(parts.grid, tuple(abs(A) for A in parts.along), abs(parts.shift)).apply(ones)
+    if count == 1 and not zero.any() and bool(np.all(np.abs(parts.apply(ones)) <= 8 * eps * absolute)):
+        return unsure
+    raise _refusal(
+        f"{count} of its eigenvalues cannot be told from zero in this precision: the smallest is "
+        f"{np.min(sizes[~zero]):.1e}, the largest {largest:.1e}. Use double precision"
+    )
+
+
+def _matrix_of(A: Operator) -> Matrix:
+    try:
+        return as_matrix(A)
+    except UnsupportedOperation as error:
+        raise _refusal(
+            "its matrix is not found here, as inside of transformations of PyTorch; give the matrix, or a solver of "
+            f"krylix.prepare ({str(error).split('. ')[0]})"
+        ) from error
 
 
 def _refusal(why: str) -> UnsupportedOperation:

@@ -34,8 +34,8 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
-UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner]] = {"amg": updated}
-"""Name -> function that gives M the numbers of another matrix of the same pattern, for kinds that keep some work."""
+UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner | None]] = {"amg": updated}
+"""Name -> function that gives M the numbers of another matrix, for kinds that keep some work; None where it cannot."""
 
 
 def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: Any) -> Preconditioner:
@@ -91,7 +91,9 @@ def to_preconditioner(
         return None
     if isinstance(M, str):
         if isinstance(previous, Preconditioner) and previous.kind in UPDATES and previous.kind == _key(A, M):
-            return UPDATES[previous.kind](previous, A)
+            updated = UPDATES[previous.kind](previous, A)
+            if updated is not None:
+                return updated
         return _build(A, M, {})
     if is_function(M):
         return Preconditioner(to_operator(bk, M, layout, A.dtype, (), like, "preconditioner"), "user's function")

@@ -40,3 +40,15 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     if found not in choices:
         raise ValueError(f"{name}={value!r} was given; expected {' or '.join(map(repr, choices))}.")
     return str(found)
+
+
+def check_grid(grid: Any) -> tuple[int, ...]:
+    """The lengths of the axes of a grid.
+
+    Raises:
+        ValueError: they are no whole numbers of at least 1.
+    """
+    lengths = list(grid) if isinstance(grid, tuple | list | np.ndarray) else []
+    if not lengths or any(isinstance(n, bool) or not isinstance(n, Integral) or n < 1 for n in lengths):
+        raise ValueError(f"grid={grid!r} was given; expected the lengths of its axes, such as (64, 32).")
+    return tuple(int(n) for n in lengths)

@@ -6,6 +6,7 @@ of them by NumPy is made once, when the function is compiled, however often it r
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.canonical import canonical
+from ...sparse.formats.traced_coo import places_unknown
 from ...sparse.operators.function import LinearFunction
 from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry
+from .checks import check_grid
 
 
 def known_or_diagonals(A: Operator) -> tuple[Backend, Array]:
@@ -74,6 +77,21 @@ def from_host(M: Operator, matrix: Matrix) -> Operator:
     return moved
 
 
+def grid_of(matrix: Matrix, A: Operator, grid: Any) -> tuple[int, ...]:
+    """The grid that the unknowns lie on: as given, or as A or its matrix knows it.
+
+    Raises:
+        ValueError: what was given is none of as many points.
+    """
+    if grid is None:
+        shape = A.in_shape if len(A.in_shape) > 1 else matrix.in_shape
+        return shape if all(isinstance(k, int) for k in shape) else (A.shape[0],)  # no container of arrays
+    found = check_grid(grid)
+    if math.prod(found) != A.shape[0]:
+        raise ValueError(f"grid={found} has {math.prod(found)} points; expected {A.shape[0]}, the number of unknowns.")
+    return found
+
+
 def at_hand(A: Operator) -> Operator:
     """A on NumPy arrays where it is a matrix whose values are known now; else A itself."""
     if A.bk.on_host or not isinstance(A, Matrix) or A.known() is None:
@@ -91,6 +109,8 @@ def entries_at_hand(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Ar
     if isinstance(own, SparseMatrix):
         rows, cols, _ = own.structure.entries()
         values = own.stored.entry_values()
+    elif not isinstance(own, Dense):
+        raise places_unknown("This preconditioner")
     else:
         rows, cols = (i.reshape(-1) for i in np.indices(own.shape, np.int32))
         values = own.bk.reshape(
@@ -130,7 +150,9 @@ def anchor(matrix: Matrix) -> Array | None:
     """An array on the matrix's device, if that matters."""
     if isinstance(matrix, SparseMatrix):
         return matrix.stored.anchor()
-    return matrix.matrix if matrix.bk.device(matrix.matrix) is not None else None  # type: ignore[attr-defined]
+    if not isinstance(matrix, Dense):
+        raise places_unknown("This preconditioner")
+    return matrix.matrix if matrix.bk.device(matrix.matrix) is not None else None
 
 
 def is_known_hermitian(A: Operator) -> bool | None:

@@ -18,6 +18,7 @@ from ...sparse import (
     UnsupportedOperation,
 )
 from ...sparse.symmetry import products_agree, seems_hermitian
+from ...sparse.tracing.engine.limits import entries_at_most
 from ..iteration.method import Method
 from ..methods.direct.fast import FastDirect
 from ..methods.registry import METHODS
@@ -27,6 +28,7 @@ from .problem import Problem
 
 _FAST = FastDirect()
 _SMALL = 1000  # unknowns up to which a dense factorisation is the quickest and safest way
+_MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # unknowns of a grid from which looking for a fast solver pays
 _MOST_OPERATIONS = 2e9  # of factors that are worth it for many solves, which takes about a second
 
@@ -92,7 +94,8 @@ def _fast(problem: Problem, many: bool) -> Operator | None:
     if not (many or problem.compiled or isinstance(A, SparseMatrix)):
         return None
     try:
-        return factors_now(problem, _FAST)
+        with entries_at_most(_MOST_ENTRIES * problem.layout.size):  # a transform is traced to a dense matrix
+            return factors_now(problem, _FAST)
     except (UnsupportedOperation, NonlinearError):
         return None
 

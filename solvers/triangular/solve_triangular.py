@@ -11,6 +11,7 @@ from scipy.sparse.linalg import spsolve_triangular
 from ...backends import Array, left_alone
 from ...sparse import Dense, Matrix, SparseMatrix, UnsupportedOperation
 from ...sparse.formats import from_entries
+from ...sparse.formats.traced_coo import places_unknown
 from ...sparse.operators.function import LinearFunction
 from ..setup.make_problem import make_problem
 from ..setup.problem import Problem
@@ -70,6 +71,8 @@ def _as_matrix(problem: Problem) -> Dense | SparseMatrix:
         A = A.without_offset.matrix()
     if isinstance(A, Dense | SparseMatrix):
         return A
+    if isinstance(A, Matrix):
+        raise places_unknown("A triangular solve")
     raise UnsupportedOperation(
         f"{A!r} does not show its entries, of which a triangular solve is made. Give a dense or a sparse matrix."
     )

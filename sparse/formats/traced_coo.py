@@ -19,8 +19,13 @@ from .operations.arithmetic import as_factor, check_axis
 
 _UNKNOWN = (
     "{} needs the places of the matrix's entries, but the matrix is an argument of the compiled function: they are not "
-    "known before it runs. Make the matrix with krylix outside of it and pass that, or close over it."
+    "known before it runs. Make the matrix with krylix outside of it, and pass that or close over it."
 )
+
+
+def places_unknown(what: str) -> UnsupportedOperation:
+    """What to say of an operation on such a matrix."""
+    return UnsupportedOperation(_UNKNOWN.format(what))
 
 
 class TracedCOO(Matrix):

@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 import numpy as np
+import pyamg
 import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
@@ -278,3 +279,17 @@ def test_update_keeps_what_depends_on_the_pattern(monkeypatch: pytest.MonkeyPatc
     stale = prepare(A, b, method="CG", preconditioner=preconditioner(A, "amg"))
     assert "other values" not in repr(stale) and "made for other values of A" in repr(stale.update(other))
     assert stale.update(other).solve(b).converged
+
+
+@pytest.mark.parametrize("n", [20, 80])
+def test_update_keeps_the_kind_that_auto_chose(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CG with scaling, or with multigrid: for other numbers, too."""
+    from krylix.solvers.setup import choose
+
+    monkeypatch.setattr(choose, "_MOST_OPERATIONS", 0)  # no factors
+    A, b = sp.csr_array(pyamg.gallery.poisson((n, n), format="csr")), np.ones(n * n)
+    solver = prepare(A, b)
+    updated = solver.update(3 * A).update(2 * A)
+    assert solver.preconditioner.kind == updated.preconditioner.kind == ("amg" if n == 80 else "jacobi")
+    assert updated.solve(b).iterations == solver.solve(b).iterations
+    np.testing.assert_allclose(2 * updated.solve(b).x, solver.solve(b).x, rtol=1e-7)

@@ -68,6 +68,10 @@ class DenseFactors(Factorisation):
         return self.bk, self.cholesky, self.shape, self.dtype, self.systems, self.transposed, self.conjugated
 
     def product(self, x: Array) -> Array:
+        wanted = np.result_type(self.dtype, self.bk.dtype(x))
+        if wanted != self.dtype:
+            return self.astype(wanted).product(self.bk.astype(x, wanted))
+        x = self.bk.astype(x, wanted)
         if not self.cholesky:
             *factors, rows, columns = self.factors
             first, last = (columns, rows) if self.transposed else (rows, columns)

@@ -79,9 +79,11 @@ class HostFactors(Factorisation):
 
     def product(self, x: Array) -> Array:
         bk = self.bk
+        wanted = np.result_type(self.dtype, bk.dtype(x))
+        x = bk.astype(x, wanted)
         if bk.on_host:
             return self._solved(x)
-        spec = [(tuple(int(n) for n in x.shape), self.dtype)]
+        spec = [(tuple(int(n) for n in x.shape), wanted)]
         return bk.host_call(lambda rows: (self._solved(np.asarray(rows)),), spec, x)[0]
 
     def _solved(self, rows: np.ndarray) -> np.ndarray:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_operator
 from ....sparse.formats.making.build import from_csr
+from ....sparse.symmetry import is_hermitian
 from ..base import Preconditioner
 from ..cycle.checked import checked
 from ..cycle.cost import numbers_stored, work_of
@@ -20,9 +22,9 @@ from .frozen import tentative_of
 from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, levels_of_pyamg
 from .known import known_cycle
-from .level import tentative_matrices
+from .level import covers, tentative_matrices
 from .renewed import renewed
-from .settings import COARSENINGS, GIVEN, Settings, near_nullspace_columns
+from .settings import COARSENINGS, GIVEN, Settings, in_dtype, near_nullspace_columns
 
 
 def amg(
@@ -97,16 +99,24 @@ def amg(
     )
     if isinstance(pattern, Preconditioner):
         _refuse_more(settings, coarsening, near_nullspace, hierarchy)
-        return updated(pattern, A)
+        renewal = updated(pattern, A)
+        if renewal is None:
+            raise ValueError(f"pattern={pattern!r} was given for {A!r}, which has other entries, or is not complex.")
+        return renewal
+    if hierarchy is not None:
+        _refuse_beside(near_nullspace=near_nullspace, pattern=pattern, block_size=block_size, strength=strength)
     matrix = _square(as_matrix(A))
-    columns, block_size = near_nullspace_columns(near_nullspace, matrix.shape[0], settings.block_size)
+    vectors, block_size = near_nullspace_columns(near_nullspace, matrix.shape[0], settings.block_size)
+    columns = in_dtype(vectors, matrix.dtype)
     known = in_scipy(matrix)
     if settings.coarsening == GIVEN:
         return _of_hierarchy(matrix, known, hierarchy, settings)
     if isinstance(known, sp.csr_array):
+        if pattern is not None:
+            _known_pattern(pattern, matrix)  # which says nothing more
         hermitian, wide = checked(known, "amg")
         return _of_levels(matrix, coarsened(wide, settings, hermitian, columns, block_size), settings, hermitian)
-    if matrix.shape[0] <= settings.max_coarse or settings.max_levels == 1:
+    if matrix.shape[0] <= settings.max_coarse or settings.max_levels == 1 or matrix.systems == 0:
         return _small(matrix, settings)
     sparse = _sparse(matrix)
     if pattern is not None:
@@ -118,26 +128,31 @@ def amg(
     return _on_pattern(sparse, _placed(found, sparse), settings)
 
 
-def updated(M: Preconditioner, A: Operator) -> Preconditioner:
-    """M with the numbers of another matrix of the same size: which unknowns are put together stays as it was.
+def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
+    """M with the numbers of another matrix: which unknowns are put together stays as it was.
+
+    None where that has entries in places where the first one had none, or is real and the first one was complex.
 
     Raises:
         ValueError: M is of another kind or size.
     """
     if M.kind != "amg" or M.shape != A.shape:
         raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
+    if M.dtype.kind == "c" and A.dtype.kind != "c":
+        return None
     matrix, settings = _square(as_matrix(A)), Settings(**dict(M.settings))
     tentative = tentative_matrices(M.inner) or []
     if not tentative and matrix.shape[0] <= settings.max_coarse:
         return _small(matrix, settings)
-    return _on_pattern(_sparse(matrix), tentative, settings)
+    sparse = _sparse(matrix)
+    return _on_pattern(sparse, tentative, settings) if covers(M.inner, sparse) else None
 
 
 def _on_pattern(matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings) -> Preconditioner:
     """By SciPy where all numbers are known, else by products in the library."""
     known, prolongations = in_scipy(matrix), [T.known() for T in tentative]
     if known is None or any(T is None for T in prolongations):
-        return _described(renewed(matrix, tentative, settings, False), matrix, settings, None)
+        return _described(renewed(matrix, tentative, settings, None), matrix, settings, None)
     if isinstance(known, sp.csr_array):
         hermitian, wide = checked(known, "amg")
         return _of_levels(matrix, galerkin_levels(wide, prolongations, settings), settings, hermitian)
@@ -159,20 +174,28 @@ def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: Settings
         sparse = _sparse(matrix)
         tentative = [level.tentative for level in levels if level.tentative is not None]
         return _on_pattern(sparse, _placed(tentative, sparse), settings)
+    if not _is_close(known, levels[0].A):  # as of an earlier time step
+        sparse = _sparse(matrix)
+        return _on_pattern(sparse, _placed([level.P for level in levels if level.P is not None], sparse), settings)
     hermitian, wide = checked(known, "amg")
-    hermitian = hermitian and all(level.R is None or _is_adjoint(level.R, level.P) for level in levels)
+    hermitian = hermitian and all(
+        level.R is None or (level.P is not None and _is_close(level.R, level.P.conj().T) and is_hermitian(below.A))
+        for level, below in pairwise(levels)
+    )
     return _of_levels(matrix, [levels[0]._replace(A=wide), *levels[1:]], settings, hermitian)
 
 
-def _is_adjoint(R: sp.csr_array, P: Any) -> bool:
-    difference = sp.csr_array(R - P.conj().T)
-    return bool(abs(difference).max() <= 1e-12 * abs(R).max()) if difference.nnz else True
+def _is_close(A: sp.csr_array, B: Any) -> bool:
+    difference = sp.csr_array(A - B)
+    return bool(abs(difference).max() <= 1e-12 * abs(A).max()) if difference.nnz else True
 
 
-def _known_pattern(pattern: Any, A: SparseMatrix) -> sp.csr_array:
+def _known_pattern(pattern: Any, A: Matrix) -> sp.csr_array:
     found = in_scipy(as_matrix(as_operator(pattern)))
     if not isinstance(found, sp.csr_array) or found.shape != A.shape:
         raise ValueError(f"pattern={pattern!r} was given; expected a known matrix of shape {A.shape}.")
+    if found.dtype.kind == "c" and A.dtype.kind != "c":
+        raise ValueError("pattern is a complex matrix, and A is real; expected a real one.")
     return found
 
 
@@ -180,6 +203,12 @@ def _placed(tentative: Sequence[sp.csr_array], A: SparseMatrix) -> list[SparseMa
     """In the library of A, and on its device."""
     like = A.stored.anchor()
     return [from_csr(A.bk, T.astype(A.dtype), prune=False, format="csr", like=like) for T in tentative]
+
+
+def _refuse_beside(**given: Any) -> None:
+    names = [name for name, value in given.items() if value is not None]
+    if names:
+        raise ValueError(f"amg was asked for a hierarchy, and for {', '.join(names)}; expected one of these.")
 
 
 def _refuse_more(settings: Settings, coarsening: str | None, near_nullspace: Any, hierarchy: Any) -> None:

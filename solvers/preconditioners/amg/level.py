@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ....sparse import Operator, SparseMatrix, storable
 from ..cycle.level import Level
 from ..cycle.scaled import Scaled
@@ -37,3 +39,17 @@ def tentative_matrices(cycle: Operator) -> list[SparseMatrix] | None:
             found.append(cycle.tentative)
         cycle = cycle.coarse if isinstance(cycle, AlgebraicLevel) else cycle.inner
     return found or None
+
+
+def covers(cycle: Operator, A: SparseMatrix) -> bool:
+    """Has the matrix of the finest level an entry wherever A has one?"""
+    finest: Any = cycle.inner if isinstance(cycle, Scaled) else cycle
+    first: Any = finest.A if isinstance(finest, AlgebraicLevel) else None
+    rows, cols, _ = A.structure.entries()
+    if first is None:  # one level only, as of a diagonal matrix
+        return bool(np.array_equal(rows, cols))
+    old = first.structure.entries()
+    if np.array_equal(old.rows, rows) and np.array_equal(old.cols, cols):
+        return True
+    n = A.shape[1]
+    return bool(np.isin(rows.astype(np.int64) * n + cols, old.rows.astype(np.int64) * n + old.cols).all())

@@ -28,7 +28,7 @@ class Current(NamedTuple):
     scale: Array  # (n,) or (systems, n): the matrix is what it was before, times this from both sides
 
 
-def renewed(A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings, hermitian: bool) -> Operator:
+def renewed(A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings, hermitian: bool | None) -> Operator:
     """The cycle for A whose prolongations are made of tentative ones, from the finest level on.
 
     Cost: two products of sparse matrices and 15 with vectors on each level, and an eigenvalue decomposition on the
@@ -40,16 +40,17 @@ def renewed(A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settin
     pattern = pattern_of(bk, A.structure, tuple(T.structure for T in tentative), settings.smooths)
     structures = [*(level.rows for level in pattern.levels), pattern.coarsest]
     current = unit_diagonal(bk, structures[0], bk.constant(A.stored.entry_arrays()))
-    sign = _sign(bk, structures[0], current.values)
-    current, outer = current._replace(values=sign * current.values), _as_rows(current.scale)
+    phase = _phase(bk, structures[0], current.values, each=hermitian is False)
+    rows = bk.take(phase, structures[0].entries().rows, len(phase.shape) - 1)
+    current, outer = current._replace(values=rows * current.values), _as_rows(current.scale)
     made = []
     for level, T, below in zip(pattern.levels, tentative, structures[1:]):
-        parts, current = _level(bk, level, below, current, T, settings, like)
+        parts, current = _level(bk, level, below, current, T, settings, hermitian, like)
         made.append((parts, T))
     found = _coarsest(bk, pattern.coarsest, current, like)
     for (A_, P, R, steps), T in reversed(made):
-        found = AlgebraicLevel(A_, P, R, found, steps, VISITS[settings.cycle], hermitian, tentative=T)
-    return Scaled(found, outer, _as_rows(sign) * outer)
+        found = AlgebraicLevel(A_, P, R, found, steps, VISITS[settings.cycle], bool(hermitian), tentative=T)
+    return Scaled(found, outer, _as_rows(phase) * outer)
 
 
 def _coarsest(bk: Backend, A: CsrStructure, current: Current, like: Array | None) -> Operator:
@@ -73,14 +74,30 @@ def unit_diagonal(bk: Backend, A: CsrStructure, values: Array) -> Current:
     return Current(values * bk.take(scale, rows, last) * bk.take(scale, A.cols, last), scale)
 
 
-def _sign(bk: Backend, A: CsrStructure, values: Array) -> Array:
-    """`()` or `(systems, 1)`: -1 where no entry of the diagonal is positive, so that smoothing reduces errors."""
+def _phase(bk: Backend, A: CsrStructure, values: Array, each: bool) -> Array:
+    """`(n,)` or `(systems, n)`, of size one: by which rows are turned so that smoothing reduces errors.
+
+    One phase for all rows of a system, which a Hermitian matrix stays one with; or with `each`, one for each row. Of a
+    real diagonal -1 where no entry is positive; of a complex one against the phase of its sum.
+    """
     systems = None if len(values.shape) == 1 else int(values.shape[0])
-    diagonal = bk.real(A.diagonal(bk, (values,), systems))
-    rows = diagonal if systems is not None else diagonal[None]
-    highest, lowest = (bk.max_abs(bk.where(part, rows, 0)) for part in (rows > 0, rows < 0))
-    sign = bk.where((highest == 0) & (lowest > 0), -1 + 0 * highest, 1 + 0 * highest)
-    return bk.astype(sign if systems is not None else sign[0], bk.dtype(values))
+    diagonal = _as_rows(A.diagonal(bk, (values,), systems))
+    one = bk.full_like(diagonal, 1)
+    if each:
+        size = bk.abs(diagonal)
+        found = bk.where(size > 0, bk.conj(diagonal) / bk.astype(bk.where(size > 0, size, 1), bk.dtype(values)), one)
+        return found if systems is not None else found[0]
+    real = bk.real(diagonal)
+    highest, lowest = (bk.max_abs(bk.where(part, real, 0 * real)) for part in (real > 0, real < 0))
+    found = bk.astype(bk.where((highest == 0) & (lowest > 0), -1 + 0 * highest, 1 + 0 * highest), bk.dtype(values))
+    if bk.dtype(values).kind == "c":
+        total, sizes = bk.sum(diagonal, 1, keepdims=True), bk.sum(bk.abs(diagonal), 1, keepdims=True)
+        size, imaginary = bk.abs(total), bk.sum(bk.abs(bk.real(-1j * diagonal)), 1, keepdims=True)
+        turned = bk.conj(total) / bk.astype(bk.where(size > 0, size, 1 + 0 * size), bk.dtype(values))
+        eps = float(np.finfo(bk.dtype(values)).eps)
+        found = bk.where((2 * size > sizes) & (imaginary > 100 * eps * sizes), turned, found)
+    found = found * one
+    return found if systems is not None else found[0]
 
 
 def _level(
@@ -90,6 +107,7 @@ def _level(
     current: Current,
     T: SparseMatrix,
     settings: Settings,
+    hermitian: bool | None,
     like: Array | None,
 ) -> tuple[tuple[SparseMatrix, SparseMatrix, SparseMatrix, Array], Current]:
     """A, P and R of a level with the coefficients of its smoother, and the next coarser level."""
@@ -109,7 +127,7 @@ def _level(
     p = p * (bk.take(coarse.scale, level.prolongation.cols, last) * float(np.sqrt(settings.factor)))
     P = level.P.matrix(bk, p, like)
     R = level.R.matrix(bk, bk.conj(bk.take(p, level.turned, last)), like)
-    steps = bk.astype(steps_for(bk, settings.smoother_of(None), rho, settings.degree), bk.dtype(a))
+    steps = bk.astype(steps_for(bk, settings.smoother_of(hermitian), rho, settings.degree), bk.dtype(a))
     return (A, P, R, steps), coarse
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import check_number
 from ..cycle.level import VISITS
 from ..cycle.smoother import SMOOTHERS
 
@@ -31,13 +32,17 @@ class Settings:
     over_correction: float | None = None
 
     def __post_init__(self) -> None:
-        _one_of("coarsening", self.coarsening, (*COARSENINGS, GIVEN))
+        if self.coarsening != GIVEN:
+            _one_of("coarsening", self.coarsening, COARSENINGS)
         _one_of("cycle", self.cycle, tuple(VISITS))
         _one_of("smoother", self.smoother, (None, *SMOOTHERS))
         for name in ("degree", "max_levels", "max_coarse"):
             _at_least_one(name, getattr(self, name))
         if self.block_size is not None:
             _at_least_one("block_size", self.block_size)
+        for name in ("strength", "over_correction"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), -1)
         if self.strength is not None and not 0 <= self.strength < 1:
             raise ValueError(f"strength={self.strength!r} was given; expected a number from 0 to below 1.")
         if self.over_correction is not None and not 0 < self.over_correction < 2:
@@ -96,17 +101,30 @@ def near_nullspace_columns(given: Any, n: int, block_size: int | None) -> tuple[
     """
     size = block_size or 1
     if given is not None:
-        given = np.asarray(given)
-        if given.ndim < 2 or given[0].size != n or not len(given):
+        try:
+            given = np.asarray(given)
+        except ValueError as error:  # a ragged list
+            raise ValueError(f"near_nullspace is no array: {error}") from error
+        if given.ndim < 2 or not len(given) or given[0].size != n:
             raise ValueError(
                 f"near_nullspace has the shape {given.shape}; expected vectors of {n} numbers on its first axis, (k, "
                 f"{n}), or (k, points, unknowns per point)."
             )
         if given.dtype.kind not in "fciu" or not np.isfinite(given).all():
             raise ValueError("near_nullspace holds what is no finite number; expected vectors that A nearly maps to 0.")
+        if n and not given.reshape(len(given), n).any(axis=1).all():
+            raise ValueError("near_nullspace holds a vector of zeros; expected vectors that A nearly maps to 0.")
         if block_size is None and given.ndim == 3 and given.shape[2] <= 8:
             size = int(given.shape[2])
         given = np.ascontiguousarray(given.reshape(len(given), n).T)
     if n % size:
         raise ValueError(f"block_size={size} was given for {n} unknowns; expected a divisor of their number.")
     return given, size
+
+
+def in_dtype(columns: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
+    """For a real matrix the real and the imaginary parts of complex vectors, each a vector of its own."""
+    if columns is None or dtype.kind == "c" or columns.dtype.kind != "c":
+        return columns
+    parts = np.concatenate([columns.real, columns.imag], axis=1)
+    return np.ascontiguousarray(parts[:, parts.any(axis=0)])

@@ -15,7 +15,7 @@ from ..base import Preconditioner
 from ..checks import check_choice
 from ..composed.multiplicative import multiplicative
 from ..jacobi import jacobi
-from ..known import as_matrix, entries_of, is_known_hermitian, pattern
+from ..known import as_matrix, entries_of, grid_of, is_known_hermitian, pattern
 from .clusters import labels_of_clusters
 from .coarse import coarse_correction
 
@@ -47,7 +47,7 @@ def cluster(
     """
     form = check_choice("form", form, ("additive", "deflated"))
     matrix, n = as_matrix(A), A.shape[0]
-    shape = _grid_of(matrix, A, grid)
+    shape = grid_of(matrix, A, grid)
     labels = labels_of_clusters(n, _default(n) if clusters is None else clusters, shape, pattern(matrix))
     inside, count = np.flatnonzero(labels >= 0), int(labels.max(initial=0)) + 1
     P = sp.csr_array((np.ones(len(inside), matrix.dtype), (inside, labels[inside])), (n, count))
@@ -60,13 +60,3 @@ def cluster(
 
 def _default(n: int) -> int:
     return min(max(round(2 * math.sqrt(n)), 1), _MOST)
-
-
-def _grid_of(matrix: Operator, A: Operator, grid: Sequence[int] | None) -> tuple[int, ...]:
-    if grid is None:
-        shape = A.in_shape if len(A.in_shape) > 1 else matrix.in_shape
-        return shape if all(isinstance(k, int) for k in shape) else (A.shape[0],)  # no container of arrays
-    found = tuple(int(k) for k in grid)
-    if math.prod(found) != A.shape[0]:
-        raise ValueError(f"grid={found} has {math.prod(found)} points; expected {A.shape[0]}, the number of unknowns.")
-    return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse.symmetry import is_hermitian
+from ....sparse.symmetry import is_hermitian, nearest_hermitian
 
 
 def checked(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
-    """Is it Hermitian, and it in double precision.
+    """Is it Hermitian, and it in double precision; exactly so where it is as good as that for an iteration.
 
     Raises:
         ValueError: it has what is no finite number, or a row with entries but a zero on the diagonal.
@@ -22,4 +22,6 @@ def checked(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
             f"{kind} was asked for a matrix with zeros on its diagonal, in {len(rows)} rows that have other entries "
             f"(the first is row {rows[0]}); its smoothers divide by the diagonal. Use another kind, or a part of A."
         )
-    return is_hermitian(A), A.astype(np.result_type(A.dtype, np.float64))
+    wide = A.astype(np.result_type(A.dtype, np.float64))
+    nearest = nearest_hermitian(wide) if not is_hermitian(A) else wide
+    return nearest is not None, wide if nearest is None else nearest

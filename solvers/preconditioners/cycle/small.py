@@ -29,7 +29,7 @@ def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
     hermitian = all(one for one, _ in each)
     found = [_inverse(A, hermitian) for _, A in each]
     dtype = found[0].dtype if found else matrix.dtype
-    return target.dense(np.array(found, dtype).reshape(-1, *matrix.shape)), hermitian
+    return target.dense(np.array(found, dtype).reshape(len(found), *matrix.shape)), hermitian
 
 
 def _inverse(A: sp.csr_array, hermitian: bool) -> np.ndarray:

@@ -17,6 +17,7 @@ from ..base import Preconditioner
 from ..checks import check_number
 from ..known import anchor, as_matrix, entries_of, in_scipy
 from .factored import Factored, TriangleSweeps, diagonal_of
+from .scaled import check_finite_rows
 
 
 @storable("reordered")
@@ -60,10 +61,13 @@ def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_
             f"A drop tolerance was given for a factorisation {got}; expected one matrix whose values are known, as the "
             "pattern of the factors depends on them. Leave drop_tolerance out for factors in the pattern of A."
         )
+    check_finite_rows(known)  # of which SuperLU never ends
     try:
         found = spilu(sp.csc_array(known), drop_tol=float(tolerance), fill_factor=float(fill_factor))
     except RuntimeError as error:
-        raise ValueError(f"SciPy's spilu failed: {error}. Use 'jacobi', or shift the diagonal of A.") from error
+        raise ValueError(
+            "SciPy's spilu found the matrix singular, or its factors too large. Use 'jacobi', or shift A's diagonal."
+        ) from error
     apply = apply or "exact"
     bk, like, upper = matrix.bk, anchor(matrix), sp.csr_array(found.U)
     pivots = upper.diagonal()

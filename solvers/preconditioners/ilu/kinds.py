@@ -18,6 +18,8 @@ from .in_graph import by_sweeps
 from .on_host import factorise
 from .scaled import Scaled
 
+_FILL = 10.0  # numbers of the factors per entry of A, at most
+
 _BUILD_SWEEPS = 3
 _BUILD_SWEEPS_CAPPED = 5
 
@@ -31,7 +33,7 @@ def ilu(
     build_sweeps: int | None = None,
     shift: float | str = "auto",
     drop_tolerance: float | None = None,
-    fill_factor: float = 10.0,
+    fill_factor: float = _FILL,
 ) -> Preconditioner:
     """Incomplete LU factors in the pattern of A, ILU(0): for non-symmetric matrices and implicit time steps.
 
@@ -67,7 +69,10 @@ def ilu(
     """
     apply = _checked(apply, sweeps, levels, build_sweeps, shift)
     if drop_tolerance is not None:
+        _refuse_with_tolerance(levels=levels, build_sweeps=build_sweeps, shift=None if shift == "auto" else shift)
         return dropped(A, apply, sweeps, drop_tolerance, fill_factor)
+    if fill_factor != _FILL:
+        raise ValueError(f"fill_factor={fill_factor!r} was given; it takes a drop_tolerance, too.")
     return _factors(A, "ilu", apply, sweeps, levels, build_sweeps, shift)
 
 
@@ -97,6 +102,15 @@ def ic(
     """
     apply = _checked(apply, sweeps, levels, build_sweeps, shift)
     return _factors(A, "ic", apply, sweeps, levels, build_sweeps, shift)
+
+
+def _refuse_with_tolerance(**given: Any) -> None:
+    names = [name for name, value in given.items() if value is not None]
+    if names:
+        raise ValueError(
+            f"ilu was asked for a drop_tolerance, and for {', '.join(names)}, which SciPy's spilu does not have; "
+            "expected one of these."
+        )
 
 
 def _factors(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
-from ....sparse import Matrix, Operator, SparseMatrix
+from ....sparse import Dense, Matrix, Operator, SparseMatrix
 from ....sparse.formats.entries.regather import take_or_zero
+from ....sparse.formats.traced_coo import places_unknown
 from ....sparse.symmetry import REFUSED
 from ..known import as_matrix, in_scipy
 from .pattern import Pattern
@@ -57,15 +59,15 @@ class Scaled:
             values = take_or_zero(host, values, source)
         last = len(values.shape) - 1
         known = isinstance(values, np.ndarray)
-        if known and not np.isfinite(values).all():
-            row = int(pattern.rows[np.argwhere(~np.isfinite(values))[0, -1]])
-            raise ValueError(f"Row {row} of A has an entry that is not finite; expected finite ones for this kind.")
+        if known:
+            _check_finite(values, pattern.rows)
         symmetric, far = _symmetry(values, pattern) if known else (None, None)
         hermitian = (
             None if symmetric is None or far is None else True if symmetric.all() else False if far.any() else None
         )
         if lower_only and hermitian is not False:
             hermitian = True
+            symmetric = None if symmetric is None else np.ones_like(symmetric)
             mirrored = host.conj(host.take(values, pattern.mirror, last))
             lower = host.asarray(pattern.rows > pattern.cols, like=values)
             values = host.where(lower, values, mirrored)
@@ -112,6 +114,17 @@ class Scaled:
         return self.host.take(self.values if values is None else values, self.pattern.diagonal, self.last)
 
 
+def check_finite_rows(A: sp.csr_array) -> None:
+    """Raises ValueError where a known matrix has what is no finite number."""
+    _check_finite(A.data, np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)))
+
+
+def _check_finite(values: np.ndarray, rows: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        row = int(rows[np.argwhere(~np.isfinite(values))[0, -1]])
+        raise ValueError(f"Row {row} of A has an entry that is not finite; expected finite ones for this kind.")
+
+
 def _entries(matrix: Matrix) -> tuple[np.ndarray, np.ndarray, Array, Backend]:
     """Rows, columns and values in row order, and the library of the values; without zeros where these are known."""
     known = in_scipy(matrix)
@@ -121,6 +134,8 @@ def _entries(matrix: Matrix) -> tuple[np.ndarray, np.ndarray, Array, Backend]:
     if isinstance(matrix, SparseMatrix):
         rows, cols, _ = matrix.structure.entries()
         values, host = matrix.stored.entry_values(), matrix.stored.host
+    elif not isinstance(matrix, Dense):
+        raise places_unknown("An incomplete factorisation")
     else:
         n, host = matrix.shape[0], matrix.bk if known is None else get_backend("numpy")
         dense = matrix.dense() if known is None else np.asarray(matrix.known())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from ...errors import UnsupportedOperation
 
@@ -12,14 +14,27 @@ INT32_LIMIT = 2**31
 MAX_OPERATIONS = 20_000  # of unrolled loops
 
 
+_most: ContextVar[int] = ContextVar("most entries", default=MAX_ENTRIES)
+
+
+@contextmanager
+def entries_at_most(count: int) -> Iterator[None]:
+    """Refuse matrices with more entries: for whoever only looks whether there is a sparse one."""
+    token = _most.set(min(count, MAX_ENTRIES))
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
 def check_entries(count: int, what: str) -> None:
     """
     Raises:
         UnsupportedOperation: `count` stored entries are too many.
     """
-    if count > MAX_ENTRIES:
+    if count > _most.get():
         raise UnsupportedOperation(
-            f"{what} would make a matrix with {count:,} stored entries; at most {MAX_ENTRIES:,} fit. A sum "
+            f"{what} would make a matrix with {count:,} stored entries; at most {_most.get():,} fit. A sum "
             "over everything or a transform couples all unknowns: solve with the function itself, not its matrix, or "
             "leave this part out of the traced function and add it as a low-rank term."
         )

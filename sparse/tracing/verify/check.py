@@ -52,6 +52,12 @@ def verify(front_end: FrontEnd, traced: Traced, matrix: Any, biases: Sequence[An
         _, between = front_end.evaluate(traced, _leaves(traced, z), watch=True)
         if worst <= unit * max(size, between):
             return
+    again, _ = front_end.evaluate(traced, _leaves(traced, z))
+    if not np.array_equal(_flat(again), expected, equal_nan=True):
+        raise UnsupportedOperation(
+            "The function returns other numbers when it is called again with the same ones: it is random, or depends "
+            "on what it changes, and a matrix is the same at each call. Draw random numbers before."
+        )
     raise UnsupportedOperation(
         f"The traced matrix does not reproduce the function: for a random vector they differ by {worst:.1e}, where the "
         f"numbers are of size {size:.1e}. This is an error of krylix, please report it; meanwhile solve with the "

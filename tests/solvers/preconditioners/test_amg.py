@@ -305,3 +305,102 @@ def test_cost_is_told() -> None:
     assert M.memory is not None and M.work is not None and M.entries == poisson(100, 100).nnz
     assert 2 < M.memory / M.entries < 5 and 5 < M.work / M.entries < 12
     assert dict(M.settings) == {"coarsening": "smoothed-aggregation"}
+
+
+# --- matrices that are nearly, or in another sense, what the kind is made for ---
+
+
+def by_default(A: Any, b: np.ndarray, M: Any, method: str = "CG") -> int:
+    """Iterations, after a look at the residual of each system."""
+    found = krylix.linear_solve(A, b, method=method, preconditioner=M, rtol=1e-8, max_iter=150)
+    assert np.all(found.converged)
+    return int(np.max(found.iterations))
+
+
+def laplacian(n: int) -> sp.csr_array:
+    return sp.csr_array(pyamg.gallery.poisson((n, n), format="csr"))
+
+
+@pytest.mark.parametrize("size", [1e-13, 1e-10, 1e-9])
+def test_symmetric_up_to_more_than_rounding(size: float) -> None:
+    """CG is chosen for such a matrix, so its preconditioner is symmetric."""
+    A, b = laplacian(80), np.ones(6400)
+    A.data *= 1 + size * np.random.default_rng(1).standard_normal(A.nnz)
+    result = krylix.linear_solve(A, b)
+    assert (result.method, result.preconditioner) == ("CG", "amg") and result.iterations <= 12
+    assert np.linalg.norm(b - A @ result.x) <= 1e-9 * np.linalg.norm(b)
+    assert krylix.preconditioner(A, "amg").hermitian is True
+
+
+@pytest.mark.parametrize("phase", [1, -1, 1j, 1 + 5j, -1j, "rows"])
+def test_phases_in_batches(phase: Any) -> None:
+    """A batch of one takes the steps of one matrix, or fewer: smoothing needs a diagonal that is positive."""
+    n = 40
+    turn = sp.diags_array(np.random.default_rng(0).choice([-1.0, 1.0], n * n)) if phase == "rows" else phase
+    A = sp.csr_array(turn @ laplacian(n)) if phase == "rows" else sp.csr_array(turn * laplacian(n))
+    one: Any = krylix.as_operator(A)
+    b = np.random.default_rng(1).standard_normal(n * n).astype(A.dtype)
+    alone = by_default(A, b, krylix.preconditioner(A, "amg", max_coarse=50), "biCG-stab")
+    batch = one.with_values(np.asarray(one.values)[None])
+    together = by_default(batch, b[None], krylix.preconditioner(batch, "amg", max_coarse=50), "biCG-stab")
+    assert together <= min(alone, 12) + 1
+
+
+def test_batches_that_are_not_symmetric() -> None:
+    """They get the smoother of such matrices."""
+    n = 40
+    A = sp.csr_array(laplacian(n) + sp.diags_array([0.9, -0.9], offsets=[1, -1], shape=(n * n, n * n)))
+    one: Any = krylix.as_operator(A)
+    batch, b = one.with_values(np.asarray(one.values)[None]), np.ones((1, n * n))
+    M = {s: krylix.preconditioner(batch, "amg", max_coarse=50, smoother=s) for s in (None, "jacobi")}
+    assert M[None].hermitian is False
+    np.testing.assert_array_equal(M[None](b), M["jacobi"](b))
+
+
+def test_hierarchies_of_other_numbers() -> None:
+    """Its prolongations, with the numbers of A: as symmetric as M says, and as good as a fresh one."""
+    n = 40
+    A, b = laplacian(n), np.ones(n * n)
+    other = sp.csr_array(A + sp.diags_array([0.9, -0.9], offsets=[1, -1], shape=A.shape))
+    for matrix, options in ((other, {"symmetry": "hermitian"}), (1e6 * A, {})):
+        hierarchy = pyamg.smoothed_aggregation_solver(matrix, max_coarse=50, **options)
+        M = krylix.preconditioner(A, "amg", hierarchy=hierarchy)
+        entries = M.dense()
+        assert M.hermitian and np.abs(entries - entries.T).max() <= 1e-13 * np.abs(entries).max()
+        assert by_default(A, b, M) <= 25
+    with pytest.raises(ValueError, match="hierarchy, and for near_nullspace"):
+        krylix.preconditioner(A, "amg", hierarchy=hierarchy, near_nullspace=np.ones((1, n * n)))
+
+
+def test_complex_vectors_for_a_real_matrix() -> None:
+    A, b = laplacian(40), np.ones(1600)
+    plain = by_default(A, b, krylix.preconditioner(A, "amg", max_coarse=50))
+    for vectors in (1j * np.ones((1, 1600)), (1 + 2j) * np.ones((1, 1600))):
+        assert by_default(A, b, krylix.preconditioner(A, "amg", max_coarse=50, near_nullspace=vectors)) <= plain + 2
+    complex_M = krylix.preconditioner(sp.csr_array(1j * A), "amg", max_coarse=50)
+    with pytest.raises(ValueError, match="is not complex"):
+        krylix.preconditioner(A, "amg", pattern=complex_M)
+    with pytest.raises(ValueError, match="pattern is a complex matrix"):
+        krylix.preconditioner(A, "amg", max_coarse=50, pattern=sp.csr_array(1j * A))
+
+
+def test_update_to_another_pattern() -> None:
+    """What was put together for a diagonal matrix is nothing for another one: it is made afresh."""
+    A, b = laplacian(60), np.ones(3600)
+    solver = krylix.prepare(sp.csr_array(sp.eye_array(3600)), b, method="CG", preconditioner="amg").update(A)
+    assert solver.solve(b).iterations == krylix.prepare(A, b, method="CG", preconditioner="amg").solve(b).iterations
+    order = np.random.default_rng(0).permutation(3600)
+    permuted = sp.csr_array(A[order][:, order])
+    again = krylix.prepare(A, b, method="CG", preconditioner="amg").update(permuted)
+    fresh = krylix.prepare(permuted, b, method="CG", preconditioner="amg").solve(b)
+    assert again.solve(b).iterations == fresh.iterations
+    with pytest.raises(ValueError, match="has other entries"):
+        krylix.preconditioner(permuted, "amg", pattern=krylix.preconditioner(A, "amg"))
+
+
+@pytest.mark.parametrize("systems", [0, 2])
+def test_systems_without_unknowns_and_no_systems(systems: int) -> None:
+    assert krylix.preconditioner(np.zeros((systems, 0, 0)), "amg").systems == systems
+    pattern: Any = krylix.as_operator(laplacian(12))
+    M = krylix.preconditioner(pattern.with_values(np.ones((systems, pattern.nnz))), "amg", max_coarse=20)
+    assert M.systems == systems

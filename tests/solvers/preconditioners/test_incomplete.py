@@ -445,3 +445,51 @@ def test_words_in_any_case() -> None:
         M, other = (preconditioner(A, "ilu", apply=form) for form in (word, word.upper()))
         np.testing.assert_array_equal(M.dense(), other.dense())
         assert M.settings == other.settings
+
+
+KERSHAW = np.array([[3.0, -2, 0, 2], [-2, 3, -2, 0], [0, -2, 3, -2], [2, 0, -2, 3]])
+
+
+@pytest.mark.parametrize("size", [0, 1e-13, 1e-6])
+def test_positive_definite_where_the_triangles_differ(size: float) -> None:
+    """IC reads the lower triangle, and its pivots stay positive."""
+    A = KERSHAW.copy()
+    A[0, 1] += size
+    M = krylix.preconditioner(sp.csr_array(A), "ic", apply="exact")
+    entries = M.dense()
+    assert M.hermitian and np.linalg.eigvalsh(entries).min() > 0
+    np.testing.assert_allclose(entries, entries.T, atol=1e-14)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_drop_tolerance_with_what_is_no_number(value: float) -> None:
+    """SuperLU would not come back."""
+    A = sp.csr_array(sp.random_array((60, 60), density=0.1, rng=np.random.default_rng(4)) + 4 * sp.eye_array(60))
+    A.data[17] = value
+    with pytest.raises(ValueError, match=r"Row \d+ of A has an entry that is not finite"):
+        krylix.preconditioner(A, "ilu", drop_tolerance=1e-3)
+
+
+def test_settings_that_exclude_each_other() -> None:
+    A = sp.csr_array(KERSHAW)
+    with pytest.raises(ValueError, match="drop_tolerance, and for levels, shift"):
+        krylix.preconditioner(A, "ilu", drop_tolerance=0.1, levels=4, shift=1.0)
+    with pytest.raises(ValueError, match="takes a drop_tolerance"):
+        krylix.preconditioner(A, "ilu", fill_factor=3)
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("kind", ["ilu", "ic", "ssor", "amg", "block-jacobi", "cluster", "triangular"])
+def test_places_that_are_not_known(kind: str) -> None:
+    """A matrix of JAX as an argument of a compiled function has no pattern yet."""
+    import jax
+    from jax.experimental.sparse import BCOO
+
+    def solve(A: Any, b: Any) -> Any:
+        if kind == "triangular":
+            return krylix.solve_triangular(A, b, lower=True)
+        return krylix.linear_solve(A, b, method="GMRES", preconditioner=kind).x
+
+    A = BCOO.from_scipy_sparse(sp.eye_array(80, format="csr"))
+    with pytest.raises(krylix.sparse.UnsupportedOperation, match="is an argument of the compiled function"):
+        jax.jit(solve)(A, jax.numpy.ones(80))
