@@ -186,7 +186,8 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
         kind = None
     refuse_preconditioner(method, kind)
     if previous is not None and isinstance(kind, Preconditioner):
-        kind = replace(kind, note="made for other values of A")
+        older = "made for other values of A"
+        kind = replace(kind, note=older if kind.note in (None, older) else f"{kind.note}; {older}")
     M = to_preconditioner(kind, problem.A, problem.bk, problem.layout, problem.like, previous)
     check_requirements(problem, method, M)
     if automatic and isinstance(M, Preconditioner):

@@ -45,10 +45,15 @@ def is_hermitian(A: Any) -> bool:
 
 
 def nearest_hermitian(A: Any) -> Any | None:
-    """`(A + Aᴴ) / 2` of a SciPy matrix that is as good as Hermitian for an iteration, else None."""
+    """`(A + Aᴴ) / 2` of a SciPy matrix that is as good as Hermitian for an iteration, else None.
+
+    Looked at with ones on its diagonal, as preconditioners see it: large entries hide no small ones.
+    """
     if is_hermitian(A):
         return A
-    return type(A)((A + A.conj().T) / 2) if _asymmetry(A) < CHOSEN else None
+    size = np.sqrt(np.abs(A.diagonal()))
+    scale = sp.diags_array(1 / np.where(size > 0, size, 1))
+    return type(A)((A + A.conj().T) / 2) if _asymmetry(scale @ A @ scale) < CHOSEN else None
 
 
 def is_symmetric(A: Any) -> bool:

@@ -48,10 +48,10 @@ class Preconditioner(Composed):
         return transposed
 
     def dense(self) -> Array:
-        return self.inner.dense()
+        return self.bk.copy(self.inner.dense())
 
     def diagonals(self) -> Array:
-        return self.inner.diagonals()
+        return self.bk.copy(self.inner.diagonals())
 
     def per_system(self, i: int) -> Any:
         return self.inner.per_system(i)

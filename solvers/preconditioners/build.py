@@ -21,6 +21,8 @@ from .composed.pieces import foreign_piece
 from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
+from .known import linear, without_derivatives
+from .multigrid.multigrid import multigrid
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,
@@ -30,6 +32,7 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "ilu": ilu,
     "ic": ic,
     "amg": amg,
+    "multigrid": multigrid,
     "cluster": cluster,
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
@@ -44,8 +47,8 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     Args:
         A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or what is a preconditioner
             by itself: factors of SciPy's `splu` and `spilu`, a hierarchy of pyamg.
-        kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "amg", "cluster"; "auto" chooses by what is
-            known about A.
+        kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "amg", "multigrid", "cluster"; "auto" chooses
+            by what is known about A.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
         settings: further settings of that kind, which docs/preconditioners.md lists.
@@ -64,16 +67,23 @@ preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as o
 
 
 def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Preconditioner:
-    M = foreign_piece(A)
+    if not isinstance(kind, str):
+        raise TypeError(f"kind={kind!r} was given; expected a name: auto, {', '.join(PRECONDITIONERS)}.")
+    M = A if isinstance(A, Preconditioner) else foreign_piece(A)
     if M is None:
         return _build(as_operator(A, like), kind, settings)
     if kind.strip().lower() != "auto" or settings:
-        raise ValueError(f"{M!r} is a preconditioner by itself; got kind={kind!r} too. Leave that out, or give A.")
+        asked = _asked(kind, settings)
+        raise ValueError(f"{M!r} is a preconditioner by itself; got {asked} too. Leave that out, or give A.")
     if like is None:
         return M
     bk = choose_backend(like)
     dtype = np.result_type(M.dtype, bk.dtype(bk.asarray(like)))
     return replace(M, inner=to_operator(bk, M.inner, None, dtype, (), like))
+
+
+def _asked(kind: str, settings: dict[str, Any]) -> str:
+    return f"kind={kind!r}" if kind.strip().lower() != "auto" else ", ".join(settings)
 
 
 def to_preconditioner(
@@ -109,6 +119,8 @@ def to_preconditioner(
 
 
 def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
+    """M as a constant to derivatives, made of the linear part of A."""
+    A = without_derivatives(linear(A))
     key = _key(A, kind)
     if key != kind.strip().lower() and not settings:
         try:
@@ -120,6 +132,8 @@ def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     _check_settings(key, settings)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
+    if not A.shape[0] or A.systems == 0:  # as good as any
+        return replace(jacobi(A), kind=key)
     return PRECONDITIONERS[key](A, **settings)
 
 

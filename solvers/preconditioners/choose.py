@@ -7,10 +7,10 @@ from collections.abc import Container
 import numpy as np
 import scipy.sparse as sp
 
-from ...sparse import Dense, Matrix, Operator
-from ...sparse.operators.function import LinearFunction
+from ...sparse import Dense, Matrix, NonlinearError, Operator, UnsupportedOperation
 from ...sparse.symmetry import seems_hermitian
-from .known import at_hand
+from .known import as_matrix, at_hand
+from .multigrid.read import couples_neighbours
 
 _DOMINANT = 1.02  # times the rest of a row: scaled by the diagonal, the condition number is at most 100
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
@@ -23,13 +23,14 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     |---|---|
     | symmetric (Hermitian), smaller than 5000 unknowns, or a batch | jacobi |
     | symmetric (Hermitian), diagonal of one sign, at least 1.02 times the sum of its row everywhere | jacobi |
+    | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid that it knows | multigrid |
     | symmetric (Hermitian), diagonal of one sign | amg |
     | not symmetric, sparse, no zero on the diagonal | ilu |
     | products only | chebyshev |
     | anything else: dense, or values that are not known | jacobi |
     """
-    A = A.without_offset
-    if not isinstance(A, Matrix | LinearFunction) and "chebyshev" in kinds:
+    A = _traced(A.without_offset)
+    if not isinstance(A, Matrix) and "chebyshev" in kinds:
         return "chebyshev"
     if not isinstance(A, Matrix) or isinstance(A, Dense) or A.known() is None:
         return "jacobi"
@@ -37,8 +38,19 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     if seems_hermitian(A):
         one_sign = bool(np.all(np.real(diagonal) > 0) or np.all(np.real(diagonal) < 0))
         large = A.shape[0] > _SMALL and A.systems is None
-        return "amg" if large and one_sign and "amg" in kinds and not _is_easy(A.known()) else "jacobi"
+        if not large or not one_sign or _is_easy(A.known()):
+            return "jacobi"
+        if "multigrid" in kinds and couples_neighbours(A):
+            return "multigrid"
+        return "amg" if "amg" in kinds else "jacobi"
     return "ilu" if bool(np.all(diagonal != 0)) and "ilu" in kinds else "jacobi"
+
+
+def _traced(A: Operator) -> Operator:
+    try:
+        return as_matrix(A)
+    except (UnsupportedOperation, NonlinearError):
+        return A
 
 
 def _is_easy(A: sp.csr_array) -> bool:

@@ -22,11 +22,12 @@ class DiagonalOperator(Composed):
 
     bk: Backend
     values: Array
+    batch: bool = False  # is one row that of a batch of one system?
 
     def _settle(self) -> None:
-        rows, n = (int(k) for k in self.values.shape)
-        self.shape, self.dtype, self.systems = (n, n), np.dtype(self._library_of(self.values).dtype(self.values)), None
-        self.systems = None if rows == 1 else rows
+        rows, n = [1, 1, *map(int, self.values.shape)][-2:]  # transformations put axes in front, or take them away
+        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.values).dtype(self.values))
+        self.systems = rows if self.batch or rows != 1 else None
 
     def apply(self, x: Array) -> Array:
         return self.array("values") * x

@@ -22,6 +22,5 @@ def jacobi(A: Operator) -> Preconditioner:
     values = one / bk.where(diagonal == 0, one, diagonal)
     hermitian = True if A.dtype.kind != "c" else None  # with a complex diagonal it is not, but that may be traced
     count, n = int(np.prod(tuple(values.shape))), A.shape[0]
-    return Preconditioner(
-        DiagonalOperator(A.bk, values), "jacobi", hermitian, memory=count, work=n, entries=entries_of(A)
-    )
+    inner = DiagonalOperator(A.bk, values, A.systems is not None)
+    return Preconditioner(inner, "jacobi", hermitian, memory=count, work=n, entries=entries_of(A))

@@ -7,6 +7,7 @@ of them by NumPy is made once, when the function is compiled, however often it r
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from ...backends import Array, Backend, get_backend
 from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.canonical import canonical
 from ...sparse.formats.traced_coo import places_unknown
-from ...sparse.operators.function import LinearFunction
-from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry
+from ...sparse.linearity import linear_part
+from ...sparse.operators.function import FunctionOperator, LinearFunction
+from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry, is_hermitian
 from .checks import check_grid
 
 
@@ -136,14 +138,36 @@ def placed(array: Array, A: Operator) -> Array:
     return A.bk.asarray(array, like=like)
 
 
+def linear(A: Operator) -> Operator:
+    """The linear part of A: an affine function, as of a boundary with values, without what it makes of zero.
+
+    Raises:
+        NonlinearError: a function that is neither.
+    """
+    A = A.without_offset
+    return linear_part(A) if isinstance(A, FunctionOperator) else A
+
+
 def kept(A: Operator) -> Operator:
     """A with values of its own, where it is a matrix: the caller may write to those that A was made of."""
     if isinstance(A, SparseMatrix):
-        host = A.stored.host
-        return A._with(A.stored.with_values([host.copy(values) for values in A.stored.known_or_arrays()]))
+        return _with_values(A, A.stored.host.copy)
     if isinstance(A, Dense):
         return Dense(A.bk, A.bk.copy(A.matrix), None if A.constant is None else A.constant.copy())
     return A
+
+
+def without_derivatives(A: Operator) -> Operator:
+    """A matrix whose values are constants to derivatives, as a preconditioner made of it is; all else as it is."""
+    if isinstance(A, SparseMatrix) and A.constant is None:
+        return _with_values(A, A.bk.constant)
+    if isinstance(A, Dense) and A.constant is None:
+        return Dense(A.bk, A.bk.constant(A.matrix))
+    return A
+
+
+def _with_values(A: SparseMatrix, function: Callable[[Array], Array]) -> SparseMatrix:
+    return A._with(A.stored.with_values([function(values) for values in A.stored.known_or_arrays()]))
 
 
 def anchor(matrix: Matrix) -> Array | None:
@@ -156,11 +180,18 @@ def anchor(matrix: Matrix) -> Array | None:
 
 
 def is_known_hermitian(A: Operator) -> bool | None:
-    """Is A Hermitian up to rounding, or far from it? None: neither, or its entries are not known now."""
+    """Is A Hermitian, entry by entry up to rounding, or far from it? None: neither, or they are not known now."""
     relative = asymmetry(A.without_offset)
     if relative is None or not relative < REFUSED:
         return None if relative is None or np.isnan(relative) else False
-    return True if relative < PRODUCTS * np.finfo(A.dtype).eps else None
+    known = A.without_offset.known()
+    if not all(map(_has_entries, known if isinstance(known, tuple) else (known,))):
+        return True if relative < PRODUCTS * np.finfo(A.dtype).eps else None
+    return True if all(map(is_hermitian, known if isinstance(known, tuple) else (known,))) else None
+
+
+def _has_entries(known: Any) -> bool:
+    return sp.issparse(known) or isinstance(known, np.ndarray)
 
 
 def entries_of(A: Operator) -> int | None:

@@ -56,7 +56,7 @@ def choose(problem: Problem, preconditioned: bool = False, many: bool = False) -
     | dense, at most 1000 unknowns | direct |
     | known, on a grid, a sum of matrices along its axes; of functions in `prepare` and when compiled | fast-direct |
     | matrix in `prepare`, eager, whose factors cost less than a second | scipy-direct |
-    | matrix, symmetric, diagonal of one sign | CG with amg or jacobi; eagerly, scipy-direct if that fails |
+    | matrix, symmetric, diagonal of one sign | CG, multigrid, amg or jacobi; eagerly, scipy-direct if that fails |
     | matrix, not symmetric, eager | scipy-direct |
     | function, symmetric for random vectors | CG |
     | anything else | biCG-stab(2); eagerly for a matrix, scipy-direct if that fails |

@@ -242,6 +242,21 @@ def test_made_of_values_of_its_own(kind: str, form: str) -> None:
 
 
 @pytest.mark.needs("jax")
+@pytest.mark.parametrize("kind", ["jacobi", "ssor", "ilu", "ic", "chebyshev", "amg"])
+def test_made_in_vmap(kind: str) -> None:
+    """One for each lane, handed out of it and in again."""
+    import jax
+
+    A, r = suited(kind, "float64"), vectors("float64", 3)
+    scales = array("jax", np.array([1.0, 2.0, 4.0]))
+    made = jax.vmap(lambda s: krylix.preconditioner(s * array("jax", A), kind))(scales)
+    found = jax.vmap(lambda M, r: M @ r)(made, array("jax", r))
+    alone = krylix.preconditioner(array("jax", A), kind)
+    for i, scale in enumerate((1.0, 2.0, 4.0)):
+        np.testing.assert_allclose(to_numpy(found[i]), to_numpy(alone @ array("jax", r[i])) / scale, rtol=1e-4)
+
+
+@pytest.mark.needs("jax")
 @every_kind
 def test_arguments_made_by_numpy(kind: str) -> None:
     """As its arrays, what NumPy made is an argument of functions that JAX compiles."""
@@ -276,6 +291,93 @@ def test_made_by_numpy_for_another_library(kind: str, mode: str) -> None:
     M = krylix.preconditioner(A, kind)
     result = Numbers(krylix.linear_solve(A, array(mode, b), method="biCG-stab(2)", preconditioner=M))
     np.testing.assert_allclose(result.x, np.linalg.solve(A.toarray(), b), rtol=1e-8)
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+@every_kind
+def test_batch_of_one(kind: str, mode: str) -> None:
+    A, r = suited(kind, "float64")[None], vectors("float64", 1)
+    M = krylix.preconditioner(array(mode, A), kind)
+    assert M.systems == 1 and tuple(M.dense().shape) == (1, N, N)
+    alone = krylix.preconditioner(array(mode, A[0]), kind)
+    np.testing.assert_allclose(to_numpy(M(array(mode, r))), to_numpy(alone(array(mode, r))), rtol=1e-12, atol=1e-15)
+
+
+@every_kind
+def test_without_unknowns_and_without_systems(kind: str) -> None:
+    if kind != OWN:
+        assert krylix.preconditioner(np.zeros((0, 0)), kind).kind == kind
+        assert krylix.preconditioner(np.zeros((0, 4, 4)), kind).systems == 0
+
+
+@every_kind
+def test_what_it_hands_out_is_no_part_of_it(kind: str) -> None:
+    M = krylix.preconditioner(suited(kind, "float64"), kind)
+    before = M.dense().copy()
+    M.dense()[...] = 0
+    found = M.diagonal()
+    if found.flags.writeable:
+        found[...] = 0
+    np.testing.assert_array_equal(M.dense(), before)
+
+
+@every_kind
+def test_affine_functions(kind: str) -> None:
+    """M is made of their linear part, and so is linear."""
+    A = suited(kind, "float64")
+    M = krylix.preconditioner(lambda u: A @ u + 3.0, kind, like=np.ones(N))
+    np.testing.assert_array_equal(M @ np.zeros(N), 0)
+    np.testing.assert_allclose(M.dense(), krylix.preconditioner(A, kind).dense(), rtol=1e-10, atol=1e-14)
+
+
+@every_kind
+def test_functions_that_are_not_linear(kind: str) -> None:
+    with pytest.raises(krylix.sparse.NonlinearError):
+        krylix.preconditioner(lambda x: x**2, kind, like=np.ones(N))
+
+
+def test_symmetry_is_told_entry_by_entry() -> None:
+    """A block of large entries does not hide another one, which scaling brings out."""
+    rng = np.random.default_rng(0)
+    B, Z = rng.standard_normal((8, 8)), np.zeros((8, 8))
+    large, skewed = 1e14 * (B @ B.T + 8 * np.eye(8)), np.triu(rng.uniform(0.5, 1, (8, 8))) + 2 * np.eye(8)
+    A = np.block([[large, Z], [Z, skewed]])
+    for kind in PRECONDITIONERS:
+        if kind != OWN and not needs_hermitian(kind):
+            M = krylix.preconditioner(A, kind)
+            entries = M.dense()
+            if M.hermitian:
+                assert np.abs(entries - entries.T).max() <= 1e-10 * np.abs(entries).max()
+
+
+@pytest.mark.needs("jax")
+@every_kind
+def test_m_has_no_derivative(kind: str) -> None:
+    """One rule for all kinds, forward and reverse, eager and compiled: M is a constant."""
+    import jax
+
+    A, r = suited(kind, "float64"), vectors("float64", 1)[0]
+    D = array("jax", np.diag(np.arange(1.0, N + 1)))
+
+    def value(s: Any) -> Any:
+        return (krylix.preconditioner(array("jax", A) + s * D, kind) @ array("jax", r)).sum()
+
+    for function in (value, jax.jit(value)):
+        assert jax.jvp(function, (0.5,), (1.0,))[1] == 0 or kind == OWN
+
+
+@pytest.mark.parametrize("kind", [None, 3, max])
+def test_kinds_that_are_no_names(kind: Any) -> None:
+    with pytest.raises(TypeError, match="expected a name: auto, jacobi"):
+        krylix.preconditioner(np.eye(3), kind)
+
+
+def test_of_a_preconditioner() -> None:
+    """It is one already."""
+    M = krylix.preconditioner(np.eye(3), "jacobi")
+    assert krylix.preconditioner(M) is M
+    with pytest.raises(ValueError, match="is a preconditioner by itself; got degree too"):
+        krylix.preconditioner(M, degree=3)
 
 
 # --- saved, copied, transformed, differentiated ---

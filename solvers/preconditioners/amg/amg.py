@@ -99,10 +99,7 @@ def amg(
     )
     if isinstance(pattern, Preconditioner):
         _refuse_more(settings, coarsening, near_nullspace, hierarchy)
-        renewal = updated(pattern, A)
-        if renewal is None:
-            raise ValueError(f"pattern={pattern!r} was given for {A!r}, which has other entries, or is not complex.")
-        return renewal
+        return _renewal(pattern, A)
     if hierarchy is not None:
         _refuse_beside(near_nullspace=near_nullspace, pattern=pattern, block_size=block_size, strength=strength)
     matrix = _square(as_matrix(A))
@@ -126,6 +123,13 @@ def amg(
     else:
         found = list(tentative_of(sparse.structure, settings, columns, block_size))
     return _on_pattern(sparse, _placed(found, sparse), settings)
+
+
+def _renewal(M: Preconditioner, A: Operator) -> Preconditioner:
+    found = updated(M, A)
+    if found is None:
+        raise ValueError(f"pattern={M!r} was given for {A!r}, which has other entries, or is not complex.")
+    return found
 
 
 def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:

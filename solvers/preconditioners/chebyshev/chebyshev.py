@@ -93,12 +93,13 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
     degree, ratio = check_integer("degree", degree, 1), check_number("ratio", ratio, 1)
     A = A.without_offset
     matrix = _matrix_or_none(A)
+    linear = kept(A if matrix is None else matrix)
     own = at_hand(A if matrix is None else matrix)
     if matrix is None:
         inverse = own.bk.full((1, A.shape[0]), 1, A.dtype, getattr(A, "like", None))
     else:
         inverse = _inverse_diagonal(own)
-    operator = ChebyshevOperator(kept(A), placed(inverse, A), placed(_interval_end(own, inverse), A), degree, ratio)
+    operator = ChebyshevOperator(linear, placed(inverse, A), placed(_interval_end(own, inverse), A), degree, ratio)
     entries, count = entries_of(A), math.prod(tuple(inverse.shape))
     work = None if entries is None else (degree - 1) * (entries + 2 * count) + count
     note = None if matrix is not None else f"{degree - 1} products with A per application, not scaled by its diagonal"
@@ -112,7 +113,7 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
 def _matrix_or_none(A: Operator) -> Matrix | None:
     try:
         return as_matrix(A)
-    except (UnsupportedOperation, NonlinearError):  # then it is known by its products
+    except (UnsupportedOperation, NonlinearError):  # then it is known by its products, which are linear
         return None
 
 

@@ -11,7 +11,7 @@ from ....backends import Array, Backend
 from ....sparse import Composed, Dense, Matrix, Operator, as_operator, storable
 from ..base import Preconditioner
 from ..block_jacobi.inverses import all_hermitian, inverses, is_hermitian
-from ..known import as_matrix, at_hand, entries_of, from_host
+from ..known import as_matrix, at_hand, entries_of, from_host, kept, linear, without_derivatives
 
 _LARGEST = 4096  # columns, of which there is a dense inverse
 
@@ -62,8 +62,8 @@ def coarse_correction(A: Any, P: Any, *, like: Any = None) -> Preconditioner:
 
     Source: Smith, Bjorstad & Gropp, Domain Decomposition, 1996, section 2.1.
     """
-    matrix = as_matrix(as_operator(A, like))
-    spread: Any = as_operator(P)
+    matrix = as_matrix(without_derivatives(linear(as_operator(A, like))))
+    spread: Any = kept(as_operator(P))
     if spread.shape[0] != matrix.shape[0] or not 0 < spread.shape[1] <= _LARGEST or spread.systems is not None:
         raise ValueError(
             f"P has the shape {spread.shape}; expected ({matrix.shape[0]}, m) with m from 1 to {_LARGEST}."

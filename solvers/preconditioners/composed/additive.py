@@ -43,16 +43,24 @@ def times(M: Preconditioner, factor: Any) -> Preconditioner:
     """
     if not isinstance(factor, (int, float, complex, np.number)) or isinstance(factor, bool):
         raise TypeError(f"A preconditioner was multiplied by {factor!r}; expected a number. For products: M @ r.")
-    number = complex(factor)
-    if not np.isfinite(number) or number == 0:
-        raise ValueError(f"A preconditioner was multiplied by {factor}; expected a finite number that is not 0.")
+    try:
+        number = complex(factor)
+    except OverflowError as error:
+        raise ValueError(f"A preconditioner was multiplied by {factor}, which no {M.dtype} can hold.") from error
+    with np.errstate(all="ignore"):
+        stored = complex(np.asarray(number).astype(np.result_type(M.dtype, np.complex64)))
+    if not np.isfinite(stored) or stored == 0:
+        raise ValueError(
+            f"A preconditioner was multiplied by {factor}; expected a finite number that is not 0 in {M.dtype}."
+        )
     if number.imag != 0 and M.dtype.kind != "c":
         raise TypeError(f"A preconditioner of {M.dtype} was multiplied by {factor}; expected a real number.")
     plain = number.real if number.imag == 0 else number
     hermitian = M.hermitian
     if number.imag != 0:  # none stays Hermitian, and another may become it
         hermitian = False if hermitian else None
-    kind = f"{plain:g} * {in_brackets(M.kind)}"
+    shown = f"({plain:g})" if number.imag else f"{plain:g}"
+    kind = f"{shown} * {in_brackets(M.kind)}"
     return replace(M, inner=Scaled(M.inner, plain), kind=kind, hermitian=hermitian)
 
 

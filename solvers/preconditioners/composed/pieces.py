@@ -11,6 +11,7 @@ from ....backends import Backend, get_backend
 from ....sparse import Operator, as_operator, is_function, to_operator
 from ..base import Preconditioner
 from ..foreign import from_foreign
+from ..known import linear, without_derivatives
 
 
 def as_piece(M: Any) -> Preconditioner:
@@ -46,7 +47,7 @@ def in_one_library(pieces: Sequence[Any], A: Any = None, like: Any = None) -> li
     """
     found: list[Operator] = [as_piece(M) for M in pieces]
     if A is not None:
-        found.append(as_operator(A, like))
+        found.append(without_derivatives(linear(as_operator(A, like))))
     shapes = list(dict.fromkeys(M.shape for M in found))
     if len(shapes) > 1 or shapes[0][0] != shapes[0][1]:
         raise ValueError(
@@ -56,7 +57,7 @@ def in_one_library(pieces: Sequence[Any], A: Any = None, like: Any = None) -> li
     if len(counts) > 1:
         raise ValueError(f"Operators for {' and '.join(map(str, counts))} systems were combined; expected as many.")
     bk = next((M.bk for M in found if not M.bk.on_host), get_backend("numpy"))
-    dtype, anchor = np.result_type(*(M.dtype for M in found)), _anchor(bk, found)
+    dtype, anchor = bk.stored_dtype(np.result_type(*(M.dtype for M in found))), _anchor(bk, found)
     return [to_operator(bk, M, None, dtype, (), anchor, "a part of the preconditioner") for M in found]
 
 

@@ -187,6 +187,23 @@ def test_every_method(method: str, mode: str) -> None:
     check(method, "grad", as_function, mode)
 
 
+@pytest.mark.parametrize("method", ["CG", "direct", pytest.param("scipy-GMres", marks=pytest.mark.merge)])
+def test_nested_reverse_derivatives(method: str) -> None:
+    """Also of what is linear in x, whose cotangent depends on nothing."""
+
+    def loss(s: Any) -> Any:
+        A = s * jnp.asarray(MATRIX @ MATRIX.T) + s**2 * jnp.eye(len(B))
+        return jnp.arange(1.0, len(B) + 1) @ linear_solve(A, jnp.asarray(B), method=method, rtol=1e-13).x
+
+    def wanted(s: Any) -> Any:
+        A = s * jnp.asarray(MATRIX @ MATRIX.T) + s**2 * jnp.eye(len(B))
+        return jnp.arange(1.0, len(B) + 1) @ (jnp.linalg.inv(A) @ jnp.asarray(B))
+
+    found, expected = (jax.grad(jax.grad(jax.grad(f))) for f in (loss, wanted))
+    np.testing.assert_allclose(found(1.3), expected(1.3), rtol=1e-7)
+    np.testing.assert_allclose(jax.jit(found)(0.7), expected(0.7), rtol=1e-7)
+
+
 @pytest.mark.parametrize("method", ["direct", pytest.param("scipy-GMres", marks=pytest.mark.merge)])
 @pytest.mark.parametrize("make", [pytest.param(as_matrix, marks=pytest.mark.merge), as_sparse])
 def test_other_operators(method: str, make: Callable[..., Any]) -> None:

@@ -13,11 +13,17 @@ import scipy.sparse.linalg as spl
 from krylix import as_operator, linear_solve, preconditioner
 from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.preconditioners.choose import choose_kind
+from krylix.sparse import Stencil
 from modes import array, compiled, to_numpy
 
-ALL = ("jacobi", "block-jacobi", "chebyshev", "cluster", "ilu", "ic", "ssor", "amg")
+ALL = ("jacobi", "block-jacobi", "chebyshev", "cluster", "ilu", "ic", "ssor", "amg", "multigrid")
 LARGE = sp.csr_array(pyamg.gallery.poisson((80, 80), format="csr"))
 SMALL = sp.csr_array(pyamg.gallery.poisson((8, 8), format="csr"))
+
+
+SHIFTS = [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)]
+GRID = Stencil([4.0, -1.0, -1.0, -1.0, -1.0], SHIFTS, (80, 80))
+FAR = Stencil([4.0, -1.0, -1.0, -1.0, -1.0], [(2 * a, 2 * b) for a, b in SHIFTS], (80, 80))
 
 
 def saddle() -> sp.csr_array:
@@ -31,10 +37,13 @@ def saddle() -> sp.csr_array:
         (LARGE, "amg"), (-LARGE, "amg"), (SMALL, "jacobi"), (SMALL + sp.eye_array(64, k=1), "ilu"),
         (LARGE + sp.eye_array(6400, k=1), "ilu"), (SMALL.toarray(), "jacobi"), (saddle(), "jacobi"),
         (saddle() + sp.eye_array(74, k=1), "jacobi"), (spl.aslinearoperator(SMALL), "chebyshev"),
-        ([LARGE, 2 * LARGE], "jacobi"), (LARGE + 0.1 * sp.eye_array(6400), "jacobi"),
+        ([LARGE, 2 * LARGE], "jacobi"), (LARGE + 0.1 * sp.eye_array(6400), "jacobi"), (GRID, "multigrid"),
+        (-1 * GRID, "multigrid"), (GRID.to("dia"), "multigrid"), (GRID.to("csr"), "multigrid"), (FAR, "amg"),
+        (FAR.to("csr"), "amg"),
     ],
     ids=["large", "negative", "small", "not symmetric", "large and not symmetric", "dense", "indefinite",
-         "zeros on the diagonal", "products", "batch", "dominant"],
+         "zeros on the diagonal", "products", "batch", "dominant", "grid", "negative grid", "diagonals", "rows",
+         "far on a grid", "far in rows"],
 )  # fmt: skip
 def test_table(A: Any, kind: str) -> None:
     operator = as_operator(A)

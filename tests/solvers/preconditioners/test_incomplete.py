@@ -479,7 +479,7 @@ def test_settings_that_exclude_each_other() -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("kind", ["ilu", "ic", "ssor", "amg", "block-jacobi", "cluster", "triangular"])
+@pytest.mark.parametrize("kind", ["ilu", "ic", "ssor", "amg", "block-jacobi", "cluster", "multigrid", "triangular"])
 def test_places_that_are_not_known(kind: str) -> None:
     """A matrix of JAX as an argument of a compiled function has no pattern yet."""
     import jax

@@ -94,6 +94,8 @@ COUNTS: dict[str, dict[str, int | None]] = {
             "saddle point": 27},
     "ic": {"poisson": 43, "jumps 1e4": 71, "anisotropic 100": 66, "elasticity": 36, "convection": None,
            "saddle point": None},
+    "multigrid": {"poisson": 6, "jumps 1e4": 12, "anisotropic 100": 11, "elasticity": None, "convection": 20,
+                  "saddle point": None},
     "amg": {"poisson": 7, "jumps 1e4": 12, "anisotropic 100": 36, "elasticity": 29, "convection": 3},
 }  # fmt: skip
 
@@ -105,7 +107,9 @@ def measured(problem: str, kind: str) -> int | str:
     A = make()
     b = np.random.default_rng(0).standard_normal(A.shape[0])
     try:
-        M = None if kind == "none" else preconditioner(A, kind, **SETTINGS.get(kind, {}))
+        side = round(A.shape[0] ** 0.5)
+        on_grid = {"grid": (side, side), "direct": 100} if kind == "multigrid" and side**2 == A.shape[0] else {}
+        M = None if kind == "none" else preconditioner(A, kind, **SETTINGS.get(kind, {}), **on_grid)
     except (ValueError, UnsupportedOperation) as error:
         return f"refused: {error}"
     if M is not None and M.hermitian is False and method == "CG":

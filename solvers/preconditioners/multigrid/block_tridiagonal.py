@@ -1,0 +1,190 @@
+"""The exact inverse of a matrix on a small grid, by elimination of one block of its points after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse import Composed, storable
+from ....sparse.formats.entries.regather import take_or_zero
+from .blocks import Blocks, blocks_of
+from .couplings import Couplings
+
+_SHIFT = 100  # times the rounding unit, of the diagonal: for singular matrices
+
+
+@storable("block tridiagonal inverse")
+@dataclass(eq=False, repr=False)
+class BlockTridiagonalInverse(Composed):
+    """`(L + D) D^-1 (D + U)`, inverted: D holds the blocks that elimination leaves, L and U those beside it.
+
+    Attributes:
+        pivots: the inverses of D, `(systems or 1, blocks, m, m)`.
+        lower, upper: the couplings to the block before, and after, `(systems or 1, blocks, width, m)`.
+        grid, periodic, shifts: of the couplings, from which all positions follow.
+        batch: is there one matrix for each system?
+
+    Stores m numbers and a few more for each unknown, and multiplies twice with each; one block after the other.
+
+    Source: Golub and Van Loan, Matrix Computations, 4th ed., section 4.5.1.
+    """
+
+    parts = ("pivots", "lower", "upper")
+    is_container = True
+
+    bk: Backend
+    pivots: Array
+    lower: Array
+    upper: Array
+    grid: tuple[int, ...]
+    periodic: tuple[bool, ...]
+    shifts: tuple[tuple[int, ...], ...]
+    batch: bool = False
+
+    def __post_init__(self) -> None:
+        axes = {len(self.grid), len(self.periodic), *map(len, self.shifts)}
+        if len(axes) > 1 or min(self.grid, default=1) < 1 or math.prod(self.grid) > 10**6:
+            raise ValueError(f"There are no blocks of the grid {self.grid} with the couplings {self.shifts}.")
+        blocks = self._blocks
+        expected = [(blocks.count, blocks.size, blocks.size), blocks.lower.shape, blocks.upper.shape]
+        found = [tuple(map(int, part.shape)) for part in (self.pivots, self.lower, self.upper)]
+        rows = {shape[0] for shape in found}
+        if [shape[1:] for shape in found] != expected or len(rows) > 1 or not (self.batch or rows == {1}):
+            raise ValueError(f"The parts of a block tridiagonal inverse are {found}; expected {expected} per system.")
+        super().__post_init__()
+
+    @property
+    def _blocks(self) -> Blocks:
+        return blocks_of(self.grid, self.periodic, self.shifts)
+
+    def _settle(self) -> None:
+        n = math.prod(self.grid)
+        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.pivots).dtype(self.pivots))
+        self.systems = int(self.pivots.shape[0]) if self.batch else None
+
+    def transpose(self) -> BlockTridiagonalInverse:
+        library, blocks = self._library_of(self.lower), self._blocks
+        return replace(
+            self,
+            pivots=library.matrix_transpose(self.pivots),
+            lower=mirrored(library, self.upper, blocks.lower_mirror),
+            upper=mirrored(library, self.lower, blocks.upper_mirror),
+        )
+
+    def apply(self, x: Array) -> Array:
+        bk, blocks, rows = self.bk, self._blocks, int(x.shape[0])
+        b = bk.reshape(take_or_zero(bk, x, blocks.order), (rows, blocks.count, blocks.size))
+        pivots = self.array("pivots")
+        forward = _swept(bk, blocks.count, b, pivots, self.array("lower"), blocks.lower, False)
+        found = _swept(bk, blocks.count, forward, None, self.array("upper"), blocks.upper, True, pivots)
+        return bk.take(bk.reshape(found, (rows, blocks.count * blocks.size)), blocks.position.astype(np.int32), 1)
+
+
+def _swept(
+    bk: Backend, count: int, b: Array, before: Array | None, sides: Array, columns: np.ndarray, backward: bool,
+    after: Array | None = None,
+) -> Array:  # fmt: skip
+    """`y_i = before_i b_i`, with `before_i (b_i - S_i y)` where y is the block that came before i.
+
+    With `after` instead, `y_i = b_i - after_i S_i y`.
+    """
+    rows, size, width = int(b.shape[0]), int(b.shape[2]), columns.shape[1]
+
+    def step(i: Any, last: Array) -> Array:
+        index = bk.reshape(_at(bk, columns, i, 0), (width * size,))
+        near = bk.reshape(bk.take(last, index, 1), (rows, width, size))
+        taken = bk.sum(_at(bk, sides, i, 1) * near, 1)
+        own = _at(bk, b, i, 1)
+        if after is not None:
+            return own - _product(bk, _at(bk, after, i, 1), taken)
+        return _product(bk, _at(bk, before, i, 1), own - taken)
+
+    first = 0 * b[:, 0]
+    return scanned(bk, step, first, count, backward)
+
+
+def _product(bk: Backend, matrix: Array, x: Array) -> Array:
+    return bk.product(matrix[0] if int(matrix.shape[0]) == 1 else matrix, x)
+
+
+def _at(bk: Backend, x: Any, i: Any, axis: int) -> Array:
+    """`x[i]`, or `x[:, i]`, for a number or an index that is counted by the library's loop, `(1,)`."""
+    if isinstance(i, int):
+        return x[i] if axis == 0 else x[:, i]
+    shape = tuple(map(int, x.shape))
+    return bk.reshape(bk.take(bk.asarray(x, like=i), i, axis), (*shape[:axis], *shape[axis + 1 :]))
+
+
+def scanned(bk: Backend, step: Callable[[Any, Array], Array], first: Array, count: int, backward: bool) -> Array:
+    """All results `(rows, count, m)` of `step(i, result of the step before)`, from the first or the last i on."""
+    if bk.is_eager:
+        found, last = [], first
+        for i in reversed(range(count)) if backward else range(count):
+            last = step(i, last)
+            found.append(last)
+        stacked = bk.stack(found[::-1] if backward else found)
+        return bk.permute_dims(stacked, (1, 0, 2))
+    rows, m = map(int, first.shape)
+
+    def body(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        done, last, buffer = state
+        i = count - 1 - done if backward else done
+        last = step(i, last)
+        return done + 1, last, bk.put_block(buffer, i * m, last)
+
+    start = bk.asarray(np.zeros(1, np.int32), like=first), first, bk.zeros((rows, count * m), bk.dtype(first), first)
+    found = bk.while_loop(lambda state: bk.any(state[0] < count), body, start)[2]
+    return bk.reshape(found, (rows, count, m))
+
+
+def mirrored(bk: Backend, sides: Array, positions: np.ndarray) -> Array:
+    """The couplings back, `(systems or 1, *positions.shape)`."""
+    return take_or_zero(bk, bk.reshape(sides, (int(sides.shape[0]), -1)), positions)
+
+
+def inverse_of(A: Couplings) -> tuple[Array, Array, Array]:
+    """The parts of the inverse of a matrix of couplings.
+
+    Cost: the inverse of each block, and a few products of arrays of its size.
+    """
+    bk, shifts = A.bk, A.shifts
+    blocks = blocks_of(A.grid, A.periodic, shifts)
+    systems = A.systems or 1
+    parts = [bk.reshape(A.values[s], (int(A.values[s].shape[0]), -1)) for s in shifts]
+    flat = bk.concat([bk.broadcast_to(p, (systems, int(p.shape[1]))) for p in parts], 1)
+    lower, upper = (take_or_zero(bk, flat, source) for source in (blocks.lower_source, blocks.upper_source))
+    back = mirrored(bk, upper, blocks.lower_mirror)
+    within, m = _within(bk, blocks, flat), blocks.size
+
+    def step(i: Any, last: Array) -> Array:
+        index, width = _at(bk, blocks.lower, i, 0), blocks.lower.shape[1]
+        inverse = bk.reshape(last, (systems, m, m))
+        own = _at(bk, lower, i, 1)[..., None]
+        left = bk.sum(own * bk.reshape(bk.take(inverse, bk.reshape(index, (-1,)), 1), (systems, width, m, m)), 1)
+        turned = bk.reshape(bk.take(bk.matrix_transpose(left), bk.reshape(index, (-1,)), 1), (systems, width, m, m))
+        product = bk.matrix_transpose(bk.sum(_at(bk, back, i, 1)[..., None] * turned, 1))
+        pivot = bk.reshape(_at(bk, within, i, 1), (systems, m, m)) - product
+        return bk.reshape(bk.linalg.inverse(pivot), (systems, m * m))
+
+    first = bk.zeros((systems, m * m), bk.dtype(flat), flat)
+    pivots = bk.reshape(scanned(bk, step, first, blocks.count, False), (systems, blocks.count, m, m))
+    return pivots, lower, upper
+
+
+def _within(bk: Backend, blocks: Blocks, flat: Array) -> Array:
+    """The blocks on the diagonal `(systems, count, m * m)`, made regular: a one where a place has no unknown."""
+    m, dtype = blocks.size, bk.dtype(flat)
+    regular = np.ones(m * m, dtype)
+    regular[:: m + 1] += _SHIFT * np.finfo(dtype).eps
+    dense = take_or_zero(bk, flat, blocks.within) * bk.asarray(regular, like=flat)
+    empty = np.flatnonzero(blocks.order < 0)
+    if not len(empty):
+        return dense
+    spare = np.zeros((blocks.count * m, m), dtype)
+    spare[empty, empty % m] = 1
+    return dense + bk.asarray(spare.reshape(1, blocks.count, m * m), like=flat)

@@ -1,0 +1,110 @@
+"""A matrix on a grid as an array for each neighbour: with what factor a point takes from the one at a distance."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse.symmetry import CHOSEN
+
+Shift = tuple[int, ...]
+
+
+def neighbours(axes: int) -> list[Shift]:
+    """All distances of a point and its neighbours, also across corners; its own is in the middle."""
+    return [*itertools.product((-1, 0, 1), repeat=axes)]
+
+
+@dataclass(frozen=True, eq=False)
+class Couplings:
+    """`image[x] = sum over s of values[s][x] * u[x + s]`, where each s is -1, 0 or 1 along each axis.
+
+    Attributes:
+        bk: whose the arrays are.
+        grid: lengths of the axes.
+        periodic: which of them are closed to rings. Along the others couplings that leave the grid are zero.
+        values: `(systems or 1, *grid)` by shift; there is one for the shift 0, and one for -s where there is one for s.
+        systems: how many matrices there are, None for a single one.
+    """
+
+    bk: Backend
+    grid: tuple[int, ...]
+    periodic: tuple[bool, ...]
+    values: Mapping[Shift, Array]
+    systems: int | None
+
+    @property
+    def here(self) -> Shift:
+        return (0,) * len(self.grid)
+
+    @property
+    def diagonal(self) -> Array:
+        return self.values[self.here]
+
+    @property
+    def shifts(self) -> tuple[Shift, ...]:
+        return tuple(sorted(self.values))
+
+    def moved(self, u: Array, shift: Shift) -> Array:
+        """`u[x + shift]`, 0 where that is off the grid. For `(systems or 1, *grid)` of any lengths."""
+        return moved(self.bk, u, shift, self.periodic)
+
+    def map(self, function: Callable[[Array], Array]) -> Couplings:
+        return replace(self, values={s: function(a) for s, a in self.values.items()})
+
+    def mirrored(self, shift: Shift) -> Array:
+        """What the transpose has for a shift: from x to x + shift instead of the other way."""
+        return self.moved(self.values[opposite(shift)], shift)
+
+    def sum_of_sizes(self) -> Array:
+        """Sum of |entries| of each row."""
+        return total([self.bk.abs(a) for a in self.values.values()])
+
+    def is_hermitian(self) -> bool:
+        """As good as that for an iteration, for values that are known; looked at with ones on the diagonal."""
+        size = np.sqrt(np.abs(self.diagonal))
+        scale = 1 / np.where(size > 0, size, 1)
+        largest, difference = 0.0, 0.0
+        for s in (s for s in self.values if s >= self.here):
+            own, other = (scale * a * self.moved(scale, s) for a in (self.values[s], np.conj(self.mirrored(s))))
+            largest = max(largest, float(np.max(np.abs(own), initial=0)), float(np.max(np.abs(other), initial=0)))
+            difference = max(difference, float(np.max(np.abs(own - other), initial=0)))
+        return difference <= CHOSEN * largest
+
+    def symmetrised(self) -> Couplings:
+        """`(A + A^H) / 2`."""
+        bk = self.bk
+        return replace(self, values={s: (a + bk.conj(self.mirrored(s))) / 2 for s, a in self.values.items()})
+
+
+def opposite(shift: Shift) -> Shift:
+    """From the neighbour back."""
+    return tuple(-s for s in shift)
+
+
+def total(terms: list[Array]) -> Array:
+    """The sum of at least one array."""
+    found = terms[0]
+    for term in terms[1:]:
+        found = found + term
+    return found
+
+
+def moved(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:
+    """`u[x + shift]` on `(rows, *grid)`, with zeros from outside; around the ring along periodic axes."""
+    cut, widths = [slice(None)], [(0, 0)]
+    for axis, (step, ring) in enumerate(zip(shift, periodic), 1):
+        n = int(u.shape[axis])
+        if ring and step % n:
+            split = [slice(None)] * len(u.shape)
+            first, rest = list(split), list(split)
+            first[axis], rest[axis] = slice(step % n, None), slice(None, step % n)
+            u = bk.concat([u[tuple(first)], u[tuple(rest)]], axis)
+        open_step = 0 if ring else max(-n, min(n, step))
+        cut.append(slice(max(0, open_step), n + min(0, open_step)))
+        widths.append((max(0, -open_step), max(0, open_step)))
+    return bk.pad(u[tuple(cut)], widths) if any(map(any, widths)) else u

@@ -1,0 +1,99 @@
+"""The levels of structured multigrid, in variables in which the absolute row sums of each matrix are one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ....backends import Array, Backend
+from .couplings import Couplings
+from .galerkin import coarse_couplings
+from .plan import check_coarsest, factors_for
+from .weights import Weights, every, weights
+
+
+class GridLevel(NamedTuple):
+    """A matrix, and how values come to it from the next coarser grid; of the coarsest one only the matrix.
+
+    Attributes:
+        A: scaled on both sides.
+        W, factors: the interpolation in the scaled variables of both grids; empty on the coarsest one.
+        scale: what A was multiplied with on each side, `(systems or 1, *grid)`.
+    """
+
+    A: Couplings
+    scale: Array
+    W: Weights
+    factors: tuple[int, ...]
+
+
+def levels_of(A: Couplings, direct: int, hermitian: bool, directional: bool) -> list[GridLevel]:
+    """Finest first, until there are no more than `direct` points, or no axis can be coarsened.
+
+    Args:
+        A: with a diagonal that is positive where it is not zero.
+
+    Raises:
+        ValueError: the coarsest grid is too large.
+    """
+    bk, made = A.bk, []
+    scale = _scale(A)
+    while _points(A.grid) > direct:
+        factors = factors_for(A, directional)
+        if factors is None or max(factors) == 1:
+            break
+        W = weights(_symmetric_part(A, hermitian), factors)
+        coarser = coarse_couplings(A, _as(bk, W, bk.dtype(A.diagonal)), factors, hermitian)
+        is_last = _points(coarser.grid) <= direct
+        below = _ones(coarser) if is_last else _scale(coarser)
+        made.append(GridLevel(scaled(A, scale), scale, _scaled_weights(A, W, scale, below, factors), factors))
+        A, scale = coarser, below
+    check_coarsest(A.grid, A.periodic)
+    return [*made, GridLevel(scaled(A, scale), scale, {}, ())]
+
+
+def scaled(A: Couplings, scale: Array) -> Couplings:
+    """With a diagonal on both sides."""
+    return replace(A, values={s: scale * a * A.moved(scale, s) for s, a in A.values.items()})
+
+
+def _points(grid: Sequence[int]) -> int:
+    found = 1
+    for n in grid:
+        found *= n
+    return found
+
+
+def _scale(A: Couplings) -> Array:
+    """`1 / sqrt` of the absolute row sums, by which no eigenvalue is above one; 1 for rows of zeros.
+
+    Source: Baker, Falgout, Kolev and Yang, Multigrid smoothers for ultraparallel computing, SIAM J. Sci. Comput. 33
+    (2011), for smoothing with these sums.
+    """
+    bk, sums = A.bk, A.sum_of_sizes()
+    one = bk.full_like(sums, 1)
+    return bk.where(sums > 0, 1 / bk.sqrt(bk.where(sums > 0, sums, one)), one)
+
+
+def _ones(A: Couplings) -> Array:
+    return A.bk.full_like(A.bk.real(A.diagonal), 1)
+
+
+def _symmetric_part(A: Couplings, hermitian: bool) -> Couplings:
+    """The real one, that interpolation follows."""
+    return (A if hermitian else A.symmetrised()).map(A.bk.real)
+
+
+def _as(bk: Backend, W: Weights, dtype: object) -> Weights:
+    return {p: {c: bk.astype(w, dtype) for c, w in own.items()} for p, own in W.items()}  # type: ignore[arg-type]
+
+
+def _scaled_weights(A: Couplings, W: Weights, scale: Array, below: Array, factors: tuple[int, ...]) -> Weights:
+    """For the variables `u / scale` on both grids."""
+    bk, found = A.bk, {}
+    for p, own in W.items():
+        rows = every(bk, scale, p, factors)
+        inverse = bk.where(rows > 0, 1 / bk.where(rows > 0, rows, 1 + 0 * rows), 0 * rows)
+        found[p] = {c: bk.in_memory(inverse * w * A.moved(below, c)) for c, w in own.items()}
+    return found

@@ -1,0 +1,59 @@
+"""Couplings as a matrix: diagonals for SciPy, shifted copies of the grid for other libraries."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from ....backends import Array
+from ....sparse import SparseMatrix
+from ....sparse.formats.entries.grid import row_strides
+from ....sparse.formats.making.build import from_diagonals
+from ....sparse.formats.stencil import Shifted, StencilStructure
+from .couplings import Couplings
+
+
+def matrix_of(A: Couplings) -> SparseMatrix:
+    """In the format whose products are the fastest on its library."""
+    if A.bk.on_host and A.systems is None and not any(A.periodic):
+        return _of_diagonals(A)
+    found = stencil_of(A)
+    return found.to("csr") if A.bk.on_host else found  # type: ignore[return-value]
+
+
+def _of_diagonals(A: Couplings) -> SparseMatrix:
+    strides = row_strides(A.grid)
+    offsets = [sum(s * k for s, k in zip(shift, strides)) for shift in A.values]
+    diagonals = A.bk.stack([A.bk.reshape(a, (-1,)) for a in A.values.values()])
+    return from_diagonals(A.bk, offsets, diagonals, (diagonals.shape[1],) * 2, format="dia")
+
+
+def stencil_of(A: Couplings) -> SparseMatrix:
+    """Boxes of points whose neighbours are a box, too: along a ring there is one more for its end."""
+    boxes, values = [], []
+    for shift, a in A.values.items():
+        for box in itertools.product(*(_ranges(n, s, ring) for n, s, ring in zip(A.grid, shift, A.periodic))):
+            lo, shape = tuple(r[0] for r in box), tuple(r[1] for r in box)
+            if min(shape) > 0:
+                boxes.append(Shifted(lo, shape, tuple(r[2] for r in box)))
+                part = a[(slice(None), *boxes[-1].rows)]
+                values.append(_of_systems(A, part))
+    n = A.diagonal.shape[1:]
+    structure = StencilStructure(tuple(map(int, n)), tuple(map(int, n)), boxes, [False] * len(boxes))
+    size: Any = structure.shape[0]
+    return SparseMatrix.build(A.bk, structure, tuple(values), in_shape=(size,), out_shape=(size,))
+
+
+def _ranges(n: int, step: int, ring: bool) -> list[tuple[int, int, int]]:
+    """First row, number and first column of the rows whose neighbour along an axis does not leave it."""
+    inside = (max(0, -step), n - abs(step), max(0, step))
+    if not ring or not step:
+        return [inside]
+    return [inside, (n - 1, 1, 0) if step > 0 else (0, 1, n - 1)]
+
+
+def _of_systems(A: Couplings, part: Array) -> Array:
+    """`(systems, *box)`, of a single matrix `(*box)`."""
+    if A.systems is None:
+        return part[0]
+    return A.bk.broadcast_to(part, (A.systems, *map(int, part.shape[1:])))

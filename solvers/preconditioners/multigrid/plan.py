@@ -1,0 +1,59 @@
+"""Which grids there are, and which axes are coarsened from one to the next."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .blocks import numbers_of_blocks
+from .couplings import Couplings
+
+_WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet
+_LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least
+_LEAST = 3
+_MOST_NUMBERS = 4 * 10**7  # of the inverse on the coarsest grid
+
+
+def direct_size(grid: tuple[int, ...]) -> int:
+    """How many points the coarsest grid has at most, by default: more for larger grids, whose details it must show."""
+    axes = sum(n > 1 for n in grid)
+    if axes < 2:
+        return 64
+    if axes == 2:
+        return 128**2
+    return 16**3 if math.prod(grid) <= 70**3 else 24**3
+
+
+def factors_for(A: Couplings, directional: bool) -> tuple[int, ...] | None:
+    """2 for each axis that is to be halved; None where no axis can be.
+
+    Args:
+        directional: leave axes alone along which couplings are weak, which takes values that are known.
+    """
+    possible = [n >= _LEAST_RING and n % 2 == 0 if ring else n >= _LEAST for n, ring in zip(A.grid, A.periodic)]
+    if not any(possible):
+        return None
+    if directional:
+        strengths = [_strength(A, axis) if can else 0.0 for axis, can in enumerate(possible)]
+        strong = [can and s >= _WEAK * max(strengths) for s, can in zip(strengths, possible)]
+        return tuple(2 if s else 1 for s in strong)
+    return tuple(2 if can else 1 for can in possible)
+
+
+def _strength(A: Couplings, axis: int) -> float:
+    """What a point in the middle of the field has of couplings to its neighbours along an axis."""
+    sizes = np.sum([np.abs(a[0]) for s, a in A.values.items() if s[axis]], axis=0)
+    own = np.abs(A.diagonal[0])
+    live = own > 0
+    return float(np.median(sizes[live] / own[live])) if live.any() else 0.0
+
+
+def check_coarsest(grid: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
+    """Raises ValueError where the coarsest grid is too large to be solved on exactly."""
+    numbers = numbers_of_blocks(grid, periodic)
+    if numbers > _MOST_NUMBERS:
+        raise ValueError(
+            f"The coarsest grid is {grid}, and its inverse would have {numbers} numbers; expected at most "
+            f"{_MOST_NUMBERS}. A ring is halved while its length is even: choose powers of 2, or use 'amg'."
+        )

@@ -1,0 +1,149 @@
+"""From a matrix that knows its grid to the couplings of neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse import DIA, Matrix, SparseMatrix, Stencil, UnsupportedOperation
+from ....sparse.formats.entries.grid import row_strides
+from ....sparse.formats.entries.regather import take_or_zero
+from ..known import at_hand, entries_at_hand
+from .couplings import Couplings, Shift, opposite, total
+
+Parts = dict[Shift, list[Array]]
+
+
+def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
+    """Of a square matrix whose unknowns are the points of a grid, last axis fastest; NumPy's where values are known.
+
+    Raises:
+        UnsupportedOperation: it couples points that are no neighbours.
+
+    Cost: one pass over the values; for other formats than stencils and diagonals also over positions.
+    """
+    own: Any = at_hand(matrix)
+    if isinstance(own, Stencil) and own.structure.in_grid == own.structure.out_grid == grid:  # type: ignore[attr-defined]
+        parts, rings = _of_boxes(own, grid)
+    else:
+        found = _of_diagonals(own, grid) if isinstance(own, DIA) else None
+        parts, rings = found or _of_entries(own, grid)
+    bk, systems = own.bk, own.systems
+    values = {shift: total(arrays) for shift, arrays in parts.items()}
+    like = next(iter(values.values()), None)
+    zero = bk.zeros((systems or 1, *grid), own.dtype, like)
+    for shift in [(0,) * len(grid), *map(opposite, values)]:
+        values.setdefault(shift, zero)
+    return Couplings(bk, grid, rings, values, systems)
+
+
+def couples_neighbours(matrix: Matrix) -> bool:
+    """Does a matrix know its grid, of two axes or more, and couple neighbours only? By its structure."""
+    own: Any = matrix
+    grid = own.in_shape
+    if len(grid) < 2 or own.out_shape != grid or not isinstance(own, SparseMatrix):
+        return False
+    if isinstance(own, Stencil):
+        structure: Any = own.structure
+        if structure.in_grid != grid or structure.out_grid != grid:
+            return False
+        steps = [_step(np.asarray(box.start) - np.asarray(box.lo), np.asarray(grid))[0] for box in structure.boxes]
+        return all(bool(np.all(np.abs(step) <= 1)) for step in steps)
+    rows, cols, _ = own.structure.entries()
+    differences = _difference(rows, cols, grid)
+    return all(bool(np.all(np.abs(_step(d, n)[0]) <= 1)) for d, n in zip(differences, grid))
+
+
+def _of_boxes(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
+    bk: Backend = matrix.bk
+    parts: Parts = {}
+    rings = [False] * len(grid)
+    for box, number, value in zip(matrix.structure.boxes, matrix.structure.numbers, matrix.stored.known_or_arrays()):
+        shift = []
+        for axis, (start, lo, n) in enumerate(zip(box.start, box.lo, grid)):
+            step, ring = _step(np.asarray(start - lo), n)
+            shift.append(int(step))
+            rings[axis] |= bool(ring)
+        if any(abs(s) > 1 for s in shift):
+            raise _far(tuple(shift), grid)
+        if matrix.systems is None:
+            value = value[None]
+        if number:
+            value = bk.reshape(value, (-1, *(1,) * len(grid)))
+        rows = bk.broadcast_to(value, (int(value.shape[0]), *box.shape))
+        widths = [(lo, n - lo - k) for lo, k, n in zip(box.lo, box.shape, grid)]
+        parts.setdefault(tuple(shift), []).append(bk.pad(rows, [(0, 0), *widths]))
+    return parts, tuple(rings)
+
+
+def _of_diagonals(matrix: DIA, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]] | None:
+    """Of known diagonals of neighbours that stay on the grid; None for others."""
+    if matrix.constant is None or matrix.systems is not None or min(grid) < 3:
+        return None
+    parts: Parts = {}
+    offsets: Any = matrix.structure.offsets  # type: ignore[attr-defined]
+    for offset, diagonal in zip(offsets, matrix.constant[0]):
+        shift = _decoded(int(offset), grid)
+        if shift is None:
+            return None
+        values = diagonal.reshape(1, *grid)
+        for axis, step in enumerate(shift, 1):
+            edge = [slice(None)] * values.ndim
+            edge[axis] = slice(-1, None) if step > 0 else slice(0, 1)
+            if step and values[tuple(edge)].any():  # which goes on in the next line, or is stored outside of the matrix
+                return None
+        parts[shift] = [values]
+    return parts, (False,) * len(grid)
+
+
+def _decoded(offset: int, grid: tuple[int, ...]) -> Shift | None:
+    """Steps of -1, 0 or 1 along each axis that make an offset in the list of points."""
+    shift = []
+    for stride in row_strides(grid):
+        step = round(offset / stride)
+        shift.append(step)
+        offset -= step * stride
+    return tuple(shift) if not offset and max(map(abs, shift)) <= 1 else None
+
+
+def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
+    bk, rows, cols, values = entries_at_hand(matrix)
+    if bk.on_host:
+        kept = (values != 0).any(axis=0)
+        rows, cols, values = rows[kept], cols[kept], values[:, kept]
+    codes = np.zeros(len(rows), np.int64)
+    rings = []
+    for n, stride in zip(grid, row_strides(grid)):
+        step, ring = _step(cols // stride % n - rows // stride % n, n)
+        rings.append(bool(np.any(ring)))
+        if np.any(np.abs(step) > 1):
+            at = int(np.argmax(np.abs(step) > 1))
+            raise _far(tuple(int(v[at]) for v in _difference(rows, cols, grid)), grid)
+        codes = 3 * codes + step + 1
+    parts: Parts = {}
+    for code in np.unique(codes):
+        here = np.flatnonzero(codes == code)
+        source = np.full(matrix.shape[0], -1, np.int32)
+        source[rows[here]] = here
+        shift = tuple(int(code) // 3**k % 3 - 1 for k in reversed(range(len(grid))))
+        parts[shift] = [bk.reshape(take_or_zero(bk, values, source), (-1, *grid))]
+    return parts, tuple(rings)
+
+
+def _step(difference: np.ndarray, n: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Steps along an axis, where those around a ring of n > 2 points count as -1 and 1, and which go around it."""
+    around = (np.abs(difference) == n - 1) & (n > 2)
+    return np.where(around, -np.sign(difference), difference), around
+
+
+def _difference(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> list[np.ndarray]:
+    return [cols // stride % n - rows // stride % n for n, stride in zip(grid, row_strides(grid))]
+
+
+def _far(shift: Shift, grid: tuple[int, ...]) -> UnsupportedOperation:
+    return UnsupportedOperation(
+        f"multigrid was asked for a matrix that couples points of the grid {grid} at a distance of {shift}; expected "
+        "neighbours, across corners at most. Give the shape of the grid (grid=) if it is another one, or use 'amg'."
+    )

@@ -1,0 +1,108 @@
+"""Interpolation from a coarser grid and its transpose, as operators made of weights."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse import Composed, storable
+from .couplings import Shift, moved, opposite, total
+from .weights import Weights, coarse_grid, every
+
+
+def places(factors: tuple[int, ...]) -> list[tuple[Shift, Shift]]:
+    """All (p, c): a fine point `factor X + p` takes from the coarse point X + c."""
+    return [(p, c) for p in _box(factors) for c in _box(tuple(k + 1 for k in p))]
+
+
+def _box(lengths: tuple[int, ...]) -> list[Shift]:
+    return [*itertools.product(*map(range, lengths))]
+
+
+@storable("interpolation on a grid")
+@dataclass(eq=False, repr=False)
+class Interpolation(Composed):
+    """From the points of a coarser grid to all points, or the transpose of that.
+
+    Attributes:
+        weights: `(places, systems or 1, *coarse grid)`, in the order of `places`.
+        grid: of all points.
+        factors: by which each axis is coarsened.
+        periodic: which axes are rings.
+        batch: is there one matrix for each system?
+        transposed: from all points to the coarser grid?
+    """
+
+    parts = ("weights",)
+    is_container = True
+
+    bk: Backend
+    weights: Array
+    grid: tuple[int, ...]
+    factors: tuple[int, ...]
+    periodic: tuple[bool, ...]
+    batch: bool = False
+    transposed: bool = False
+
+    @classmethod
+    def of(cls, bk: Backend, W: Weights, grid: tuple[int, ...], factors: tuple[int, ...],
+           periodic: tuple[bool, ...], systems: int | None) -> Interpolation:  # fmt: skip
+        """Of weights by p and c; those that are missing are zero."""
+        zero = bk.zeros_like(next(iter(W[(0,) * len(grid)].values())))
+        stacked = bk.stack([W[p].get(c, zero) for p, c in places(factors)])
+        return cls(bk, stacked, grid, factors, periodic, systems is not None)
+
+    def __post_init__(self) -> None:
+        axes = {len(self.grid), len(self.factors), len(self.periodic), len(self.weights.shape) - 2}
+        if len(axes) > 1 or min(self.grid, default=1) < 1 or set(self.factors) - {1, 2}:
+            raise ValueError(f"An interpolation on the grid {self.grid} by the factors {self.factors} does not fit.")
+        expected = (len(places(self.factors)), *self.coarse)
+        found = tuple(int(n) for k, n in enumerate(self.weights.shape) if k != 1)
+        if found != expected or (int(self.weights.shape[1]) != 1 and not self.batch):
+            raise ValueError(f"The weights of an interpolation have the shape {found}; expected {expected}.")
+        super().__post_init__()
+
+    @property
+    def coarse(self) -> tuple[int, ...]:
+        return coarse_grid(self.grid, self.factors)
+
+    def _settle(self) -> None:
+        sizes = math.prod(self.grid), math.prod(self.coarse)
+        self.shape = (sizes[1], sizes[0]) if self.transposed else sizes
+        self.dtype = np.dtype(self._library_of(self.weights).dtype(self.weights))
+        self.systems = int(self.weights.shape[1]) if self.batch else None
+
+    def transpose(self) -> Interpolation:
+        return replace(self, transposed=not self.transposed)
+
+    def apply(self, x: Array) -> Array:
+        rows = int(x.shape[0])
+        weights = self.array("weights")
+        own = {place: weights[k] for k, place in enumerate(places(self.factors))}
+        if self.transposed:
+            return self.bk.reshape(self._down(own, self.bk.reshape(x, (rows, *self.grid))), (rows, self.shape[0]))
+        return self.bk.reshape(self._up(own, self.bk.reshape(x, (rows, *self.coarse))), (rows, self.shape[0]))
+
+    def _up(self, own: dict[tuple[Shift, Shift], Array], u: Array) -> Array:
+        bk, axes = self.bk, len(self.grid)
+        near = {c: moved(bk, u, c, self.periodic) for c in _box(self.factors)}
+        parts = [total([own[p, c] * near[c] for c in _box(tuple(k + 1 for k in p))]) for p in _box(self.factors)]
+        split = bk.reshape(bk.stack(parts), (*self.factors, *map(int, u.shape)))
+        order = [axes, *(k for axis in range(axes) for k in (axes + 1 + axis, axis))]
+        whole = bk.reshape(
+            bk.permute_dims(split, order), (int(u.shape[0]), *(n * f for n, f in zip(self.coarse, self.factors)))
+        )
+        return whole[(slice(None), *(slice(0, n) for n in self.grid))]
+
+    def _down(self, own: dict[tuple[Shift, Shift], Array], u: Array) -> Array:
+        bk = self.bk
+        rows = {p: every(bk, u, p, self.factors) for p in _box(self.factors)}
+        sums = []
+        for c in _box(self.factors):
+            terms = [own[p, c] * rows[p] for p in rows if (p, c) in own]
+            sums.append(moved(bk, total(terms), opposite(c), self.periodic))
+        return total(sums)

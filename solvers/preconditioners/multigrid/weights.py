@@ -1,0 +1,102 @@
+"""Interpolation that follows the coefficients: the weights by which points between coarse points take from these.
+
+Every axis is coarsened by a factor, 2 or 1: the coarse points are those whose indices are multiples of it. A fine point
+`factor X + p`, with p below the factors, takes `W[p][c](X)` times the coarse value at `X + c`, for c from 0 to p.
+
+Source: Alcouffe, Brandt, Dendy and Painter, The multi-grid method for the diffusion equation with strongly
+discontinuous coefficients, SIAM J. Sci. Stat. Comput. 2 (1981); Dendy, Black box multigrid, J. Comput. Phys. 48 (1982).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+from ....backends import Array, Backend
+from .couplings import Couplings, Shift, moved, total
+
+Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
+_NONE = 1e-3  # of the diagonal: the sum of couplings below which a point takes nothing
+
+
+def coarse_grid(grid: tuple[int, ...], factors: tuple[int, ...]) -> tuple[int, ...]:
+    """Lengths of its axes: of every first of so many points."""
+    return tuple(-(-n // f) for n, f in zip(grid, factors))
+
+
+def every(bk: Backend, u: Array, start: Shift, factors: tuple[int, ...]) -> Array:
+    """The points `factor X + start` of `(rows, *grid)`, with zeros where the last one is off the grid."""
+    n = tuple(map(int, u.shape[1:]))
+    found = u[(slice(None), *(slice(p, None, f) for p, f in zip(start, factors)))]
+    missing = [(0, c - int(k)) for c, k in zip(coarse_grid(n, factors), found.shape[1:])]
+    return bk.pad(found, [(0, 0), *missing]) if any(map(any, missing)) else found
+
+
+def parities(factors: tuple[int, ...]) -> list[Shift]:
+    """All p, those along fewer axes first."""
+    return sorted(itertools.product(*(range(f) for f in factors)), key=sum)
+
+
+def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
+    """Of real couplings with a positive diagonal, such that A is nearly zero at fine points.
+
+    A point between two coarse ones along an axis takes the couplings of its row summed over the other axes; the points
+    between four of them then take from the points that have their weights already, and so on. Where a row sums to
+    almost nothing the weights sum to one; a point that depends on no other is no part of the coarser grid.
+    """
+    bk, here = A.bk, A.here
+    fine = _Rows(A, factors)
+    first = every(bk, bk.where(fine.depends, fine.one, 0 * fine.one), here, factors)
+    found: dict[Shift, dict[Shift, Array]] = {here: {here: first}}
+    for p in parities(factors)[1:]:
+        along, share = fine.collapsed(p)
+        parts: dict[Shift, list[Array]] = {}
+        for t, coupling in along.items():
+            between = tuple(k if not s else 0 for k, s in zip(p, t))  # the parity of the point at x + t
+            origin = tuple(int(s > 0) for s in t)
+            for c, w in found[between].items():
+                at = tuple(a + b for a, b in zip(origin, c))
+                parts.setdefault(at, []).append(coupling * (moved(bk, w, origin, A.periodic)))
+        found[p] = {c: bk.in_memory(share * total(terms)) for c, terms in parts.items()}
+    return found
+
+
+class _Rows:
+    """What the weights need of the rows of a matrix."""
+
+    def __init__(self, A: Couplings, factors: tuple[int, ...]) -> None:
+        bk = A.bk
+        self.A, self.bk, self.factors = A, bk, factors
+        self.sums = total(list(A.values.values()))
+        self.one = bk.full_like(self.sums, 1)
+        others = [bk.abs(a) for s, a in A.values.items() if s != A.here]
+        self.depends = (total(others) if others else bk.zeros_like(self.one)) > 0
+
+    def collapsed(self, p: Shift) -> tuple[dict[Shift, Array], Array]:
+        """The couplings of the points p summed over the axes where p is 0, and the factor that makes them weights."""
+        bk = self.bk
+        sums: dict[Shift, list[Array]] = {}
+        for s, a in self.A.values.items():
+            t = tuple(k if q else 0 for k, q in zip(s, p))
+            if any(t):
+                sums.setdefault(t, []).append(a)
+        along = {t: -every(bk, total(terms), p, self.factors) for t, terms in sums.items()}
+        excess, diagonal = (every(bk, rows, p, self.factors) for rows in (self.sums, self.A.diagonal))
+        safe = bk.where(diagonal > 0, diagonal, 1 + 0 * diagonal)
+        strength = total(list(along.values()))
+        # the excess counts only where it is not small beside the weakest side: else rounding would make it up
+        counts = diagonal > (1 + self._weakest(along, p) / safe) * (diagonal - excess)
+        divisor = strength + bk.where(counts, excess, 0 * excess)
+        good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
+        return along, bk.where(good, 1 / bk.where(good, divisor, 1 + 0 * divisor), 0 * divisor)
+
+    def _weakest(self, along: dict[Shift, Array], p: Shift) -> Array:
+        """The least of the couplings to either side along an axis of p."""
+        bk, found = self.bk, None
+        for axis in (axis for axis, q in enumerate(p) if q):
+            for side in (-1, 1):
+                terms = [a for t, a in along.items() if t[axis] == side]
+                if terms:
+                    size = bk.abs(total(terms))
+                    found = size if found is None else bk.where(size < found, size, found)
+        return found

@@ -1,0 +1,359 @@
+"""Multigrid on grids: its parts against dense matrices, and how many iterations it leaves."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import krylix
+from grid_problems import blocks, diffusion, entries, obstacles
+from krylix.backends import get_backend
+from krylix.solvers.preconditioners.multigrid.block_tridiagonal import BlockTridiagonalInverse, inverse_of
+from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighbours
+from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
+from krylix.solvers.preconditioners.multigrid.matrix import matrix_of, stencil_of
+from krylix.solvers.preconditioners.multigrid.read import couplings_of
+from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
+from krylix.solvers.preconditioners.multigrid.weights import weights
+from krylix.sparse import Stencil, UnsupportedOperation
+from modes import EAGER, MODES, array, compiled, library, to_numpy
+
+HOST = get_backend("numpy")
+rng = np.random.default_rng(0)
+GRIDS: dict[str, tuple[tuple[int, ...], tuple[bool, ...]]] = {
+    "even": ((8, 6), (False, False)),
+    "odd": ((7, 9), (False, False)),
+    "one ring": ((8, 7), (True, False)),
+    "rings": ((6, 8), (True, True)),
+    "line": ((13,), (False,)),
+    "ring": ((12,), (True,)),
+    "three axes": ((4, 5, 6), (False, False, True)),
+    "thin": ((9, 1), (False, False)),
+    "short rings": ((3, 4), (True, True)),
+}
+every_grid = pytest.mark.parametrize("name", GRIDS)
+
+
+def couplings(name: str, systems: int | None = None, dtype: str = "float64") -> Couplings:
+    """Random, with a dominant diagonal, and zero where they leave the grid."""
+    grid, rings = GRIDS[name]
+    values = {}
+    for s in neighbours(len(grid)):
+        a = rng.uniform(-1, -0.1, (systems or 1, *grid))
+        for axis, step in enumerate(s, 1):
+            if step and (not rings[axis - 1] or grid[axis - 1] < 3):
+                edge: list[Any] = [slice(None)] * a.ndim
+                edge[axis] = -1 if step > 0 else 0
+                a[tuple(edge)] = 0
+        values[s] = a
+    here = (0,) * len(grid)
+    values[here] = 1 + 30 * rng.random((systems or 1, *grid)) + 3 ** len(grid)
+    if dtype.startswith("complex"):
+        values = {s: a * (1 + 0.3j * rng.random(a.shape)) for s, a in values.items()}
+    return Couplings(HOST, grid, rings, {s: a.astype(dtype) for s, a in values.items()}, systems)
+
+
+def dense(A: Couplings, system: int = 0) -> np.ndarray:
+    found: np.ndarray = entries(A.grid, {s: a[system] for s, a in A.values.items()}, A.periodic).toarray()
+    return found
+
+
+def factors_of(A: Couplings) -> list[tuple[int, ...]]:
+    """All ways to coarsen some of the axes."""
+    able = [(1, 2) if n >= 3 and not (ring and (n % 2 or n < 6)) else (1,) for n, ring in zip(A.grid, A.periodic)]
+    return [f for f in itertools.product(*able) if max(f) > 1]
+
+
+# --- parts ---
+
+
+@every_grid
+@pytest.mark.parametrize("form", ["stencil", "csr", "dia", "batch"])
+def test_couplings_of_a_matrix(name: str, form: str) -> None:
+    """Read off a matrix in any format, and put together to one again."""
+    A = couplings(name, 2 if form == "batch" else None)
+    grid = A.grid
+    given: Any = stencil_of(A)
+    if form in ("csr", "dia"):
+        given = given.to("csr").to(form)
+    found = couplings_of(given, grid)
+    assert found.periodic == tuple(r and n > 2 for r, n in zip(A.periodic, grid)) and found.systems == A.systems
+    for i in range(A.systems or 1):
+        np.testing.assert_array_equal(dense(found, i), dense(A, i))
+    back = to_numpy(matrix_of(found).dense())
+    np.testing.assert_array_equal(back if A.systems else back[None], [dense(A, i) for i in range(A.systems or 1)])
+
+
+def test_numbers_of_a_stencil() -> None:
+    A = Stencil([4.0, -1.0, -2.0], [(0, 0), (0, 1), (-1, 0)], (5, 6))
+    np.testing.assert_array_equal(dense(couplings_of(A, (5, 6))), A.dense())
+
+
+@every_grid
+def test_coarse_matrix(name: str) -> None:
+    """`P^T A P` by shifts is that of dense matrices, and so is the adjoint of the interpolation."""
+    A = couplings(name)
+    for factors in factors_of(A):
+        W = weights(A, factors)
+        P = Interpolation.of(HOST, W, A.grid, factors, A.periodic, None)
+        up = P.dense()
+        np.testing.assert_allclose(P.T.dense(), up.T, rtol=0, atol=0)
+        coarse = coarse_couplings(A, W, factors, hermitian=False)
+        assert coarse.grid == P.coarse
+        np.testing.assert_allclose(dense(coarse), up.T @ dense(A) @ up, atol=1e-12)
+        assert np.allclose(up.sum(1)[up.sum(1) > 0].max(), up.sum(1).max()) and up.min() >= 0
+    assert factors_of(A) or name in ("short rings",)
+
+
+@pytest.mark.parametrize("sides", ["N", "P"])
+def test_constants_are_interpolated_exactly(sides: str) -> None:
+    """Where A maps them to zero, whatever the coefficients are: else closed regions would converge slowly."""
+    k = np.exp(rng.standard_normal((8, 10)))
+    A = couplings_of(krylix.as_operator(diffusion(k, sides)), k.shape)  # type: ignore[arg-type]
+    for factors in factors_of(A):
+        P = Interpolation.of(HOST, weights(A, factors), A.grid, factors, A.periodic, None)
+        np.testing.assert_allclose(P.dense().sum(1), 1, atol=1e-10)
+
+
+def test_hermitian_coarse_matrix() -> None:
+    A = couplings("rings")
+    A = couplings_of(krylix.as_operator(dense(A) + dense(A).T), A.grid)  # type: ignore[arg-type]
+    assert A.is_hermitian() and not couplings("rings").is_hermitian()
+    W = weights(A, (2, 2))
+    both = [dense(coarse_couplings(A, W, (2, 2), hermitian)) for hermitian in (True, False)]
+    np.testing.assert_allclose(*both, atol=1e-12)
+
+
+@every_grid
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("systems", [None, 2])
+def test_block_tridiagonal_inverse(name: str, dtype: str, systems: int | None) -> None:
+    A = couplings(name, systems, dtype)
+    inverse = BlockTridiagonalInverse(HOST, *inverse_of(A), A.grid, A.periodic, A.shifts, systems is not None)
+    exact = np.stack([np.linalg.inv(dense(A, i)) for i in range(systems or 1)])
+    for found, expected in ((inverse, exact), (inverse.T, np.swapaxes(exact, 1, 2)), (inverse.H.T, exact.conj())):
+        entries = found.dense()
+        np.testing.assert_allclose(entries if systems else entries[None], expected, atol=1e-12)
+    rows = rng.standard_normal((systems or 3, inverse.shape[0])).astype(dtype)
+    np.testing.assert_allclose(inverse.apply(rows), [exact[i % len(exact)] @ r for i, r in enumerate(rows)], atol=1e-12)
+
+
+# --- the whole ---
+
+SHAPE = (14, 12)
+MIXED = {"direct": 30}
+
+
+def nonsymmetric(shape: tuple[int, ...] = SHAPE) -> sp.csr_array:
+    """With convection, by upwind differences."""
+    A = diffusion(blocks(shape[0], 3, contrast=10.0)[:, : shape[1]])
+    return sp.csr_array(A + 0.4 * sp.eye_array(A.shape[0]) - 0.4 * sp.eye_array(A.shape[0], k=-1) * 1.0)
+
+
+def problem(symmetric: bool, dtype: str = "float64") -> sp.csr_array:
+    A = diffusion(blocks(SHAPE[0], 3)[:, : SHAPE[1]]) if symmetric else nonsymmetric()
+    A = sp.csr_array(A.multiply(on_grid(A)))
+    if dtype.startswith("complex"):
+        skew = sp.triu(A, 1) - sp.tril(A, -1)
+        A = sp.csr_array(A + 0.2j * skew) if symmetric else sp.csr_array(A + 0.5j * sp.eye_array(A.shape[0]))
+    return sp.csr_array(A.astype(dtype))
+
+
+def on_grid(A: sp.csr_array) -> sp.csr_array:
+    """Ones where points are neighbours: a line's last point and the next line's first are none."""
+    rows, cols = A.nonzero()
+    near = np.abs(rows % SHAPE[1] - cols % SHAPE[1]) <= 1
+    return sp.csr_array((np.ones(near.sum()), (rows[near], cols[near])), shape=A.shape)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("cycle", ["V", "W"])
+def test_facts_and_adjoints(symmetric: bool, dtype: str, cycle: str) -> None:
+    A = problem(symmetric, dtype)
+    M = krylix.preconditioner(A, "multigrid", grid=SHAPE, cycle=cycle, **MIXED)
+    assert M.hermitian is symmetric and M.dtype == np.dtype(dtype)
+    entries = M.dense()
+    eps = np.finfo(dtype).eps * np.abs(entries).max()
+    np.testing.assert_allclose(M.T.dense(), entries.T, rtol=0, atol=300 * eps)
+    np.testing.assert_allclose(M.H.dense(), entries.conj().T, rtol=0, atol=300 * eps)
+    if symmetric:
+        np.testing.assert_allclose(entries, entries.conj().T, rtol=0, atol=300 * eps)
+        assert np.linalg.eigvalsh(entries).min() > 0
+    errors = np.linalg.eigvals(np.eye(len(entries)) - entries @ A.toarray())
+    assert np.abs(errors).max() < 0.4
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
+@pytest.mark.parametrize("systems", [None, 2])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "torch-compile"])  # which traces no `with_values`
+def test_known_and_traced_values(mode: str, symmetric: bool, systems: int | None) -> None:
+    """M of values that are arguments of a compiled function is M of the same values that are known."""
+    pattern: Any = krylix.as_operator(problem(symmetric)).to("csr")
+    scale = np.array([[1.0], [3.0]]) if systems else np.ones(1)
+    values, r = scale * np.asarray(pattern.values), rng.standard_normal((2, pattern.shape[0]))
+
+    def images(values: Any, r: Any) -> Any:
+        M = krylix.preconditioner(pattern.with_values(values), "multigrid", grid=SHAPE, directional=False, **MIXED)
+        return M(r), M.T(r)
+
+    found = compiled(mode, images)(array(mode, values), array(mode, r))
+    known = krylix.preconditioner(pattern.with_values(values), "multigrid", grid=SHAPE, directional=False, **MIXED)
+    if not symmetric:
+        known = krylix.preconditioner(
+            pattern.with_values(values), "multigrid", grid=SHAPE, directional=False, smoother="chebyshev", **MIXED
+        )
+    traced = mode in ("jax-jit", "tf-function", "torch-compile")
+    for image, M in zip(found, (known, known.T)):
+        if traced or symmetric:
+            np.testing.assert_allclose(to_numpy(image), M(r), rtol=0, atol=1e-9 * np.abs(M(r)).max())
+    if systems:
+        alone = krylix.preconditioner(pattern.with_values(values[1]), "multigrid", grid=SHAPE, directional=False,
+                                      **({} if symmetric else {"smoother": "chebyshev"}), **MIXED)  # fmt: skip
+        np.testing.assert_allclose(known(r)[1], alone(r[1:])[0], atol=1e-12 * np.abs(alone(r)).max())
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
+@pytest.mark.parametrize("mode", ["jax-jit", "torch", "tf"])
+def test_gradient_of_a_solve(mode: str) -> None:
+    """By coefficients that M is made of, too: as finite differences say."""
+    from krylix.sparse import Stencil
+
+    grid, b, w = (12, 10), rng.standard_normal(120), rng.standard_normal(120)
+    k0, direction = 1 + rng.random(grid), rng.standard_normal(grid)
+
+    def loss(k: Any) -> Any:
+        bk = krylix.choose_backend(k)
+        A = Stencil([5 * k, -1.0, -1.0, -1.0, -1.0], [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)], grid)
+        M = krylix.preconditioner(A, "multigrid", direct=20)
+        x = krylix.linear_solve(A, bk.asarray(b, like=k), method="CG", preconditioner=M, rtol=1e-12).x
+        return bk.sum(x * bk.asarray(w, like=k), 0)
+
+    if mode == "jax-jit":
+        import jax
+
+        found = jax.jit(jax.grad(loss))(array(mode, k0))
+    elif mode == "torch":
+        k = array(mode, k0).requires_grad_()
+        loss(k).backward()
+        found = k.grad
+    else:
+        import tensorflow as tf
+
+        k = array(mode, k0)
+        with tf.GradientTape() as tape:
+            tape.watch(k)
+            value = loss(k)
+        found = tape.gradient(value, k)
+    h = 1e-5
+    finite = (loss(k0 + h * direction) - loss(k0 - h * direction)) / (2 * h)
+    np.testing.assert_allclose(np.sum(to_numpy(found) * direction), finite, rtol=1e-6)
+
+
+@pytest.mark.compiled_by_default(modes=("jax", "tf"))
+@pytest.mark.parametrize("mode", EAGER)
+def test_saved_moved_and_pickled(mode: str, tmp_path: Path) -> None:
+    for symmetric, dtype in itertools.product((True, False), ("float64", "complex64")):
+        A, r = problem(symmetric, dtype), rng.standard_normal((2, SHAPE[0] * SHAPE[1])).astype(dtype)
+        M = krylix.preconditioner(A, "multigrid", grid=SHAPE, **MIXED)
+        M.save(tmp_path / "M.npz")
+        there = krylix.load_preconditioner(tmp_path / "M.npz", like=array(mode, r))
+        tolerance = {"rtol": 0, "atol": 100 * np.finfo(dtype).eps * np.abs(M(r)).max()}
+        for other in (there, M.to(library(mode)), pickle.loads(pickle.dumps(there))):
+            np.testing.assert_allclose(to_numpy(other(array(mode, r))), M(r), **tolerance)
+            np.testing.assert_allclose(to_numpy(other.T(array(mode, r))), M.T(r), **tolerance)
+
+
+# --- how good it is ---
+
+ONES = np.ones((96, 96))
+PROBLEMS: dict[str, tuple[Any, int]] = {
+    "Dirichlet": (lambda: (diffusion(ONES), ONES.shape), 7),
+    "Neumann": (lambda: (diffusion(ONES, "N"), ONES.shape), 8),
+    "periodic": (lambda: (diffusion(ONES, "P"), ONES.shape), 7),
+    "mixed": (lambda: (diffusion(ONES, "PN"), ONES.shape), 8),
+    "odd": (lambda: (diffusion(np.ones((97, 75)), "DN"), (97, 75)), 8),
+    "blocks": (lambda: (diffusion(blocks(96, 6)), ONES.shape), 8),
+    "obstacles": (lambda: (diffusion(obstacles(96), "N"), ONES.shape), 9),
+    "anisotropic": (lambda: (diffusion(ONES, ratios=[100.0, 1.0]), ONES.shape), 12),
+    "negative": (lambda: (-diffusion(ONES), ONES.shape), 7),
+    "three axes": (lambda: (diffusion(blocks(20, 4, 3)), (20, 20, 20)), 12),
+    "a line": (lambda: (diffusion(np.exp(np.sin(np.arange(500.0)))), (500,)), 6),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_iterations(name: str) -> None:
+    """To 1e-8, with at least two coarser grids: as pyamg's classical method takes, or fewer."""
+    make, most = PROBLEMS[name]
+    A, grid = make()
+    direct = {1: 64, 2: 24**2, 3: 5**3}[len(grid)]
+    M = krylix.preconditioner(A, "multigrid", grid=grid, direct=direct)
+    b = A @ rng.standard_normal(A.shape[0])
+    result = krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8, max_iter=60)
+    assert np.linalg.norm(b - A @ result.x) <= 1e-8 * np.linalg.norm(b) and result.iterations <= most
+
+
+@pytest.mark.parametrize("n", [32, 64, 128])
+def test_iterations_do_not_grow(n: int) -> None:
+    A = diffusion(np.ones((n, n)))
+    M = krylix.preconditioner(A, "multigrid", grid=(n, n), direct=100)
+    assert krylix.linear_solve(A, np.ones(n * n), method="CG", preconditioner=M, rtol=1e-8).iterations <= 7
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_scales(scale: float) -> None:
+    A = problem(True)
+    M = krylix.preconditioner(scale * A, "multigrid", grid=SHAPE, **MIXED)
+    plain = krylix.preconditioner(A, "multigrid", grid=SHAPE, **MIXED)
+    r = rng.standard_normal((1, A.shape[0]))
+    np.testing.assert_allclose(scale * M(r), plain(r), rtol=1e-9)
+
+
+def far() -> sp.csr_array:
+    n = SHAPE[0] * SHAPE[1]
+    return sp.csr_array(sp.diags_array([4.0, -1.0, -1.0], offsets=[0, 3, -3], shape=(n, n)))
+
+
+def hole() -> sp.csr_array:
+    A = problem(True).tolil()
+    A[17, 17] = 0
+    return sp.csr_array(A)
+
+
+REFUSALS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
+    "far": (far, {"grid": SHAPE}, UnsupportedOperation, r"at a distance of \(0, 3\).*grid="),
+    "no grid": (lambda: problem(True), {}, UnsupportedOperation, "grid="),
+    "grid": (lambda: problem(True), {"grid": (3, 5)}, ValueError, r"grid=\(3, 5\) has 15 points; expected 168"),
+    "hole": (hole, {"grid": SHAPE}, ValueError, r"zeros on its diagonal, in 1 rows .*\(1, 5\)"),
+    "NaN": (lambda: problem(True) * np.nan, {"grid": SHAPE}, ValueError, "infinite or NaN"),
+    "cycle": (far, {"cycle": "K"}, ValueError, "'K' was given; expected one of 'V', 'W'"),
+    "smoother": (far, {"smoother": "sor"}, ValueError, "'sor' was given"),
+    "degree": (far, {"degree": 0}, ValueError, "degree"),
+    "direct": (lambda: problem(True), {"grid": SHAPE, "direct": -1}, ValueError, "direct"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name: str) -> None:
+    make, settings, error, message = REFUSALS[name]
+    with pytest.raises(error, match=message):
+        krylix.preconditioner(make(), "multigrid", **settings)
+
+
+def test_rings_that_cannot_be_halved() -> None:
+    """Are solved with exactly, if they are small enough."""
+    A = diffusion(np.ones((27, 33)), "P")
+    M = krylix.preconditioner(A, "multigrid", grid=(27, 33))
+    b = A @ rng.standard_normal(27 * 33)
+    assert krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8).iterations <= 3
+    large = Stencil([4.0, -1.0, -1.0, -1.0, -1.0], [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)], (1001, 1001))
+    with pytest.raises(ValueError, match="coarsest grid is"):
+        krylix.preconditioner(large, "multigrid", direct=10**6)
