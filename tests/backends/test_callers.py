@@ -19,7 +19,6 @@ REASONS = {
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
-    "put_block": "in place inside of JAX's loops: 599 steps over 180 000 numbers took 1.9 ms, as rows of a stack 70",
     "trace": "the library's own tracer, or what its functions close over",
     "derivatives": "what a message tells users of the library to call",
     "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",

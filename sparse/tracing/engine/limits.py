@@ -14,13 +14,13 @@ INT32_LIMIT = 2**31
 MAX_OPERATIONS = 20_000  # of unrolled loops
 
 
-_most: ContextVar[int] = ContextVar("most entries", default=MAX_ENTRIES)
+_most: ContextVar[int | None] = ContextVar("most entries", default=None)
 
 
 @contextmanager
 def entries_at_most(count: int) -> Iterator[None]:
     """Refuse matrices with more entries: for whoever only looks whether there is a sparse one."""
-    token = _most.set(min(count, MAX_ENTRIES))
+    token = _most.set(count)
     try:
         yield
     finally:
@@ -32,9 +32,10 @@ def check_entries(count: int, what: str) -> None:
     Raises:
         UnsupportedOperation: `count` stored entries are too many.
     """
-    if count > _most.get():
+    most = min(MAX_ENTRIES, _most.get() or MAX_ENTRIES)
+    if count > most:
         raise UnsupportedOperation(
-            f"{what} would make a matrix with {count:,} stored entries; at most {_most.get():,} fit. A sum "
+            f"{what} would make a matrix with {count:,} stored entries; at most {most:,} fit. A sum "
             "over everything or a transform couples all unknowns: solve with the function itself, not its matrix, or "
             "leave this part out of the traced function and add it as a low-rank term."
         )

@@ -166,8 +166,11 @@ def test_what_escapes_the_record_is_found_by_the_test(size: int) -> None:
         state["calls"] += 1
         return state["calls"] * x
 
-    for f in (changing, lambda x: 2 * x if tf.executing_eagerly() else x):
-        with pytest.raises(UnsupportedOperation, match="does not reproduce the function"):
+    for f, words in (
+        (changing, "returns other numbers when it is called again"),
+        (lambda x: 2 * x if tf.executing_eagerly() else x, "does not reproduce the function"),
+    ):
+        with pytest.raises(UnsupportedOperation, match=words):
             matrix_from_function(f, tf.TensorSpec((size, size), DOUBLE))
         matrix_from_function(f, tf.TensorSpec((size, size), DOUBLE), verify=False)
 
