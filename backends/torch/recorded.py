@@ -197,14 +197,14 @@ class Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _LEAVES_TORCH and any(self._tape.depends_on_x(a) for a in args if isinstance(a, torch.Tensor)):
             self._tape.leave(func)
-        enabled = torch.is_grad_enabled()
+        enabled, operands = torch.is_grad_enabled(), (*args, *(kwargs or {}).values())
         if enabled:
-            for a in _tensors(args):
+            for a in _tensors(operands):
                 if _has_own_derivative(a) and not self._tape.depends_on_x(a):
                     self._tape.capture(a)
         custom = not enabled and _in_autograd_function()
         if custom:
-            self._tape.pass_custom(any(self._tape.depends_on_x(a) for a in _tensors(args)))
+            self._tape.pass_custom(any(self._tape.depends_on_x(a) for a in _tensors(operands)))
         result = func(*args, **(kwargs or {}))
         if func in _CUTS or not (enabled or custom):
             for leaf in tree_leaves(result):

@@ -252,8 +252,9 @@ def test_made_in_vmap(kind: str) -> None:
     made = jax.vmap(lambda s: krylix.preconditioner(s * array("jax", A), kind))(scales)
     found = jax.vmap(lambda M, r: M @ r)(made, array("jax", r))
     alone = krylix.preconditioner(array("jax", A), kind)
+    close = 1e-4 if kind in ("ilu", "ic") else 1e-8  # sweeps make their factors where values are traced
     for i, scale in enumerate((1.0, 2.0, 4.0)):
-        np.testing.assert_allclose(to_numpy(found[i]), to_numpy(alone @ array("jax", r[i])) / scale, rtol=1e-4)
+        np.testing.assert_allclose(to_numpy(found[i]), to_numpy(alone @ array("jax", r[i])) / scale, rtol=close)
 
 
 @pytest.mark.needs("jax")
@@ -303,11 +304,10 @@ def test_batch_of_one(kind: str, mode: str) -> None:
     np.testing.assert_allclose(to_numpy(M(array(mode, r))), to_numpy(alone(array(mode, r))), rtol=1e-12, atol=1e-15)
 
 
-@every_kind
+@pytest.mark.parametrize("kind", list(PRECONDITIONERS))
 def test_without_unknowns_and_without_systems(kind: str) -> None:
-    if kind != OWN:
-        assert krylix.preconditioner(np.zeros((0, 0)), kind).kind == kind
-        assert krylix.preconditioner(np.zeros((0, 4, 4)), kind).systems == 0
+    assert krylix.preconditioner(np.zeros((0, 0)), kind).kind == kind
+    assert krylix.preconditioner(np.zeros((0, 4, 4)), kind).systems == 0
 
 
 @every_kind
@@ -351,7 +351,7 @@ def test_symmetry_is_told_entry_by_entry() -> None:
 
 
 @pytest.mark.needs("jax")
-@every_kind
+@pytest.mark.parametrize("kind", list(PRECONDITIONERS))
 def test_m_has_no_derivative(kind: str) -> None:
     """One rule for all kinds, forward and reverse, eager and compiled: M is a constant."""
     import jax
@@ -363,7 +363,7 @@ def test_m_has_no_derivative(kind: str) -> None:
         return (krylix.preconditioner(array("jax", A) + s * D, kind) @ array("jax", r)).sum()
 
     for function in (value, jax.jit(value)):
-        assert jax.jvp(function, (0.5,), (1.0,))[1] == 0 or kind == OWN
+        assert jax.jvp(function, (0.5,), (1.0,))[1] == 0
 
 
 @pytest.mark.parametrize("kind", [None, 3, max])

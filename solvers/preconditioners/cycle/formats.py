@@ -7,7 +7,7 @@ from typing import Any
 import scipy.sparse as sp
 
 from ....backends import Backend
-from ....sparse import Operator, SparseMatrix
+from ....sparse import Operator, SparseMatrix, Stencil
 from ....sparse.formats import choose_format
 from ....sparse.formats.compressed import CsrStructure
 
@@ -21,8 +21,8 @@ def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
 
 
 def suited(A: Operator, bk: Backend) -> Operator:
-    """A sparse matrix in the format for a library; all else as it is."""
-    if not isinstance(A, SparseMatrix):
+    """A sparse matrix in the format for a library; all else as it is, and stencils, which suit all that have them."""
+    if not isinstance(A, SparseMatrix) or isinstance(A, Stencil):
         return A
     rows: Any = A.to("csr")
     format = suitable_format(bk, rows.structure)

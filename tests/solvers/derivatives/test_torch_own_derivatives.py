@@ -73,7 +73,7 @@ def solved(method: str, f: Any, b: Any, *args: Any) -> Any:
     return krylix.linear_solve(f, b, method=method, args=args).x
 
 
-@pytest.mark.parametrize("inside", ["closure", "args"])
+@pytest.mark.parametrize("inside", ["closure", "args", "keyword"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", COEFFICIENTS)
 def test_coefficients(kind: str, method: str, inside: str) -> None:
@@ -82,6 +82,8 @@ def test_coefficients(kind: str, method: str, inside: str) -> None:
     c, b = torch.tensor(C, requires_grad=True), torch.ones(3, dtype=torch.float64)
     if inside == "args":
         x = solved(method, lambda u, c: coefficient(c) * u, b, c)
+    elif inside == "keyword":
+        x = solved(method, lambda u: torch.mul(u, other=coefficient(c)), b)
     else:
         x = solved(method, lambda u: coefficient(c) * u, b)
     np.testing.assert_allclose(x.detach(), 1 / d, rtol=1e-6)

@@ -22,7 +22,7 @@ from krylix.solvers.preconditioners.multigrid.read import couplings_of
 from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
 from krylix.solvers.preconditioners.multigrid.weights import weights
 from krylix.sparse import Stencil, UnsupportedOperation
-from modes import EAGER, MODES, array, compiled, library, to_numpy
+from modes import COMPILED, EAGER, MODES, array, compiled, library, to_numpy
 
 HOST = get_backend("numpy")
 rng = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def test_numbers_of_a_stencil() -> None:
     np.testing.assert_array_equal(dense(couplings_of(A, (5, 6))), A.dense())
 
 
-@every_grid
+@pytest.mark.parametrize("name", [name for name in GRIDS if name != "short rings"])  # which are not coarsened
 def test_coarse_matrix(name: str) -> None:
     """`P^T A P` by shifts is that of dense matrices, and so is the adjoint of the interpolation."""
     A = couplings(name)
@@ -107,8 +107,7 @@ def test_coarse_matrix(name: str) -> None:
         coarse = coarse_couplings(A, W, factors, hermitian=False)
         assert coarse.grid == P.coarse
         np.testing.assert_allclose(dense(coarse), up.T @ dense(A) @ up, atol=1e-12)
-        assert np.allclose(up.sum(1)[up.sum(1) > 0].max(), up.sum(1).max()) and up.min() >= 0
-    assert factors_of(A) or name in ("short rings",)
+        assert up.min() >= 0 and up.sum(1).max() <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("sides", ["N", "P"])
@@ -205,18 +204,13 @@ def test_known_and_traced_values(mode: str, symmetric: bool, systems: int | None
         return M(r), M.T(r)
 
     found = compiled(mode, images)(array(mode, values), array(mode, r))
-    known = krylix.preconditioner(pattern.with_values(values), "multigrid", grid=SHAPE, directional=False, **MIXED)
-    if not symmetric:
-        known = krylix.preconditioner(
-            pattern.with_values(values), "multigrid", grid=SHAPE, directional=False, smoother="chebyshev", **MIXED
-        )
-    traced = mode in ("jax-jit", "tf-function", "torch-compile")
+    # where values are traced, it is not known that they are not symmetric
+    settings = {"directional": False, "grid": SHAPE, **({"smoother": "chebyshev"} if mode in COMPILED else {}), **MIXED}
+    known = krylix.preconditioner(pattern.with_values(values), "multigrid", **settings)
     for image, M in zip(found, (known, known.T)):
-        if traced or symmetric:
-            np.testing.assert_allclose(to_numpy(image), M(r), rtol=0, atol=1e-9 * np.abs(M(r)).max())
+        np.testing.assert_allclose(to_numpy(image), M(r), rtol=0, atol=1e-9 * np.abs(M(r)).max())
     if systems:
-        alone = krylix.preconditioner(pattern.with_values(values[1]), "multigrid", grid=SHAPE, directional=False,
-                                      **({} if symmetric else {"smoother": "chebyshev"}), **MIXED)  # fmt: skip
+        alone = krylix.preconditioner(pattern.with_values(values[1]), "multigrid", **settings)
         np.testing.assert_allclose(known(r)[1], alone(r[1:])[0], atol=1e-12 * np.abs(alone(r)).max())
 
 
