@@ -238,3 +238,16 @@ def test_empty_and_single() -> None:
         assert linear_solve(np.ones((0, 0)), np.ones(0), method=method).x.shape == (0,), method
     assert linear_solve(sp.csr_array((0, 0)), np.ones(0)).converged
     assert make_operator("numpy", "scipy", MATRIX).shape == (12, 12)
+
+
+@pytest.mark.needs("tensorflow")
+def test_results_of_unknown_rank() -> None:
+    """In a graph of TensorFlow a function may not tell how many axes its result has."""
+    import tensorflow as tf
+
+    def f(u: Any) -> Any:
+        return u * tf.py_function(lambda: 2 * tf.ones(3, tf.float64), [], tf.float64)
+
+    solve = tf.function(lambda b: krylix.linear_solve(f, b, method="CG").x, autograph=False)
+    with pytest.raises(ValueError, match=r"number of axes is not known .* tf\.ensure_shape"):
+        solve(tf.ones(3, tf.float64))

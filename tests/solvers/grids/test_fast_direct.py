@@ -242,3 +242,51 @@ def test_coefficients_that_are_traced_are_refused() -> None:
     np.testing.assert_allclose(solve(5.0), np.full((4, 3), 1 / 3), rtol=1e-6)
     with pytest.raises(UnsupportedOperation, match="computed in the compiled function"):
         jax.jit(solve)(5.0)
+
+
+def stretched(u: np.ndarray) -> np.ndarray:
+    """Dirichlet along the first axis, Neumann along the other one, which is coupled 128 times as strongly."""
+    p, q = np.pad(u, ((1, 1), (0, 0))), np.pad(u, ((0, 0), (1, 1)), mode="edge")
+    return 2 * u - p[2:] - p[:-2] + 128 * (2 * u - q[:, 2:] - q[:, :-2])
+
+
+def test_modes_that_single_precision_cannot_tell_from_zero() -> None:
+    """They are not dropped: the method is refused by its numbers, and another one chosen."""
+    n = 1000
+    b, i = np.ones((n, 4), np.float32), np.arange(1, n + 1)
+    exact = (i * (n + 1 - i) / 2)[:, None] * np.ones(4)
+    with pytest.raises(UnsupportedOperation, match="cannot be told from zero in this precision"):
+        linear_solve(stretched, b, method="fast-direct")
+    assert linear_solve(stretched, b.astype(float), method="fast-direct").converged
+    solver = prepare(stretched, b)
+    assert solver.method.name != "fast-direct"
+    assert np.linalg.norm(solver.solve(b).x - exact) <= 1e-2 * np.linalg.norm(exact)
+
+
+def test_grids_without_points() -> None:
+    assert linear_solve(lambda u: 3 * u, np.ones((0, 5)), method="fast-direct").x.shape == (0, 5)
+
+
+def test_dense_functions_are_not_traced_in_order_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum over everything before would take a matrix of half a million entries."""
+    from krylix.solvers.setup import choose
+
+    refused: list[str] = []
+    made = choose.factors_now
+
+    def noted(*args: Any) -> Any:
+        try:
+            return made(*args)
+        except UnsupportedOperation as error:
+            refused.append(str(error))
+            raise
+
+    monkeypatch.setattr(choose, "factors_now", noted)
+
+    def sums(u: np.ndarray) -> np.ndarray:
+        return 1000 * u + np.cumsum(u.reshape(-1)).reshape(u.shape)
+
+    b = np.ones((30, 30))
+    x = prepare(sums, b).solve(b).x
+    np.testing.assert_allclose(sums(x), b, rtol=1e-6)
+    assert len(refused) == 1 and f"at most {64 * 900:,} fit" in refused[0]
