@@ -9,18 +9,23 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array
-from ..sparse import Operator
+from ..sparse import NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
 from .iteration.outcome import Outcome
 from .iteration.run import Settings, run
 from .iteration.status import Status
 from .methods.cg import CG
-from .on_host import run_on_host
+from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
 from .results.failure import apply_policy
 from .results.result import SolveResult
 from .setup.nullspace import projection
 from .setup.problem import Problem
+
+
+def after_failure(method: str, first: str) -> str:
+    """How a method is called that was tried after another one."""
+    return f"{method} (after {first} had failed)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +39,7 @@ class Attempt:
         on_failure: what a solve does whose failure shows later, or in several solves; see `guarded`.
         history: are residual norms recorded?
         report: called after each iteration, see `make_report`.
+        fallback: a method of the host that is tried where this one fails, if nobody else sees to that; or None.
     """
 
     problem: Problem
@@ -42,6 +48,7 @@ class Attempt:
     on_failure: str
     history: bool = False
     report: Callable[..., None] | None = None
+    fallback: Method | None = None
 
     def run(self) -> Outcome:
         """In the library itself, compiled once where that pays, or on the host. Without derivatives.
@@ -68,8 +75,20 @@ class Attempt:
         Args:
             purpose: words that go before the method's name: what the solve is for.
         """
-        result = replace(self.result(outcome), method=purpose + self.method.name, x=outcome.x)
+        name = self.method.name
+        if self.fallback is not None and not self.problem.several:
+            outcome, name = self._climbed(outcome, self.fallback), after_failure(self.fallback.name, name)
+        result = replace(self.result(outcome), method=purpose + name, x=outcome.x)
         return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure).x)
+
+    def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome:
+        problem = self.problem
+        limits = problem.limits.of_systems(problem.layout.systems)
+        settings = Settings(problem.bk, fallback, limits, self.history, problem.by_default)
+        try:
+            return rescued_on_host(problem, settings, outcome)
+        except (UnsupportedOperation, NonlinearError):  # its entries cannot be found, so the first failure stands
+            return outcome
 
     def result(self, outcome: Outcome, sensitivity: Any = None) -> SolveResult:
         """The outcome in the shapes of the user's arrays."""

@@ -114,14 +114,14 @@ def _linear_solve(request: Request) -> SolveResult:
     method = None if is_auto(request.method) else find_method(request.method)
     problem = make_problem(request, method)
     refuse_infinite_entries(problem, request.on_failure)
-    M, fallback, factors = request.preconditioner, None, None
+    M, fallback, factors, A = request.preconditioner, None, None, problem.A
     if method is None:
         choice = choose(problem, M is not None)
-        method, fallback, factors = choice.method, choice.fallback, choice.factors
+        method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
         M = choice.preconditioner if M is None else M
     if M is not None:
         refuse_preconditioner(method, M)
-        M = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
+        M = to_preconditioner(M, A, problem.bk, problem.layout, problem.like)
     check_requirements(problem, method, M)
     if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
         M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)

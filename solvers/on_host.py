@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..backends import get_backend, real_dtype
+from ..backends import Array, get_backend, real_dtype
 from ..sparse import Operator
 from .iteration.outcome import Outcome
 from .iteration.run import Settings, run
+from .iteration.status import Status
 from .setup.nullspace import projection
 from .setup.problem import Problem
 
@@ -18,8 +19,28 @@ from .setup.problem import Problem
 def run_on_host(
     problem: Problem, settings: Settings, M: Operator | None, report: Callable[..., None] | None
 ) -> Outcome:
-    """The whole solve as one call of the host, which returns the outcome's arrays."""
-    bk, host = problem.bk, get_backend("numpy")
+    """The whole solve as one call of the host."""
+    function, arrays = _solve_on_host(problem, settings, M, report)
+    found = Outcome(*problem.bk.host_call(function, _shapes(problem, settings.history), *arrays))
+    return found if settings.history else found._replace(history=())
+
+
+def rescued_on_host(problem: Problem, settings: Settings, found: Outcome) -> Outcome:
+    """What the host finds with a method of its own where not all systems have converged, else what was found."""
+    bk = problem.bk
+    function, arrays = _solve_on_host(problem, settings, None, None)
+    failed = bk.any(found.status != int(Status.CONVERGED))
+    if settings.history:
+        return Outcome(*bk.rescued(failed, function, found, *arrays))
+    rescued = bk.rescued(failed, lambda *values: function(*values)[:-1], found[:-1], *arrays)
+    return found._replace(**dict(zip(Outcome._fields, rescued)))
+
+
+def _solve_on_host(
+    problem: Problem, settings: Settings, M: Operator | None, report: Callable[..., None] | None
+) -> tuple[Callable[..., Outcome], Sequence[Array]]:
+    """The solve as a function of NumPy arrays, and the library's arrays that it is to be called with."""
+    host = get_backend("numpy")
     matrix, make_matrix = problem.A.for_host()
     inverse, make_inverse = M.for_host() if M is not None else ((), lambda _: None)
     start = () if problem.x0 is None else (problem.x0,)
@@ -35,9 +56,7 @@ def run_on_host(
         found = run(made[0], made[1], b, x, rtol, atol, settings._replace(bk=host), project, report)
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
 
-    arrays = (*matrix, *inverse, problem.b, problem.rtol, problem.atol, *start)
-    found = Outcome(*bk.host_call(on_host, _shapes(problem, settings.history), *arrays))
-    return found if settings.history else found._replace(history=())
+    return on_host, (*matrix, *inverse, problem.b, problem.rtol, problem.atol, *start)
 
 
 def _shapes(problem: Problem, history: bool) -> list[tuple[tuple[int, ...], np.dtype]]:

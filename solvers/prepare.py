@@ -16,6 +16,7 @@ from .methods.registry import find_method, is_auto
 from .preconditioners import Preconditioner, to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import choose
+from .setup.explanation import Explanation
 from .setup.factors import factors_now
 from .setup.make_problem import make_problem
 from .setup.other_names import with_our_names
@@ -43,6 +44,7 @@ class PreparedSolver:
     preconditioner: Operator | None
     _fallback: Method | None
     _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
+    _why: Explanation | None = None  # of the method, where it was chosen here
 
     def solve(
         self,
@@ -68,6 +70,15 @@ class PreparedSolver:
         return left_alone(_solve_prepared)(self, given)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+
+    def explain(self) -> str:
+        """Why this method: what is known about A, the lines of the table of docs/choosing.md up to the one that holds,
+        the preconditioner, and what is tried if it fails.
+        """
+        if self._why is None:
+            return f"{self.A!r}\n-> {self.method.name}: the method was given"
+        with_what = "" if not isinstance(self.preconditioner, Preconditioner) else f"\n   with {self.preconditioner!r}"
+        return f"{self._why}{with_what}"
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.
@@ -174,13 +185,14 @@ def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
     """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
     method = None if is_auto(request.method) else find_method(request.method)
-    kind, fallback, factors = request.preconditioner, None, None
+    kind, fallback, factors, why = request.preconditioner, None, None, None
     problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
     refuse_infinite_entries(problem, request.on_failure)
-    automatic = isinstance(kind, str) and kind.strip().lower() == "auto"
+    automatic, A = isinstance(kind, str) and kind.strip().lower() == "auto", problem.A
     if method is None:
         choice = choose(problem, not (automatic or kind is None), many)
-        method, fallback, factors = choice.method, choice.fallback, choice.factors
+        method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
+        why = choice.explain()
         kind = choice.preconditioner if automatic else kind
     elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
         kind = None
@@ -188,7 +200,7 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
     if previous is not None and isinstance(kind, Preconditioner):
         older = "made for other values of A"
         kind = replace(kind, note=older if kind.note in (None, older) else f"{kind.note}; {older}")
-    M = to_preconditioner(kind, problem.A, problem.bk, problem.layout, problem.like, previous)
+    M = to_preconditioner(kind, A, problem.bk, problem.layout, problem.like, previous)
     check_requirements(problem, method, M)
     if automatic and isinstance(M, Preconditioner):
         kind = M.kind  # for `update`: what it was that suited A
@@ -197,7 +209,7 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
     problem.bk.register(PreparedSolver, _flatten, _restore)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
-    return PreparedSolver(_prepared(problem), method, M, fallback, resolved)
+    return PreparedSolver(_prepared(problem), method, M, fallback, resolved, why)
 
 
 def _prepared(problem: Problem) -> Operator:
@@ -210,10 +222,10 @@ def _prepared(problem: Problem) -> Operator:
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
     request = solver._request
     parts = (solver.A, solver.preconditioner, request.b, request.rtol, request.atol)
-    return parts, (solver.method, solver._fallback, replace(request, b=None, rtol=None, atol=None))
+    return parts, (solver.method, solver._fallback, replace(request, b=None, rtol=None, atol=None), solver._why)
 
 
 def _restore(static: Any, parts: Sequence[Any]) -> PreparedSolver:
-    method, fallback, request = static
+    method, fallback, request, why = static
     A, M, like, rtol, atol = parts
-    return PreparedSolver(A, method, M, fallback, replace(request, b=like, rtol=rtol, atol=atol))
+    return PreparedSolver(A, method, M, fallback, replace(request, b=like, rtol=rtol, atol=atol), why)

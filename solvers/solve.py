@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..backends import Backend
-from ..sparse import Operator
-from .attempt import Attempt
+from ..sparse import NonlinearError, Operator, UnsupportedOperation
+from .attempt import Attempt, after_failure
 from .derivatives.one_program import differentiated
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
@@ -40,20 +40,28 @@ def solve(
     """
     bk = problem.bk
     register_result(bk)
-    result = _solved(problem, method, M, request)
+    result = _solved(problem, method, M, request, fallback)
     # With "status" and no fallback nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(result.status))
     waits = known and (fallback is not None or request.on_failure != "status")
     if not (waits and _has_converged(bk, result)):
         if waits and fallback is not None:
-            check_requirements(problem, fallback, None)
-            second = _solved(problem, fallback, None, request)
-            result = replace(second, method=f"{second.method} (after {result.method} had failed)")
+            result = _climbed(problem, fallback, request, result)
         result = _after_failure(problem, result, request.on_failure)
     if problem.is_tracked and not problem.is_implicit:
         sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
         return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
     return result
+
+
+def _climbed(problem: Problem, fallback: Method, request: Request, first: SolveResult) -> SolveResult:
+    """What the other method finds; where it cannot be used, the failure of the first one stands."""
+    try:
+        check_requirements(problem, fallback, None)
+        second = _solved(problem, fallback, None, request)
+    except (UnsupportedOperation, NonlinearError):
+        return first
+    return replace(second, method=after_failure(second.method, first.method))
 
 
 def _has_converged(bk: Backend, result: SolveResult) -> bool:
@@ -70,10 +78,12 @@ def _after_failure(problem: Problem, result: SolveResult, on_failure: str) -> So
     return apply_policy(problem.bk, result, on_failure)
 
 
-def _solved(problem: Problem, method: Method, M: Operator | None, request: Request) -> SolveResult:
-    """What one method finds, with derivatives, in the user's terms."""
+def _solved(
+    problem: Problem, method: Method, M: Operator | None, request: Request, fallback: Method | None = None
+) -> SolveResult:
+    """What one method finds, with derivatives, in the user's terms; compiled and for derivatives with the fallback."""
     report = make_report(request.progress, method.name)
-    attempt = Attempt(problem, method, M, request.on_failure, request.history, report)
+    attempt = Attempt(problem, method, M, request.on_failure, request.history, report, fallback)
     outcome = differentiated(attempt) if problem.is_implicit else attempt.run()
     sensitivity = Sensitivity.of(attempt, outcome) if not problem.bk.has_derivatives else None
     result = attempt.result(outcome, sensitivity)

@@ -18,6 +18,7 @@ class Control(ABC):
 
     asarray: Callable[..., Array]
     to_numpy: Callable[[Array], np.ndarray]
+    dtype: Callable[[Array], np.dtype]
     where: Callable[[Array, Any, Any], Array]
 
     def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
@@ -69,6 +70,19 @@ class Control(ABC):
         results = as_declared(found if returns else (), returns)
         reference = arrays[0] if arrays else None
         return tuple(self.asarray(r, like=reference) for r in results)
+
+    def rescued(
+        self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
+    ) -> tuple[Array, ...]:
+        """`found`, or where `failed` what `function(*arrays as NumPy)` finds, in the same shapes and dtypes.
+
+        A compiled program calls the host only then. One that cannot, as it leaves this process or runs on several
+        devices, keeps what was found.
+        """
+        if not failed:
+            return tuple(found)
+        specs = [(tuple(int(k) for k in x.shape), self.dtype(x)) for x in found]
+        return self.host_call(function, specs, *arrays)
 
     def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
         """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""

@@ -195,6 +195,25 @@ class JaxBackend(JaxIndexing, Backend):
         found = jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
         return vary(found, axes_of(arrays)) if is_mapped() else found
 
+    def rescued(
+        self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
+    ) -> tuple[Array, ...]:
+        if not self.compiled(failed, found, arrays):
+            return super().rescued(bool(failed), function, found, *arrays)
+        if jax.device_count() > 1 or is_mapped():  # one device would call the host, and the others wait for ever
+            return tuple(found)
+        count = len(found)
+
+        def rescue(*operands: Array) -> list[Array]:
+            specs = [(x.shape, np.dtype(x.dtype)) for x in operands[:count]]
+            return list(self.host_call(function, specs, *operands[count:]))
+
+        def here(failed: Array, *operands: Array) -> list[Array]:
+            return lax.cond(failed, rescue, lambda *operands: list(operands[:count]), *operands)
+
+        given = (failed, *found, *arrays)
+        return tuple(unless_exported(here, lambda failed, *operands: list(operands[:count]), *given))
+
     @property
     def raises_in_programs(self) -> bool:
         return jax.process_count() == 1  # the others would go on with what they have
@@ -229,7 +248,7 @@ class JaxBackend(JaxIndexing, Backend):
             return lax.while_loop(lambda bad: bad, tell, failed)
 
         operands = lax.stop_gradient((failed, *arrays))
-        flag = unless_exported(call, lambda failed, *values: failed, *operands)
+        (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
         return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(np.nan, leaf.dtype), leaf), x)
 
     def product(self, matrix: Array, x: Array) -> Array:

@@ -170,6 +170,16 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         results = tf.numpy_function(on_host, arrays, [d for _, d in returns])
         return tuple(tf.ensure_shape(r, shape) for r, (shape, _) in zip(results, returns, strict=True))
 
+    def rescued(
+        self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
+    ) -> tuple[Array, ...]:
+        if tf.executing_eagerly():
+            return super().rescued(bool(failed), function, found, *arrays)
+        if _for_xla():
+            return tuple(found)
+        specs = [(tuple(x.shape), self.dtype(x)) for x in found]
+        return tuple(tf.cond(failed, lambda: self.host_call(function, specs, *arrays), lambda: tuple(found)))
+
     def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
         if tf.executing_eagerly():
             return super().guard(bool(failed), handler, x, *arrays)

@@ -31,6 +31,7 @@ class _Known(NamedTuple):
     least_squares: bool
     on_failure: str
     history: bool
+    fallback: Method | None
 
 
 def differentiated(attempt: Attempt) -> Outcome:
@@ -43,6 +44,7 @@ def differentiated(attempt: Attempt) -> Outcome:
             known = _Known(
                 bk, attempt.method, problem.layout, problem.limits, problem.several, problem.by_default,
                 problem.has_atol, problem.least_squares, attempt.on_failure, attempt.history,
+                attempt.fallback,
             )  # fmt: skip
             arrays = (problem.b, problem.x0, problem.rtol, problem.atol, problem.null_basis)
             return bk.compile(_program, ("known",))(A, M, *arrays, known=known)
@@ -57,5 +59,5 @@ def _program(
         has_atol=known.has_atol, limits=known.limits, several=known.several, null_basis=basis, compiled=True,
         least_squares=known.least_squares,
     )  # fmt: skip
-    attempt = Attempt(problem, known.method, M, known.on_failure, known.history)
+    attempt = Attempt(problem, known.method, M, known.on_failure, known.history, fallback=known.fallback)
     return ImplicitSolve.of(attempt).outcome()

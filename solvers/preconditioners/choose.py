@@ -38,7 +38,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     if seems_hermitian(A):
         one_sign = bool(np.all(np.real(diagonal) > 0) or np.all(np.real(diagonal) < 0))
         large = A.shape[0] > _SMALL and A.systems is None
-        if not large or not one_sign or _is_easy(A.known()):
+        if not large or not one_sign or is_easy(A.known()):
             return "jacobi"
         if "multigrid" in kinds and couples_neighbours(A):
             return "multigrid"
@@ -53,7 +53,7 @@ def _traced(A: Operator) -> Operator:
         return A
 
 
-def _is_easy(A: sp.csr_array) -> bool:
+def is_easy(A: sp.csr_array) -> bool:
     """Is the diagonal so large everywhere that CG with Jacobi takes few iterations, as in short time steps?"""
     diagonal = np.abs(A.diagonal())
     rest = np.asarray(abs(A).sum(axis=1)).reshape(-1) - diagonal

@@ -284,9 +284,10 @@ def test_update_keeps_what_depends_on_the_pattern(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("n", [20, 80])
 def test_update_keeps_the_kind_that_auto_chose(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """CG with scaling, or with multigrid: for other numbers, too."""
-    from krylix.solvers.setup import choose
+    from krylix.solvers.setup import table
 
-    monkeypatch.setattr(choose, "_MOST_OPERATIONS", 0)  # no factors
+    monkeypatch.setattr(table, "MANY_SOLVES", 0)  # no factors
+    monkeypatch.setattr(table, "ONE_SOLVE", 0)
     A, b = sp.csr_array(pyamg.gallery.poisson((n, n), format="csr")), np.ones(n * n)
     solver = prepare(A, b)
     updated = solver.update(3 * A).update(2 * A)

@@ -172,19 +172,33 @@ def _solver(matrix: Any, offset: complex) -> _Solve:
 
 
 def _factorise(matrix: Any) -> _Solve:
+    """Factors in the precision of the matrix; in double where that cannot tell it from a singular one."""
+    lu, dtype = _regular_factors(matrix), matrix.dtype
+    if lu is None and dtype.char in "fF":
+        wide = matrix.astype(np.result_type(dtype, np.float64))
+        lu = _regular_factors(wide)
+        dtype = dtype if lu is None else wide.dtype
+    if lu is None:
+        from scipy.sparse.linalg import splu
+
+        lu = splu(_shifted(matrix))
+
+    def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
+        columns = np.ascontiguousarray(b.T, dtype)
+        return np.ascontiguousarray(lu.solve(columns, "T" if transposed else "N").T, b.dtype)
+
+    return solve
+
+
+def _regular_factors(matrix: Any) -> Any:
+    """None where rounding cannot tell the matrix from a singular one."""
     from scipy.sparse.linalg import splu
 
     try:
         lu = splu(matrix)
     except RuntimeError:  # "Factor is exactly singular"
-        lu = None
-    if lu is None or _is_singular(matrix, lu):
-        lu = splu(_shifted(matrix))
-
-    def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
-        return np.ascontiguousarray(lu.solve(np.ascontiguousarray(b.T), "T" if transposed else "N").T)
-
-    return solve
+        return None
+    return None if _is_singular(matrix, lu) else lu
 
 
 def _is_singular(matrix: Any, lu: Any) -> bool:

@@ -1,0 +1,177 @@
+"""What is known about a system before it is solved, each fact found when it is first asked for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...sparse import (
+    DenseOperator,
+    FunctionOperator,
+    Matrix,
+    NonlinearError,
+    Operator,
+    SparseMatrix,
+    UnsupportedOperation,
+)
+from ...sparse.facts import is_positive_definite
+from ...sparse.symmetry import products_agree, seems_hermitian
+from ...sparse.tracing.engine.limits import entries_at_most
+from ..methods.direct.fast import FastDirect
+from ..preconditioners.choose import is_easy
+from ..preconditioners.known import as_matrix
+from .definite import is_seen_indefinite
+from .factors import factors_now
+from .fill import FactorCost, dense_cost, factor_cost
+from .problem import Problem
+
+FAST = FastDirect()
+SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
+_MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
+_LEAST_GRID = 256  # unknowns of a grid from which looking for a fast solver pays
+_MEMORY = 0.25  # of the machine's, that factors may take
+
+
+@dataclass(eq=False)
+class Facts:
+    """What the table of the automatic choice asks for.
+
+    Attributes:
+        problem: the system.
+        preconditioned: did the user give a preconditioner?
+        many: are many solves with A to come?
+    """
+
+    problem: Problem
+    preconditioned: bool = False
+    many: bool = False
+    untraced: str | None = None  # why a function has no matrix here
+
+    @property
+    def A(self) -> Operator:
+        """Without a constant that is added to its entries."""
+        return self.problem.A.without_offset
+
+    @property
+    def unknowns(self) -> int:
+        """Of one system."""
+        return self.problem.layout.size
+
+    @property
+    def is_dense(self) -> bool:
+        """Is it stored with all its entries?"""
+        return isinstance(self.A, DenseOperator)
+
+    @cached_property
+    def matrix(self) -> Matrix | None:
+        """The entries: of a matrix, or of a function that is traced, where that is likely to pay."""
+        A = self.A
+        if isinstance(A, Matrix):
+            return A
+        if not isinstance(A, FunctionOperator):
+            self.untraced = "shows its products only"
+            return None
+        if not (self.many or self.problem.compiled or self.unknowns > SMALL_FUNCTION):
+            self.untraced = f"has at most {SMALL_FUNCTION} unknowns, and one solve takes less time than to trace it"
+            return None
+        try:
+            with entries_at_most(_MOST_ENTRIES * max(self.unknowns, 1)):  # a transform is traced to a dense matrix
+                return as_matrix(A)
+        except (UnsupportedOperation, NonlinearError) as error:
+            self.untraced = f"cannot be traced: {error}"
+            return None
+
+    @cached_property
+    def _known(self) -> Any:
+        return None if self.matrix is None else self.matrix.known()
+
+    @cached_property
+    def values(self) -> sp.csr_array | None:
+        """One sparse matrix for all systems, where it is known now, or while a function is compiled."""
+        return sp.csr_array(self._known) if sp.issparse(self._known) else None
+
+    @cached_property
+    def on_host(self) -> bool:
+        """Can the host factorise it now, and solve with that quickly?"""
+        problem = self.problem
+        at_hand = not problem.compiled and problem.bk.is_at_hand(problem.b)
+        return at_hand and self.unknowns > 0 and self._known is not None
+
+    @cached_property
+    def fast(self) -> Operator | None:
+        """Factors of the fast solver on grids, if it is one for this matrix."""
+        problem = self.problem
+        suits = len(self.A.in_shape) > 1 and self.unknowns >= _LEAST_GRID and not problem.A.offset
+        suits = suits and problem.null_basis is None
+        if self.preconditioned or not suits or not isinstance(self.matrix, SparseMatrix):
+            return None
+        try:
+            return factors_now(replace(problem, A=self.matrix), FAST)
+        except (UnsupportedOperation, NonlinearError):
+            return None
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Is it as good as Hermitian, as far as can be seen now?"""
+        if self.matrix is not None:
+            return seems_hermitian(self.matrix)
+        problem = self.problem
+        return isinstance(self.A, FunctionOperator) and products_agree(self.A, problem.layout.systems, problem.like)
+
+    @cached_property
+    def is_easy(self) -> bool:
+        """Symmetric, with a diagonal so large everywhere that scaled conjugate gradients take few iterations?"""
+        return self.values is not None and is_easy(self.values) and self.symmetric and self.one_sign
+
+    @cached_property
+    def one_sign(self) -> bool:
+        """Has its diagonal one sign?"""
+        found = self.matrix
+        diagonal = None if found is None else found.bk.known_now(lambda: found.bk.real(found.diagonals()))
+        return diagonal is not None and bool(np.all(diagonal > 0) or np.all(diagonal < 0))
+
+    @cached_property
+    def maybe_definite(self) -> bool:
+        """One sign on the diagonal, and definite by proof, or as far as a few steps of Lanczos' method see."""
+        if not self.one_sign:
+            return False
+        if self.values is None:  # dense, or a batch
+            return True
+        signed = self.values * np.sign(self.values.diagonal()[:1].real.sum() or 1)
+        return bool(is_positive_definite(signed)) or not is_seen_indefinite(signed)
+
+    @cached_property
+    def cost(self) -> FactorCost | None:
+        """Of factors of the known matrix, or those of a batch."""
+        known = self._known
+        if known is None or not self.unknowns:
+            return None
+        if sp.issparse(known):
+            return factor_cost(self.values)
+        if isinstance(known, tuple):  # mostly of one pattern
+            one = factor_cost(sp.csr_array(known[0])) if known else FactorCost(0, 0)
+            return FactorCost(len(known) * one.operations, len(known) * one.numbers)
+        return dense_cost(known.shape)
+
+    @cached_property
+    def factors_fit(self) -> bool:
+        """May the host factorise it where all else fails? As long as nobody knows: yes."""
+        if self.matrix is None:
+            small = self.unknowns <= SMALL_FUNCTION
+            return small and isinstance(self.A, FunctionOperator) and not self.problem.compiled
+        if self.cost is None:
+            return True
+        return self.cost.numbers * self.A.dtype.itemsize * 2 <= _MEMORY * _memory()
+
+
+def _memory() -> float:
+    """Bytes of the machine; where it does not tell, 8 GB."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return 8e9

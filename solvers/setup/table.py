@@ -1,0 +1,98 @@
+"""The table of the automatic choice: what must be known about a system, and what then solves it.
+
+The first row that holds decides. docs/choosing.md shows it; the tests run over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .facts import Facts
+
+SMALL = 1000  # unknowns up to which a dense factorisation is the quickest and safest way
+MANY_SOLVES = 2e9  # operations of factors that are worth it for many solves, which takes about a second
+ONE_SOLVE = 2000  # operations per stored entry of factors that take no longer than a good iteration
+AFFORDED = 3e10  # operations of factors that are worth it where no iteration is known to be safe, some ten seconds
+
+
+class Row(NamedTuple):
+    """One line of the table.
+
+    Attributes:
+        known: what must be known, in words.
+        holds: is it?
+        method: its name.
+        preconditioner: the kind to take where the user gives none; "auto" has a table of its own.
+        why: in words.
+    """
+
+    known: str
+    holds: Callable[[Facts], bool]
+    method: str
+    preconditioner: str | None
+    why: str
+
+
+def _factors_at_most(facts: Facts, operations: float) -> bool:
+    return facts.on_host and not facts.preconditioned and facts.cost is not None and facts.cost.operations <= operations
+
+
+def _cheap(facts: Facts) -> bool:
+    return facts.values is not None and _factors_at_most(facts, ONE_SOLVE * facts.values.nnz)
+
+
+ROWS = (
+    Row(
+        f"a dense matrix of at most {SMALL} unknowns",
+        lambda f: f.is_dense and f.unknowns <= SMALL and not f.preconditioned,
+        "direct", None, "factors of LAPACK take no longer than an iteration, and always work",
+    ),
+    Row(
+        "values known, on a grid, and a sum of matrices along its axes",
+        lambda f: f.fast is not None,
+        "fast-direct", None, "transforms along the axes solve it at once",
+    ),
+    Row(
+        f"`prepare`, on the host: factors take at most {MANY_SOLVES:.0e} operations",
+        lambda f: f.many and _factors_at_most(f, MANY_SOLVES),
+        "scipy-direct", None, "made once, they serve many solves",
+    ),
+    Row(
+        "symmetric, its diagonal of one sign and at least 1.02 times the rest of its row everywhere",
+        lambda f: f.is_easy,
+        "CG", "auto", "scaled by the diagonal, it takes few iterations",
+    ),
+    Row(
+        f"on the host: factors take at most {ONE_SOLVE} operations per stored entry",
+        _cheap,
+        "scipy-direct", None, "they take no longer than an iteration, and always work",
+    ),
+    Row(
+        "a matrix, symmetric, its diagonal of one sign, and not seen to be indefinite",
+        lambda f: f.matrix is not None and f.symmetric and f.maybe_definite,
+        "CG", "auto", "conjugate gradients suit definite matrices",
+    ),
+    Row(
+        f"on the host: any other matrix whose factors take at most {AFFORDED:.0e} operations",
+        lambda f: _factors_at_most(f, AFFORDED),
+        "scipy-direct", None, "no iteration is known to be safe for it",
+    ),
+    Row(
+        "a matrix, symmetric",
+        lambda f: f.matrix is not None and f.symmetric and not f.preconditioned,
+        "MINRES", None, "indefinite matrices need it",
+    ),
+    Row(
+        "a function without a matrix that is symmetric for random vectors",
+        lambda f: f.matrix is None and f.symmetric,
+        "CG", None, "it shows its products only",
+    ),
+    Row(
+        "a matrix",
+        lambda f: f.matrix is not None,
+        "biCG-stab(2)", "auto", "it takes any matrix, but needs a preconditioner",
+    ),
+    Row("nothing of that", lambda f: True, "biCG-stab(2)", None, "it shows its products only"),
+)  # fmt: skip
+"""In the order in which they are asked."""
