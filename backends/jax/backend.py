@@ -26,6 +26,7 @@ from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .reporting import reporting
+from .rescue import rescued
 from .sparse import JaxSparse
 from .tracing import is_compiled, is_recorded, is_traced
 from .transposed import transpose_function
@@ -202,17 +203,7 @@ class JaxBackend(JaxIndexing, Backend):
             return super().rescued(bool(failed), function, found, *arrays)
         if jax.device_count() > 1 or is_mapped():  # one device would call the host, and the others wait for ever
             return tuple(found)
-        count = len(found)
-
-        def rescue(*operands: Array) -> list[Array]:
-            specs = [(x.shape, np.dtype(x.dtype)) for x in operands[:count]]
-            return list(self.host_call(function, specs, *operands[count:]))
-
-        def here(failed: Array, *operands: Array) -> list[Array]:
-            return lax.cond(failed, rescue, lambda *operands: list(operands[:count]), *operands)
-
-        given = (failed, *found, *arrays)
-        return tuple(unless_exported(here, lambda failed, *operands: list(operands[:count]), *given))
+        return tuple(rescued(failed, function, found, arrays))
 
     @property
     def raises_in_programs(self) -> bool:

@@ -1,0 +1,150 @@
+"""Where the method that was chosen fails, factors made on the host solve it: eagerly, compiled, and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix import linear_solve
+from krylix.solvers.methods.direct import superlu
+from modes import array, compiled, to_numpy
+
+N = 40
+rng = np.random.default_rng(0)
+K = 10.0 ** rng.uniform(-3, 3, N)
+B = rng.standard_normal(N)
+FEW = 3  # iterations, which no iteration gets along with, and factors do
+MODES = ["numpy", "jax", "jax-jit", "torch", "tf", "tf-function"]
+
+
+def function_of(mode: str) -> Callable[[Any, Any], Any]:
+    if mode.startswith("jax"):
+        import jax.numpy as xp
+    elif mode == "torch":
+        import torch
+
+        def pad(u: Any, width: tuple[int, int]) -> Any:
+            return torch.nn.functional.pad(u, width)
+
+        return _function(pad)
+    elif mode.startswith("tf"):
+        import tensorflow as tf
+
+        return _function(lambda u, width: tf.pad(u, [width]))
+    else:
+        xp = np
+    return _function(lambda u, width: xp.pad(u, [width]))
+
+
+def _function(pad: Callable[[Any, tuple[int, int]], Any]) -> Callable[[Any, Any], Any]:
+    def f(u: Any, k: Any) -> Any:
+        before, after, third = pad(u, (1, 0))[:-1], pad(u, (0, 1))[1:], pad(u, (0, 3))[3:]
+        return 3 * k * u - k * before - 1.5 * k * after + 0.1 * third
+
+    return f
+
+
+def dense(k: np.ndarray) -> np.ndarray:
+    f = function_of("numpy")
+    return np.stack([f(e, k) for e in np.eye(N)], axis=1)
+
+
+def exact(k: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.linalg.solve(dense(k), b)
+
+
+def solver(mode: str, **settings: Any) -> Callable[[Any, Any], Any]:
+    f = function_of(mode)
+    return lambda b, k: linear_solve(f, b, args=(k,), max_iter=FEW, **settings)
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
+@pytest.mark.parametrize("mode", MODES)
+def test_climbs(mode: str) -> None:
+    result = compiled(mode, solver(mode))(array(mode, B), array(mode, K))
+    np.testing.assert_allclose(to_numpy(result.x), exact(K, B), rtol=1e-8, atol=1e-8 * np.abs(exact(K, B)).max())
+    assert bool(np.all(to_numpy(result.converged)))
+
+
+@pytest.mark.needs("jax")
+def test_derivatives_climb_too() -> None:
+    """Forward and reverse, vectorised, against finite differences."""
+    import jax
+    import jax.numpy as jnp
+
+    solve = solver("jax")
+
+    @jax.jit
+    def loss(b: Any, k: Any) -> Any:
+        return jnp.sum(jnp.sin(solve(b, k).x))
+
+    def reference(b: np.ndarray, k: np.ndarray) -> float:
+        return float(np.sum(np.sin(exact(k, b))))
+
+    direction, h = rng.standard_normal(N), 1e-6
+    gradients = jax.grad(loss, (0, 1))(B, K)
+    for i, (minus, plus) in enumerate(
+        [((B - h * direction, K), (B + h * direction, K)), ((B, K * (1 - h * direction)), (B, K * (1 + h * direction)))]
+    ):
+        step = direction if i == 0 else K * direction
+        expected = (reference(*plus) - reference(*minus)) / (2 * h)
+        np.testing.assert_allclose(float(np.sum(gradients[i] * step)), expected, rtol=1e-5)
+        tangent = jax.jvp(loss, (B, K), (step * (i == 0), step * (i == 1)))[1]
+        np.testing.assert_allclose(float(tangent), expected, rtol=1e-5)
+    many = jax.vmap(lambda b: solve(b, K).x)(np.stack([B, 2 * B]))
+    np.testing.assert_allclose(many, [exact(K, B), 2 * exact(K, B)], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.needs("torch")
+def test_torch_derivatives_climb_too() -> None:
+    import torch
+
+    b, k = (torch.tensor(v, requires_grad=True) for v in (B, K))
+    x = solver("torch")(b, k).x
+    weights = rng.standard_normal(N)
+    (x * torch.tensor(weights)).sum().backward()
+    y = np.linalg.solve(dense(K).T, weights)
+    np.testing.assert_allclose(b.grad, y, rtol=1e-7, atol=1e-9 * np.abs(y).max())
+
+
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+def test_nothing_is_factorised_on_success(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    factorise = superlu._factorise
+
+    def counted(matrix: Any) -> Any:
+        made.append(1)
+        return factorise(matrix)
+
+    monkeypatch.setattr(superlu, "_factorise", counted)
+    f = function_of(mode)
+    easy = 1 + rng.random(N)
+    solve = compiled(mode, lambda b, k: linear_solve(f, b, args=(k,)).x)
+    np.testing.assert_allclose(to_numpy(solve(array(mode, B), array(mode, easy))), exact(easy, B), rtol=1e-7)
+    if mode.startswith("jax"):  # where a condition of many lanes would run both branches
+        import jax
+
+        lanes = jax.vmap(jax.grad(lambda b: solve(b, easy).sum()))(np.stack([B, 2 * B]))
+        np.testing.assert_allclose(lanes, [np.linalg.solve(dense(easy).T, np.ones(N))] * 2, rtol=1e-7)
+    assert not made
+
+
+@pytest.mark.needs("jax")
+def test_exported_programs_keep_the_failure() -> None:
+    """They cannot call the host: x is NaN, and the status tells."""
+    import jax
+
+    f = function_of("jax")
+    program = jax.jit(lambda b, k: linear_solve(f, b, args=(k,), max_iter=FEW, on_failure="status").status)
+    again = jax.export.deserialize(jax.export.export(program)(B, K).serialize())
+    assert int(again.call(B, K)) != 1
+    assert int(program(B, K)) == 1
+
+
+def test_methods_that_were_named_do_not_climb() -> None:
+    result = linear_solve(function_of("numpy"), B, args=(K,), method="GMRES", max_iter=FEW, on_failure="status")
+    assert not result.converged and result.method == "GMRES"
