@@ -19,7 +19,6 @@ from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
 from .results.failure import apply_policy
 from .results.result import SolveResult
-from .setup.nullspace import projection
 from .setup.problem import Problem
 
 
@@ -58,16 +57,16 @@ class Attempt:
         problem, A, M, report = self.problem, self.problem.A, self.M, self.report
         bk, method = problem.bk, self.method if problem.layout.size else CG()  # which has nothing to factorise
         limits = problem.limits.of_systems(problem.layout.systems)
-        settings = Settings(bk, method, limits, self.history, problem.by_default)
+        settings = Settings(bk, method, limits, self.history, problem.by_default, problem.both)
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
-        if bk.compiles_solves and not problem.compiled and problem.null_basis is None and report is None:
-            A, M = A.as_container(), None if M is None else M.as_container()
+        if bk.compiles_solves and not problem.compiled and report is None:
+            A = A.as_container()
+            M, null = (None if one is None else one.as_container() for one in (M, problem.null))
             if A.is_container and (M is None or M.is_container):
-                return bk.compile(run, ("settings",))(A, M, *arrays, settings=settings)
-        project = None if problem.null_basis is None else projection(problem.null_basis, bk, problem.like)
-        return run(A, M, *arrays, settings=settings, project=project, report=report)
+                return bk.compile(run, ("settings",))(A, M, *arrays, null, settings=settings)
+        return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:
         """The outcome of a solve in a compiled function, or for a derivative, whose failure is seen to here.
@@ -84,7 +83,7 @@ class Attempt:
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome:
         problem = self.problem
         limits = problem.limits.of_systems(problem.layout.systems)
-        settings = Settings(problem.bk, fallback, limits, self.history, problem.by_default)
+        settings = Settings(problem.bk, fallback, limits, self.history, problem.by_default, problem.both)
         try:
             return rescued_on_host(problem, settings, outcome)
         except (UnsupportedOperation, NonlinearError):  # its entries cannot be found, so the first failure stands

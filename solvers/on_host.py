@@ -12,7 +12,6 @@ from ..sparse import Operator
 from .iteration.outcome import Outcome
 from .iteration.run import Settings, run
 from .iteration.status import Status
-from .setup.nullspace import projection
 from .setup.problem import Problem
 
 
@@ -43,20 +42,21 @@ def _solve_on_host(
     host = get_backend("numpy")
     matrix, make_matrix = problem.A.for_host()
     inverse, make_inverse = M.for_host() if M is not None else ((), lambda _: None)
+    basis, make_null = problem.null.for_host() if problem.null is not None else ((), lambda _: None)
     start = () if problem.x0 is None else (problem.x0,)
-    cut = (len(matrix), len(matrix) + len(inverse))
+    cut = np.cumsum([len(matrix), len(inverse), len(basis)])
     made: list[Any] = []
 
     def on_host(*values: np.ndarray) -> Outcome:
-        if not made or matrix or inverse:  # an operator without arrays is the same in every call
-            made[:] = [make_matrix(values[: cut[0]]), make_inverse(values[cut[0] : cut[1]])]
-        b, rtol, atol, *x0 = (np.array(v) for v in values[cut[1] :])
-        project = None if problem.null_basis is None else projection(problem.null_basis, host, b)
-        x = x0[0] if x0 else None
-        found = run(made[0], made[1], b, x, rtol, atol, settings._replace(bk=host), project, report)
+        if not made or len(values) > 3 + len(start):  # an operator without arrays is the same in every call
+            parts = (values[: cut[0]], values[cut[0] : cut[1]], values[cut[1] : cut[2]])
+            made[:] = [make(given) for make, given in zip((make_matrix, make_inverse, make_null), parts, strict=True)]
+        b, rtol, atol, *x0 = (np.array(v) for v in values[cut[2] :])
+        A, M, null = made
+        found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), report)
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
 
-    return on_host, (*matrix, *inverse, problem.b, problem.rtol, problem.atol, *start)
+    return on_host, (*matrix, *inverse, *basis, problem.b, problem.rtol, problem.atol, *start)
 
 
 def _shapes(problem: Problem, history: bool) -> list[tuple[tuple[int, ...], np.dtype]]:

@@ -90,4 +90,4 @@ def _solved(
     if problem.given is None:
         return result
     rows = outcome.x[None] if problem.several and len(problem.limits) == 1 else outcome.x
-    return problem.given.restore(problem.bk, result, rows, problem.null_basis is not None)
+    return problem.given.restore(problem.bk, result, rows, problem.null is not None and not problem.both)

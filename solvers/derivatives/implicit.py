@@ -12,7 +12,6 @@ from ...sparse.operators.function import DerivedFunction
 from ..attempt import Attempt
 from ..iteration.outcome import Outcome
 from ..methods.direct.dense import Direct
-from ..setup.nullspace import projection
 from ..setup.problem import Problem
 from .adjoint import with_proven_transpose
 
@@ -113,7 +112,7 @@ class ImplicitSolve(LinearSystem):
             x0 = None if x0 is None else bk.where(given, x0, bk.zeros_like(x0))
             rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
         problem = replace(self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b))
-        if self.purpose and problem.null_basis is not None:
+        if self.purpose and problem.null is not None:
             problem = self._without_null_vectors(problem)
         if self.transposed and self.hermitian and bk.explicit_derivatives and _is_function(A):
             problem = replace(problem, x0=self._by_symmetry(problem))
@@ -148,14 +147,13 @@ class ImplicitSolve(LinearSystem):
         return self._run(replace(problem, A=A), M).x
 
     def _without_null_vectors(self, problem: Problem) -> Problem:
-        """x has no part in the null space of A, so neither has its cotangent; likewise b where A is Hermitian."""
-        if problem.null_basis is None:
+        """x has no part in the null space of A, so neither has its cotangent; likewise b where the transpose has it."""
+        if problem.null is None:
             return problem
-        basis = problem.null_basis.conj() if self.transposed else problem.null_basis
-        b = problem.b
-        if self.transposed or self.hermitian:
-            b = projection(basis, problem.bk, b)(b)
-        return replace(problem, b=b, null_basis=None if self.transposed and not self.hermitian else basis)
+        null = problem.null.conj() if self.transposed else problem.null
+        both = problem.both or self.hermitian
+        b = null.apply(problem.b) if self.transposed or both else problem.b
+        return replace(problem, b=b, null=null if both or not self.transposed else None)
 
     def tangent(self) -> ImplicitSolve:
         return replace(self, purpose=BACKWARD if self.transposed else DERIVATIVE)

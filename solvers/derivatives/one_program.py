@@ -6,7 +6,7 @@ compiled function is differentiated once, and what that gives is compiled once, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...backends import Array, Backend
 from ...sparse import Layout, Operator
@@ -32,6 +32,7 @@ class _Known(NamedTuple):
     on_failure: str
     history: bool
     fallback: Method | None
+    both: bool
 
 
 def differentiated(attempt: Attempt) -> Outcome:
@@ -44,19 +45,27 @@ def differentiated(attempt: Attempt) -> Outcome:
             known = _Known(
                 bk, attempt.method, problem.layout, problem.limits, problem.several, problem.by_default,
                 problem.has_atol, problem.least_squares, attempt.on_failure, attempt.history,
-                attempt.fallback,
+                attempt.fallback, problem.both,
             )  # fmt: skip
-            arrays = (problem.b, problem.x0, problem.rtol, problem.atol, problem.null_basis)
-            return bk.compile(_program, ("known",))(A, M, *arrays, known=known)
+            arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
+            null = None if problem.null is None else problem.null.as_container()
+            return bk.compile(_program, ("known",))(A, M, *arrays, null, known=known)
     return ImplicitSolve.of(attempt).outcome()
 
 
 def _program(
-    A: Operator, M: Operator | None, b: Array, x0: Array | None, rtol: Array, atol: Array, basis: Any, known: _Known
+    A: Operator,
+    M: Operator | None,
+    b: Array,
+    x0: Array | None,
+    rtol: Array,
+    atol: Array,
+    null: Operator | None,
+    known: _Known,
 ) -> Outcome:
     problem = Problem(
         bk=known.bk, A=A, b=b, x0=x0, layout=known.layout, like=b, rtol=rtol, atol=atol, by_default=known.by_default,
-        has_atol=known.has_atol, limits=known.limits, several=known.several, null_basis=basis, compiled=True,
+        has_atol=known.has_atol, limits=known.limits, several=known.several, null=null, both=known.both, compiled=True,
         least_squares=known.least_squares,
     )  # fmt: skip
     attempt = Attempt(problem, known.method, M, known.on_failure, known.history, fallback=known.fallback)

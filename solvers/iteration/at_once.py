@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...backends import Array, Backend
 from ...sparse import Operator
 from .method import apply
+
+
+class Solve(Protocol):
+    """What is known of a solve; see `Iteration`."""
+
+    @property
+    def bk(self) -> Backend: ...
+    @property
+    def A(self) -> Operator: ...
+    @property
+    def M(self) -> Operator | None: ...
+    @property
+    def b(self) -> Array: ...
+    def without_null(self, x: Array) -> Array: ...
+    def in_range(self, r: Array) -> Array: ...
 
 
 class Solved(NamedTuple):
@@ -17,9 +32,7 @@ class Solved(NamedTuple):
     norm: Array
 
 
-def solved_at_once(
-    bk: Backend, A: Operator, M: Operator | None, b: Array, x0: Array, r: Array, bound: Array
-) -> Solved | None:
+def solved_at_once(this: Solve, x0: Array, r: Array, bound: Array) -> Solved | None:
     """`x0 + M r` where its residual norm is seen to be within `bound` in every system; else None.
 
     It is what a round of iterative refinement would find, to the last digit, without its norms. Only where values are
@@ -27,8 +40,9 @@ def solved_at_once(
 
     Cost: one application of M and one product, in vain where the answer is None.
     """
+    bk, r = this.bk, this.in_range(r)
     scale = bk.binary_scale(r)
-    x = x0 + bk.times(scale, apply(M, bk.times(1 / scale, r)))
-    residual = b - A.apply(x)
+    x = this.without_null(x0 + bk.times(scale, apply(this.M, bk.times(1 / scale, r))))
+    residual = this.b - this.A.apply(x)
     norm = bk.norm(residual)
     return None if bk.any(~(norm <= bound)) else Solved(x, residual, norm)

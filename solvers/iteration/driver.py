@@ -75,7 +75,8 @@ class Iteration:
     A: Operator
     M: Operator | None
     b: Array
-    project: Callable[[Array], Array] | None = None  # takes the null space's part off x
+    null: Operator | None = None  # takes known null vectors off x ...
+    both: bool = False  # ... and off residuals, as the transpose has them too: no x has an influence on that part
     report: Callable[..., None] | None = None
     by_default: bool = False  # was no tolerance asked for? Then what the precision allows counts as converged
     checkpoints: Checkpoints | None = None
@@ -95,17 +96,25 @@ class Iteration:
     def _at_once(self, first: _Between, limit: int | Array) -> _Between | None:
         """The end after one step, for a method with factors, where all systems are seen to have converged by it."""
         bk, tally = self.bk, first.tally
-        alone = self.project is None and self.report is None and isinstance(limit, int) and limit > 0
+        alone = self.report is None and isinstance(limit, int) and limit > 0
         if not (self.method.factorises and alone and bk.is_at_hand(first.norm)):
             return None
         if bk.any(tally.status != _RUNNING):
             return None
-        found = solved_at_once(bk, self.A, self.M, self.b, first.x, first.r, first.asked)
+        found = solved_at_once(self, first.x, first.r, first.asked)
         if found is None:
             return None
         one = tally.steps + 1
         tally = tally._replace(status=0 * one + _CONVERGED, steps=one, products=tally.products + self.A.products)
         return first._replace(**found._asdict(), tally=tally)
+
+    def without_null(self, x: Array) -> Array:
+        """x less its part in the null vectors that are known."""
+        return x if self.null is None else self.null.apply(x)
+
+    def in_range(self, r: Array) -> Array:
+        """r less the part that no x has an influence on, as far as it is known."""
+        return r if self.null is None or not self.both else self.null.apply(r)
 
     def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
         """For methods that solve with another one inside: x after one round from zero, iterations, products.
@@ -176,7 +185,7 @@ class Iteration:
     def _start(self, between: _Between) -> _Round:
         bk = self.bk
         # Systems that are not running, perhaps because of a NaN, stand by with a zero residual.
-        r = bk.where(between.tally.status == _RUNNING, between.r, bk.zeros_like(between.r))
+        r = bk.where(between.tally.status == _RUNNING, self.in_range(between.r), bk.zeros_like(between.r))
         scale = bk.binary_scale(r)
         goal = Goal(between.goal / scale, between.attempt)
         state = self.method.init(bk, self.A, self.M, bk.times(1 / scale, r), goal)
@@ -252,8 +261,7 @@ class Iteration:
         bk, start, tally = self.bk, this.start, this.tally
         ran = start.tally.status == _RUNNING
         d = self.method.solution(bk, self.M, this.state)
-        new = start.x + bk.times(this.scale, d)
-        x = bk.where(ran, new if self.project is None else self.project(new), start.x)
+        x = bk.where(ran, self.without_null(start.x + bk.times(this.scale, d)), start.x)
         image = self.A.apply(x)
         r = self.b - image
         norm = bk.norm(r)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator
+from ..null_space.projections import Projected
 from .driver import Iteration
 from .limits import Limits
 from .method import Method
@@ -23,6 +24,7 @@ class Settings(NamedTuple):
     limits: Limits
     history: bool
     by_default: bool  # was the tolerance left to the library?
+    both: bool = False  # has the transpose of A the null vectors that are known, too?
 
 
 def run(
@@ -32,15 +34,21 @@ def run(
     x0: Array | None,
     rtol: Array,
     atol: Array,
+    null: Operator | None,
     settings: Settings,
-    project: Callable[[Array], Array] | None = None,
     report: Callable[..., None] | None = None,
 ) -> Outcome:
-    """The outcome; with a first axis for checkpoints if there are several limits."""
-    bk, method, limits, history, by_default = settings
+    """The outcome; with a first axis for checkpoints if there are several limits.
+
+    Args:
+        null: takes known null vectors of A off, or None.
+    """
+    bk, method, limits, history, by_default, both = settings
     with bk.quiet():
+        if both and null is not None and M is not None and not method.factorises:
+            M = Projected(null, M)
         inverse = method.setup(bk, A, M)
-        iteration = Iteration(bk, method, A, inverse, b, project, report, by_default)
+        iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default)
         if len(limits) == 1 or method.can_pause:
             return iteration.run(x0, rtol, atol, limits, history)
         singles = [limits.single(i) for i in range(len(limits))]

@@ -107,7 +107,7 @@ class Facts:
         """Factors of the fast solver on grids, if it is one for this matrix."""
         problem = self.problem
         suits = len(self.A.in_shape) > 1 and self.unknowns >= _LEAST_GRID and not problem.A.offset
-        suits = suits and problem.null_basis is None
+        suits = suits and (problem.null is None or problem.both)
         if self.preconditioned or not suits or not isinstance(self.matrix, SparseMatrix):
             return None
         try:

@@ -23,11 +23,12 @@ from ...sparse import (
     to_operator,
 )
 from ..iteration.method import Method
+from ..null_space.found import find_constants
+from ..null_space.given import given_vectors
 from ..results.failure import POLICIES
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
 from .normal_equations import Given
-from .nullspace import find_basis
 from .problem import Problem
 from .request import Request
 
@@ -63,9 +64,8 @@ def make_problem(request: Request, method: Method | None) -> Problem:
     start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
     limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
-    unnamed = request.nullspace is None or (isinstance(request.nullspace, str) and request.nullspace == "auto")
-    null_basis = None if unnamed else find_basis(request.nullspace, bk, operator, unknown, like)
     given, damp = None, float(getattr(method, "damp", 0.0))
+    null, both = _null_vectors(request, bk, operator, unknown, like, unknown is layout and not damp)
     if unknown is not layout or damp:
         given = Given(operator, rows, layout, damp)
         operator, rows = given.equations()
@@ -75,9 +75,19 @@ def make_problem(request: Request, method: Method | None) -> Problem:
         rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows, real),
         atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
         by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
-        limits=limits, several=several, null_basis=null_basis, compiled=compiled,
+        limits=limits, several=several, null=null, both=both, compiled=compiled,
         least_squares=given is not None, given=given, source=A,
     )  # fmt: skip
+
+
+def _null_vectors(
+    request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool
+) -> tuple[Operator | None, bool]:
+    """What takes the null vectors off, given or looked for; and whether the transpose is known to have them, too."""
+    given = request.nullspace
+    if isinstance(given, str) and given == "auto":
+        return (find_constants(A, layout, like) if look else None), True
+    return (None if given is None else given_vectors(given, bk, A, layout, like)), False
 
 
 def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from ...backends import Array, Backend
 from ...sparse import Layout, Operator
 from ..iteration.limits import Limits
@@ -30,7 +28,8 @@ class Problem:
     has_atol: bool  # may atol be more than zero? If it is known to be zero, it needs no scaling for derivatives
     limits: Limits
     several: bool  # was max_iter a sequence?
-    null_basis: np.ndarray | None  # orthonormal, (k, n)
+    null: Operator | None  # takes the null vectors off rows that are known of A, and ...
+    both: bool  # ... that the transpose is known to have, too
     compiled: bool
     least_squares: bool = False  # are A x = b the normal equations of a problem of least squares, which is ...
     given: Given | None = None  # ... this one?

@@ -1,18 +1,18 @@
-"""Known null vectors of A: the returned solution has no part in them."""
+"""Null vectors of A that the user names: the returned solution has no part in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Layout, Operator
+from .projections import WithoutVectors
 
 
-def find_basis(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: Array) -> np.ndarray:
-    """Orthonormal basis `(k, n)` of the given null space.
+def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: Array) -> WithoutVectors:
+    """What takes the given null vectors off.
 
     Args:
         nullspace: "constant", or basis vectors `(k, *shape of one right-hand side)`, independent.
@@ -23,13 +23,7 @@ def find_basis(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: A
     basis = _orthonormal(nullspace, bk, layout, A.dtype)
     with bk.quiet():
         _check(bk, A, basis, layout, like)
-    return basis
-
-
-def projection(basis: np.ndarray, bk: Backend, like: Array) -> Callable[[Array], Array]:
-    """The function that takes the null space's part off `(batch, n)`."""
-    rows = bk.asarray(basis, like=like)
-    return lambda v: v - bk.product(bk.matrix_transpose(rows), bk.product(bk.conj(rows), v))
+    return WithoutVectors(bk, basis if bk.on_host or bk.compiled() else bk.asarray(basis, like=like))
 
 
 def _orthonormal(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np.ndarray:

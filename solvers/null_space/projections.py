@@ -1,0 +1,84 @@
+"""Taking null vectors off rows `(batch, n)`: orthogonal projections, as operators that go where arrays go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...backends import Array, Backend, real_dtype
+from ...sparse import Composed, Operator
+
+
+@dataclass(eq=False, repr=False)
+class WithoutVectors(Composed):
+    """`v - Z Z^H v` with orthonormal rows `basis` `(k, n)`, which are the columns of Z.
+
+    Cost: 2 k n multiplications.
+    """
+
+    parts = ("basis",)
+    is_container = True
+
+    bk: Backend
+    basis: Array
+
+    def _settle(self) -> None:
+        n = int(self.basis.shape[-1])
+        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.basis).dtype(self.basis))
+
+    def apply(self, x: Array) -> Array:
+        bk, rows = self.bk, self.array("basis")
+        rows = bk.astype(rows, np.result_type(self.dtype, bk.dtype(x)))
+        return x - bk.product(bk.matrix_transpose(rows), bk.product(bk.conj(rows), x))
+
+    def transpose(self) -> WithoutVectors:
+        return self.conj()  # type: ignore[return-value]
+
+
+@dataclass(eq=False, repr=False)
+class WithoutConstants(Composed):
+    """v less its mean on each of some sets of unknowns, the regions.
+
+    `labels` `(n,)` says to which set an unknown belongs, `weights` `(sets,)` has one over their sizes, and 0 for a set
+    whose mean stays. Cost: a sum and a difference of vectors.
+    """
+
+    parts = ("labels", "weights")
+    is_container = True
+
+    bk: Backend
+    labels: Array
+    weights: Array
+
+    def _settle(self) -> None:
+        n = int(self.labels.shape[-1])
+        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.weights).dtype(self.weights))
+
+    def apply(self, x: Array) -> Array:
+        bk, labels, weights = self.bk, self.array("labels"), self.array("weights")
+        count = int(weights.shape[-1])
+        weights = bk.astype(weights, real_dtype(bk.dtype(x)))
+        if count == 1:
+            return x - weights * bk.sum(x, 1, keepdims=True)
+        means = bk.sum_entries(x, labels, count) * weights
+        return x - bk.take(means, labels, 1)
+
+    def transpose(self) -> WithoutConstants:
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class Projected(Composed):
+    """`P M P`: a preconditioner that neither sees null vectors nor returns them."""
+
+    parts = ("projection", "inner")
+
+    projection: Operator
+    inner: Operator
+
+    def apply(self, x: Array) -> Array:
+        return self.projection.apply(self.inner.apply(self.projection.apply(x)))
+
+    def transpose(self) -> Projected:
+        return self._map(lambda A: A.transpose())

@@ -1,0 +1,242 @@
+"""Null vectors that nobody named: constants on closed regions, in the solve, with preconditioners and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from krylix import NotConverged, linear_solve, prepare
+from modes import array, compiled, to_numpy
+
+SHAPE = (6, 7)
+MODES = ["numpy", "jax", "jax-jit", "torch", "tf", "tf-function"]
+rng = np.random.default_rng(0)
+
+
+def path(n: int, ends: tuple[float, float] = (0.0, 0.0)) -> np.ndarray:
+    """Second differences, closed but for what the ends add."""
+    A = 2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+    A[0, 0], A[-1, -1] = 1 + ends[0], 1 + ends[1]
+    return A
+
+
+def regions(dtype: str = "float64") -> np.ndarray:
+    """Closed ones of 5 and 4 unknowns, an open one of 6, and 3 rows of zeros, in a random order."""
+    blocks = [path(5), path(6, (1.0, 0.0)), 3 * path(4), np.zeros((3, 3))]
+    A = sp.block_diag(blocks).toarray().astype(dtype)
+    if dtype.startswith("complex"):
+        phase = np.exp(1j * rng.random(18))
+        phase[:5] = phase[0]  # constants stay what they were, up to a factor, in one of the regions
+        A = phase[:, None] * A * phase.conj()
+    order = np.random.default_rng(1).permutation(18)
+    return A[order][:, order]
+
+
+def laplacian(mode: str) -> Callable[[Any], Any]:
+    """Periodic, by shifts, negative."""
+    if mode.startswith("jax"):
+        import jax.numpy as xp
+
+        roll: Any = xp.roll
+    elif mode.startswith("torch"):
+        import torch
+
+        roll = torch.roll
+    elif mode.startswith("tf"):
+        import tensorflow as tf
+
+        roll = tf.roll
+    else:
+        roll = np.roll
+    return lambda u: roll(u, 1, 0) + roll(u, -1, 0) + roll(u, 1, 1) + roll(u, -1, 1) - 4 * u
+
+
+def matrix_of(f: Callable[[Any], Any]) -> np.ndarray:
+    n = SHAPE[0] * SHAPE[1]
+    return np.stack([f(e.reshape(SHAPE)).reshape(-1) for e in np.eye(n)], axis=1)
+
+
+def shortest(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.linalg.pinv(A, rcond=1e-10) @ b
+
+
+@pytest.mark.parametrize("method", ["auto", "CG", "biCG-stab(2)", "MINRES", "GMRES", "scipy-direct", "scipy-CG"])
+@pytest.mark.parametrize("kind", [None, "jacobi", "amg"])
+def test_regions(method: str, kind: str | None) -> None:
+    A = regions()
+    if kind and method in ("scipy-direct", "MINRES"):
+        kind = None
+    b = A @ rng.standard_normal(18)
+    result = linear_solve(sp.csr_array(A), b, method=method, preconditioner=kind)
+    np.testing.assert_allclose(result.x, shortest(A, b), atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_other_numbers(dtype: str) -> None:
+    A = regions(dtype)
+    b = (A @ rng.standard_normal(18)).astype(dtype)
+    x = linear_solve(sp.csr_array(A), b).x
+    assert x.dtype == dtype
+    np.testing.assert_allclose(A @ x, b, atol=1e-4 if dtype == "float32" else 1e-9)
+    if dtype == "float32":
+        np.testing.assert_allclose(x, shortest(A.astype(float), b), atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["auto", "CG", "scipy-direct"])
+def test_what_is_outside_of_the_range_is_reported(method: str) -> None:
+    """And the rest is solved: the least-squares solution."""
+    A = regions()
+    b = rng.standard_normal(18)
+    expected = shortest(A, b)
+    with pytest.raises(NotConverged, match="no x leaves a residual norm below") as caught:
+        linear_solve(sp.csr_array(A), b, method=method)
+    np.testing.assert_allclose(caught.value.result.x, expected, atol=1e-8)
+    np.testing.assert_allclose(caught.value.result.residual, b - A @ expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+def test_functions(mode: str) -> None:
+    f = laplacian(mode)
+    b = laplacian("numpy")(rng.standard_normal(SHAPE))
+    expected = shortest(matrix_of(laplacian("numpy")), b.reshape(-1)).reshape(SHAPE)
+    for method in ("auto", "CG"):
+        x = compiled(mode, lambda b, method=method: linear_solve(f, b, method=method).x)(array(mode, b))
+        np.testing.assert_allclose(to_numpy(x), expected, atol=1e-8)
+
+
+def test_functions_with_obstacles_are_traced() -> None:
+    """A wall splits the grid into two closed regions, and its own rows are zero."""
+    open_ = np.ones(SHAPE)
+    open_[:, 3] = 0
+
+    def f(u: np.ndarray) -> np.ndarray:
+        p, k = np.pad(u, 1), np.pad(open_, 1)
+        across = k[1:, 1:-1] * k[:-1, 1:-1] * np.diff(p[:, 1:-1], axis=0)
+        along = k[1:-1, 1:] * k[1:-1, :-1] * np.diff(p[1:-1], axis=1)
+        return -np.diff(across, axis=0) - np.diff(along, axis=1)
+
+    A = matrix_of(f)
+    b = f(rng.standard_normal(SHAPE))
+    for solved in (linear_solve(f, b), linear_solve(f, b, method="CG"), prepare(f, b).solve(b)):
+        np.testing.assert_allclose(solved.x.reshape(-1), shortest(A, b.reshape(-1)), atol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["biCG-stab(2)", "scipy-direct", "auto"])
+def test_where_only_columns_know_the_constants(method: str) -> None:
+    """Row sums are zero, column sums are not: which part of b is outside of the range is not known."""
+    n = 12
+    A = np.diag(rng.random(n) + 1) @ (path(n) + np.roll(np.eye(n), 1, 0) - np.eye(n))
+    assert np.abs(A.sum(1)).max() < 1e-14 < np.abs(A.sum(0)).max()
+    b = A @ rng.standard_normal(n)
+    result = linear_solve(sp.csr_array(A), b, method=method)
+    np.testing.assert_allclose(A @ result.x, b, atol=1e-8)
+
+
+def test_circulating_flow() -> None:
+    """Not symmetric, but both sums are zero."""
+    n = 15
+    A = (
+        np.eye(n)
+        - np.roll(np.eye(n), 1, 0)
+        + 0.3 * (2 * np.eye(n) - np.roll(np.eye(n), 1, 0) - np.roll(np.eye(n), -1, 0))
+    )
+    b = A @ rng.standard_normal(n)
+    for method in ("auto", "biCG-stab(2)", "GMRES"):
+        np.testing.assert_allclose(linear_solve(sp.csr_array(A), b, method=method).x, shortest(A, b), atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", [1e-3, 1e-7, 1e-11])
+def test_nearly_singular_is_not_singular(shift: float) -> None:
+    A = path(10) + shift * np.eye(10)
+    b = np.ones(10)
+    for M in (sp.csr_array(A), A):
+        x = linear_solve(M, b, method="CG").x
+        np.testing.assert_allclose(x, 1 / shift, rtol=1e-3)
+
+
+def test_none_leaves_everything() -> None:
+    A, b = sp.csr_array(path(10)), path(10) @ np.arange(10.0)
+    x0 = np.arange(10.0) + 7
+    np.testing.assert_array_equal(linear_solve(A, b, x0=x0).x, x0)  # exact, in no iterations
+    found = linear_solve(A, b, x0=x0 + 0.1 * np.sin(x0), method="CG", nullspace=None).x
+    assert abs(found.mean()) > 1
+
+
+def test_batches_of_right_hand_sides() -> None:
+    A = regions()
+    b = rng.standard_normal((3, 18)) @ A.T
+    np.testing.assert_allclose(linear_solve(sp.csr_array(A), b).x, b @ np.linalg.pinv(A, rcond=1e-10).T, atol=1e-8)
+
+
+# --- derivatives: a cotangent has a part in the null vectors, by rounding or by right ---
+
+
+def loss_and_gradient(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of sum(sin(x)) for the shortest x."""
+    return np.linalg.pinv(A, rcond=1e-10).T @ np.cos(shortest(A, b))
+
+
+@pytest.mark.parametrize("form", ["function", "matrix"])
+@pytest.mark.parametrize("library", ["numpy", "jax", "torch", "tf"])
+def test_gradients(library: str, form: str) -> None:
+    f = laplacian("numpy")
+    A = matrix_of(f)
+    b = f(rng.standard_normal(SHAPE))
+    expected = loss_and_gradient(A, b.reshape(-1))
+    operand: Any = laplacian(library) if form == "function" else sp.csr_array(A)
+    b = b if form == "function" else b.reshape(-1)
+    expected = expected.reshape(b.shape)
+    if library == "numpy":
+        result = linear_solve(operand, b, method="CG")
+        found: Any = result.vjp(np.cos(result.x)).b
+    elif library == "jax":
+        import jax
+        import jax.numpy as jnp
+
+        def loss(b: Any) -> Any:
+            return jnp.sum(jnp.sin(linear_solve(operand, b).x))
+
+        found = jax.grad(loss)(b)
+        np.testing.assert_allclose(jax.jit(jax.grad(loss))(b), expected, atol=1e-8)
+        np.testing.assert_allclose(jax.jvp(loss, (b,), (b,))[1], np.sum(expected * b), rtol=1e-7)
+    elif library == "torch":
+        import torch
+
+        leaf = torch.tensor(b, requires_grad=True)
+        torch.sin(linear_solve(operand, leaf).x).sum().backward()
+        found = leaf.grad
+    else:
+        import tensorflow as tf
+
+        leaf = tf.constant(b)
+        with tf.GradientTape() as tape:
+            tape.watch(leaf)
+            loss_ = tf.reduce_sum(tf.sin(linear_solve(operand, leaf).x))
+        found = tape.gradient(loss_, leaf)
+    np.testing.assert_allclose(to_numpy(found), expected, atol=1e-8)
+
+
+@pytest.mark.needs("jax")
+def test_divergence_free_velocities() -> None:
+    """The gradient of an energy through the projection: its cotangent is zero on constants but for rounding."""
+    import jax
+    import jax.numpy as jnp
+
+    f = laplacian("jax")
+
+    def energy(u: Any) -> Any:
+        q = linear_solve(f, u - jnp.roll(u, 1, 0)).x
+        return jnp.sum(jnp.sin(u - (jnp.roll(q, -1, 0) - q)))
+
+    u, direction, h = rng.standard_normal(SHAPE), rng.standard_normal(SHAPE), 1e-6
+    expected = float(energy(u + h * direction) - energy(u - h * direction)) / (2 * h)
+    for gradient in (jax.grad(energy), jax.jit(jax.grad(energy))):
+        np.testing.assert_allclose(float(jnp.sum(gradient(u) * direction)), expected, rtol=1e-6)
+    hessian = jax.jvp(jax.grad(energy), (u,), (direction,))[1]
+    slope = (jax.grad(energy)(u + h * direction) - jax.grad(energy)(u - h * direction)) / (2 * h)
+    np.testing.assert_allclose(hessian, slope, atol=1e-6)
