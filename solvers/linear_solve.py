@@ -74,7 +74,8 @@ def linear_solve(
         args: further arguments of a function, `A(x, *args)`.
         batch_ndim: for a function A, how many leading axes of `b` are independent systems.
         nullspace: "constant", or independent null vectors `(k, *shape of one system)` of A: the solution then has no
-            part in them. "auto" and None take whatever solution the method finds.
+            part in them. "auto" finds those that are constants on closed regions, where the values of A are known;
+            None takes whatever solution the method finds.
         matrix_offset: a constant added to every entry of A.
         on_failure: "raise", "warn" or "status" (leave it to the caller to look at the result).
         history: record residual norms.
@@ -95,7 +96,8 @@ def linear_solve(
 
     Cost: see the method. On top: 1 product for the true residual (2 with x0), and where that misses the tolerance 1 to
     see what the precision allows; for a function whose values are known, 1
-    evaluation to take off a constant part and 3 to test linearity when it is seen for the first time.
+    evaluation to take off a constant part, 3 to test linearity and 2 to look for null vectors when it is seen for the
+    first time. With "auto" a function of more than 5000 unknowns is traced, see docs/choosing.md.
     """
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,

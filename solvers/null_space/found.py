@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
+from ...sparse.facts import components
 from ...sparse.symmetry import products_agree
 from ..preconditioners.known import as_matrix
 from .projections import WithoutConstants
@@ -66,7 +66,7 @@ def _regions(A: Any) -> np.ndarray | None:
     null = _null_rows(A)
     if not null.any():
         return None
-    count, labels = connected_components(A, directed=False)
+    count, labels = components(A)
     closed = np.bincount(labels, ~null, count) == 0
     if not closed.any():
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import scipy.sparse as sp
 
 from krylix import linear_solve, matrix_from_function, prepare
 from krylix.solvers import PRECONDITIONERS
+from krylix.solvers.setup.definite import is_seen_indefinite
 from krylix.solvers.setup.fill import factor_cost
+from krylix.solvers.setup.table import ROWS
 from modes import array, compiled, to_numpy
 
 rng = np.random.default_rng(0)
@@ -198,3 +201,58 @@ def test_update_chooses_again(again: str) -> None:
 
 def test_prepared_systems_without_unknowns() -> None:
     assert prepare(sp.csr_array((0, 0)), np.ones(0)).solve(np.ones(0)).converged
+
+
+# --- what it says about itself ---
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "choosing.md"
+
+
+def test_the_page_shows_the_table() -> None:
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    expected = [
+        f"| {row.known} | `{row.method}` | {f'`{row.preconditioner}`' if row.preconditioner else ''} | {row.why} |"
+        for row in ROWS
+    ]
+    assert lines[1:] == expected
+
+
+def test_explanations_name_the_rows() -> None:
+    """Those that do not hold, in order, and the one that does."""
+    plane = sp.csr_array(pyamg.gallery.poisson((60, 60), format="csr"))
+    lines = prepare(plane, np.ones(3600)).explain().splitlines()
+    decided = next(i for i, row in enumerate(ROWS) if row.known.startswith("`prepare`"))
+    assert [line.split(maxsplit=1)[1] for line in lines[1 : decided + 2]] == [r.known for r in ROWS[: decided + 1]]
+    assert lines[1].split()[0] == "no" and lines[decided + 1].split()[0] == "yes"
+    assert lines[decided + 2].startswith("-> scipy-direct")
+    cube = sp.csr_array(pyamg.gallery.poisson((32, 32, 32), format="csr"))
+    text = prepare(cube, np.ones(32**3)).explain()
+    assert "-> CG, preconditioned" in text and "if it fails: scipy-direct" in text and "amg preconditioner" in text
+    assert "the method was given" in prepare(plane, np.ones(3600), method="CG").explain()
+
+
+def test_explanations_say_why_a_function_has_no_matrix() -> None:
+    def opaque(u: np.ndarray) -> np.ndarray:
+        return np.array([2 * float(v) for v in u])
+
+    assert "cannot be traced" in prepare(opaque, np.ones(300)).explain()
+
+
+def test_large_factors_are_no_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they would not fit into memory the failure stands."""
+    from krylix.solvers.setup import facts
+
+    A = sp.csr_array(pyamg.gallery.poisson((18, 19, 20), format="csr"))
+    b = rng.standard_normal(A.shape[0])
+    assert linear_solve(A, b, max_iter=1, on_failure="status").method == "scipy-direct (after CG had failed)"
+    monkeypatch.setattr(facts, "_memory", lambda: 1e6)
+    result = linear_solve(A, b, max_iter=1, on_failure="status")
+    assert result.method == "CG" and not result.converged
+
+
+@pytest.mark.parametrize("shift", [0.1, 1.0, 3.0])
+def test_definite_is_tested(shift: float) -> None:
+    A = sp.csr_array(pyamg.gallery.poisson((40, 40), format="csr"))
+    assert not is_seen_indefinite(A)
+    assert is_seen_indefinite(sp.csr_array(A - shift * sp.eye_array(1600)))
+    assert not is_seen_indefinite(sp.csr_array(sp.diags_array(10.0 ** rng.uniform(-8, 8, 50))))

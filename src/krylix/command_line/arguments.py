@@ -148,6 +148,7 @@ def _add_settings(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--backend", choices=BACKENDS, default="numpy", help="array library; default: %(default)s")
     group.add_argument("--output", type=Path, metavar="FILE", help=f"write x, laid out as b: {', '.join(VECTOR_NAMES)}")
     group.add_argument("--progress", action="store_true", help="show the residual on stderr while it runs")
+    group.add_argument("--explain", action="store_true", help="say why the method was chosen")
 
 
 def _check_matrix(options: argparse.Namespace) -> None:

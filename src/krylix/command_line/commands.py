@@ -49,6 +49,8 @@ def _solve(options: argparse.Namespace, say: Say) -> int:
     start_library(options.backend)
     ready = set_up(options, system)
     in_words(facts.describe(system))
+    if options.explain and not options.json and not options.quiet:
+        say(ready.solver.explain())
     outcome = solve(options, system, ready)
     in_words(report.describe(system, outcome, options.backend, options.preconditioner))
     in_words([("time", f"{outcome.seconds:.3g} s to set up and solve, {reading:.3g} s to read")])
