@@ -98,8 +98,8 @@ def _nested(reciprocals: np.ndarray, dtype: np.dtype, axes: list[_Axis], bk: Bac
     order = list(range(len(grid)))  # of the axes, as swaps leave them
     for axis, (kind, *both) in enumerate(axes):
         if kind is None:
-            pair = [_dense(m.astype(dtype, copy=False)) for m in both]
-            around.append(lambda A, pair=pair, axis=axis: AlongAxis(A, *pair, grid, axis))
+            v, i = (_dense(m.astype(dtype, copy=False)) for m in both)
+            around.append(lambda A, v=v, i=i, axis=axis: AlongAxis(A, v, i, grid, axis))
     for kind, which in _by_kind(axes, bk.fourier.along_any_axis):
         now, places = tuple(grid[k] for k in order), tuple(order.index(axis) for axis in which)
         swapped = not bk.fourier.along_any_axis and places != (len(grid) - 1,)
