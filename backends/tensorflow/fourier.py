@@ -13,7 +13,7 @@ from ..interface.fourier import Fourier
 class TensorflowFourier(Fourier):
     """`tf.signal`, one axis after the other."""
 
-    cost = 4.0
+    cost = 5.0
 
     def forward(self, x: Array, axes: Sequence[int]) -> Array:
         *others, last = axes

@@ -13,7 +13,7 @@ from ..interface.fourier import Fourier
 class TorchFourier(Fourier):
     """`torch.fft`."""
 
-    cost = 4.0
+    cost = 3.0
 
     def forward(self, x: Array, axes: Sequence[int]) -> Array:
         return (torch.fft.fftn if x.is_complex() else torch.fft.rfftn)(x, dim=tuple(axes))

@@ -66,10 +66,11 @@ def _inverse(parts: Separable, dtype: np.dtype, bk: Backend) -> Operator:
         axes.append(how)
         spectra.append(values.reshape([len(values) if k == axis else 1 for k in range(len(parts.grid))]))
     values = sum(spectra[1:], sum(constants) + spectra[0])
-    small = _are_zero(values, parts, float(np.finfo(dtype).eps))
-    if small is None:
-        return _nested(1 / values, dtype, axes, bk)
-    return _nested(np.where(small, 0, 1 / np.where(small, 1, values)), dtype, axes, bk)
+    zero = _zeros(values, parts, float(np.finfo(dtype).eps))
+    values[zero] = 1
+    np.divide(1, values, out=values)
+    values[zero] = 0
+    return _nested(values, dtype, axes, bk)
 
 
 def _along(A: Any, axis: int, eps: float, bk: Backend, room: int) -> tuple[Any, np.ndarray, _Axis]:
@@ -129,8 +130,8 @@ def _dense(matrix: np.ndarray) -> Dense:
     return Dense(get_backend("numpy"), matrix, matrix)
 
 
-def _are_zero(values: np.ndarray, parts: Separable, eps: float) -> np.ndarray | None:
-    """Which eigenvalues of a singular matrix are zero, but for rounding; None: none of them.
+def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[np.ndarray, ...]:
+    """Where eigenvalues of a singular matrix are zero, but for rounding.
 
     Those that only the matrix's own rounding may have made are so if there is one of them, and A maps constants to
     zero, too.
@@ -140,17 +141,17 @@ def _are_zero(values: np.ndarray, parts: Separable, eps: float) -> np.ndarray | 
     """
     sizes = np.abs(values)
     largest = np.max(sizes, initial=0)
-    if np.min(sizes, initial=np.inf) > max(_LAPACK, eps) * largest:
-        return None
-    zero, unsure = sizes <= _LAPACK * largest, sizes <= eps * largest
-    count = np.count_nonzero(unsure & ~zero)
+    small = np.nonzero(sizes <= max(_LAPACK, eps) * largest)
+    of_small = sizes[small]
+    zero = of_small <= _LAPACK * largest
+    count = np.count_nonzero((of_small <= eps * largest) & ~zero)
     if not count:
-        return zero
+        return tuple(index[zero] for index in small)
     if count == 1 and not zero.any() and parts.maps_constants_to_zero(8 * eps):
-        return unsure
+        return small
     raise _refusal(
         f"{count} of its eigenvalues cannot be told from zero in this precision: the smallest is "
-        f"{np.min(sizes[~zero]):.1e}, the largest {largest:.1e}. Use double precision"
+        f"{np.min(of_small[~zero]):.1e}, the largest {largest:.1e}. Use double precision"
     )
 
 

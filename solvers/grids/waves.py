@@ -26,7 +26,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 
-_PASSES, _MOST_FACTORS = 10, 150  # in radix-1 passes: what surrounds a Fourier transform; and its cost by Bluestein
+_PASSES, _MOST_FACTORS = 20, 150  # what surrounds a Fourier transform; and its cost by Bluestein
 
 
 class Kind(NamedTuple):

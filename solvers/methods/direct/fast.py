@@ -38,7 +38,7 @@ class FastDirect(Refinement):
     without its null space.
 
     Along an axis with constant coefficients the eigenvectors are sines, cosines or both, see `grids/waves.py`. They are
-    applied by fast transforms, where these are quicker than products with matrices: for 60 to 1000 points and more,
+    applied by fast transforms, where these are quicker than products with matrices: from 60 to 1000 points on,
     which depends on the boundary, the library and the prime factors of the number of points.
 
     Cost: n numbers, and 2 n_k^2 for each axis without a fast transform, once per matrix; then per iteration 1 product
@@ -49,6 +49,7 @@ class FastDirect(Refinement):
     """
 
     needs_known: ClassVar[bool] = True
+    short_steps: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -198,6 +198,70 @@ def test_singular(kind: str, transforms: str) -> None:
     assert not wrong.converged
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "tf-function"])
+def test_one_of_two_systems_without_a_solution(mode: str) -> None:
+    """One application of the factors ends a solve only where it solves all; the others are told apart."""
+    ends = ("derivative", "derivative")
+    parts = (constant(6, *ends, d=2.0), constant(5, *ends, d=2.0))
+    operator, b = matrix(mode, parts), rng.standard_normal((2, 30))
+    b[0] -= b[0].mean()
+
+    def solve(b: Any) -> Any:
+        result = linear_solve(operator, b, method="fast-direct", on_failure="status", nullspace=None)
+        return result.x, result.converged, result.iterations
+
+    x, converged, iterations = map(to_numpy, compiled(mode, solve)(array(mode, b)))
+    assert converged.tolist() == [True, False] and iterations[0] == 1
+    np.testing.assert_allclose(x[0] - x[0].mean(), np.linalg.pinv(kronecker(parts)) @ b[0], atol=1e-12)
+    b[1] -= b[1].mean()
+    x, converged, iterations = map(to_numpy, compiled(mode, solve)(array(mode, b)))
+    assert converged.all() and iterations.tolist() == [1, 1]
+    np.testing.assert_allclose(x, b @ np.linalg.pinv(kronecker(parts)), atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["jax", "torch", "tf"])
+@pytest.mark.parametrize("kind", ["both ends", "periodic", "Neumann"])
+def test_factors_are_mapped_and_differentiated(mode: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the library itself, without the rule of `linear_solve`."""
+    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: True)
+    A = kronecker(KINDS[kind])
+    rows, g = rng.standard_normal((3, len(A))), rng.standard_normal(len(A))
+    factors: Any = prepare(matrix(mode, KINDS[kind]), array(mode, rows[0]), method="fast-direct").preconditioner
+    if mode == "jax":
+        import jax
+
+        mapped = jax.jit(jax.vmap(lambda b: factors @ b))
+    elif mode == "torch":
+        import torch
+
+        mapped = torch.func.vmap(lambda b: factors @ b)
+    else:
+        import tensorflow as tf
+
+        mapped = tf.function(lambda rows: tf.vectorized_map(lambda b: factors @ b, rows), autograph=False)
+    np.testing.assert_allclose(to_numpy(mapped(array(mode, rows))), np.linalg.solve(A, rows.T).T, atol=1e-12)
+    weights = array(mode, g)
+
+    def loss(b: Any) -> Any:
+        image = (factors @ b) * weights
+        return image.sum() if mode == "torch" else _sum(mode, image)
+
+    np.testing.assert_allclose(
+        to_numpy(_gradient(mode, loss, array(mode, rows[0]))), np.linalg.solve(A.T, g), atol=1e-12
+    )
+
+
+def test_functions_compiled_by_xla() -> None:
+    """TensorFlow's."""
+    tf = pytest.importorskip("tensorflow")
+    parts = (constant(7, "derivative", "point"), periodic(6))
+    A, b = kronecker(parts), rng.standard_normal(42)
+    operator = matrix("tf", parts)
+    solve = tf.function(lambda b: linear_solve(operator, b, method="fast-direct").x, jit_compile=True, autograph=False)
+    np.testing.assert_allclose(to_numpy(solve(array("tf", b))), np.linalg.solve(A, b), atol=1e-12)
+
+
 @pytest.mark.parametrize("n", [64, 256, 512])
 def test_single_precision(n: int) -> None:
     """Smooth waves are far below the largest eigenvalue, and no null vectors; against SciPy's sine transforms."""
