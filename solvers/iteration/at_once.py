@@ -8,7 +8,7 @@ from ...backends import Array, Backend
 from ...sparse import Operator
 from .method import apply
 
-_SMALL = 1e-6  # scales are powers of two, and change no digit; those in between do not keep numbers in range either
+_SMALL = 1e-6  # scales between this and its inverse are not needed: powers of two change no digit
 
 
 class Solved(NamedTuple):
@@ -26,7 +26,7 @@ def solved_at_once(bk: Backend, A: Operator, M: Operator | None, b: Array, x0: A
         x0: None stands for zero.
         r: `b - A x0`.
 
-    Cost: one application of M and one product, and none of the round's norms; in vain where the residual norm is too large.
+    Cost: one application of M and one product, in vain where the residual norm is too large; none of a round's norms.
     """
     scale = bk.binary_scale(r)
     if bk.is_at_hand(scale) and not bk.any(~((scale > _SMALL) & (scale < 1 / _SMALL))):  # two passes over r less

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, select
 from ...sparse import Operator
 from .at_once import solved_at_once
 from .attainable import attainable, is_hopeless
@@ -99,17 +99,19 @@ class Iteration:
         return self.method.factorises and alone and worth
 
     def _at_once(self, first: _Between, x0: Array | None, limit: int | Array) -> _Between:
-        """The end after one step where all systems have converged by it; else that of rounds from the start."""
+        """The end after one step for the systems that have converged by it, and after rounds for the others."""
         bk, tally = self.bk, first.tally
-        if bk.is_at_hand(first.norm) and bk.any(tally.status != _RUNNING):
+        at_hand, running = bk.is_at_hand(first.norm), tally.status == _RUNNING
+        if at_hand and bk.any(~running):
             return self._rounds(first, limit)
         found = solved_at_once(bk, self.A, self.M, self.b, None if x0 is None else first.x, first.r)
+        done = running & (found.norm <= first.asked)
+        if at_hand and bk.any(~done):
+            return self._rounds(first, limit)
         one = tally.steps + 1
         ended = tally._replace(status=0 * one + _CONVERGED, steps=one, products=tally.products + self.A.products)
-        failed = bk.any((tally.status != _RUNNING) | ~(found.norm <= first.asked))
         end = first._replace(**found._asdict(), tally=ended)
-        found_end: _Between = bk.cond(failed, lambda: self._rounds(first, limit), lambda: end)
-        return found_end
+        return end if at_hand else self._rounds(select(bk, done, end, first), limit)
 
     def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
         """For methods that solve with another one inside: x after one round from zero, iterations, products.
