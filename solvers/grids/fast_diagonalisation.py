@@ -139,6 +139,10 @@ def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[np.ndarray
     Raises:
         UnsupportedOperation: there are others, as of very different axes in single precision.
     """
+    if values.dtype.kind == "f":  # mostly definite, which takes no array of absolute values
+        low, high = np.min(values), np.max(values)
+        if min(abs(low), abs(high)) > max(_LAPACK, eps) * max(abs(low), abs(high)) and (low > 0) == (high > 0):
+            return (np.zeros(0, np.intp),) * values.ndim
     sizes = np.abs(values)
     largest = np.max(sizes, initial=0)
     small = np.nonzero(sizes <= max(_LAPACK, eps) * largest)
