@@ -18,6 +18,7 @@ import numpy as np
 from .. import defaults
 from .arrays import Array as Array
 from .control import Control
+from .fourier import Fourier
 from .linalg import Linalg
 from .scattered import scattered
 from .sparse_kernels import SparseKernels
@@ -40,6 +41,7 @@ class Backend(Control, SparseKernels, Transformations):
     has_pure_arrays: ClassVar[bool] = False  # immutable, with no record: can what was made of one be kept?
     always_writable: ClassVar[bool] = False  # are all arrays, so that only a copy protects one?
     linalg: Linalg  # dense factorisations
+    fourier: Fourier  # transforms
     sparse: Any  # reads and makes sparse matrices of the library itself, see numpy/sparse.py
 
     def __repr__(self) -> str:

@@ -21,6 +21,7 @@ from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .exported import unless_exported
+from .fourier import JaxFourier
 from .function import trace
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
@@ -42,6 +43,7 @@ class JaxBackend(JaxIndexing, Backend):
     has_pure_arrays = True
     derivatives = "jax.vjp and jax.jvp"
     linalg = JaxLinalg()
+    fourier = JaxFourier()
     sparse = JaxSparse()
 
     @property

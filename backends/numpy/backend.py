@@ -12,6 +12,7 @@ from scipy.linalg import blas
 from ..interface.backend import Array, Backend
 from ..interface.tree import tree_leaves
 from ..precision import exponent_bits
+from .fourier import NumpyFourier
 from .kernels import NumpyKernels
 from .linalg import NumpyLinalg
 from .sparse import NumpySparse
@@ -43,6 +44,7 @@ class NumpyBackend(NumpyKernels, Backend):
     on_host = True
     has_compiled_rows = True
     linalg = NumpyLinalg()
+    fourier = NumpyFourier()
     sparse = NumpySparse()
 
     def is_array(self, x: Any) -> bool:

@@ -18,6 +18,7 @@ from ..interface.control import as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
+from .fourier import TensorflowFourier
 from .implicit import has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
 from .linalg import TensorflowLinalg
@@ -34,6 +35,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     fuses_elementwise = True
     derivatives = "tf.GradientTape"
     linalg = TensorflowLinalg()
+    fourier = TensorflowFourier()
     sparse = TensorflowSparse()
 
     @property

@@ -20,6 +20,7 @@ from ..precision import exponent_bits
 from .bilinear import bilinear
 from .closures import open_function
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
+from .fourier import TorchFourier
 from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg
@@ -41,6 +42,7 @@ class TorchBackend(TorchKernels, Backend):
     derivatives = "torch.autograd or torch.func"
     explicit_derivatives = True
     linalg = TorchLinalg()
+    fourier = TorchFourier()
     sparse = TorchSparse()
 
     @property

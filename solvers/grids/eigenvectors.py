@@ -9,20 +9,51 @@ eigenvectors. With d in the middle of the diagonal and c beside it the ends say 
 | d + c | derivative 0 half a cell behind the last point |
 | d - c | value 0 half a cell behind the last point |
 
+So has a symmetric matrix whose rows are each the one above it moved by one, around the end, for a periodic axis.
+
 Source: Strang, The Discrete Cosine Transform, SIAM Review 41 (1999); Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7
 (1970).
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from .waves import wave_numbers
+
 _CLOSE = 100  # times the rounding unit of the largest entry
+_ENDS = {  # of the first and the last point, 1 for d + c and -1 for d - c: the transform into the eigenvectors
+    (0, 0): "DST-I",
+    (0, -1): "DST-V",
+    (-1, 0): "DST-VI",
+    (0, 1): "DST-VII",
+    (1, 0): "DCT-VIII",
+    (1, 1): "DCT-II",
+    (-1, -1): "DST-II",
+    (1, -1): "DCT-IV",
+    (-1, 1): "DST-IV",
+}
+
+
+class Waves(NamedTuple):
+    """Eigenvectors that are waves: the eigenvalues are `base + values`, and those of smooth waves near `base`.
+
+    `base` is the sum of a row in the middle. Where the sums of all axes cancel, as for Laplacians, they do so exactly,
+    and the small eigenvalues keep their digits.
+
+    Attributes:
+        kind: of the transform into the eigenvectors, in `waves.KINDS`.
+        base: one number.
+        values: `(n,)`.
+    """
+
+    kind: str
+    base: Any
+    values: np.ndarray
 
 
 class Eigen(NamedTuple):
@@ -33,62 +64,79 @@ class Eigen(NamedTuple):
     inverse: np.ndarray
 
 
-def eigen(A: sp.csr_array, eps: float) -> Eigen | None:
-    """Of a matrix that is Hermitian, or tridiagonal and so by a scaling of its rows; None for others.
+def waves(A: sp.csr_array, eps: float) -> Waves | None:
+    """The eigenvalues of a matrix of which there are formulas; None for others.
 
     Args:
         A: in double precision.
         eps: rounding unit of the numbers that it was made of.
 
-    Cost: `(n, n)` sines; 10 n^3 operations where there is no formula.
+    Cost: a few passes over the entries.
+    """
+    n, entries = A.shape[0], sp.coo_array(A)
+    limit = _limit(A, eps)
+    if n < 3:
+        return None
+    if np.all(np.abs(entries.row - entries.col) <= 1) and (A.dtype.kind == "f" or not np.any(A.data.imag)):
+        return _of_constants(A.diagonal().real, A.diagonal(1).real, A.diagonal(-1).real, limit)
+    return _of_period(entries, limit)
+
+
+def eigen(A: sp.csr_array, eps: float) -> Eigen | None:
+    """Of a matrix that is Hermitian, or tridiagonal and so by a scaling of its rows; None for others.
+
+    Args:
+        A, eps: as for `waves`.
+
+    Cost: 10 n^3 operations.
     """
     A, n = A.real if A.dtype.kind == "c" and not np.any(A.data.imag) else A, A.shape[0]
     entries = sp.coo_array(A)
-    limit = _CLOSE * eps * float(np.max(np.abs(entries.data), initial=0))
     if np.all(np.abs(entries.row - entries.col) <= 1) and A.dtype.kind == "f" and n > 1:
-        diagonals = A.diagonal(), A.diagonal(1), A.diagonal(-1)
-        return _of_constants(*diagonals, limit) or _of_tridiagonal(*diagonals, eps)
+        return _of_tridiagonal(A.diagonal(), A.diagonal(1), A.diagonal(-1), eps)
     dense = A.toarray()
-    if np.max(np.abs(dense - dense.conj().T), initial=0) > limit:
+    if np.max(np.abs(dense - dense.conj().T), initial=0) > _limit(A, eps):
         return None
     values, vectors = np.linalg.eigh(dense)
     return Eigen(values, vectors, np.ascontiguousarray(vectors.conj().T))
 
 
-def _of_constants(d: np.ndarray, up: np.ndarray, low: np.ndarray, limit: float) -> Eigen | None:
-    n, c, middle = len(d), up[0], d[len(d) // 2] if len(d) > 2 else d[0]
-    if n < 3 or np.any(np.abs(up - c) > limit) or np.any(np.abs(low - c) > limit) or c == 0:
+def _limit(A: sp.csr_array, eps: float) -> float:
+    return _CLOSE * eps * float(np.max(np.abs(A.data), initial=0))
+
+
+def _of_constants(d: np.ndarray, up: np.ndarray, low: np.ndarray, limit: float) -> Waves | None:
+    n, c, middle = len(d), up[0], d[len(d) // 2]
+    if np.any(np.abs(up - c) > limit) or np.any(np.abs(low - c) > limit) or c == 0:
         return None
     if np.any(np.abs(d[1:-1] - middle) > limit):
         return None
     ends = []
     for end in (d[0], d[-1]):
-        kind = [k for k in (0, 1, -1) if abs(end - middle - k * c) <= limit]
-        if not kind:
+        found = [k for k in (0, 1, -1) if abs(end - middle - k * c) <= limit]
+        if not found:
             return None
-        ends.append(kind[0])
-    waves, vectors = _waves(n, *ends)
-    values = middle + 2 * c * np.cos(waves)
-    return Eigen(values, vectors, vectors.T)
+        ends.append(found[0])
+    kind = _ENDS[ends[0], ends[1]]
+    return Waves(kind, middle + 2 * c, -4 * c * np.sin(wave_numbers(kind, n) / 2) ** 2)
 
 
-@lru_cache(maxsize=8)
-def _waves(n: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """Wave numbers `(n,)` and normalised waves `(n, n)` in columns, for the ends 0, 1 (d + c) and -1 (d - c).
-
-    Each is sin or cos of wave * (j + offset): the offset and the function are those of the first end, the wave numbers
-    those that the last end allows.
-    """
-    half = (first != 0) / 2 + (last != 0) / 2  # by how much the domain is shorter than with values at points
-    length = n + 1 - half
-    odd = first == 1, last == 1
-    k = np.arange(n) + (0.5 if odd[0] != odd[1] else 0.0 if odd[0] else 1.0)
-    waves = np.pi * k / length
-    j = np.arange(n) + (0.5 if first else 1.0)
-    vectors = (np.cos if odd[0] else np.sin)(np.outer(j, waves))
-    vectors /= np.sqrt(np.sum(vectors**2, axis=0))
-    vectors.flags.writeable = waves.flags.writeable = False
-    return waves, vectors
+def _of_period(entries: sp.coo_array, limit: float) -> Waves | None:
+    n = entries.shape[0]
+    kept = np.abs(entries.data) > limit
+    rows, steps, values = entries.row[kept], (entries.col[kept] - entries.row[kept]) % n, entries.data[kept]
+    order = np.lexsort((steps, rows))
+    if not len(order) or len(order) % n:
+        return None
+    rows, steps, values = (a[order].reshape(n, -1) for a in (rows, steps, values))
+    mirrored = np.roll(values[0][::-1], 1 if steps[0, 0] == 0 else 0)
+    if np.any(rows != np.arange(n)[:, None]) or np.any(steps != steps[0]) or np.any(np.sort(-steps[0] % n) != steps[0]):
+        return None
+    if np.any(np.abs(values - values[0]) > limit) or np.any(np.abs(mirrored - values[0]) > limit):
+        return None
+    half = wave_numbers("periodic", n) / 2
+    found = sum(-2 * c * np.sin(half * step) ** 2 for c, step in zip(values[0], steps[0], strict=True))
+    return Waves("periodic", values[0].sum(), found)
 
 
 def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) -> Eigen | None:

@@ -9,6 +9,7 @@ product with a random vector shows whether they are all that there is.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,9 @@ import scipy.sparse as sp
 from ...sparse import DIA, Matrix, Operator, SparseMatrix, Stencil
 from ...sparse.formats.entries.grid import points
 
-_ROUNDING = 100  # times the rounding unit, of the sum of |a_ij v_j| over a row
+_ROUNDING = 100  # times the rounding unit, of the sum of |a_ij| over a row
+_PART = 16384  # numbers that are compared at a time
+_FEW = 8  # diagonals that are quicker one by one
 Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # where entries are along an axis, row and column, and their values
 
 
@@ -34,13 +37,17 @@ class Separable(NamedTuple):
     along: tuple[sp.csr_array, ...]
     shift: Any
 
-    def apply(self, v: np.ndarray) -> np.ndarray:
-        """Times an array of the grid's shape."""
-        image = self.shift * v
+    def maps_constants_to_zero(self, relative: float) -> bool:
+        """But for this much of the sum of the absolute values in a row."""
+        sums = self.row_sums(lambda values: values)
+        return bool(np.all(np.abs(sums) <= relative * self.row_sums(np.abs)))
+
+    def row_sums(self, function: Callable[[Any], Any]) -> np.ndarray:
+        """Of the entries' images, but that the parts of the diagonal come one by one: `(n_0, n_1, ...)`."""
+        total = np.asarray(function(self.shift))
         for axis, A in enumerate(self.along):
-            lines = np.moveaxis(v, axis, 0)
-            image = image + np.moveaxis((A @ lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis)
-        return image
+            total = total + _on_axis(_mapped(A, function).sum(axis=1), axis, len(self.grid))
+        return total
 
 
 def separable(matrix: Matrix, host: Operator) -> Separable | str:
@@ -50,7 +57,7 @@ def separable(matrix: Matrix, host: Operator) -> Separable | str:
         matrix: the matrix, of any library.
         host: the same for NumPy arrays.
 
-    Cost: two products with A, two with the sum, and the entries of a line along each axis.
+    Cost: one product with A, one with the sum, and the entries of a line along each axis.
     """
     grid = matrix.in_shape
     if len(grid) < 2 or matrix.out_shape != grid:
@@ -70,12 +77,83 @@ def separable(matrix: Matrix, host: Operator) -> Separable | str:
 
 def _is(host: Operator, parts: Separable) -> bool:
     """Is the product with a random vector that of the sum, in each element and up to rounding?"""
-    v = np.random.default_rng(7).standard_normal((1, host.shape[1])).astype(host.dtype)
-    grid = v.reshape(parts.grid)
-    sizes = Separable(parts.grid, tuple(abs(A) for A in parts.along), abs(parts.shift)).apply(np.abs(grid))
+    v = np.random.default_rng(7).random((1, host.shape[1]))
+    v += 0.5  # no small numbers, which would hide entries
+    v = v.astype(host.dtype, copy=False)
     with np.errstate(all="ignore"):
-        difference = np.abs(host.apply(v).reshape(parts.grid) - parts.apply(grid))
-        return bool(np.all(difference <= _ROUNDING * np.finfo(host.dtype).eps * sizes))
+        image = host.apply(v).reshape(parts.grid)  # our own
+        lines, rest = _diagonals_of(parts)
+        for axis, A in rest:
+            image -= _product_along(A, v.reshape(parts.grid), axis)
+        bound = _ROUNDING * np.finfo(host.dtype).eps
+        sizes = [_on_axis(abs(A).sum(axis=1), axis, len(parts.grid)) for axis, A in enumerate(parts.along)]
+        least = bound * (abs(parts.shift) + sum(np.min(s) for s in sizes))
+        for rows, part in _differences(image, v.reshape(parts.grid), parts.shift, lines):
+            if part.dtype.kind == "f" and max(part.max(), -part.min()) <= least:  # in one pass
+                continue
+            of_rows = sum((s if len(s) == 1 else s[rows] for s in sizes), abs(parts.shift))
+            if not np.all(np.abs(part) <= bound * of_rows):
+                return False
+    return True
+
+
+Diagonals = list[tuple[int, int, Any]]  # axis, offset, and a number, or an array that lies along the axis
+
+
+def _differences(image: np.ndarray, v: np.ndarray, shift: Any, diagonals: Diagonals) -> Iterator[tuple[slice, Any]]:
+    """`image - shift v - sum of diagonals`, some rows of the first axis at a time, which stay in the cache."""
+    n = len(v)
+    size = max(1, _PART * n // max(v.size, 1))
+    room = np.empty((min(size, n), *v.shape[1:]), image.dtype)  # a new array for each product would be new memory
+    for start in range(0, n, size):
+        rows = slice(start, min(start + size, n))
+        part, own = image[rows], v[rows]
+        part -= np.multiply(shift, own, out=room[: len(part)])
+        for axis, offset, values in diagonals:
+            bounds = (start, rows.stop) if axis == 0 else (0, v.shape[axis])
+            lo, hi = max(bounds[0], -offset), min(bounds[1], v.shape[axis] - offset)
+            if lo >= hi:
+                continue
+            lead = (slice(None),) * axis
+            here, there = slice(lo - bounds[0], hi - bounds[0]), slice(lo + offset, hi + offset)
+            factor = values if np.ndim(values) == 0 else values[(*lead, slice(lo, hi))]
+            product, of = room[: len(part)][(*lead, here)], part[(*lead, here)]
+            np.multiply(factor, (v if axis == 0 else own)[(*lead, there)], out=product)
+            np.subtract(of, product, out=of)
+        yield rows, part
+
+
+def _diagonals_of(parts: Separable) -> tuple[Diagonals, list[tuple[int, sp.csr_array]]]:
+    """Those of the parts that have few, and the others as they are."""
+    found: Diagonals = []
+    others = []
+    for axis, A in enumerate(parts.along):
+        entries, n = sp.coo_array(A), A.shape[0]
+        steps = entries.col.astype(np.int64) - entries.row
+        offsets = np.unique(steps)
+        if len(offsets) > _FEW:
+            others.append((axis, A))
+            continue
+        for offset in offsets.tolist():
+            values = np.zeros(n, A.dtype)
+            values[entries.row[steps == offset]] = entries.data[steps == offset]
+            inside = values[max(0, -offset) : n - max(0, offset)]
+            same = np.all(inside == inside[0])
+            found.append((axis, offset, inside[0] if same else _on_axis(values, axis, len(parts.grid))))
+    return found, others
+
+
+def _product_along(A: sp.csr_array, v: np.ndarray, axis: int) -> np.ndarray:
+    lines = np.moveaxis(v, axis, 0)
+    return np.moveaxis((A @ lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis)
+
+
+def _on_axis(values: Any, axis: int, rank: int) -> np.ndarray:
+    return np.reshape(values, [-1 if k == axis else 1 for k in range(rank)])
+
+
+def _mapped(A: sp.csr_array, function: Callable[[Any], Any]) -> sp.csr_array:
+    return sp.csr_array((function(A.data), A.indices, A.indptr), A.shape)
 
 
 def _line(matrix: Matrix, axis: int) -> Line:

@@ -1,4 +1,4 @@
-"""Where one application of the factors is seen to suffice, which it mostly is, the loop has nothing left to do."""
+"""Where one application of the factors suffices, as it mostly does, the loop has nothing left to do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 from ...backends import Array, Backend
 from ...sparse import Operator
 from .method import apply
+
+_SMALL = 1e-6  # scales between this and its inverse are not needed: powers of two change no digit
 
 
 class Solve(Protocol):
@@ -32,17 +34,21 @@ class Solved(NamedTuple):
     norm: Array
 
 
-def solved_at_once(this: Solve, x0: Array, r: Array, bound: Array) -> Solved | None:
-    """`x0 + M r` where its residual norm is seen to be within `bound` in every system; else None.
+def solved_at_once(this: Solve, x0: Array | None, r: Array) -> Solved:
+    """`x0 + M r` and its residual: what a round of iterative refinement would find, to the last digit.
 
-    It is what a round of iterative refinement would find, to the last digit, without its norms. Only where values are
-    at hand: in compiled functions a round is cheap and a second way to the same end is not.
+    Args:
+        x0: None stands for zero.
+        r: `b - A x0`.
 
-    Cost: one application of M and one product, in vain where the answer is None.
+    Cost: one application of M and one product, in vain where the residual norm is too large; none of a round's norms.
     """
     bk, r = this.bk, this.in_range(r)
     scale = bk.binary_scale(r)
-    x = this.without_null(x0 + bk.times(scale, apply(this.M, bk.times(1 / scale, r))))
+    if bk.is_at_hand(scale) and not bk.any(~((scale > _SMALL) & (scale < 1 / _SMALL))):  # two passes over r less
+        x = apply(this.M, r)
+    else:
+        x = bk.times(scale, apply(this.M, bk.times(1 / scale, r)))
+    x = this.without_null(x if x0 is None else x0 + x)
     residual = this.b - this.A.apply(x)
-    norm = bk.norm(residual)
-    return None if bk.any(~(norm <= bound)) else Solved(x, residual, norm)
+    return Solved(x, residual, bk.norm(residual))

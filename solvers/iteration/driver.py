@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, select
 from ...sparse import Operator
 from .at_once import solved_at_once
 from .attainable import attainable, is_hopeless
@@ -88,25 +88,31 @@ class Iteration:
         first = self._first(x0, size, bk.maximum(rtol * size, atol), limits.most if history else None)
         limit = limits.last if isinstance(limits.last, int) else bk.asarray(limits.last, like=self.b)
         if len(limits) == 1:
-            end = None if history else self._at_once(first, limit)
-            return self._outcome(self._rounds(first, limit) if end is None else end)
+            at_once = not history and self._may_end_at_once(limit)
+            return self._outcome(self._at_once(first, x0, limit) if at_once else self._rounds(first, limit))
         this = replace(self, checkpoints=Checkpoints(bk, limits, self.b))
         return this._rounds_with_checkpoints(first, limit)
 
-    def _at_once(self, first: _Between, limit: int | Array) -> _Between | None:
-        """The end after one step, for a method with factors, where all systems are seen to have converged by it."""
-        bk, tally = self.bk, first.tally
+    def _may_end_at_once(self, limit: int | Array) -> bool:
+        """After one application of factors; in compiled functions a second way to the same end must be worth it."""
         alone = self.report is None and isinstance(limit, int) and limit > 0
-        if not (self.method.factorises and alone and bk.is_at_hand(first.norm)):
-            return None
-        if bk.any(tally.status != _RUNNING):
-            return None
-        found = solved_at_once(self, first.x, first.r, first.asked)
-        if found is None:
-            return None
+        worth = self.method.short_steps or self.bk.is_at_hand(self.b)
+        return self.method.factorises and alone and worth
+
+    def _at_once(self, first: _Between, x0: Array | None, limit: int | Array) -> _Between:
+        """The end after one step for the systems that have converged by it, and after rounds for the others."""
+        bk, tally = self.bk, first.tally
+        at_hand, running = bk.is_at_hand(first.norm), tally.status == _RUNNING
+        if at_hand and bk.any(~running):
+            return self._rounds(first, limit)
+        found = solved_at_once(self, None if x0 is None else first.x, first.r)
+        done = running & (found.norm <= first.asked)
+        if at_hand and bk.any(~done):
+            return self._rounds(first, limit)
         one = tally.steps + 1
-        tally = tally._replace(status=0 * one + _CONVERGED, steps=one, products=tally.products + self.A.products)
-        return first._replace(**found._asdict(), tally=tally)
+        ended = tally._replace(status=0 * one + _CONVERGED, steps=one, products=tally.products + self.A.products)
+        end = first._replace(**found._asdict(), tally=ended)
+        return end if at_hand else self._rounds(select(bk, done, end, first), limit)
 
     def without_null(self, x: Array) -> Array:
         """x less its part in the null vectors that are known."""

@@ -50,6 +50,8 @@ class Method(ABC):
     """A step of one system uses the others; A and M are then the same for all."""
     factorises: ClassVar[bool] = False
     """Solves with factors of A, so that one iteration is mostly enough."""
+    short_steps: ClassVar[bool] = False
+    """A step with its factors is no longer than what surrounds it, in compiled functions too."""
     needs_known: ClassVar[bool] = False
     """Sets up with the values of A, so that these must be known when a function that it is used in is compiled."""
     lower_precision: ClassVar[bool] = False

@@ -14,7 +14,6 @@ REASONS = {
     "axpy_block": "in place, by gemm and addmm_: 3.7 ms for 17.6 in NumPy, 28 for 58 in torch",
     "by_parts": "updates and sums of a block while it is in the cache: 8.7 ms for 11.7 in NumPy",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
-    "flip": "torch has no slices backwards; 0.6 ms for 8.9 of a gather in NumPy, 17 for 24 in torch",
     "in_program": "only the library knows whether a transformation runs eagerly",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import scipy.fft
 import scipy.sparse as sp
 
 from krylix import UnsupportedOperation, linear_solve, matrix_from_function, prepare
-from krylix.solvers.grids.eigenvectors import eigen
+from krylix.solvers.grids import fast_diagonalisation
 from modes import COMPILED, EAGER, array, compiled, to_numpy
 
 rng = np.random.default_rng(0)
@@ -27,6 +26,13 @@ def constant(n: int, first: str = "point", last: str = "point", d: float = 2.3, 
 
 def periodic(n: int) -> np.ndarray:
     return 2.3 * np.eye(n) - np.roll(np.eye(n), 1, 0) - np.roll(np.eye(n), -1, 0)
+
+
+def wide(n: int) -> np.ndarray:
+    """Periodic, of fourth order."""
+    row = np.zeros(n)
+    row[[0, 1, 2, -2, -1]] = 3.1, -4 / 3, 1 / 12, 1 / 12, -4 / 3
+    return np.array([np.roll(row, k) for k in range(n)])
 
 
 def spaced(n: int) -> np.ndarray:
@@ -52,6 +58,10 @@ KINDS: dict[str, tuple[np.ndarray, ...]] = {
     "dense": (dense(4), spaced(6)),
     "three axes": (constant(3, "derivative"), spaced(4), periodic(5)),
     "flat": (constant(1), constant(5), constant(2)),
+    "both ends": (constant(4, "value", "value"), constant(5, "point", "value"), constant(3, "value", "point")),
+    "in the middle": (constant(3, "point", "derivative"), spaced(2), constant(4, "derivative", "value")),
+    "four periodic axes": (periodic(3), periodic(4), periodic(3), periodic(4)),
+    "fourth order": (wide(7), constant(4)),
 }
 
 
@@ -74,20 +84,23 @@ def matrix(mode: str, parts: tuple[np.ndarray, ...], dtype: Any = float) -> Any:
     return found.in_library_of(array(mode, like))
 
 
-@pytest.mark.parametrize("n", [3, 4, 9])
-@pytest.mark.parametrize(("first", "last"), [*itertools.product(ENDS, repeat=2)])
-def test_formulas_of_eigenvectors(first: str, last: str, n: int) -> None:
-    A = constant(n, first, last, c=0.7)
-    values, vectors, inverse = eigen(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
-    np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(A), atol=1e-13)
-    np.testing.assert_allclose(vectors * values @ inverse, A, atol=1e-13)
-    np.testing.assert_allclose(vectors @ inverse, np.eye(n), atol=1e-13)
+def chosen(*modes: str) -> list[tuple[str, str]]:
+    """Products with matrices along axes without formulas are in all of them."""
+    return [*((mode, "fast") for mode in modes), ("numpy", "dense")]
+
+
+@pytest.fixture(params=["fast", "dense"])
+def transforms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One of the two along all axes: which is quicker depends on their lengths."""
+    choice: str = request.param
+    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: choice == "fast")
+    return choice
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", [*EAGER, *COMPILED[:2]])
-def test_solution(mode: str, kind: str) -> None:
+@pytest.mark.parametrize(("mode", "transforms"), chosen(*EAGER, *COMPILED[:2]), indirect=["transforms"])
+def test_solution(mode: str, kind: str, transforms: str) -> None:
     """Against a dense solve, transposed too: `prepare` outside, and all of it in the compiled function."""
     parts = KINDS[kind]
     A = kronecker(parts)
@@ -104,13 +117,19 @@ def test_solution(mode: str, kind: str) -> None:
     np.testing.assert_allclose(image, np.linalg.solve(A.T, b), rtol=1e-9, atol=1e-12)
 
 
+def dtype_phases(dtype: str) -> np.ndarray:
+    return np.exp(1j * np.arange(30)).astype(dtype) if dtype.startswith("c") else np.ones(30, dtype)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
-@pytest.mark.parametrize("mode", EAGER)
-def test_dtypes_and_batches(mode: str, dtype: str) -> None:
+@pytest.mark.parametrize(("mode", "transforms"), chosen(*EAGER), indirect=["transforms"])
+@pytest.mark.parametrize("kind", ["sines", "periodic"])
+def test_dtypes_and_batches(mode: str, dtype: str, kind: str, transforms: str) -> None:
     """Helmholtz with damping where it is complex; three systems at once."""
     shift = (0.3 + 0.2j) * np.eye(6) if dtype.startswith("c") else 0.3 * np.eye(6)
-    parts = (constant(6, "derivative") + shift, spaced(5))
+    parts = (constant(6, "derivative") + shift, spaced(5) if kind == "sines" else periodic(5))
     A, b = kronecker(parts), rng.standard_normal((3, 30)).astype(dtype)
+    b = b * dtype_phases(dtype)
     result = linear_solve(matrix(mode, parts, dtype), array(mode, b), method="fast-direct")
     x = to_numpy(result.x)
     assert x.dtype == np.dtype(dtype)
@@ -120,9 +139,11 @@ def test_dtypes_and_batches(mode: str, dtype: str) -> None:
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("mode", ["jax", "jax-jit", "torch", "tf", "tf-function"])
-def test_gradients(mode: str) -> None:
+@pytest.mark.parametrize("other", [periodic(4), constant(4, "derivative", "point")])
+@pytest.mark.parametrize("transforms", ["fast"], indirect=True)
+def test_gradients(mode: str, other: np.ndarray, transforms: str) -> None:
     """By b, of a matrix that is not symmetric."""
-    parts = (spaced(5), spaced(4))
+    parts = (spaced(5), other)
     operator, A = matrix(mode, parts), kronecker(parts)
     b, g = rng.standard_normal((2, 20))
 
@@ -164,7 +185,7 @@ def _gradient(mode: str, loss: Any, b: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["periodic", "Neumann"])
-def test_singular(kind: str) -> None:
+def test_singular(kind: str, transforms: str) -> None:
     """Without the part that A does not see; a system without a solution is not called solved."""
     ends = ("derivative", "derivative")
     parts = (periodic(6) - 0.3 * np.eye(6), periodic(5) - 0.3 * np.eye(5))
@@ -175,6 +196,70 @@ def test_singular(kind: str) -> None:
     np.testing.assert_allclose(result.x, np.linalg.pinv(kronecker(parts)) @ (b - b.mean()), atol=1e-12)
     wrong = linear_solve(matrix("numpy", parts), b, method="fast-direct", on_failure="status", nullspace=None)
     assert not wrong.converged
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "tf-function"])
+def test_one_of_two_systems_without_a_solution(mode: str) -> None:
+    """One application of the factors ends a solve only where it solves all; the others are told apart."""
+    ends = ("derivative", "derivative")
+    parts = (constant(6, *ends, d=2.0), constant(5, *ends, d=2.0))
+    operator, b = matrix(mode, parts), rng.standard_normal((2, 30))
+    b[0] -= b[0].mean()
+
+    def solve(b: Any) -> Any:
+        result = linear_solve(operator, b, method="fast-direct", on_failure="status", nullspace=None)
+        return result.x, result.converged, result.iterations
+
+    x, converged, iterations = map(to_numpy, compiled(mode, solve)(array(mode, b)))
+    assert converged.tolist() == [True, False] and iterations[0] == 1
+    np.testing.assert_allclose(x[0] - x[0].mean(), np.linalg.pinv(kronecker(parts)) @ b[0], atol=1e-12)
+    b[1] -= b[1].mean()
+    x, converged, iterations = map(to_numpy, compiled(mode, solve)(array(mode, b)))
+    assert converged.all() and iterations.tolist() == [1, 1]
+    np.testing.assert_allclose(x, b @ np.linalg.pinv(kronecker(parts)), atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["jax", "torch", "tf"])
+@pytest.mark.parametrize("kind", ["both ends", "periodic", "Neumann"])
+def test_factors_are_mapped_and_differentiated(mode: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the library itself, without the rule of `linear_solve`."""
+    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: True)
+    A = kronecker(KINDS[kind])
+    rows, g = rng.standard_normal((3, len(A))), rng.standard_normal(len(A))
+    factors: Any = prepare(matrix(mode, KINDS[kind]), array(mode, rows[0]), method="fast-direct").preconditioner
+    if mode == "jax":
+        import jax
+
+        mapped = jax.jit(jax.vmap(lambda b: factors @ b))
+    elif mode == "torch":
+        import torch
+
+        mapped = torch.func.vmap(lambda b: factors @ b)
+    else:
+        import tensorflow as tf
+
+        mapped = tf.function(lambda rows: tf.vectorized_map(lambda b: factors @ b, rows), autograph=False)
+    np.testing.assert_allclose(to_numpy(mapped(array(mode, rows))), np.linalg.solve(A, rows.T).T, atol=1e-12)
+    weights = array(mode, g)
+
+    def loss(b: Any) -> Any:
+        image = (factors @ b) * weights
+        return image.sum() if mode == "torch" else _sum(mode, image)
+
+    np.testing.assert_allclose(
+        to_numpy(_gradient(mode, loss, array(mode, rows[0]))), np.linalg.solve(A.T, g), atol=1e-12
+    )
+
+
+def test_functions_compiled_by_xla() -> None:
+    """TensorFlow's."""
+    tf = pytest.importorskip("tensorflow")
+    parts = (constant(7, "derivative", "point"), periodic(6))
+    A, b = kronecker(parts), rng.standard_normal(42)
+    operator = matrix("tf", parts)
+    solve = tf.function(lambda b: linear_solve(operator, b, method="fast-direct").x, jit_compile=True, autograph=False)
+    np.testing.assert_allclose(to_numpy(solve(array("tf", b))), np.linalg.solve(A, b), atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [64, 256, 512])
@@ -222,10 +307,11 @@ def test_other_refusals() -> None:
 
 
 def test_long_axes_are_refused_before_memory_is_taken() -> None:
-    """Their eigenvectors would be 80 GB; `auto` takes another way."""
+    """Their eigenvectors would be 80 GB, where there is no fast transform; `auto` takes another way."""
     b = rng.standard_normal((2, 100_000))
-    A = matrix_from_function(lambda u: 5 * u - np.roll(u, 1, 1) - np.roll(u, -1, 1), b)[0]
-    with pytest.raises(UnsupportedOperation, match="so long"):
+    k = 5 + rng.random(100_000)
+    A = matrix_from_function(lambda u: k * u - np.roll(u, 1, 1) - np.roll(u, -1, 1), b)[0]
+    with pytest.raises(UnsupportedOperation, match="axis 1 has 100000 points"):
         linear_solve(A, b.reshape(-1), method="fast-direct")
     assert "CG" in linear_solve(A, b.reshape(-1)).method
 

@@ -21,6 +21,7 @@ from scipy.sparse.linalg import LinearOperator, splu
 import krylix
 from krylix.backends import Array
 from krylix.solvers import Preconditioner
+from krylix.solvers.grids import fast_diagonalisation
 from krylix.solvers.methods.direct.pivots import as_interchanges, from_interchanges
 from krylix.sparse import Composed, Operator, Stencil, UnsupportedOperation, storable
 from krylix.sparse.files.storable import STORABLE
@@ -144,18 +145,27 @@ def test_factorisations(method: str, mode: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(transposed @ b, np.linalg.solve(matrix.conj().T, b), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("transforms", ["fast", "dense"])
 @pytest.mark.parametrize("mode", EAGER)
-def test_factors_on_grids(mode: str, tmp_path: Path) -> None:
-    """Those of `fast-direct`, which solve by eigenvectors along each axis."""
-    line = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(5, 5))
-    grid = Stencil([5.0, -1.0, -1.0, -1.0, -1.0], [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)], (5, 5))
-    b, matrix = np.linspace(-1, 2, 25), sp.kron(line, sp.eye_array(5)) + sp.kron(sp.eye_array(5), line)
+def test_factors_on_grids(mode: str, transforms: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of `fast-direct`, of a matrix that is not symmetric, along axes with all kinds of transforms."""
+    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: transforms == "fast")
+    line = np.diag(np.full(5, 2.5)) - np.eye(5, k=1) - np.eye(5, k=-1)
+    ring, uneven = line.copy(), np.diag([1.0, 2.0, 3.0]) @ (3 * np.eye(3) - np.eye(3, k=1) - np.eye(3, k=-1))
+    ring[0, -1] = ring[-1, 0] = -1
+    sizes, matrix = (5, 5, 3), np.zeros((75, 75))
+    for k, part in enumerate((line, ring, uneven)):
+        matrix += np.kron(np.kron(np.eye(int(np.prod(sizes[:k]))), part), np.eye(int(np.prod(sizes[k + 1 :]))))
+    of_grid = lambda u: (sp.csr_array(matrix) @ u.reshape(-1)).reshape(sizes)  # noqa: E731
+    grid = krylix.matrix_from_function(of_grid, np.zeros(sizes))[0].in_library_of(array(mode, np.zeros(1)))
+    b = np.linspace(-1, 2, 75)
     F = krylix.prepare(grid, array(mode, b), method="fast-direct").preconditioner
     path = saved(F, tmp_path)
     for other in dict.fromkeys(("numpy", "torch", mode)):
         loaded = krylix.load_preconditioner(path, like=array(other, b))
-        x = to_numpy(loaded @ array(other, b))
-        np.testing.assert_allclose(matrix @ x, b, atol=1e-12)
+        for turned, A in ((loaded, matrix), (loaded.T, matrix.T), (loaded.H, matrix.T)):
+            x = to_numpy(turned @ array(other, b))
+            np.testing.assert_allclose(A @ x, b, atol=1e-12)
 
 
 def test_factorisations_serve_as_preconditioners(tmp_path: Path) -> None:

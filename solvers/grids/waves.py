@@ -1,0 +1,206 @@
+"""Transforms into sines and cosines: eleven orthonormal kinds, by formula and fast by a Fourier transform.
+
+    y_k = s_k sum over j of f(pi (2 j + a) (2 k + b) x_j / (4 n + c)),    j, k = 0 ... n - 1,    f = sin or cos
+
+"periodic" is the twelfth, of sin + cos (Hartley's transform) over 2 n. By the Fourier transform of the lengths:
+
+| kinds | how | length |
+|---|---|---|
+| DCT-II, III | Makhoul: even places first, then the odd ones backwards | n |
+| DST-II, III | those of alternating signs, backwards | n |
+| DCT-IV, DST-IV | the odd frequencies of DCT-II of twice as many numbers | 2 n |
+| DST-I | the odd continuation | 2 n + 2 |
+| DST-V, VI, VII, DCT-VIII | the odd continuation | 2 n + 1 |
+
+Source: Strang, The Discrete Cosine Transform, SIAM Review 41 (1999); Makhoul, IEEE Trans. ASSP 28 (1980); Martucci,
+IEEE Trans. Signal Process. 42 (1994), for the kinds V to VIII.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend
+
+_PASSES, _MOST_FACTORS = 20, 150  # what surrounds a Fourier transform; and its cost by Bluestein
+
+
+class Kind(NamedTuple):
+    """What stands in the sum above, and how long the Fourier transform is; `(times, plus)` are `times n + plus`."""
+
+    f: Callable[[np.ndarray], np.ndarray]
+    a: int
+    b: int
+    whole: tuple[int, int]
+    length: tuple[int, int]
+    inverse: str
+
+
+def _both(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sin(x) + np.cos(x))
+
+
+KINDS = {
+    "DST-I": Kind(np.sin, 2, 2, (4, 4), (2, 2), "DST-I"),
+    "DST-II": Kind(np.sin, 1, 2, (4, 0), (1, 0), "DST-III"),
+    "DST-III": Kind(np.sin, 2, 1, (4, 0), (1, 0), "DST-II"),
+    "DST-IV": Kind(np.sin, 1, 1, (4, 0), (2, 0), "DST-IV"),
+    "DST-V": Kind(np.sin, 2, 2, (4, 2), (2, 1), "DST-V"),
+    "DST-VI": Kind(np.sin, 1, 2, (4, 2), (2, 1), "DST-VII"),
+    "DST-VII": Kind(np.sin, 2, 1, (4, 2), (2, 1), "DST-VI"),
+    "DCT-II": Kind(np.cos, 1, 0, (4, 0), (1, 0), "DCT-III"),
+    "DCT-III": Kind(np.cos, 0, 1, (4, 0), (1, 0), "DCT-II"),
+    "DCT-IV": Kind(np.cos, 1, 1, (4, 0), (2, 0), "DCT-IV"),
+    "DCT-VIII": Kind(np.cos, 1, 1, (4, 2), (2, 1), "DCT-VIII"),
+    "periodic": Kind(_both, 0, 0, (2, 0), (1, 0), "periodic"),
+}
+
+
+def wave_numbers(kind: str, n: int) -> np.ndarray:
+    """`(n,)`: by how much the angle of the k-th wave grows from one point to the next."""
+    _, _, b, (times, plus), *_ = KINDS[kind]
+    found: np.ndarray = 2 * np.pi * (2 * np.arange(n) + b) / (times * n + plus)
+    return found
+
+
+@lru_cache(maxsize=8)
+def as_matrix(kind: str, n: int) -> np.ndarray:
+    """`(n, n)`: the transform as an orthogonal matrix, which is for reading."""
+    f, a, b, (times, plus), _, inverse = KINDS[kind]
+    if kind in ("DST-III", "DCT-III"):  # whose first or last column is the shorter one
+        return as_matrix(inverse, n).T
+    j = np.arange(n)
+    whole = times * n + plus
+    matrix = f(np.pi / whole * (np.outer(2 * j + b, 2 * j + a) % (2 * whole)))  # whole numbers lose no digits
+    matrix /= np.sqrt(np.sum(matrix**2, axis=1, keepdims=True))
+    matrix.flags.writeable = False
+    return matrix
+
+
+def is_fast(bk: Backend, kind: str, n: int) -> bool:
+    """Is the fast transform of n numbers quicker than the product with its matrix?
+
+    A Fourier transform takes time in proportion to the sum of the prime factors of its length, to a limit, which is
+    that of lengths without small factors; and a product to n. The constant between them is that of the library.
+    """
+    times, plus = KINDS[kind].length
+    factors = min(_prime_factors(times * n + plus), _MOST_FACTORS)
+    return n > bk.fourier.cost * times * (factors + _PASSES)
+
+
+def _prime_factors(n: int) -> int:
+    """Their sum."""
+    total, p = 0, 2
+    while p * p <= n:
+        while n % p == 0:
+            n, total = n // p, total + p
+        p += 1
+    return total + (n if n > 1 else 0)
+
+
+def transformed(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
+    """`x` with its lines along these axes transformed, one after the other.
+
+    Cost: that of a Fourier transform of each line, of the length in the table above; twice that of complex numbers.
+    """
+    found = bk.fourier.trigonometric(kind, x, axes)
+    if found is not None:
+        return found
+    if bk.dtype(x).kind == "c":
+        return bk.fourier.complex(*(transformed(bk, kind, part, axes) for part in bk.fourier.parts(x)))
+    rank = len(x.shape)
+    for axis in axes:
+        order = list(range(rank))
+        order[axis], order[-1] = order[-1], order[axis]  # its own inverse
+        moved = axis % rank != rank - 1
+        lines = _lines(bk, kind, bk.permute_dims(x, order) if moved else x)
+        x = bk.permute_dims(lines, order) if moved else lines
+    return x
+
+
+def _lines(bk: Backend, kind: str, x: Array) -> Array:
+    """Along the last axis of real numbers."""
+    if kind in ("DST-I", "DST-V"):
+        return _odd(bk, x, zeros=2 if kind == "DST-I" else 1)
+    if kind == "DCT-II":
+        return _cosines(bk, x)
+    if kind == "DCT-III":
+        return _of_cosines(bk, x)
+    if kind == "DCT-IV":
+        return _cosines(bk, bk.concat([x, -_backwards(bk, x)], -1))[..., 1::2] * float(np.sqrt(0.5))
+    other, steps = _BY_OTHERS[kind]
+    for step in steps:
+        x = _lines(bk, other, x) if step == "transform" else _STEPS[step](bk, x)
+    return x
+
+
+def _backwards(bk: Backend, x: Array) -> Array:
+    return bk.flip(x, (len(x.shape) - 1,))
+
+
+def _alternating(bk: Backend, x: Array) -> Array:
+    return x * _constant(bk, 1.0 - 2 * (np.arange(int(x.shape[-1])) % 2), x)
+
+
+_STEPS = {"backwards": _backwards, "alternating": _alternating}
+_BY_OTHERS = {
+    "DST-II": ("DCT-II", ("alternating", "transform", "backwards")),
+    "DST-III": ("DCT-III", ("backwards", "transform", "alternating")),
+    "DST-IV": ("DCT-IV", ("backwards", "transform", "alternating")),
+    "DST-VI": ("DST-V", ("backwards", "transform", "alternating")),
+    "DST-VII": ("DST-V", ("alternating", "transform", "backwards")),
+    "DCT-VIII": ("DST-VII", ("backwards", "transform", "alternating")),
+}
+
+
+def _constant(bk: Backend, values: np.ndarray, x: Array) -> Array:
+    return bk.asarray(values, bk.dtype(x), like=x)
+
+
+def _odd(bk: Backend, x: Array, zeros: int) -> Array:
+    n = int(x.shape[-1])
+    zero = bk.zeros((*x.shape[:-1], 1), bk.dtype(x), x)
+    continued = bk.concat([zero, x, *([zero] if zeros == 2 else []), -_backwards(bk, x)], -1)
+    _, imaginary = bk.fourier.parts(bk.fourier.forward(continued, (-1,)))
+    return imaginary[..., 1 : n + 1] * float(-1 / np.sqrt(2 * n + zeros))
+
+
+def _cosines(bk: Backend, x: Array) -> Array:
+    n = int(x.shape[-1])
+    if n == 1:
+        return x
+    scales, waves = _turns(n)
+    mixed = bk.concat([x[..., ::2], _backwards(bk, x[..., 1::2])], -1)
+    real, imaginary = bk.fourier.parts(bk.fourier.forward(mixed, (-1,)))
+    cos, sin = (_constant(bk, scales * f(waves), x) for f in (np.cos, np.sin))
+    first, last = real * cos + imaginary * sin, real * sin - imaginary * cos
+    return bk.concat([first, _backwards(bk, last[..., 1 : (n + 1) // 2])], -1)
+
+
+def _of_cosines(bk: Backend, x: Array) -> Array:
+    n = int(x.shape[-1])
+    if n == 1:
+        return x
+    scales, waves = _turns(n)
+    cos, sin = (_constant(bk, f(waves) / scales, x) for f in (np.cos, np.sin))
+    first = x[..., : n // 2 + 1]
+    last = bk.concat([bk.zeros((*x.shape[:-1], 1), bk.dtype(x), x), _backwards(bk, x)[..., : n // 2]], -1)
+    spectrum = bk.fourier.complex(first * cos + last * sin, first * sin - last * cos)
+    mixed = bk.fourier.backward(spectrum, (-1,), n)
+    half = (n + 1) // 2
+    odd = _backwards(bk, mixed[..., half:])
+    if n % 2:
+        odd = bk.concat([odd, odd[..., :1]], -1)
+    lead = tuple(x.shape[:-1])
+    pairs = bk.concat([bk.reshape(part, (*lead, half, 1)) for part in (mixed[..., :half], odd)], -1)
+    return bk.reshape(pairs, (*lead, 2 * half))[..., :n]
+
+
+def _turns(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of half of the frequencies: what makes cosines orthonormal, and by which angle half a step turns them."""
+    k = np.arange(n // 2 + 1)
+    return np.sqrt(np.where(k == 0, 1, 2) / n), np.pi * k / (2 * n)
