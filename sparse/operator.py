@@ -77,6 +77,19 @@ class Operator(ABC):
         """
         return None
 
+    def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """`A v` and `Aᵀ v` on the host where the values are known now, else None; of several systems `(systems, n)`.
+
+        For a square matrix and one vector `(n,)`. Cost: two products, and what `known` costs where that is needed.
+        """
+        found = self.known()
+        if isinstance(found, tuple):
+            images = [(matrix @ v, matrix.T @ v) for matrix in found]
+            return np.array([a for a, _ in images]), np.array([b for _, b in images])
+        if found is None:
+            return None
+        return found @ v, (np.swapaxes(found, -1, -2) if isinstance(found, np.ndarray) else found.T) @ v
+
     def as_container(self) -> Operator:
         """The same operator with all its values in arrays (`is_container`), where that can be; else itself."""
         return self
