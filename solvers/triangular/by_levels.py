@@ -10,12 +10,13 @@ import numpy as np
 
 from ...backends import Array
 from ...sparse import Composed, SparseMatrix, storable
-from ...sparse.formats import Structure
 from ...sparse.formats.ell import EllStructure
 from ...sparse.formats.entries.integers import starts_of
 from ...sparse.formats.entries.order import in_order
 from ...sparse.formats.entries.regather import Regather
+from ...sparse.formats.structure import Layout, Structure
 from .schedule import Schedule, find_levels, make_schedule
+from .short_rows import WithOnes, in_pieces
 
 
 @storable("triangle by levels")
@@ -23,12 +24,13 @@ from .schedule import Schedule, find_levels, make_schedule
 class LevelSolve(Composed):
     """The inverse of I + S, S strictly triangular: a loop whose steps solve rows that do not depend on each other.
 
-    Stores S as rows of equal length in the order of the steps, and two permutations. Costs one product with S, in as
-    many parts as there are steps.
+    Stores S as rows of equal length in the order of the steps, and two permutations; long rows and columns are cut
+    (`in_pieces`). Costs one product with S, in as many parts as there are steps.
 
     Attributes:
         rows: S in the order of the steps, with empty rows where a step has places to spare.
-        order, places: see `Schedule`; where a place has no row, `order` names row 0.
+        order: int32 `(steps * width,)`: the row in each place, their number where there is none, or a partial sum.
+        places: int32 `(n,)`: the place of each row.
         width: places of a step.
         levels: how many levels there are.
         backward: does the last step come first? So it does for the transpose.
@@ -47,11 +49,11 @@ class LevelSolve(Composed):
     def of(cls, S: SparseMatrix) -> LevelSolve:
         """The inverse of I + S. Cost: a gather of the values; once per structure a few calls of NumPy per level."""
         plan = _plan(S.structure)
-        rows = SparseMatrix.of_stored(S.stored.regathered(plan.structure, plan.regather))
+        rows = SparseMatrix.of_stored(S.stored.regathered(plan.structure, plan.layout))
         schedule = plan.schedule
         order, places = (
             index if S.bk.compiled() else S.stored.placed(index)
-            for index in (np.maximum(schedule.order, 0), schedule.places)
+            for index in (plan.order, schedule.places[: S.shape[0]])
         )
         return cls(rows, order, places, schedule.width, schedule.levels)
 
@@ -75,7 +77,7 @@ class LevelSolve(Composed):
         bk = self.bk
         if not self.rows.structure.nnz:
             return x
-        r = bk.take(x, self.order, 1)
+        r = bk.take(bk.pad(x, ((0, 0), (0, 1))), self.order, 1)
         solved = self._by_sweeps(r) if bk.is_eager and bk.compiled(x) else self._by_steps(r)
         return bk.take(solved, self.places, 1)
 
@@ -111,17 +113,23 @@ class _Plan(NamedTuple):
     """What the inverse of I + S needs besides values: depends on the structure of S only."""
 
     schedule: Schedule
+    order: np.ndarray
     structure: Structure
-    regather: Regather
+    layout: Layout
 
 
 @lru_cache(maxsize=8)
 def _plan(structure: Structure) -> _Plan:
-    rows, cols, slots = structure.entries()
-    n = structure.shape[0]
-    schedule = make_schedule(find_levels(starts_of(rows, n), cols, n))
+    n, given = structure.shape[0], structure.entries()
+    rows, cols, slots, count = in_pieces(*given, n)
+    by_row = in_order(rows, cols, (count, count), sum_duplicates=False)
+    schedule = make_schedule(find_levels(starts_of(by_row.rows, count), by_row.cols, count))
     places, size = schedule.places, len(schedule.order)
     order = in_order(places[rows], places[cols], (size, size), sum_duplicates=False)
     stacked, sources = EllStructure.from_entries(order.rows, order.cols, (size, size))
     slots = slots if order.order is None else slots[order.order]
-    return _Plan(schedule, stacked, Regather.composed(slots, sources))
+    taken = np.where((schedule.order < 0) | (schedule.order >= n), np.int32(n), schedule.order)
+    if count == n:
+        return _Plan(schedule, taken, stacked, Regather.composed(slots, sources))
+    slots = np.where(slots < 0, np.int32(structure.size), slots)
+    return _Plan(schedule, taken, stacked, WithOnes(Regather.composed(slots, sources)))
