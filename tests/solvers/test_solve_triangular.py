@@ -370,3 +370,30 @@ def test_memory_of_long_rows_and_columns(name: str) -> None:
             assert found.rows.structure.size < 30 * (S[0].nnz + n)
             expected = exact(m if lower == (found is inverse) else np.swapaxes(m, -1, -2), b)
             np.testing.assert_allclose(found(b), expected, rtol=1e-9, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "float64"])
+@pytest.mark.parametrize("mode", [*EAGER, "jax-jit"])
+def test_rows_and_columns_of_any_size(mode: str, dtype: str) -> None:
+    """Sizes whose quotients are no numbers of the dtype, where those of b and x are: rows, columns and both."""
+    far = 60 if dtype != "float64" else 480
+    m, exact_x = matrix_of(dtype), vectors(dtype, shape=(2,))
+    big = np.clongdouble if dtype == "complex64" else np.longdouble
+    wide = triangle_of(m, True, False).astype(big)
+    rng = np.random.default_rng(4)
+    for by_row, by_column in ((1, 0), (0, 1), (0.5, 0.5), (0.5, -0.5)):
+        steps = rng.integers(-far, far, N)
+        rows, columns = (np.ldexp(np.longdouble(1), (by * steps).astype(int)) for by in (by_row, by_column))
+        T, x = (rows[:, None] * wide * columns).astype(dtype), (exact_x / columns).astype(dtype)
+        for transpose in (False, True):
+            given_x = x if not transpose else (exact_x / rows).astype(dtype)
+            b = (given_x @ (T if transpose else T.T).astype(big)).astype(dtype)
+
+            def solve(b: Any, T: Any = T, transpose: bool = transpose) -> Any:
+                return solve_triangular(sp.csr_array(T), b, lower=True, transpose=transpose)
+
+            found = to_numpy(compiled(mode, solve)(array(mode, b)) if mode in COMPILED else solve(array(mode, b)))
+            assert np.isfinite(found).all() and found.dtype == np.dtype(dtype)
+            np.testing.assert_allclose(
+                found / given_x, np.ones_like(found), atol=1e-2 if dtype[-2:] == "32" or dtype == "complex64" else 1e-9
+            )
