@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..backends import Array, Backend
 
@@ -28,6 +29,7 @@ class Operator(ABC):
     systems: int | None = None
     products: ClassVar[int] = 1  # with the user's matrix, in one `apply`
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
+    one_after_the_other: ClassVar[str] = "as_operator(lambda x: A @ (B @ x), like=b)"  # the product of two
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
     offset: complex = 0  # a constant that is added to every entry of `without_offset`
 
@@ -156,8 +158,15 @@ class Operator(ABC):
 
         Raises:
             ValueError: the array has another shape.
+            TypeError: it is an operator or a function.
         """
         bk = self.bk
+        if isinstance(v, Operator) or sp.issparse(v) or callable(v):
+            what = f"the function {v!r}" if callable(v) and not isinstance(v, Operator) else repr(v)
+            raise TypeError(
+                f"{self!r} was multiplied by {what}; expected an array ({self.shape[1]},) or ({self.shape[1]}, k). "
+                f"Give {self.one_after_the_other}."
+            )
         v = bk.asarray(v)
         if len(v.shape) not in (1, 2) or v.shape[0] != self.shape[1]:
             m = self.shape[1]
