@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..backends import Array, Backend
 
@@ -28,6 +29,7 @@ class Operator(ABC):
     systems: int | None = None
     products: ClassVar[int] = 1  # with the user's matrix, in one `apply`
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
+    one_after_the_other: ClassVar[str] = "as_operator(lambda x: A @ (B @ x), like=b)"  # the product of two
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
     offset: complex = 0  # a constant that is added to every entry of `without_offset`
 
@@ -76,6 +78,19 @@ class Operator(ABC):
         Of several systems an array `(systems, rows, columns)`, or a tuple of sparse matrices.
         """
         return None
+
+    def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """`A v` and `Aᵀ v` on the host where the values are known now, else None; of several systems `(systems, n)`.
+
+        For a square matrix and one vector `(n,)`. Cost: two products, and what `known` costs where that is needed.
+        """
+        found = self.known()
+        if isinstance(found, tuple):
+            images = [(matrix @ v, matrix.T @ v) for matrix in found]
+            return np.array([a for a, _ in images]), np.array([b for _, b in images])
+        if found is None:
+            return None
+        return found @ v, (np.swapaxes(found, -1, -2) if isinstance(found, np.ndarray) else found.T) @ v
 
     def as_container(self) -> Operator:
         """The same operator with all its values in arrays (`is_container`), where that can be; else itself."""
@@ -143,8 +158,15 @@ class Operator(ABC):
 
         Raises:
             ValueError: the array has another shape.
+            TypeError: it is an operator or a function.
         """
         bk = self.bk
+        if isinstance(v, Operator) or sp.issparse(v) or callable(v):
+            what = f"the function {v!r}" if callable(v) and not isinstance(v, Operator) else repr(v)
+            raise TypeError(
+                f"{self!r} was multiplied by {what}; expected an array ({self.shape[1]},) or ({self.shape[1]}, k). "
+                f"Give {self.one_after_the_other}."
+            )
         v = bk.asarray(v)
         if len(v.shape) not in (1, 2) or v.shape[0] != self.shape[1]:
             m = self.shape[1]

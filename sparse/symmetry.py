@@ -76,12 +76,13 @@ def asymmetry(operator: Operator) -> float | None:
     """The relative size of A - Aᴴ, seen by one random vector; None where the entries are not known now.
 
     Exactly Hermitian matrices give a value of the order of rounding. A batch gives that of its worst matrix.
-    Costs two products.
+    Cost: two products.
     """
-    known = operator.known()
-    if isinstance(known, tuple):  # one for each system
-        return float(np.max([_asymmetry(matrix) for matrix in known], initial=0))
-    return None if known is None else _asymmetry(known)
+    if operator.shape[0] != operator.shape[1]:
+        return None if operator.known() is None else float("inf")
+    with np.errstate(all="ignore"):
+        images = operator.known_images(_random(operator.shape[1]))
+    return None if images is None else _difference(*images)
 
 
 def has_equal_triangles(operator: Operator) -> bool:
@@ -123,12 +124,16 @@ def products_agree(operator: Operator, systems: int, like: Array) -> bool:
 
 
 def _asymmetry(matrix: Any) -> float:
-    if matrix.shape[-1] != matrix.shape[-2]:
-        return float("inf")
-    v = _random(matrix.shape[-1])
-    transposed = matrix.T if sp.issparse(matrix) else np.swapaxes(matrix, -1, -2)
+    """Of one square matrix of SciPy."""
+    v = _random(matrix.shape[1])
     with np.errstate(all="ignore"):
-        forward, backward = matrix @ v, np.conj(transposed @ v)  # v is real
+        return _difference(matrix @ v, matrix.T @ v)
+
+
+def _difference(forward: np.ndarray, backward: np.ndarray) -> float:
+    """From the products of A and of its transpose with a real vector, for each system along a first axis."""
+    with np.errstate(all="ignore"):
+        backward = np.conj(backward)
         scale = np.linalg.norm(forward, axis=-1) + np.linalg.norm(backward, axis=-1)
         relative = np.linalg.norm(forward - backward, axis=-1) / np.where(scale > 0, scale, 1)
     return float(np.max(relative, initial=0))  # NaN where the matrix has one: neither symmetric nor not

@@ -112,6 +112,13 @@ class Backend(Control, SparseKernels, Transformations):
         """The value of `function()`, or None where it is not known before the compiled program runs."""
         return None if self.compiled() else self.to_numpy(function())
 
+    def in_every_run(self, x: Array) -> np.ndarray | None:
+        """The value of a symbolic array where it is the same in every run of the program that is compiled, else None.
+
+        For what is constant to derivatives: those of the program by what it closes over may be asked for later.
+        """
+        return None
+
     def is_at_hand(self, x: Array) -> bool:
         """Has `x` a value now, and costs it no waiting for another device to look at it?"""
         return False

@@ -18,6 +18,8 @@ from ..interface.control import as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
+from .evaluate import eagerly, is_eager
+from .fold import Folder
 from .fourier import TensorflowFourier
 from .implicit import has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
@@ -71,6 +73,16 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     def at_once(self) -> AbstractContextManager[Any]:
         return tf.init_scope()
+
+    def in_every_run(self, x: Array) -> np.ndarray | None:
+        try:
+            found = x if is_eager(x) else Folder().value(x, captured=True)
+        except tf.errors.OpError:  # of an operation that runs in graphs only
+            return None
+        if found is None:
+            return None
+        with eagerly():
+            return np.asarray(found)
 
     def is_at_hand(self, x: Array) -> bool:
         return tf.executing_eagerly() and "GPU" not in x.device

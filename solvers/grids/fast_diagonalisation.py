@@ -36,7 +36,7 @@ def fast_inverse(A: Operator) -> Operator:
     if not is_known(matrix):
         raise _refusal(
             "its values are computed in the compiled function; give coefficients that are known before, as numbers or "
-            "NumPy's arrays (tensors of TensorFlow that a tf.function closes over are arguments of it)"
+            "arrays that it closes over"
         )
     if not matrix.shape[0]:
         return from_host(DiagonalOperator(get_backend("numpy"), np.ones((1, 0), matrix.dtype)), matrix)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...backends import Array, get_backend
@@ -25,9 +25,13 @@ class Preconditioner(Composed):
         entries: those of A that are stored, with which memory and work are compared; None for a function.
         settings: what it was made with, as pairs of a name and a value.
         note: what was done to make it at all, such as a shift of the diagonal.
+        grid: shape of the arrays that A takes and returns, which `M(u)` takes then, too; None: as `inner` has it.
     """
 
     __array_ufunc__ = None  # NumPy leaves `number * M` to M
+    one_after_the_other: ClassVar[str] = (
+        "krylix.multiplicative(A, M1, M2), or as_operator(lambda r: M1 @ (M2 @ r), like=b)"
+    )
     plus: ClassVar[Callable[..., Any]]  # `M1 + M2` and `c * M`: set where sums are made, which lies above
     times: ClassVar[Callable[..., Any]]
 
@@ -39,6 +43,22 @@ class Preconditioner(Composed):
     entries: int | None = None
     settings: tuple[tuple[str, Any], ...] = ()
     note: str | None = None
+    grid: tuple[int, ...] | None = None
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return super().in_shape if self.grid is None else self.grid
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return super().out_shape if self.grid is None else self.grid
+
+    def on_grid_of(self, A: Operator) -> Preconditioner:
+        """The same on the arrays that A takes, where these are arrays of one shape, and of that it returns."""
+        shape = A.in_shape
+        if len(shape) < 2 or shape != A.out_shape or not all(isinstance(n, int) for n in shape):
+            return self
+        return replace(self, grid=shape)
 
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x)
@@ -143,6 +163,12 @@ def joint_cost(preconditioners: Sequence[Preconditioner], name: str) -> int | No
 def in_brackets(kind: str) -> str:
     """A name that is made of several as one."""
     return f"({kind})" if " + " in kind or ", then " in kind else kind
+
+
+def joint_grid(preconditioners: Sequence[Preconditioner]) -> tuple[int, ...] | None:
+    """That of those that have one, where these agree."""
+    grids = {M.grid for M in preconditioners} - {None}
+    return grids.pop() if len(grids) == 1 else None
 
 
 def joint_note(preconditioners: Sequence[Preconditioner]) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend, choose_backend, left_alone
-from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, to_operator
+from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, operand_dtype, to_operator
 from .amg.amg import amg, updated
 from .base import Preconditioner
 from .block_jacobi.block_jacobi import block_jacobi
@@ -96,6 +96,7 @@ def to_preconditioner(
 
     Raises:
         ValueError: an unknown name, or another size than A's.
+        TypeError: a complex one for a real system.
     """
     if M is None:
         return None
@@ -108,6 +109,12 @@ def to_preconditioner(
     if is_function(M):
         return Preconditioner(to_operator(bk, M, layout, A.dtype, (), like, "preconditioner"), "user's function")
     foreign = from_foreign(M)
+    found = operand_dtype(M if foreign is None else foreign.linear, bk)
+    if found.kind == "c" and A.dtype.kind != "c":
+        raise TypeError(
+            f"A preconditioner of {found} was given for a system of {A.dtype}; expected a real one, as x is real. Give "
+            "its real part, or a complex A or b."
+        )
     operator = to_operator(bk, M if foreign is None else foreign.linear, layout, A.dtype, (), like, "preconditioner")
     if operator.shape != A.shape:
         raise ValueError(f"The preconditioner has the shape {operator.shape}; expected {A.shape}, that of A.")
@@ -124,7 +131,7 @@ def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     key = _key(A, kind)
     if key != kind.strip().lower() and not settings:
         try:
-            return PRECONDITIONERS[key](A)
+            return PRECONDITIONERS[key](A).on_grid_of(A)
         except (ValueError, UnsupportedOperation):  # which it finds out when it is made; `kind` tells what was taken
             key = "jacobi"
     if key not in PRECONDITIONERS:
@@ -133,8 +140,8 @@ def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
     if not A.shape[0] or A.systems == 0:  # as good as any
-        return replace(jacobi(A), kind=key)
-    return PRECONDITIONERS[key](A, **settings)
+        return replace(jacobi(A), kind=key).on_grid_of(A)
+    return PRECONDITIONERS[key](A, **settings).on_grid_of(A)
 
 
 def _key(A: Operator, kind: str) -> str:

@@ -46,13 +46,29 @@ def as_matrix(A: Operator) -> Matrix:
     """
     A = A.without_offset
     if isinstance(A, Matrix):
-        return A
+        return in_every_run(A)
     if isinstance(A, LinearFunction):
-        return A.matrix()
+        return in_every_run(A.matrix())
     raise UnsupportedOperation(
         f"{A!r} shows its products only, and this preconditioner is made of entries. Give the matrix, or use "
         "'chebyshev', or a function r -> M r of your own."
     )
+
+
+def in_every_run(matrix: Matrix) -> Matrix:
+    """With known values where these are the same whenever a compiled function runs, as of tensors that it closes over.
+
+    For what is constant to derivatives, as preconditioners and factors are: the solution is differentiated by A itself.
+    """
+    if not isinstance(matrix, SparseMatrix | Dense) or matrix.constant is not None or not matrix.bk.compiled():
+        return matrix
+    arrays = matrix.arrays() if isinstance(matrix, SparseMatrix) else (matrix.matrix,)
+    found = [matrix.bk.in_every_run(array) for array in arrays]
+    if any(value is None for value in found):
+        return matrix
+    if isinstance(matrix, Dense):
+        return Dense(matrix.bk, matrix.matrix, found[0])
+    return matrix._with(matrix.stored.with_values(found))
 
 
 def is_known(matrix: Matrix) -> bool:

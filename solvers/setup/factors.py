@@ -16,11 +16,12 @@ def factors_of_known(problem: Problem, method: Refinement) -> Operator | None:
     """
     bk, A = problem.bk, problem.A
     try:
-        if not is_known(as_matrix(A)):
-            return None
+        matrix = as_matrix(A)
     except (UnsupportedOperation, NonlinearError):  # found column by column, when it runs
         return None
-    arrays, make = A.for_host()
+    if not is_known(matrix):
+        return None
+    arrays, make = (A if A.offset else matrix).for_host()
     if arrays:  # of what is added to it
         return None
     known = make(())

@@ -1,59 +1,76 @@
-"""The inverse of a unit triangular matrix in the library's own operations, level by level."""
+"""The inverse of a triangular matrix in the library's own operations, level by level."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array
+from ...backends import Array, get_backend
 from ...sparse import Composed, SparseMatrix, storable
-from ...sparse.formats import Structure
 from ...sparse.formats.ell import EllStructure
 from ...sparse.formats.entries.integers import starts_of
 from ...sparse.formats.entries.order import in_order
 from ...sparse.formats.entries.regather import Regather
+from ...sparse.formats.structure import Layout, Structure
 from .schedule import Schedule, find_levels, make_schedule
+from .short_rows import WithOnes, in_pieces
 
 
 @storable("triangle by levels")
 @dataclass(eq=False, repr=False)
 class LevelSolve(Composed):
-    """The inverse of I + S, S strictly triangular: a loop whose steps solve rows that do not depend on each other.
+    """The inverse of D + S, S strictly triangular: a loop whose steps solve rows that do not depend on each other.
 
-    Stores S as rows of equal length in the order of the steps, and two permutations. Costs one product with S, in as
-    many parts as there are steps.
+    Rows are divided by the diagonal D after their products, so that nothing leaves the range of numbers that b and x
+    do not leave, however rows and columns are scaled.
+
+    Stores S as rows of equal length in the order of the steps, and two permutations; long rows and columns are cut
+    (`in_pieces`). Costs one product with S, in as many parts as there are steps.
 
     Attributes:
         rows: S in the order of the steps, with empty rows where a step has places to spare.
-        order, places: see `Schedule`; where a place has no row, `order` names row 0.
+        order: int32 `(steps * width,)`: the row in each place, their number where there is none, or a partial sum.
+        places: int32 `(n,)`: the place of each row.
+        pivots: D in the places, `(1 or systems, steps * width)`; where `is_unit` none.
         width: places of a step.
         levels: how many levels there are.
+        is_unit: is D = I?
         backward: does the last step come first? So it does for the transpose.
     """
 
-    parts = ("rows", "order", "places")
+    parts = ("rows", "order", "places", "pivots")
 
     rows: SparseMatrix
     order: Array
     places: Array
+    pivots: Array
     width: int
     levels: int
+    is_unit: bool = True
     backward: bool = False
 
     @classmethod
-    def of(cls, S: SparseMatrix) -> LevelSolve:
-        """The inverse of I + S. Cost: a gather of the values; once per structure a few calls of NumPy per level."""
+    def of(cls, S: SparseMatrix, diagonal: Array | None = None) -> LevelSolve:
+        """The inverse of D + S with a diagonal `(n,)` or `(systems, n)`, NumPy's where it is known; None: ones.
+
+        Cost: a gather of the values; once per structure a few calls of NumPy per level.
+        """
         plan = _plan(S.structure)
-        rows = SparseMatrix.of_stored(S.stored.regathered(plan.structure, plan.regather))
-        schedule = plan.schedule
-        order, places = (
-            index if S.bk.compiled() else S.stored.placed(index)
-            for index in (np.maximum(schedule.order, 0), schedule.places)
+        rows = SparseMatrix.of_stored(S.stored.regathered(plan.structure, plan.layout))
+        schedule, pivots = plan.schedule, np.zeros((1, 0), S.dtype)
+        if diagonal is not None:
+            host = get_backend("numpy") if isinstance(diagonal, np.ndarray) else S.bk
+            found = host.reshape(diagonal, (-1, S.shape[0]))
+            spare = host.full((int(found.shape[0]), 1), 1, host.dtype(found), found)
+            pivots = host.take(host.concat([found, spare], 1), plan.order, 1)
+        order, places, pivots = (
+            array if S.bk.compiled() or S.bk.is_array(array) else S.stored.placed(array)
+            for array in (plan.order, schedule.places[: S.shape[0]], pivots)
         )
-        return cls(rows, order, places, schedule.width, schedule.levels)
+        return cls(rows, order, places, pivots, schedule.width, schedule.levels, diagonal is None)
 
     def _settle(self) -> None:
         super()._settle()
@@ -73,18 +90,23 @@ class LevelSolve(Composed):
 
     def apply(self, x: Array) -> Array:
         bk = self.bk
-        if not self.rows.structure.nnz:
+        if self.is_unit and not self.rows.structure.nnz:
             return x
-        r = bk.take(x, self.order, 1)
-        solved = self._by_sweeps(r) if bk.is_eager and bk.compiled(x) else self._by_steps(r)
+        r = bk.take(bk.pad(x, ((0, 0), (0, 1))), self.order, 1)
+        at_once = self.levels == 1 or (bk.is_eager and bk.compiled(x))
+        solved = self._by_sweeps(r) if at_once else self._by_steps(r)
         return bk.take(solved, self.places, 1)
 
     def _by_sweeps(self, r: Array) -> Array:
-        """Level l is right after l sweeps: for transformations that know no loop which writes to arrays."""
-        y = r
+        """Level l is right after l sweeps: for one level, and transformations without loops that write to arrays."""
+        pivots = 1 if self.is_unit else self._pivots(r)
+        y = r / pivots
         for _ in range(self.levels - 1):
-            y = r - self.rows.apply(y)
+            y = (r - self.rows.apply(y)) / pivots
         return y
+
+    def _pivots(self, like: Array) -> Array:
+        return self.bk.astype(self.array("pivots"), self.bk.dtype(like))
 
     def _by_steps(self, r: Array) -> Array:
         bk, width, (batch, size) = self.bk, self.width, (int(k) for k in r.shape)
@@ -93,6 +115,7 @@ class LevelSolve(Composed):
         longest = int(cols.shape[0])
         values = bk.astype(bk.reshape(values, (*values.shape[:-1], steps, width)), bk.dtype(r))
         cols, r = bk.reshape(cols, (longest, steps, width)), bk.reshape(r, (batch, steps, width))
+        pivots: Any = None if self.is_unit else bk.reshape(self._pivots(r), (-1, steps, width))
 
         def solve_step(state: tuple[Array, Array]) -> tuple[Array, Array]:
             done, y = state
@@ -101,6 +124,8 @@ class LevelSolve(Composed):
             known = bk.reshape(bk.take(y, places, 1), (batch, longest, width))
             factors = bk.reshape(bk.take(values, now, -2), (-1, longest, width))
             new = bk.reshape(bk.take(r, now, 1), (batch, width)) - bk.sum(factors * known, 1)
+            if pivots is not None:
+                new = new / bk.reshape(bk.take(pivots, now, 1), (-1, width))
             return done + 1, bk.put_block(y, now * width, new)
 
         first = bk.asarray(np.zeros(1, np.int32), like=r), bk.zeros((batch, size), bk.dtype(r), r)
@@ -111,17 +136,23 @@ class _Plan(NamedTuple):
     """What the inverse of I + S needs besides values: depends on the structure of S only."""
 
     schedule: Schedule
+    order: np.ndarray
     structure: Structure
-    regather: Regather
+    layout: Layout
 
 
 @lru_cache(maxsize=8)
 def _plan(structure: Structure) -> _Plan:
-    rows, cols, slots = structure.entries()
-    n = structure.shape[0]
-    schedule = make_schedule(find_levels(starts_of(rows, n), cols, n))
+    n, given = structure.shape[0], structure.entries()
+    rows, cols, slots, count = in_pieces(*given, n)
+    by_row = in_order(rows, cols, (count, count), sum_duplicates=False)
+    schedule = make_schedule(find_levels(starts_of(by_row.rows, count), by_row.cols, count))
     places, size = schedule.places, len(schedule.order)
     order = in_order(places[rows], places[cols], (size, size), sum_duplicates=False)
     stacked, sources = EllStructure.from_entries(order.rows, order.cols, (size, size))
     slots = slots if order.order is None else slots[order.order]
-    return _Plan(schedule, stacked, Regather.composed(slots, sources))
+    taken = np.where((schedule.order < 0) | (schedule.order >= n), np.int32(n), schedule.order)
+    if count == n:
+        return _Plan(schedule, taken, stacked, Regather.composed(slots, sources))
+    slots = np.where(slots < 0, np.int32(structure.size), slots)
+    return _Plan(schedule, taken, stacked, WithOnes(Regather.composed(slots, sources)))

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 _STEP = 4096  # rows that a step of a loop could solve in the time that it takes by itself (JAX on a CPU: 5-17 us)
+_MOST_PLACES = 4  # for each row
 
 
 class Schedule(NamedTuple):
@@ -85,7 +86,12 @@ def make_schedule(levels: np.ndarray) -> Schedule:
 
 
 def _best_width(sizes: np.ndarray) -> int:
-    """Wide steps are few, narrow ones leave few places empty."""
-    widest = int(sizes.max(initial=1))
-    widths = {max(widest >> k, 1) for k in range(12)} if widest else {1}
-    return min(widths, key=lambda width: int((-(-sizes // width)).sum()) * (_STEP + width))
+    """Wide steps are few, narrow ones leave few places empty: at most 3 for each row, so that little more is stored.
+
+    That takes at most half as many steps more than there are levels.
+    """
+    widest, most = int(sizes.max(initial=1)), _MOST_PLACES * max(int(sizes.sum()), 1)
+    widths = {max(widest >> k, 1) for k in range(widest.bit_length() + 1)}
+    steps = {width: int((-(-sizes // width)).sum()) for width in widths}
+    allowed = [width for width in widths if steps[width] * width <= most]
+    return min(allowed, key=lambda width: steps[width] * (_STEP + width))

@@ -8,48 +8,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...backends import Array, Backend, LinearSystem
-from ...sparse import Composed, MappedOperator, Operator, SparseMatrix, storable
+from ...sparse import MappedOperator, Operator, SparseMatrix
 from ...sparse.formats import from_entries
-from .by_superlu import inverse_of_unit
+from .by_levels import LevelSolve
 
 Make = Callable[[Sequence[Array]], Operator]
 
 
-@storable("triangular inverse")
-@dataclass(eq=False, repr=False)
-class TriangularInverse(Composed):
-    """The inverse of D (I + S): divide by D, `(1, n)` or `(systems, n)`, then solve with I + S; or the transpose."""
-
-    parts = ("unit", "inverse")
-
-    unit: Operator
-    inverse: Array
-    transposed: bool = False
-
-    @classmethod
-    def of(cls, T: SparseMatrix) -> TriangularInverse:
-        """The inverse of a triangular matrix, whose diagonal is stored. Not finite where that is zero."""
-        rows, cols, _ = T.structure.entries()
-        on = rows == cols
-        host = T.stored.host
-        values = T.stored.entry_values()
-        last = len(values.shape) - 1
-        with host.quiet():
-            inverse = 1 / host.reshape(host.take(values, np.flatnonzero(on), last), (-1, T.shape[0]))
-        scales = inverse if last else inverse[0]
-        strict = host.take(values, np.flatnonzero(~on), last) * host.take(scales, rows[~on], last)
-        S = from_entries(
-            T.bk, rows[~on], cols[~on], strict, T.shape, format="csr", prune=False, like=T.stored.anchor(),
-            sum_duplicates=False,
-        )  # fmt: skip
-        return cls(inverse_of_unit(S), inverse)
-
-    def transpose(self) -> TriangularInverse:
-        return TriangularInverse(self.unit.transpose(), self.inverse, not self.transposed)
-
-    def apply(self, x: Array) -> Array:
-        inverse = self.array("inverse")
-        return inverse * self.unit.apply(x) if self.transposed else self.unit.apply(inverse * x)
+def inverse_of(T: SparseMatrix) -> LevelSolve:
+    """The inverse of a triangular matrix, whose diagonal is stored. Not finite where that is zero."""
+    rows, cols, _ = T.structure.entries()
+    on, host, values = rows == cols, T.stored.host, T.stored.entry_values()
+    diagonal, strict = (host.take(values, np.flatnonzero(chosen), len(values.shape) - 1) for chosen in (on, ~on))
+    S = from_entries(
+        T.bk, rows[~on], cols[~on], strict, T.shape, format="csr", prune=False, like=T.stored.anchor(),
+        sum_duplicates=False,
+    )  # fmt: skip
+    return LevelSolve.of(S, diagonal)
 
 
 @dataclass(frozen=True)
@@ -73,10 +48,10 @@ class TriangularSystem(LinearSystem):
         """The system of a triangular matrix."""
         bk = T.bk
         if not bk.explicit_derivatives:
-            return cls(bk, lambda _: T, lambda _: TriangularInverse.of(T), (), (), rows)
+            return cls(bk, lambda _: T, lambda _: inverse_of(T), (), (), rows)
         arrays, make = bk.take_apart(T)
         return cls(
-            bk, make, lambda arrays: TriangularInverse.of(make(arrays)), arrays,
+            bk, make, lambda arrays: inverse_of(make(arrays)), arrays,
             tuple(bk.dtype(a).kind in "fc" for a in arrays), rows,
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
@@ -18,6 +19,7 @@ import numpy as np
 HEADER = "header"  # the member that holds the description
 DTYPES = frozenset("?bhilqBHILQfdFD")  # by their characters
 _MOST_PACKED = 1032  # bytes that deflate makes of one
+_LONGEST_HEADER = 10_000  # bytes, as NumPy has it
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -67,6 +69,7 @@ def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             with np.load(stream, allow_pickle=False) as archive:
                 if HEADER not in archive.files:
                     raise ValueError(f"{name}: {_foreign(archive.files)}")
+                _refuse_packed(stream, name)
                 arrays = {key: archive[key] for key in archive.files}
         description = json.loads(bytes(arrays.pop(HEADER).astype(np.uint8)))
     except MemoryError as error:
@@ -112,6 +115,8 @@ def check_archive(stream: BinaryIO, name: str) -> None:
     if not zipfile.is_zipfile(stream):
         raise ValueError(f"{name}: is no .npz archive, or is cut off.")
     with zipfile.ZipFile(stream) as archive:
+        if sum(member.compress_size for member in archive.infolist()) > size:
+            raise ValueError(f"{name}: promises more bytes than it holds, {size}: its members overlap.")
         for member in archive.infolist():
             most = member.compress_size * (1 if member.compress_type == zipfile.ZIP_STORED else _MOST_PACKED)
             if member.compress_size > size or member.file_size > most + _MOST_PACKED:
@@ -127,13 +132,29 @@ def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -
         version = np.lib.format.read_magic(stream)
         if version not in _HEADERS:
             raise ValueError(f"{name}: {member.filename} has the version {version} of .npy; expected 1.0 or 2.0.")
-        shape, _, dtype = _HEADERS[version](stream)
+        start = stream.read(2 if version == (1, 0) else 4)
+        length = int.from_bytes(start, "little")
+        if length > _LONGEST_HEADER:
+            raise ValueError(f"{name}: {member.filename} promises a head of {length} bytes; expected a short one.")
+        shape, _, dtype = _HEADERS[version](BytesIO(start + stream.read(length)))
         if dtype.hasobject:
             raise ValueError(f"{name}: {member.filename} holds Python objects; expected numbers.")
         promised = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or promised != member.file_size - stream.tell():
             found = member.file_size - stream.tell()
             raise ValueError(f"{name}: {member.filename} promises {promised} bytes for {shape}; it has {found}.")
+
+
+def _refuse_packed(stream: BinaryIO, name: str) -> None:
+    """Raises ValueError where a member is compressed: a few bytes would fill the memory. `write` compresses none."""
+    with zipfile.ZipFile(stream) as archive:
+        packed = [member for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]
+    if packed:
+        sizes = [sum(member.file_size for member in packed), sum(member.compress_size for member in packed)]
+        raise ValueError(
+            f"{name}: is compressed, {sizes[0]} bytes in {sizes[1]}; expected plain arrays, as Preconditioner.save "
+            "writes them."
+        )
 
 
 def _foreign(members: Any) -> str:

@@ -14,9 +14,10 @@ from ..formats.compressed import CscStructure, CsrStructure
 from ..formats.coo import CooStructure
 from ..formats.dia import DiaStructure
 from ..formats.ell import EllStructure
+from ..formats.entries.box_diagonals import Shifted
 from ..formats.entries.integers import check_shape, check_size, is_canonical
 from ..formats.hyb import HybStructure
-from ..formats.stencil import Shifted, StencilStructure
+from ..formats.stencil import StencilStructure
 from ..formats.structure import Structure
 
 Shape = tuple[int, int]

@@ -207,6 +207,9 @@ class SparseMatrix(Matrix):
     def known(self) -> Any:
         return self.stored.known()
 
+    def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        return self.stored.known_images(v) or super().known_images(v)
+
     # --- as a matrix ---
 
     def _with(self, stored: Stored, reason: str | None = None) -> SparseMatrix:
@@ -261,9 +264,18 @@ class SparseMatrix(Matrix):
         return change.native(self.stored if bk is self.bk else Stored.of_rows(bk, self.to_scipy()))
 
     def prune(self) -> SparseMatrix:
-        """The matrix without stored zeros, in its format; itself where its values are not known."""
+        """The matrix without stored zeros; itself where its values are not known.
+
+        It keeps its format, but for a stencil with zeros among others: this comes in the one that suits its entries.
+        """
         found = change.pruned(self.stored)
-        return self if found is None else type(self).of(self._with(found))
+        if found is None:
+            return self
+        if found.structure.format == self.format:
+            return self._with(found, self.reason)
+        if not self.structure.takes_all:
+            return self._suited(found, self._in_shape, self._out_shape)
+        return type(self).of(self._with(found))
 
     def explain(self) -> str:
         why = [f"format: {self.format}; {self.reason}"] if self.reason else []

@@ -6,39 +6,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
 from ..errors import UnsupportedOperation
+from .dia import DiaStructure
+from .entries.box_diagonals import BoxDiagonals, Covered, Grid, Shifted, without_zeros
+from .entries.compress import compress_values
 from .entries.grid import points
-from .entries.integers import check_shape, check_size
+from .entries.integers import check_shape, check_size, repeat_rows
 from .entries.order import rows_first
 from .entries.regather import Regather
 from .sparse_matrix import SparseMatrix
 from .stored import Stored
-from .structure import Slots, Sources, Structure
+from .structure import Layout, Slots, Sources, Structure
 
-Grid = tuple[int, ...]
 _THIN = 8  # times smaller than the grid: added in place, as the wrapped rows of a periodic stencil are
-
-
-class Shifted(NamedTuple):
-    """The rows `lo + i` of the output's grid, i in a box of `shape`, have an entry each in column `start + i`."""
-
-    lo: Grid
-    shape: Grid
-    start: Grid  # on the grid of the input
-
-    @property
-    def rows(self) -> tuple[slice, ...]:
-        return tuple(slice(a, a + n) for a, n in zip(self.lo, self.shape))
-
-    @property
-    def cols(self) -> tuple[slice, ...]:
-        return tuple(slice(a, a + n) for a, n in zip(self.start, self.shape))
+_WIDEST = 6  # places of diagonals per entry: above, sorting the entries takes less time and memory
 
 
 @dataclass(frozen=True)
@@ -125,6 +112,7 @@ class StencilStructure(Structure):
     """Boxes on the grids of output and input, no two of which share a place; see `Shifted`."""
 
     format: ClassVar[str] = "stencil"
+    takes_all: ClassVar[bool] = False
 
     def __init__(
         self, out_grid: Sequence[int], in_grid: Sequence[int], boxes: Sequence[Shifted], numbers: Sequence[bool]
@@ -153,8 +141,48 @@ class StencilStructure(Structure):
         structure = StencilStructure(flipped.out_grid, flipped.in_grid, flipped.boxes, flipped.numbers)
         return structure, Regather.unchanged()
 
+    def pruned(
+        self, values: Sequence[np.ndarray], systems: int | None
+    ) -> tuple[Structure, Sequence[np.ndarray]] | None:
+        """Boxes cut to what is not 0; None where zeros are left among others."""
+        cut = []
+        for box, value in zip(self.boxes, values, strict=True):
+            found = without_zeros(box, value, systems)
+            if found is None:
+                return None
+            cut.append(found)
+        kept = [part for part in cut if math.prod(part[0].shape)] or cut[:1]
+        boxes, values = zip(*kept, strict=True)
+        lead = 0 if systems is None else 1
+        return StencilStructure(self.out_grid, self.in_grid, boxes, [v.ndim == lead for v in values]), values
+
+    @cached_property
+    def diagonals(self) -> BoxDiagonals | None:
+        """What lays the values out as diagonals; None where these have other entries than boxes."""
+        return BoxDiagonals.of(self.boxes, self.out_grid, self.in_grid)
+
+    def laid_out(self, cls: type[Structure]) -> tuple[Structure, Layout] | None:
+        return self._as_diagonals if cls is DiaStructure else None
+
+    @cached_property
+    def _as_diagonals(self) -> tuple[Structure, Layout] | None:
+        found = self.diagonals
+        return None if found is None else (DiaStructure(found.offsets, self.shape, Covered(found)), found)
+
     def _find_entries(self) -> Slots:
         check_size(self.nnz, "entries")
+        found = self.diagonals
+        if found is None or len(found.offsets) * self.shape[0] > _WIDEST * self.nnz:
+            return self._entries_by_sorting()
+        ends = np.cumsum([0, *map(math.prod, self.value_shapes)])
+        numbers = [
+            np.arange(a + 1, b + 1, dtype=np.int32).reshape(shape)  # 0: no entry
+            for a, b, shape in zip(ends, ends[1:], self.value_shapes)
+        ]
+        slots, cols, starts = compress_values(found.offsets, self.shape, found.spread(numbers))
+        return Slots(repeat_rows(starts), cols, slots - np.int32(1))
+
+    def _entries_by_sorting(self) -> Slots:
         parts, first = [], 0
         for box, number, shape in zip(self.boxes, self.numbers, self.value_shapes):
             rows, cols = points(box.lo, box.shape, self.out_grid), points(box.start, box.shape, self.in_grid)

@@ -21,7 +21,7 @@ from .entries.integers import LIMIT, starts_of
 from .entries.order import Order
 from .entries.regather import Regather, flatten
 from .entries.scipy_form import csr_array
-from .structure import Structure
+from .structure import Layout, Structure
 
 _SMALL = 4096  # entries, which SciPy multiplies in about the time of its call
 
@@ -179,13 +179,17 @@ class Stored:
         values = self.entry_values()
         return values if self.constant is None else self.placed(values)
 
-    def known(self) -> Any:
-        """In SciPy, of a batch a tuple of matrices that share their indices; None where values are not known now."""
-        if self.scipy is not None:
-            return self.scipy
+    def known_values(self) -> tuple[np.ndarray, ...] | None:
+        """The values as NumPy arrays; None where they are not known now."""
         if self.constant is None and self.bk.compiled(*(self._arrays or ())):
             return None
-        values = self.constant or tuple(self.bk.to_numpy(v) for v in self.arrays())
+        return self.constant or tuple(self.bk.to_numpy(v) for v in self.arrays())
+
+    def known(self) -> Any:
+        """In SciPy, of a batch a tuple of matrices that share their indices; None where values are not known now."""
+        values = self.known_values() if self.scipy is None else None
+        if values is None:
+            return self.scipy
         found = self.structure.to_scipy(values) if self.systems is None else self._known_systems(values)
         if self.constant is not None and not (self.bk.on_host and self.structure.format == "csc"):
             self.scipy = found  # not a copy of CSC, which may share a user's memory
@@ -195,6 +199,16 @@ class Stored:
         rows, cols, slots = self.structure.entries()
         starts, flat = starts_of(rows, self.shape[0]), flatten(get_backend("numpy"), values, self.systems)
         return tuple(csr_array(row[slots], cols, starts, self.shape) for row in flat)
+
+    def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """`Operator.known_images` by the products of this format, where these read no indices; else None."""
+        values = None if self.structure.indices or self.scipy is not None else self.known_values()
+        if values is None:
+            return None
+        host, form = get_backend("numpy"), self.form
+        rows = np.broadcast_to(v.astype(np.result_type(v, self.dtype)), (self.systems or 1, *v.shape))
+        found = form.product(host, values, (), rows), form.product_transposed(host, values, (), rows)
+        return found if self.systems is not None else (found[0][0], found[1][0])
 
     def compiled(self) -> Any:
         """SciPy's matrix of this format, whose product is compiled, sharing all arrays; None if it has none.
@@ -243,9 +257,9 @@ class Stored:
         stored._index_arrays, stored._mask_arrays = self._index_arrays, self._mask_arrays
         return stored
 
-    def regathered(self, structure: Structure, regather: Regather) -> Stored:
+    def regathered(self, structure: Structure, layout: Layout) -> Stored:
         """`structure` with these values, laid out anew."""
-        return self.beside(structure, regather(self.host, self.known_or_arrays(), self.systems))
+        return self.beside(structure, layout(self.host, self.known_or_arrays(), self.systems))
 
     def on_backend(self, bk: Backend, like: Array | None) -> Stored | None:
         """In another library; None where the values are not known."""

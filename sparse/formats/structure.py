@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -21,6 +21,7 @@ from .entries.scipy_form import csr_array
 
 S = TypeVar("S", bound="Structure")
 Sources = tuple[np.ndarray, ...]
+Layout = Callable[[Backend, Sequence[Array], int | None], tuple[Array, ...]]  # (bk, values, systems) -> new values
 
 
 class Slots(NamedTuple):
@@ -42,6 +43,7 @@ class Structure(ABC):
     """
 
     format: ClassVar[str]
+    takes_all: ClassVar[bool] = True  # can entries at any places be stored in it?
     shape: tuple[int, int]
 
     def __init__(self, shape: Sequence[int]) -> None:
@@ -107,6 +109,16 @@ class Structure(ABC):
     def size(self) -> int:
         """Number of stored values, with padding."""
         return sum(math.prod(shape) for shape in self.value_shapes)
+
+    def laid_out(self, cls: type[Structure]) -> tuple[Structure, Layout] | None:
+        """The same entries in another format by a shorter way than over all entries; None if there is none."""
+        return None
+
+    def pruned(
+        self, values: Sequence[np.ndarray], systems: int | None
+    ) -> tuple[Structure, Sequence[np.ndarray]] | None:
+        """Known values without zeros by a shorter way than over all entries; None where there is none."""
+        return None
 
     def convert(self, cls: type[S]) -> tuple[S, Regather]:
         """The same entries in another format, and what lays the values out for it."""

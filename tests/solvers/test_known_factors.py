@@ -94,3 +94,66 @@ def test_factors_of_what_depends_on_an_argument_are_not_kept(mode: str, method: 
     for c in (2.0, 5.0):
         x = solve(array(mode, np.full(N, c)), array(mode, G))
         np.testing.assert_allclose(to_numpy(x), G / c, rtol=1e-12)
+
+
+@pytest.mark.needs("tensorflow")
+@pytest.mark.parametrize("method", ["direct", "scipy-direct", "fast-direct", "CG"])
+def test_tensors_that_a_tf_function_closes_over(method: str, made: list[str]) -> None:
+    """They are the same in every run: factors are made of them once, and derivatives by them stay."""
+    import tensorflow as tf
+
+    grid, rng = (5, 6), np.random.default_rng(1)
+    c, second = (tf.constant(k + rng.random(), tf.float64) for k in (3, 1))
+    b = tf.constant(rng.standard_normal(grid))
+
+    def f(u: Any) -> Any:
+        p = tf.pad(u, [[1, 1], [1, 1]])
+        return (c + 2) * u - p[2:, 1:-1] - p[:-2, 1:-1] - second * (p[1:-1, 2:] + p[1:-1, :-2])
+
+    @tf.function
+    def solve(b: Any) -> Any:
+        return linear_solve(f, b, method=method, preconditioner="jacobi" if method == "CG" else None).x
+
+    def matrix(c: float, s: float) -> np.ndarray:
+        T = [np.eye(n, k=1) + np.eye(n, k=-1) for n in grid]
+        return (c + 2) * np.eye(30) - np.kron(T[0], np.eye(6)) - s * np.kron(np.eye(5), T[1])
+
+    M = matrix(float(c), float(second))
+    for scale in (1.0, 2.0):
+        np.testing.assert_allclose(solve(scale * b).numpy().ravel(), scale * np.linalg.solve(M, b.numpy().ravel()))
+    if method in ("direct", "scipy-direct"):
+        assert len(made) == 1
+    with tf.GradientTape() as tape:
+        tape.watch([c, second, b])
+        value = tf.reduce_sum(solve(b) ** 2) / 2
+    found = tape.gradient(value, [c, second, b])
+    x = np.linalg.solve(M, b.numpy().ravel())
+    y = np.linalg.solve(M.T, x)
+    expected = [-y @ (matrix(1, 0) - matrix(0, 0)) @ x, -y @ (matrix(0, 1) - matrix(0, 0)) @ x, y.reshape(grid)]
+    for got, want in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.needs("tensorflow")
+def test_variables_and_arguments_of_a_tf_function_are_not_known() -> None:
+    """They change between runs of one program."""
+    import tensorflow as tf
+
+    variable, b = tf.Variable(4.0, dtype=tf.float64), tf.constant(np.arange(1.0, 13))
+    shift = tf.constant(1.0, tf.float64)
+
+    def operator(scale: Any) -> Callable[[Any], Any]:
+        return lambda u: (scale + shift) * u + tf.pad(u[1:], [[0, 1]])
+
+    @tf.function
+    def solve(b: Any, scale: Any) -> tuple[Any, ...]:
+        return tuple(
+            linear_solve(operator(s), b, method=method, preconditioner=M).x
+            for s in (variable, scale) for method, M in (("direct", None), ("GMRES", "ilu"))
+        )  # fmt: skip
+
+    for value in (4.0, 8.0):
+        variable.assign(value)
+        expected = np.linalg.solve((value + 1) * np.eye(N) + np.eye(N, k=1), b.numpy())
+        for x in solve(b, tf.constant(value, tf.float64)):
+            np.testing.assert_allclose(x.numpy(), expected)

@@ -309,3 +309,91 @@ def test_the_two_ways_agree_with_a_dense_inverse(kind: Any) -> None:
     np.testing.assert_allclose(inverse.astype(np.dtype("float32")).dense(), expected, atol=1e-5)
     x = rng.standard_normal(60) + 1j * rng.standard_normal(60)
     np.testing.assert_allclose(inverse @ x, expected @ x, atol=1e-12)
+
+
+ARROWS = ["last row", "first column", "both", "two long rows"]
+
+
+def arrow(name: str, n: int, systems: tuple[int, ...] = (), seed: int = 2) -> np.ndarray:
+    """Unit lower triangles with long rows and columns."""
+    rng = np.random.default_rng(seed)
+    m = np.zeros((*systems, n, n)) + np.diag(0.5 * rng.standard_normal(n - 1), -1)
+    rows = {"last row": [n - 1], "both": [n - 1], "two long rows": [n - 7, n - 1]}.get(name, [])
+    for i in rows:
+        m[..., i, :i] = rng.standard_normal((*systems, i))
+    if name in ("first column", "both"):
+        m[..., 1:, 0] = rng.standard_normal((*systems, n - 1))
+    return m + np.eye(n)
+
+
+@pytest.mark.parametrize("name", ARROWS)
+@pytest.mark.parametrize("mode", ["torch", "jax", "tf"])
+def test_long_rows_and_columns(mode: str, name: str) -> None:
+    """Cut into pieces: the solution, that of the transpose, and derivatives by what is stored, as of a dense matrix."""
+    n = 90
+    m, b = arrow(name, n), np.random.default_rng(3).standard_normal((2, n))
+    A: Any = krylix.as_operator(sp.csr_array(m), array(mode, b[0])).to("csr")  # type: ignore[attr-defined]
+    for transpose in (False, True):
+        x = to_numpy(solve_triangular(A, array(mode, b), lower=True, transpose=transpose))
+        expected = exact(m.T if transpose else m, b)
+        np.testing.assert_allclose(x, expected, rtol=1e-9, atol=1e-11 * np.abs(expected).max())
+    if mode == "tf":
+        return  # takes the same way
+    rows, cols, _ = A.structure.entries()
+
+    def loss(values: Any, b: Any) -> Any:
+        x = solve_triangular(A.with_values(values), b, lower=True)
+        return krylix.choose_backend(x).sum(x * x, (0, 1)) / 2
+
+    by_values, by_b = gradients_of_half_square(m, b)
+    found = gradient(mode, loss, m[rows, cols], b)
+    for got, want in zip(found, (by_values[rows, cols], by_b), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10 * np.abs(want).max())
+
+
+def gradients_of_half_square(m: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    x = np.linalg.solve(m, b.T).T
+    y = np.linalg.solve(m.T, x.T).T
+    return -np.einsum("ki,kj->ij", y, x), y
+
+
+@pytest.mark.parametrize("name", ARROWS)
+def test_memory_of_long_rows_and_columns(name: str) -> None:
+    """A few values for each entry, where rows of equal length would be as long as the longest one; also for batches."""
+    n = 300
+    m, b = arrow(name, n, (2,)) + 0j, np.random.default_rng(3).standard_normal((2, n))
+    S = [sp.csr_array(one - np.eye(n)) for one in m]
+    for lower in (True, False):
+        A: Any = krylix.as_operator([one if lower else sp.csr_array(one.T) for one in S])
+        inverse = LevelSolve.of(A.to("csr"))
+        for found in (inverse, inverse.transpose()):
+            assert found.rows.structure.size < 30 * (S[0].nnz + n)
+            expected = exact(m if lower == (found is inverse) else np.swapaxes(m, -1, -2), b)
+            np.testing.assert_allclose(found(b), expected, rtol=1e-9, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "float64"])
+@pytest.mark.parametrize("mode", [*EAGER, "jax-jit"])
+def test_rows_and_columns_of_any_size(mode: str, dtype: str) -> None:
+    """Sizes whose quotients are no numbers of the dtype, where those of b and x are: rows, columns and both."""
+    far = 100 if dtype != "float64" else 900
+    m, exact_x = matrix_of(dtype), vectors(dtype, shape=(2,))
+    big = np.clongdouble if dtype == "complex64" else np.longdouble
+    wide = triangle_of(m, True, False).astype(big)
+    rng = np.random.default_rng(4)
+    for by_row, by_column in ((1, 0), (0, 1), (0.5, 0.5), (0.5, -0.5)):
+        steps = rng.integers(-far, far, N)
+        rows, columns = (np.ldexp(np.longdouble(1), (by * steps).astype(int)) for by in (by_row, by_column))
+        T, x = (rows[:, None] * wide * columns).astype(dtype), (exact_x / columns).astype(dtype)
+        for transpose in (False, True):
+            given_x = x if not transpose else (exact_x / rows).astype(dtype)
+            b = (given_x @ (T if transpose else T.T).astype(big)).astype(dtype)
+
+            def solve(b: Any, T: Any = T, transpose: bool = transpose) -> Any:
+                return solve_triangular(sp.csr_array(T), b, lower=True, transpose=transpose)
+
+            found = to_numpy(compiled(mode, solve)(array(mode, b)) if mode in COMPILED else solve(array(mode, b)))
+            assert np.isfinite(found).all() and found.dtype == np.dtype(dtype)
+            np.testing.assert_allclose(
+                found / given_x, np.ones_like(found), atol=1e-2 if dtype[-2:] == "32" or dtype == "complex64" else 1e-9
+            )

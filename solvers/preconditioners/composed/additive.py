@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import Preconditioner, in_brackets, joint_cost, joint_note
+from ..base import Preconditioner, in_brackets, joint_cost, joint_grid, joint_note
 from .pieces import in_one_library
 from .sums import Scaled, Sum
 
@@ -24,7 +24,7 @@ def plus(first: Any, second: Any) -> Preconditioner:
     memory, work = joint_cost(pair, "memory"), joint_cost(pair, "work")
     kind = " + ".join(M.kind if ", then " not in M.kind else in_brackets(M.kind) for M in pair)
     inner = Sum(pair[0].inner, pair[1].inner)
-    return Preconditioner(inner, kind, _hermitian(pair), memory, work, entries, (), joint_note(pair))
+    return Preconditioner(inner, kind, _hermitian(pair), memory, work, entries, (), joint_note(pair), joint_grid(pair))
 
 
 def _hermitian(pair: list[Any]) -> bool | None:

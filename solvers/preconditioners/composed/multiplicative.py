@@ -68,4 +68,5 @@ def _described(A: Operator, inner: Operator, every: Sequence[Any], symmetric: bo
         work = None if entries is None else work + (len(every) - 1) * entries
     hermitian = True if symmetric and every[len(every) // 2].hermitian and is_known_hermitian(A) else None
     kind = ", then ".join(in_brackets(M.kind) for M in every)
-    return Preconditioner(inner, kind, hermitian, memory, work, entries, (), joint_note(every))
+    M = Preconditioner(inner, kind, hermitian, memory, work, entries, (), joint_note(every))
+    return M.on_grid_of(A)

@@ -7,9 +7,10 @@ from typing import Any
 
 from ....backends import Array
 from ....sparse import SparseMatrix
+from ....sparse.formats.entries.box_diagonals import Shifted
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.making.build import from_diagonals
-from ....sparse.formats.stencil import Shifted, StencilStructure
+from ....sparse.formats.stencil import StencilStructure
 from .couplings import Couplings
 
 

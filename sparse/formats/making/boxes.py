@@ -8,9 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ....backends import Array, Backend
+from ..entries.box_diagonals import Grid, Shifted
 from ..entries.grid import row_strides
 from ..sparse_matrix import SparseMatrix
-from ..stencil import Grid, Shifted, StencilStructure
+from ..stencil import StencilStructure
 
 _MOST_BOXES = 64  # each is a pass over the grid, though compilers join some
 

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from ....backends import Array, get_backend
 from ..compressed import CscStructure, CsrStructure
 from ..entries.integers import starts_of
+from ..entries.regather import flatten
 from ..making.checked import checked
 from ..making.given import working
 from ..stored import Stored, are_known, check_values
@@ -22,6 +23,9 @@ def converted(A: Stored, cls: type[Structure]) -> Stored:
     """A in another format. Cost: one gather of the values; the structure is converted once."""
     if A.structure.format == cls.format:
         return A
+    found = A.structure.laid_out(cls)
+    if found is not None:
+        return A.regathered(*found)
     if A.constant is not None and A.structure.format != "csr" and A.systems is None:
         rows = _known_rows(A)
         return rows if cls.format == "csr" else converted(rows, cls)
@@ -77,11 +81,18 @@ def native(A: Stored) -> Any:
 
 
 def pruned(A: Stored) -> Stored | None:
-    """The rows of A without stored zeros, of a batch those of all systems; None where its values are not known."""
-    if A.known() is None:
+    """A without stored zeros, of a batch those of all systems, by rows if it does not keep its format.
+
+    None where its values are not known.
+    """
+    known = A.known_values()
+    if known is None:
         return None
-    rows, cols, _ = A.structure.entries()
-    values = A.entry_values() if A.constant is not None else A.bk.to_numpy(A.entry_values())
+    found = A.structure.pruned(known, A.systems)
+    if found is not None:
+        return A.beside(*found)
+    rows, cols, slots = A.structure.entries()
+    values = flatten(get_backend("numpy"), known, A.systems)[..., slots]
     return A.beside(*nonzero_rows(rows, cols, values, A.shape))
 
 

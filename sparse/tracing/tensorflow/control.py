@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from ....backends.tensorflow.evaluate import tensor_of
 from ..conjugates import Conjugate
 from ..engine import coefficients as co
 from ..engine.arithmetic import conjugate
 from ..engine.linear import Linear
 from ..engine.positions import select
 from ..messages import MATRIX_FREE
-from .evaluate import tensor_of
 from .messages import by_handle, random, unsupported
 from .static import static
 

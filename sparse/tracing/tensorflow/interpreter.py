@@ -16,6 +16,8 @@ import tensorflow as tf
 from tensorflow.python.eager import record as tapes  # not public; a test pins it
 
 from ....backends import Backend
+from ....backends.tensorflow.evaluate import BY_HANDLE, CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
+from ....backends.tensorflow.fold import Folder
 from ...errors import NonlinearError, UnsupportedOperation
 from ..conjugates import Conjugate, on_conjugates, proper
 from ..engine import coefficients as co
@@ -24,8 +26,6 @@ from ..engine.limits import Budget
 from ..engine.linear import Linear
 from ..messages import MATRIX_FREE
 from .control import CONTROL, refuse_random, refuse_writes
-from .evaluate import BY_HANDLE, CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
-from .fold import Folder
 from .lists import LISTS, ON_LISTS, WRITES_ITEM, TensorList
 from .messages import by_handle, located, nonlinear, unsupported
 from .record import Record

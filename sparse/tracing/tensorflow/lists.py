@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ....backends.tensorflow.evaluate import tensor_of
 from ..engine import coefficients as co
 from ..engine.linear import Linear, reshape
 from ..engine.operands import shape_of
 from ..engine.replace import cut
 from ..engine.structural import concatenate, stack
-from .evaluate import tensor_of
 from .rules.arithmetic import plus
 from .static import integers, static
 

@@ -1,13 +1,17 @@
 """Stencils, also those of the boxes that a traced function consists of."""
 
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import krylix
-from krylix.sparse.formats import Stencil, stencil_of
-from modes import EAGER, array, library, to_numpy
+from krylix.sparse import as_operator, asymmetry
+from krylix.sparse.formats import SparseMatrix, Stencil, stencil_of
+from krylix.sparse.formats.entries.box_diagonals import Shifted
+from krylix.sparse.formats.stencil import StencilStructure
+from modes import EAGER, array, compiled, library, to_numpy
 
 eager = pytest.mark.parametrize("mode", EAGER)
 
@@ -120,3 +124,160 @@ def test_boxes(mode: str, name: str) -> None:
         np.testing.assert_allclose(to_numpy(A @ array(mode, np.arange(12.0))), M @ np.arange(12.0))
         if not traced:
             assert A.nnz == np.count_nonzero(M) and A.constant is not None
+
+
+def from_boxes(boxes: Any, values: Any, outs: Any, ins: Any) -> np.ndarray:
+    """Dense, of boxes (lo, shape, start)."""
+    M = np.zeros((*outs, *ins), np.result_type(*values))
+    for (lo, shape, start), value in zip(boxes, values, strict=True):
+        for i in np.ndindex(*shape):
+            row, col = (tuple(a + k for a, k in zip(corner, i, strict=True)) for corner in (lo, start))
+            M[row + col] += np.broadcast_to(value, shape)[i]
+    return M.reshape(int(np.prod(outs)), int(np.prod(ins)))
+
+
+def periodic(grid: tuple[int, ...], shifts: Any) -> list[Shifted]:
+    """Boxes of a stencil that goes on at the other end of every axis."""
+    boxes = []
+    for shift in shifts:
+        parts = []
+        for n, s in zip(grid, shift, strict=True):
+            s %= n
+            parts.append([(0, n - s, s), *([(n - s, s, 0)] if s else [])])
+        boxes += [Shifted(*zip(*part, strict=True)) for part in product(*parts)]
+    return boxes
+
+
+FIVE = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
+LAID_OUT: dict[str, tuple[Any, Any, list[Shifted]]] = {
+    "line": ((7,), (7,), periodic((7,), [(0,), (1,), (-1,)])),
+    "plane": ((4, 5), (4, 5), periodic((4, 5), FIVE)),
+    "space": ((3, 2, 4), (3, 2, 4), periodic((3, 2, 4), [(0, 0, 0), (1, 0, 0), (0, 0, -1), (1, 1, 1)])),
+    "more rows": ((5, 4), (3, 4), [Shifted((0, 0), (3, 4), (0, 0)), Shifted((2, 1), (3, 3), (0, 0))]),
+    "other width": ((4, 5), (4, 3), [Shifted((0, 1), (4, 3), (0, 0)), Shifted((1, 0), (1, 1), (3, 2))]),
+    "other width, one row": ((4, 5), (4, 3), [Shifted((1, 1), (1, 3), (2, 0)), Shifted((3, 0), (1, 1), (3, 2))]),
+    "far apart": ((9,), (9,), [Shifted((0,), (1,), (8,)), Shifted((8,), (1,), (0,)), Shifted((4,), (1,), (6,))]),
+    "empty box": ((2, 3), (2, 3), [Shifted((0, 0), (0, 3), (0, 0)), Shifted((1, 0), (1, 3), (0, 0))]),
+    "nothing": ((2, 3), (2, 3), [Shifted((0, 0), (0, 0), (0, 0))]),
+    "no points": ((0, 3), (0, 3), [Shifted((0, 0), (0, 3), (0, 0))]),
+}
+
+
+def values_for(boxes: list[Shifted], dtype: str, lead: tuple[int, ...] = ()) -> list[np.ndarray]:
+    """Arrays, and numbers for every third box."""
+    rng, found = np.random.default_rng(3), []
+    for k, box in enumerate(boxes):
+        shape = (*lead, *(() if k % 3 == 1 else box.shape))
+        found.append((rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype[0] == "c" else 0)).astype(dtype))
+    return found
+
+
+@pytest.mark.parametrize("name", LAID_OUT)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@eager
+def test_stencils_in_other_formats(mode: str, dtype: str, name: str) -> None:
+    """Known and traced, one and three of them: diagonals and rows have the entries of the boxes, no others."""
+    if mode in ("jax", "tf") and (dtype, name) not in (("complex128", "plane"), ("float32", "other width")):
+        return  # as below
+    outs, ins, boxes = LAID_OUT[name]
+    bk = krylix.choose_backend(library(mode))
+    for lead in ((), (3,)):
+        values = values_for(boxes, dtype, lead)
+        structure = StencilStructure(outs, ins, boxes, [v.ndim == len(lead) for v in values])
+        M = [from_boxes(boxes, [v[i] for v in values] if lead else values, outs, ins) for i in range(3 if lead else 1)]
+        for given in (values, [array(mode, v) for v in values]):
+            A = SparseMatrix.build(bk, structure, given, in_shape=ins, out_shape=outs)
+            for B in (A, A.to("dia"), A.to("csr"), A.to("dia").to("csr"), A.T.to("dia").T):
+                assert B.dtype == dtype and B.nnz == A.nnz == sum(int(np.prod(b.shape)) for b in boxes) * len(M)
+                np.testing.assert_array_equal(B.toarray(), M if lead else M[0])
+                assert (B.in_shape, B.out_shape) == (ins, outs)
+            offsets = A.to("dia").structure.offsets
+            assert offsets == tuple(sorted({int(j - i) for i, j in np.argwhere(M[0])}))
+
+
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+def test_stencils_in_other_formats_in_programs(mode: str) -> None:
+    """With values that are arguments, and the gradient by them."""
+    outs, ins, boxes = LAID_OUT["plane"]
+    values, bk = values_for(boxes, "float64"), krylix.choose_backend(library(mode))
+    structure = StencilStructure(outs, ins, boxes, [v.ndim == 0 for v in values])
+    M, x = from_boxes(boxes, values, outs, ins), np.arange(20.0)
+
+    def images(*given: Any) -> Any:
+        A = SparseMatrix.build(bk, structure, given[:-1])
+        return A.to("dia") @ given[-1], A.to("csr") @ given[-1], A.to("dia").dense()
+
+    found = compiled(mode, images)(*(array(mode, v) for v in (*values, x)))
+    for got, want in zip(found, (M @ x, M @ x, M), strict=True):
+        np.testing.assert_allclose(to_numpy(got), want, atol=1e-12)
+
+
+def test_gradients_through_other_formats() -> None:
+    torch = pytest.importorskip("torch")
+    outs, ins, boxes = LAID_OUT["plane"]
+    given = [torch.tensor(v, requires_grad=True) for v in values_for(boxes, "float64")]
+    structure = StencilStructure(outs, ins, boxes, [v.ndim == 0 for v in given])
+    x, y = np.arange(20.0), np.cos(np.arange(20.0))
+    for format in ("dia", "csr"):
+        A = SparseMatrix.build(krylix.choose_backend("torch"), structure, given).to(format)
+        found = torch.autograd.grad((A @ torch.tensor(x)) @ torch.tensor(y), given)
+        for box, g in zip(boxes, found, strict=True):
+            terms = y.reshape(outs)[box.rows] * x.reshape(ins)[box.cols]
+            np.testing.assert_allclose(g.numpy(), terms if g.ndim else terms.sum(), atol=1e-12)
+
+
+def edge(value: float, edges: float) -> np.ndarray:
+    c = np.full((4, 5), value)
+    c[0], c[:, -1] = edges, edges
+    return c
+
+
+PRUNED: dict[str, tuple[Any, str]] = {
+    "no zeros": ([edge(2, 3), 1.0, edge(1, 2)], "stencil"),
+    "zeros at the border": ([edge(2, 3), edge(1, 0)], "stencil"),
+    "zeros throughout": ([edge(2, 3), edge(0, 0), 0.0], "stencil"),
+    "nothing but zeros": ([edge(0, 0), 0.0], "stencil"),
+    "zeros among others": ([edge(2, 3), np.where(np.eye(4, 5), 0, 1.0)], "dia"),
+}
+
+
+@pytest.mark.parametrize("name", PRUNED)
+@eager
+def test_prune(mode: str, name: str) -> None:
+    """Without stored zeros, and the same; of a batch zeros of all systems go."""
+    c, format = PRUNED[name]
+    systems = [[np.broadcast_to(v, (4, 5)), 0 * np.broadcast_to(v, (4, 5))] for v in c]
+    for given, times in (
+        ([array(mode, np.asarray(v)) for v in c], [1]),
+        ([array(mode, np.stack(v)) for v in systems], [1, 0]),
+    ):
+        with krylix.choose_backend(library(mode)):
+            A = Stencil(given, FIVE[: len(c)], (4, 5))
+        M = exact_stencil(c, FIVE[: len(c)], (4, 5), (4, 5))
+        found = A.prune()
+        assert found.format == format and found.bk is A.bk and (found.in_shape, found.out_shape) == ((4, 5), (4, 5))
+        assert found.nnz == np.count_nonzero(M) * len(times)
+        np.testing.assert_array_equal(found.toarray(), M if len(times) == 1 else [t * M for t in times])
+        np.testing.assert_allclose(to_numpy(found(array(mode, np.ones((len(times), 4, 5))))).reshape(len(times), -1),
+                                   [t * M.sum(1) for t in times], atol=1e-12)  # fmt: skip
+
+
+@eager
+def test_asymmetry_of_stencils(mode: str) -> None:
+    """As a dense matrix has it, for the same vector."""
+    rng, lead = np.random.default_rng(0), (2,)
+    c = rng.normal(size=(2, 4, 5)) + 1j * rng.normal(size=(2, 4, 5))
+    for shape in ((), lead):
+        values = [np.broadcast_to(v, (*shape, 4, 5)).copy() for v in c]
+        if shape:
+            values[1][0] = 0
+        with krylix.choose_backend(library(mode)):
+            A = Stencil([array(mode, v) for v in values], [(0, 0), (1, 0)], (4, 5))
+        for B in (A, A.to("dia")):
+            found = asymmetry(B)
+            assert found is not None and found > 0.1
+            assert found == pytest.approx(asymmetry(as_operator(array(mode, A.toarray()))), rel=1e-12)
+    with krylix.choose_backend(library(mode)):
+        wide = Stencil([array(mode, np.ones((2, 3)))], [(0, 0)], (2, 4), (2, 3))
+        nan = Stencil([array(mode, np.full((2, 3), np.nan))], [(0, 0)], (2, 3))
+    assert asymmetry(wide) == np.inf and np.isnan(asymmetry(nan))

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from .....backends import get_backend
+from .....backends.tensorflow.evaluate import evaluate
 from ....errors import UnsupportedOperation
 from ...conjugates import conjugated
 from ...engine import coefficients as co
@@ -17,7 +18,6 @@ from ...engine.arithmetic import add, convert, divide, imaginary_part, negate, r
 from ...engine.linear import Linear, reshape
 from ...engine.reductions import cumulative_sum, reduce_sum
 from ...engine.structural import broadcast_to, pad
-from ..evaluate import evaluate
 from ..messages import nonlinear
 from ..static import integers
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from .....backends.tensorflow.evaluate import eagerly, evaluate
 from ...engine import coefficients as co
 from ...engine.along import along
 from ...engine.arithmetic import negate, scale
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.operands import shape_of, spread
 from ...engine.positions import assemble, scatter_add, take
-from ..evaluate import eagerly, evaluate
 from ..messages import unsupported
 from ..static import integers, static
 from .slices import index_of

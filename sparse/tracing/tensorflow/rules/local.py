@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from .....backends.tensorflow.evaluate import evaluate
 from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
 from ...engine.limits import check_entries
 from ...engine.linear import Linear, reshape
 from ...engine.products.rounding import dense_along
-from ..evaluate import evaluate
 from ..messages import no_rule, nonlinear
 from ..static import integers
 from .arithmetic import coefficient

@@ -2,7 +2,7 @@
 
 Inside of `tf.function` even `tf.range(8)` is symbolic. Where a coefficient is such a value the matrix can be known
 while the graph is made, and where a mask or an index is, its structure. What the graph captures counts as constant for
-integers and booleans only: a derivative of the program by it may be asked for later.
+integers and booleans only, unless it is asked for: a derivative of the program by it may be wanted later.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ class Folder:
     def __init__(self) -> None:
         self._found: dict[tuple[int, bool], tuple[Any, Any]] = {}  # with the tensor, so that its id stays its own
 
-    def value(self, x: tf.Tensor) -> Any:
-        """The value of a tensor; None where it is not known."""
-        captured = not (x.dtype.is_floating or x.dtype.is_complex)
+    def value(self, x: tf.Tensor, captured: bool = False) -> Any:
+        """The value of a tensor; None where it is not known.
+
+        With `captured` also of floating numbers that were computed from what the graph captures, which is the same
+        whenever it runs: for what has no derivatives.
+        """
+        captured = captured or not (x.dtype.is_floating or x.dtype.is_complex)
         pending, count = [x], 0
         while pending:
             tensor = pending[-1]
