@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +55,16 @@ class Couplings:
         """`u[x + shift]`, 0 where that is off the grid. For `(systems or 1, *grid)` of any lengths."""
         return moved(self.bk, u, shift, self.periodic)
 
+    def with_values(self, values: dict[Shift, Array]) -> Couplings:
+        """Others, computed once."""
+        return replace(self, values=settled(self.bk, values))
+
     def map(self, function: Callable[[Array], Array]) -> Couplings:
         return replace(self, values={s: function(a) for s, a in self.values.items()})
+
+    def astype(self, dtype: np.dtype) -> Couplings:
+        """Themselves where they have that dtype."""
+        return self if self.bk.dtype(self.diagonal) == dtype else self.map(lambda a: self.bk.astype(a, dtype))
 
     def mirrored(self, shift: Shift) -> Array:
         """What the transpose has for a shift: from x to x + shift instead of the other way."""
@@ -92,6 +102,47 @@ def total(terms: list[Array]) -> Array:
     for term in terms[1:]:
         found = found + term
     return found
+
+
+class Stacked(Mapping[Shift, Array]):
+    """Arrays `(rows, *grid)` that are parts of one, `(rows, count, *grid)`."""
+
+    def __init__(self, keys: Sequence[Any], array: Array) -> None:
+        self.places, self.array = {key: k for k, key in enumerate(keys)}, array
+
+    def __getitem__(self, key: Any) -> Array:
+        return self.array[:, self.places[key]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
+    """The same, computed once: in a compiled program as parts of one array, as each one costs time to compile."""
+    if bk.is_eager or isinstance(arrays, Stacked):
+        return arrays
+    first = next(iter(arrays.values()))
+    rows, *grid = map(int, first.shape)
+    n = math.prod(grid)
+    together = bk.zeros((rows, len(arrays) * n), bk.dtype(first), first)
+    for k, a in enumerate(arrays.values()):  # which no compiler fuses into what follows
+        start = bk.asarray(np.full(1, k * n, np.int32), like=first)
+        together = bk.put_block(together, start, bk.reshape(a, (rows, n)))
+    return Stacked(list(arrays), bk.reshape(together, (rows, len(arrays), *grid)))
+
+
+def stacked(bk: Backend, arrays: Mapping[Any, Array]) -> Array:
+    """Arrays `(rows, *grid)` as one, `(count, rows, *grid)`."""
+    found = settled(bk, arrays)
+    if not isinstance(found, Stacked):
+        return bk.stack([*arrays.values()])
+    rows, count, *grid = map(int, found.array.shape)
+    if rows == 1:
+        return bk.reshape(found.array, (count, 1, *grid))
+    return bk.permute_dims(found.array, (1, 0, *range(2, 2 + len(grid))))
 
 
 def moved(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Mapping
 
 from ....backends import Array, Backend
-from .couplings import Couplings, Shift, moved, total
+from .couplings import Couplings, Shift, moved, settled, total
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _NONE = 1e-3  # of the diagonal: the sum of couplings below which a point takes nothing
@@ -57,7 +57,7 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
             for c, w in found[between].items():
                 at = tuple(a + b for a, b in zip(origin, c))
                 parts.setdefault(at, []).append(coupling * (moved(bk, w, origin, A.periodic)))
-        found[p] = {c: bk.in_memory(share * total(terms)) for c, terms in parts.items()}
+        found[p] = settled(bk, {c: share * total(terms) for c, terms in parts.items()})
     return found
 
 
@@ -80,7 +80,7 @@ class _Rows:
             t = tuple(k if q else 0 for k, q in zip(s, p))
             if any(t):
                 sums.setdefault(t, []).append(a)
-        along = {t: -every(bk, total(terms), p, self.factors) for t, terms in sums.items()}
+        along = settled(bk, {t: -every(bk, total(terms), p, self.factors) for t, terms in sums.items()})
         excess, diagonal = (every(bk, rows, p, self.factors) for rows in (self.sums, self.A.diagonal))
         safe = bk.where(diagonal > 0, diagonal, 1 + 0 * diagonal)
         strength = total(list(along.values()))
@@ -88,7 +88,7 @@ class _Rows:
         counts = diagonal > (1 + self._weakest(along, p) / safe) * (diagonal - excess)
         divisor = strength + bk.where(counts, excess, 0 * excess)
         good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
-        return along, bk.where(good, 1 / bk.where(good, divisor, 1 + 0 * divisor), 0 * divisor)
+        return along, bk.in_memory(bk.where(good, 1 / bk.where(good, divisor, 1 + 0 * divisor), 0 * divisor))
 
     def _weakest(self, along: dict[Shift, Array], p: Shift) -> Array:
         """The least of the couplings to either side along an axis of p."""
