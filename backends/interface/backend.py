@@ -132,6 +132,10 @@ class Backend(Control, SparseKernels, Transformations):
     def stack(self, arrays: Sequence[Array]) -> Array:
         """Along a new first axis."""
 
+    def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
+        """Along a new first axis, each computed once, with no operation that a compiler has to look at beside theirs."""
+        return self.in_memory(self.stack(arrays))
+
     @abstractmethod
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
 

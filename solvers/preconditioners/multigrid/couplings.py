@@ -55,12 +55,16 @@ class Couplings:
         """`u[x + shift]`, 0 where that is off the grid. For `(systems or 1, *grid)` of any lengths."""
         return moved(self.bk, u, shift, self.periodic)
 
-    def with_values(self, values: dict[Shift, Array]) -> Couplings:
+    def with_values(self, values: Mapping[Shift, Array]) -> Couplings:
         """Others, computed once."""
         return replace(self, values=settled(self.bk, values))
 
     def map(self, function: Callable[[Array], Array]) -> Couplings:
-        return replace(self, values={s: function(a) for s, a in self.values.items()})
+        """With a function of each number."""
+        values = self.values
+        if isinstance(values, Stacked):
+            return replace(self, values=Stacked([*values], function(values.array)))
+        return replace(self, values={s: function(a) for s, a in values.items()})
 
     def astype(self, dtype: np.dtype) -> Couplings:
         """Themselves where they have that dtype."""
@@ -88,7 +92,7 @@ class Couplings:
     def symmetrised(self) -> Couplings:
         """`(A + A^H) / 2`."""
         bk = self.bk
-        return replace(self, values={s: (a + bk.conj(self.mirrored(s))) / 2 for s, a in self.values.items()})
+        return self.with_values({s: (a + bk.conj(self.mirrored(s))) / 2 for s, a in self.values.items()})
 
 
 def opposite(shift: Shift) -> Shift:
@@ -105,13 +109,13 @@ def total(terms: list[Array]) -> Array:
 
 
 class Stacked(Mapping[Shift, Array]):
-    """Arrays `(rows, *grid)` that are parts of one, `(rows, count, *grid)`."""
+    """Arrays `(rows, *grid)` that are parts of one, `(count, rows, *grid)`."""
 
     def __init__(self, keys: Sequence[Any], array: Array) -> None:
         self.places, self.array = {key: k for k, key in enumerate(keys)}, array
 
     def __getitem__(self, key: Any) -> Array:
-        return self.array[:, self.places[key]]
+        return self.array[self.places[key]]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.places)
@@ -124,25 +128,7 @@ def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
     """The same, computed once: in a compiled program as parts of one array, as each one costs time to compile."""
     if bk.is_eager or isinstance(arrays, Stacked):
         return arrays
-    first = next(iter(arrays.values()))
-    rows, *grid = map(int, first.shape)
-    n = math.prod(grid)
-    together = bk.zeros((rows, len(arrays) * n), bk.dtype(first), first)
-    for k, a in enumerate(arrays.values()):  # which no compiler fuses into what follows
-        start = bk.asarray(np.full(1, k * n, np.int32), like=first)
-        together = bk.put_block(together, start, bk.reshape(a, (rows, n)))
-    return Stacked(list(arrays), bk.reshape(together, (rows, len(arrays), *grid)))
-
-
-def stacked(bk: Backend, arrays: Mapping[Any, Array]) -> Array:
-    """Arrays `(rows, *grid)` as one, `(count, rows, *grid)`."""
-    found = settled(bk, arrays)
-    if not isinstance(found, Stacked):
-        return bk.stack([*arrays.values()])
-    rows, count, *grid = map(int, found.array.shape)
-    if rows == 1:
-        return bk.reshape(found.array, (count, 1, *grid))
-    return bk.permute_dims(found.array, (1, 0, *range(2, 2 + len(grid))))
+    return Stacked([*arrays], bk.stack_in_memory([*arrays.values()]))
 
 
 def moved(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:

@@ -49,4 +49,3 @@ def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dic
             at = tuple(x + y for x, y in zip(origin, c))
             parts.setdefault(at, []).append(rows * moved(A.bk, w, origin, A.periodic))
     return {at: A.bk.in_memory(total(terms)) for at, terms in parts.items()}
-

@@ -81,7 +81,8 @@ def multigrid(
     working = working.symmetrised() if hermitian else working
     sign = _sign(working)
     by_strength = directional and known and own.systems is None
-    levels = levels_of(working.map(lambda a: sign * a), size, bool(hermitian), by_strength)
+    signed = working.with_values({s: sign * a for s, a in working.values.items()})
+    levels = levels_of(signed, size, bool(hermitian), by_strength)
     smoothing = _Smoothing(smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle])
     inner = _assembled(levels, sign, smoothing, bool(hermitian), matrix.dtype)
     settings = (("direct", size), ("degree", degree), ("cycle", cycle))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import Composed, storable
-from .couplings import Couplings, Shift, moved, opposite, stacked, total
+from .couplings import Couplings, Shift, Stacked, moved, opposite, settled, total
 
 
 @storable("matrix on a grid")
@@ -39,8 +39,9 @@ class MatrixOnGrid(Composed):
     @classmethod
     def of(cls, A: Couplings) -> MatrixOnGrid:
         """Of couplings."""
-        values = stacked(A.bk, A.values)
-        return cls(A.bk, values, tuple(A.values), A.grid, A.periodic, A.systems is not None)
+        values = settled(A.bk, A.values)
+        array = values.array if isinstance(values, Stacked) else A.bk.stack([*values.values()])
+        return cls(A.bk, array, tuple(values), A.grid, A.periodic, A.systems is not None)
 
     def __post_init__(self) -> None:
         found = tuple(map(int, self.values.shape))

@@ -72,8 +72,9 @@ def _told_apart(
         found = total(terms)
     shifts = [*itertools.product(*steps)]
     found = bk.reshape(found, (int(images.shape[0]), len(shifts), *grid))
-    here = np.array([not any(s) for s in shifts]).reshape(1, -1, *(1,) * axes)
-    dead = bk.reshape(P.weights[0] == 0, (-1, 1, *grid)) & bk.asarray(here, like=found)
+    found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))
+    here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
+    dead = (P.weights[0] == 0)[None] & bk.asarray(here, like=found)
     found = bk.in_memory(bk.where(dead, bk.full_like(found, 1), found))
     return Couplings(bk, grid, P.periodic, Stacked(shifts, found), A.systems)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import Composed, storable
-from .couplings import Shift, moved, opposite, stacked, total
+from .couplings import Shift, moved, opposite, total
 from .weights import Weights, coarse_grid, every
 
 
@@ -53,8 +53,8 @@ class Interpolation(Composed):
            periodic: tuple[bool, ...], systems: int | None) -> Interpolation:  # fmt: skip
         """Of weights by p and c; those that are missing are zero."""
         zero = bk.zeros_like(W[(0,) * len(grid)][(0,) * len(grid)])
-        every = {(p, c): W[p].get(c, zero) for p, c in places(factors)}
-        return cls(bk, stacked(bk, every), grid, factors, periodic, systems is not None)
+        weights = bk.stack_in_memory([W[p].get(c, zero) for p, c in places(factors)])
+        return cls(bk, weights, grid, factors, periodic, systems is not None)
 
     def __post_init__(self) -> None:
         axes = {len(self.grid), len(self.factors), len(self.periodic), len(self.weights.shape) - 2}
