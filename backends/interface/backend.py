@@ -133,7 +133,7 @@ class Backend(Control, SparseKernels, Transformations):
         """Along a new first axis."""
 
     def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
-        """Along a new first axis, each computed once, with no operation that a compiler has to look at beside theirs."""
+        """Along a new first axis, each computed once, as `in_memory`, and with little more to compile than theirs."""
         return self.in_memory(self.stack(arrays))
 
     @abstractmethod

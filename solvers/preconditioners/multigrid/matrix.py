@@ -20,7 +20,7 @@ def matrix_of(A: Couplings) -> Operator:
         return MatrixOnGrid.of(A)
     if A.systems is None and not any(A.periodic):
         return _of_diagonals(A)
-    return stencil_of(A).to("csr")  # type: ignore[return-value]
+    return stencil_of(A).to("csr")
 
 
 def _of_diagonals(A: Couplings) -> SparseMatrix:

@@ -112,9 +112,9 @@ def _assembled(
     positions = coarsest.grid, coarsest.periodic, coarsest.shifts
     found: Operator = BlockTridiagonalInverse(bk, pivots, lower, upper, *positions, batch)
     for level in reversed(levels):
-        A, P = level.A, level.P
-        if P is not None:
-            P = P.astype(dtype)
+        A = level.A
+        if level.P is not None:
+            P = level.P.astype(dtype)
             bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
             steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), dtype)
             found = Level(matrix_of(A.astype(dtype)), P, P.T, found, steps, smoothing.visits, hermitian)
