@@ -141,6 +141,10 @@ class Backend(Control, SparseKernels, Transformations):
     def stack(self, arrays: Sequence[Array]) -> Array:
         """Along a new first axis."""
 
+    def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
+        """Along a new first axis, each computed once, as `in_memory`, and with little more to compile than theirs."""
+        return self.in_memory(self.stack(arrays))
+
     @abstractmethod
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
 

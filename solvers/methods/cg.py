@@ -13,10 +13,11 @@ from ..iteration.method import Goal, Method, apply
 class CGState(NamedTuple):
     """Vectors are (batch, n), scalars (batch, 1)."""
 
-    x: Array
+    x: Array  # without the last step, alpha p, which is added while p is read for the next one
     r: Array
     p: Array  # search direction
-    rho: Array  # <r, M r>
+    alpha: Array
+    rho: Array  # <r, M r>, of the r before this one
     rr: Array  # <r, r>
     broken: Array
 
@@ -40,18 +41,19 @@ class CG(Method):
         return "CG"
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> CGState:
-        z = apply(M, r)
         rr = bk.square_norm(r)
-        rho = bk.dot(r, z)
-        return CGState(bk.zeros_like(r), r, bk.copy(z), rho, rr, bk.full_like(rr, False, bool))
+        none = bk.astype(bk.zeros_like(rr), bk.dtype(r))
+        return CGState(bk.zeros_like(r), r, bk.zeros_like(r), none, bk.copy(none), rr, bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGState) -> CGState:
-        q = A.apply(s.p)
-        pq = bk.dot(s.p, q)
-        alpha = bk.safe_divide(s.rho, pq)
+        z = apply(M, s.r)
+        rho = bk.dot(s.r, z) if M is not None else s.rr if s.rr.dtype == s.r.dtype else bk.astype(s.rr, bk.dtype(s.r))
+        x, p = bk.axpy_xpay(s.alpha, s.p, s.x, z, bk.safe_divide(rho, s.rho))
+        q = A.apply(p)
+        pq = bk.dot(p, q)
+        alpha = bk.safe_divide(rho, pq)
         r, rr = bk.axpy_norm(-alpha, q, s.r)
-        z = apply(M, r)
-        rho = bk.dot(r, z) if M is not None else rr if rr.dtype == r.dtype else bk.astype(rr, bk.dtype(r))
-        beta = bk.safe_divide(rho, s.rho)
-        x, p = bk.axpy_xpay(alpha, s.p, s.x, z, beta)
-        return CGState(x, r, p, rho, rr, (pq == 0) | (rho == 0))
+        return CGState(x, r, p, alpha, rho, rr, (pq == 0) | (rho == 0))
+
+    def solution(self, bk: Backend, M: Operator | None, state: CGState) -> Array:
+        return state.x + state.alpha * state.p

@@ -533,3 +533,16 @@ def test_moved_to_another_library(kind: str, mode: str) -> None:
     )
     np.testing.assert_allclose(to_numpy(there @ array(mode, r)), M @ r, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(there.to("numpy") @ r, M @ r, rtol=1e-12, atol=1e-15)
+
+
+def test_cg_applies_its_preconditioner_once_per_iteration() -> None:
+    """And not to the residual that ends the solve."""
+    A, calls = matrix_of("float64", hermitian=True), []
+
+    def halved(r: Any) -> Any:
+        calls.append(1)
+        return r / A.diagonal()
+
+    found = krylix.linear_solve(A, np.ones(N), method="CG", preconditioner=halved, rtol=1e-10)
+    assert np.linalg.norm(A @ found.x - 1) <= 1e-9 and found.iterations > 1
+    assert len(calls) == found.iterations, (len(calls), found.iterations)

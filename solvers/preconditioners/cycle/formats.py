@@ -15,7 +15,12 @@ _SMALL = 50_000  # entries, whose product takes as long in rows, and compiles in
 
 
 def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
-    """Of a matrix in rows, for products in a library: programs have many of them, so that compiling them counts."""
+    """Of a matrix in rows, for products in a library: programs have many of them, so that compiling them counts.
+
+    PyTorch's product of diagonals is an operation for each, and takes up to ten times as long as that of rows.
+    """
+    if bk.has_compiled_rows and not bk.on_host:
+        return "csr"
     starts, cols = (A.starts, A.cols) if isinstance(A, CsrStructure) else (A.indptr, A.indices)
     return "csr" if len(cols) <= _SMALL else choose_format(bk, starts, cols, A.shape).format
 

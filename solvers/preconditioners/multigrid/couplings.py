@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +54,20 @@ class Couplings:
         """`u[x + shift]`, 0 where that is off the grid. For `(systems or 1, *grid)` of any lengths."""
         return moved(self.bk, u, shift, self.periodic)
 
+    def with_values(self, values: Mapping[Shift, Array]) -> Couplings:
+        """Others, computed once."""
+        return replace(self, values=settled(self.bk, values))
+
     def map(self, function: Callable[[Array], Array]) -> Couplings:
-        return replace(self, values={s: function(a) for s, a in self.values.items()})
+        """With a function of each number."""
+        values = self.values
+        if isinstance(values, Stacked):
+            return replace(self, values=Stacked([*values], function(values.array)))
+        return replace(self, values={s: function(a) for s, a in values.items()})
+
+    def astype(self, dtype: np.dtype) -> Couplings:
+        """Themselves where they have that dtype."""
+        return self if self.bk.dtype(self.diagonal) == dtype else self.map(lambda a: self.bk.astype(a, dtype))
 
     def mirrored(self, shift: Shift) -> Array:
         """What the transpose has for a shift: from x to x + shift instead of the other way."""
@@ -78,7 +91,7 @@ class Couplings:
     def symmetrised(self) -> Couplings:
         """`(A + A^H) / 2`."""
         bk = self.bk
-        return replace(self, values={s: (a + bk.conj(self.mirrored(s))) / 2 for s, a in self.values.items()})
+        return self.with_values({s: (a + bk.conj(self.mirrored(s))) / 2 for s, a in self.values.items()})
 
 
 def opposite(shift: Shift) -> Shift:
@@ -92,6 +105,29 @@ def total(terms: list[Array]) -> Array:
     for term in terms[1:]:
         found = found + term
     return found
+
+
+class Stacked(Mapping[Shift, Array]):
+    """Arrays `(rows, *grid)` that are parts of one, `(count, rows, *grid)`."""
+
+    def __init__(self, keys: Sequence[Any], array: Array) -> None:
+        self.places, self.array = {key: k for k, key in enumerate(keys)}, array
+
+    def __getitem__(self, key: Any) -> Array:
+        return self.array[self.places[key]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
+    """The same, computed once: in a compiled program as parts of one array, as each one costs time to compile."""
+    if bk.is_eager or isinstance(arrays, Stacked):
+        return arrays
+    return Stacked([*arrays], bk.stack_in_memory([*arrays.values()]))
 
 
 def moved(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:

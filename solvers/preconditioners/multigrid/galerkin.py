@@ -10,7 +10,7 @@ from .weights import Weights, coarse_grid, every, parities
 
 
 def coarse_couplings(A: Couplings, W: Weights, factors: tuple[int, ...], hermitian: bool) -> Couplings:
-    """Of the interpolation with the weights W, which are real.
+    """Of the interpolation with the weights W, which are real; ones on the diagonal where no fine point takes from.
 
     Cost: in two dimensions 130 products of arrays of the coarse grid for a matrix of nine points and half of that for
     one of five, in three 1100 for one of 27; of a Hermitian matrix half of the second part is mirrored.
@@ -33,7 +33,9 @@ def coarse_couplings(A: Couplings, W: Weights, factors: tuple[int, ...], hermiti
     if hermitian:
         for S in [S for S in found if A.here != S]:
             found[opposite(S)] = bk.conj(moved(bk, found[S], opposite(S), A.periodic))
-    return _without_dead(replace(A, grid=coarse_grid(A.grid, factors), values=found), W[A.here][A.here])
+    dead = W[A.here][A.here] == 0  # all else in such a row is zero
+    found[A.here] = bk.where(dead, bk.full_like(found[A.here], 1), found[A.here])
+    return replace(A, grid=coarse_grid(A.grid, factors), values=found)
 
 
 def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dict[Shift, Array]:
@@ -47,9 +49,3 @@ def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dic
             at = tuple(x + y for x, y in zip(origin, c))
             parts.setdefault(at, []).append(rows * moved(A.bk, w, origin, A.periodic))
     return {at: A.bk.in_memory(total(terms)) for at, terms in parts.items()}
-
-
-def _without_dead(A: Couplings, weight: Array) -> Couplings:
-    """A one on the diagonal of rows of points that no fine point takes from: all else in them is zero."""
-    bk, diagonal = A.bk, A.diagonal
-    return replace(A, values={**A.values, A.here: bk.where(weight == 0, bk.full_like(diagonal, 1), diagonal)})

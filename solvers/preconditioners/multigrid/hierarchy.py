@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ....backends import Array, Backend
 from .couplings import Couplings
 from .galerkin import coarse_couplings
+from .on_grid import MatrixOnGrid
 from .plan import check_coarsest, factors_for
+from .probes import probed_couplings
+from .transfer import Interpolation
 from .weights import Weights, every, weights
 
 
@@ -17,15 +19,14 @@ class GridLevel(NamedTuple):
     """A matrix, and how values come to it from the next coarser grid; of the coarsest one only the matrix.
 
     Attributes:
-        A: scaled on both sides.
-        W, factors: the interpolation in the scaled variables of both grids; empty on the coarsest one.
-        scale: what A was multiplied with on each side, `(systems or 1, *grid)`.
+        A: scaled on both sides; the coarsest one of several is not.
+        P: the interpolation from the next coarser grid's own variables to the scaled ones; None on the coarsest one.
+        scale: what A was multiplied with on each side, `(systems or 1, *grid)`, if it was.
     """
 
     A: Couplings
-    scale: Array
-    W: Weights
-    factors: tuple[int, ...]
+    scale: Array | None
+    P: Interpolation | None
 
 
 def levels_of(A: Couplings, direct: int, hermitian: bool, directional: bool) -> list[GridLevel]:
@@ -38,24 +39,30 @@ def levels_of(A: Couplings, direct: int, hermitian: bool, directional: bool) -> 
         ValueError: the coarsest grid is too large.
     """
     bk, made = A.bk, []
-    scale = _scale(A)
     while _points(A.grid) > direct:
         factors = factors_for(A, directional)
         if factors is None or max(factors) == 1:
             break
-        W = weights(_symmetric_part(A, hermitian), factors)
-        coarser = coarse_couplings(A, _as(bk, W, bk.dtype(A.diagonal)), factors, hermitian)
-        is_last = _points(coarser.grid) <= direct
-        below = _ones(coarser) if is_last else _scale(coarser)
-        made.append(GridLevel(scaled(A, scale), scale, _scaled_weights(A, W, scale, below, factors), factors))
-        A, scale = coarser, below
+        scale = _scale(A)
+        own = scaled(A, scale)
+        W = _as(bk, weights(_symmetric_part(A, hermitian), factors), bk.dtype(A.diagonal))
+        W = _divided(bk, W, scale, factors)
+        P = Interpolation.of(bk, W, A.grid, factors, A.periodic, A.systems)
+        made.append(GridLevel(own, scale, P))
+        if bk.is_eager:
+            A = coarse_couplings(own, W, factors, hermitian)
+        else:
+            A = probed_couplings(MatrixOnGrid.of(own), P)
     check_coarsest(A.grid, A.periodic)
-    return [*made, GridLevel(scaled(A, scale), scale, {}, ())]
+    if made:
+        return [*made, GridLevel(A, None, None)]
+    scale = _scale(A)
+    return [GridLevel(scaled(A, scale), scale, None)]
 
 
 def scaled(A: Couplings, scale: Array) -> Couplings:
     """With a diagonal on both sides."""
-    return replace(A, values={s: scale * a * A.moved(scale, s) for s, a in A.values.items()})
+    return A.with_values({s: scale * a * A.moved(scale, s) for s, a in A.values.items()})
 
 
 def _points(grid: Sequence[int]) -> int:
@@ -73,11 +80,7 @@ def _scale(A: Couplings) -> Array:
     """
     bk, sums = A.bk, A.sum_of_sizes()
     one = bk.full_like(sums, 1)
-    return bk.where(sums > 0, 1 / bk.sqrt(bk.where(sums > 0, sums, one)), one)
-
-
-def _ones(A: Couplings) -> Array:
-    return A.bk.full_like(A.bk.real(A.diagonal), 1)
+    return bk.in_memory(bk.where(sums > 0, 1 / bk.sqrt(bk.where(sums > 0, sums, one)), one))
 
 
 def _symmetric_part(A: Couplings, hermitian: bool) -> Couplings:
@@ -89,11 +92,11 @@ def _as(bk: Backend, W: Weights, dtype: object) -> Weights:
     return {p: {c: bk.astype(w, dtype) for c, w in own.items()} for p, own in W.items()}  # type: ignore[arg-type]
 
 
-def _scaled_weights(A: Couplings, W: Weights, scale: Array, below: Array, factors: tuple[int, ...]) -> Weights:
-    """For the variables `u / scale` on both grids."""
-    bk, found = A.bk, {}
+def _divided(bk: Backend, W: Weights, scale: Array, factors: tuple[int, ...]) -> Weights:
+    """For the variables `u / scale` of the finer grid."""
+    found = {}
     for p, own in W.items():
         rows = every(bk, scale, p, factors)
         inverse = bk.where(rows > 0, 1 / bk.where(rows > 0, rows, 1 + 0 * rows), 0 * rows)
-        found[p] = {c: bk.in_memory(inverse * w * A.moved(below, c)) for c, w in own.items()}
+        found[p] = {c: inverse * w for c, w in own.items()}
     return found

@@ -6,20 +6,22 @@ import itertools
 from typing import Any
 
 from ....backends import Array
-from ....sparse import SparseMatrix
+from ....sparse import Operator, SparseMatrix
 from ....sparse.formats.entries.box_diagonals import Shifted
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.making.build import from_diagonals
 from ....sparse.formats.stencil import StencilStructure
 from .couplings import Couplings
+from .on_grid import MatrixOnGrid
 
 
-def matrix_of(A: Couplings) -> SparseMatrix:
+def matrix_of(A: Couplings) -> Operator:
     """In the format whose products are the fastest on its library."""
-    if A.bk.on_host and A.systems is None and not any(A.periodic):
+    if not A.bk.on_host:
+        return MatrixOnGrid.of(A)
+    if A.systems is None and not any(A.periodic):
         return _of_diagonals(A)
-    found = stencil_of(A)
-    return found.to("csr") if A.bk.on_host else found  # type: ignore[return-value]
+    return stencil_of(A).to("csr")
 
 
 def _of_diagonals(A: Couplings) -> SparseMatrix:

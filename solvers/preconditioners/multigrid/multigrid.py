@@ -24,7 +24,6 @@ from .hierarchy import GridLevel, levels_of
 from .matrix import matrix_of
 from .plan import direct_size
 from .read import couplings_of
-from .transfer import Interpolation
 
 _SMALL = 64  # unknowns up to which there is one grid
 
@@ -82,9 +81,10 @@ def multigrid(
     working = working.symmetrised() if hermitian else working
     sign = _sign(working)
     by_strength = directional and known and own.systems is None
-    levels = levels_of(working.map(lambda a: sign * a), size, bool(hermitian), by_strength)
+    signed = working.with_values({s: sign * a for s, a in working.values.items()})
+    levels = levels_of(signed, size, bool(hermitian), by_strength)
     smoothing = _Smoothing(smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle])
-    inner = _outer(levels[0], _assembled(levels, smoothing, bool(hermitian), matrix.dtype), sign, matrix.dtype)
+    inner = _assembled(levels, sign, smoothing, bool(hermitian), matrix.dtype)
     settings = (("direct", size), ("degree", degree), ("cycle", cycle))
     return _described(from_host(inner, matrix) if known else inner, hermitian, A, settings)
 
@@ -102,31 +102,27 @@ def _described(
     return Preconditioner(cycle, "multigrid", hermitian, *costs, settings)
 
 
-def _assembled(levels: list[GridLevel], smoothing: _Smoothing, hermitian: bool, dtype: np.dtype) -> Operator:
-    """The cycle over all levels, in the dtype of the matrix."""
+def _assembled(
+    levels: list[GridLevel], sign: Array, smoothing: _Smoothing, hermitian: bool, dtype: np.dtype
+) -> Operator:
+    """The cycle over all levels, in the dtype of the matrix; for `sign` times what they were made of."""
     coarsest = levels[-1].A
     bk, batch = coarsest.bk, coarsest.systems is not None
     pivots, lower, upper = (bk.astype(part, dtype) for part in inverse_of(coarsest))
     positions = coarsest.grid, coarsest.periodic, coarsest.shifts
     found: Operator = BlockTridiagonalInverse(bk, pivots, lower, upper, *positions, batch)
-    for level in reversed(levels[:-1]):
+    for level in reversed(levels):
         A = level.A
-        cast = {p: {c: bk.astype(w, dtype) for c, w in own.items()} for p, own in level.W.items()}
-        P = Interpolation.of(bk, cast, A.grid, level.factors, A.periodic, A.systems)
-        bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
-        steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), dtype)
-        found = Level(
-            matrix_of(A.map(lambda a: bk.astype(a, dtype))), P, P.T, found, steps, smoothing.visits, hermitian
-        )
+        if level.P is not None:
+            P = level.P.astype(dtype)
+            bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
+            steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), dtype)
+            found = Level(matrix_of(A.astype(dtype)), P, P.T, found, steps, smoothing.visits, hermitian)
+        if level.scale is not None:
+            rows = bk.reshape(level.scale, (int(level.scale.shape[0]), math.prod(A.grid)))
+            signed = rows if level is not levels[0] else rows * bk.reshape(sign, (int(sign.shape[0]), 1))
+            found = Scaled(found, bk.astype(rows, dtype), bk.astype(signed, dtype))
     return found
-
-
-def _outer(first: GridLevel, inner: Operator, sign: Array, dtype: np.dtype) -> Operator:
-    """For the variables of the matrix instead of those of its first level."""
-    bk, scale = first.A.bk, first.scale
-    rows = bk.reshape(scale, (int(scale.shape[0]), math.prod(first.A.grid)))
-    signed = rows * bk.reshape(sign, (int(sign.shape[0]), 1))
-    return Scaled(inner, bk.astype(rows, dtype), bk.astype(signed, dtype))
 
 
 def _sign(A: Couplings) -> Array:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend
-from ....sparse import DIA, Matrix, SparseMatrix, Stencil, UnsupportedOperation
+from ....sparse import CSR, DIA, Matrix, SparseMatrix, Stencil, UnsupportedOperation
+from ....sparse.formats import choose_format
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
 from ..known import at_hand, entries_at_hand
@@ -28,7 +29,7 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
     if isinstance(own, Stencil) and own.structure.in_grid == own.structure.out_grid == grid:  # type: ignore[attr-defined]
         parts, rings = _of_boxes(own, grid)
     else:
-        found = _of_diagonals(own, grid) if isinstance(own, DIA) else None
+        found = _of_diagonals(own, grid)
         parts, rings = found or _of_entries(own, grid)
     bk, systems = own.bk, own.systems
     values = {shift: total(arrays) for shift, arrays in parts.items()}
@@ -78,13 +79,17 @@ def _of_boxes(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ..
     return parts, tuple(rings)
 
 
-def _of_diagonals(matrix: DIA, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]] | None:
-    """Of known diagonals of neighbours that stay on the grid; None for others."""
-    if matrix.constant is None or matrix.systems is not None or min(grid) < 3:
+def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]] | None:
+    """Of known diagonals of neighbours that stay on the grid; None for others. Rows are looked at as diagonals, too."""
+    if matrix.systems is not None or min(grid) < 3 or not isinstance(matrix, (CSR, DIA)) or matrix.constant is None:
         return None
+    if isinstance(matrix, CSR):
+        structure: Any = matrix.structure
+        if choose_format(matrix.bk, structure.starts, structure.cols, matrix.shape).format != "dia":
+            return None
+    known: Any = matrix.to("dia")
     parts: Parts = {}
-    offsets: Any = matrix.structure.offsets  # type: ignore[attr-defined]
-    for offset, diagonal in zip(offsets, matrix.constant[0]):
+    for offset, diagonal in zip(known.structure.offsets, known.constant[0]):
         shift = _decoded(int(offset), grid)
         if shift is None:
             return None
@@ -123,7 +128,7 @@ def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, 
             raise _far(tuple(int(v[at]) for v in _difference(rows, cols, grid)), grid)
         codes = 3 * codes + step + 1
     parts: Parts = {}
-    for code in np.unique(codes):
+    for code in np.flatnonzero(np.bincount(codes)):
         here = np.flatnonzero(codes == code)
         source = np.full(matrix.shape[0], -1, np.int32)
         source[rows[here]] = here

@@ -52,9 +52,9 @@ class Interpolation(Composed):
     def of(cls, bk: Backend, W: Weights, grid: tuple[int, ...], factors: tuple[int, ...],
            periodic: tuple[bool, ...], systems: int | None) -> Interpolation:  # fmt: skip
         """Of weights by p and c; those that are missing are zero."""
-        zero = bk.zeros_like(next(iter(W[(0,) * len(grid)].values())))
-        stacked = bk.stack([W[p].get(c, zero) for p, c in places(factors)])
-        return cls(bk, stacked, grid, factors, periodic, systems is not None)
+        zero = bk.zeros_like(W[(0,) * len(grid)][(0,) * len(grid)])
+        weights = bk.stack_in_memory([W[p].get(c, zero) for p, c in places(factors)])
+        return cls(bk, weights, grid, factors, periodic, systems is not None)
 
     def __post_init__(self) -> None:
         axes = {len(self.grid), len(self.factors), len(self.periodic), len(self.weights.shape) - 2}

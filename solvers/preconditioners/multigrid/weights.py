@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Mapping
 
 from ....backends import Array, Backend
-from .couplings import Couplings, Shift, moved, total
+from .couplings import Couplings, Shift, Stacked, moved, settled, total
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _NONE = 1e-3  # of the diagonal: the sum of couplings below which a point takes nothing
@@ -45,11 +45,9 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
     almost nothing the weights sum to one; a point that depends on no other is no part of the coarser grid.
     """
     bk, here = A.bk, A.here
-    fine = _Rows(A, factors)
-    first = every(bk, bk.where(fine.depends, fine.one, 0 * fine.one), here, factors)
-    found: dict[Shift, dict[Shift, Array]] = {here: {here: first}}
+    found: dict[Shift, Mapping[Shift, Array]] = {here: {here: _depends(A, factors)}}
     for p in parities(factors)[1:]:
-        along, share = fine.collapsed(p)
+        along, share = _collapsed(A, p, factors)
         parts: dict[Shift, list[Array]] = {}
         for t, coupling in along.items():
             between = tuple(k if not s else 0 for k, s in zip(p, t))  # the parity of the point at x + t
@@ -57,46 +55,58 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
             for c, w in found[between].items():
                 at = tuple(a + b for a, b in zip(origin, c))
                 parts.setdefault(at, []).append(coupling * (moved(bk, w, origin, A.periodic)))
-        found[p] = {c: bk.in_memory(share * total(terms)) for c, terms in parts.items()}
+        found[p] = settled(bk, {c: share * total(terms) for c, terms in parts.items()})
     return found
 
 
-class _Rows:
-    """What the weights need of the rows of a matrix."""
+def _depends(A: Couplings, factors: tuple[int, ...]) -> Array:
+    """1 at coarse points that are coupled to another one, 0 at others."""
+    bk, rows = A.bk, _rows(A, A.here, factors)
+    one = bk.full_like(rows[A.here], 1)
+    others = [bk.abs(a) for s, a in rows.items() if s != A.here]
+    sizes = total(others) if others else bk.zeros_like(one)
+    return bk.in_memory(bk.where(sizes > 0, one, bk.zeros_like(one)))
 
-    def __init__(self, A: Couplings, factors: tuple[int, ...]) -> None:
-        bk = A.bk
-        self.A, self.bk, self.factors = A, bk, factors
-        self.sums = total(list(A.values.values()))
-        self.one = bk.full_like(self.sums, 1)
-        others = [bk.abs(a) for s, a in A.values.items() if s != A.here]
-        self.depends = (total(others) if others else bk.zeros_like(self.one)) > 0
 
-    def collapsed(self, p: Shift) -> tuple[dict[Shift, Array], Array]:
-        """The couplings of the points p summed over the axes where p is 0, and the factor that makes them weights."""
-        bk = self.bk
-        sums: dict[Shift, list[Array]] = {}
-        for s, a in self.A.values.items():
-            t = tuple(k if q else 0 for k, q in zip(s, p))
-            if any(t):
-                sums.setdefault(t, []).append(a)
-        along = {t: -every(bk, total(terms), p, self.factors) for t, terms in sums.items()}
-        excess, diagonal = (every(bk, rows, p, self.factors) for rows in (self.sums, self.A.diagonal))
-        safe = bk.where(diagonal > 0, diagonal, 1 + 0 * diagonal)
-        strength = total(list(along.values()))
-        # the excess counts only where it is not small beside the weakest side: else rounding would make it up
-        counts = diagonal > (1 + self._weakest(along, p) / safe) * (diagonal - excess)
-        divisor = strength + bk.where(counts, excess, 0 * excess)
-        good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
-        return along, bk.where(good, 1 / bk.where(good, divisor, 1 + 0 * divisor), 0 * divisor)
+def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Array]:
+    """The couplings of the points `factor X + p`."""
+    bk, values = A.bk, A.values
+    if not isinstance(values, Stacked):
+        return {s: every(bk, a, p, factors) for s, a in values.items()}
+    count, systems, *grid = map(int, values.array.shape)
+    taken = every(bk, bk.reshape(values.array, (count * systems, *grid)), p, factors)
+    rows = bk.in_memory(bk.reshape(taken, (count, systems, *coarse_grid(A.grid, factors))))
+    return Stacked(list(values), rows)
 
-    def _weakest(self, along: dict[Shift, Array], p: Shift) -> Array:
-        """The least of the couplings to either side along an axis of p."""
-        bk, found = self.bk, None
-        for axis in (axis for axis, q in enumerate(p) if q):
-            for side in (-1, 1):
-                terms = [a for t, a in along.items() if t[axis] == side]
-                if terms:
-                    size = bk.abs(total(terms))
-                    found = size if found is None else bk.where(size < found, size, found)
-        return found
+
+def _collapsed(A: Couplings, p: Shift, factors: tuple[int, ...]) -> tuple[dict[Shift, Array], Array]:
+    """The couplings of the points p summed over the axes where p is 0, and the factor that makes them weights."""
+    bk, rows = A.bk, _rows(A, p, factors)
+    sums: dict[Shift, list[Array]] = {}
+    for s, a in rows.items():
+        t = tuple(k if q else 0 for k, q in zip(s, p))
+        if any(t):
+            sums.setdefault(t, []).append(a)
+    along = {t: -total(terms) for t, terms in sums.items()}
+    excess, diagonal = total(list(rows.values())), rows[A.here]
+    zero = bk.zeros_like(diagonal)
+    one = bk.full_like(diagonal, 1)
+    safe = bk.where(diagonal > 0, diagonal, one)
+    strength = total(list(along.values()))
+    # the excess counts only where it is not small beside the weakest side: else rounding would make it up
+    counts = diagonal > (1 + _weakest(bk, along, p) / safe) * (diagonal - excess)
+    divisor = strength + bk.where(counts, excess, zero)
+    good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
+    return along, bk.in_memory(bk.where(good, 1 / bk.where(good, divisor, one), zero))
+
+
+def _weakest(bk: Backend, along: dict[Shift, Array], p: Shift) -> Array:
+    """The least of the couplings to either side along an axis of p."""
+    found = None
+    for axis in (axis for axis, q in enumerate(p) if q):
+        for side in (-1, 1):
+            terms = [a for t, a in along.items() if t[axis] == side]
+            if terms:
+                size = bk.abs(total(terms))
+                found = size if found is None else bk.where(size < found, size, found)
+    return found

@@ -14,14 +14,17 @@ import scipy.sparse as sp
 import krylix
 from grid_problems import blocks, diffusion, entries, obstacles
 from krylix.backends import get_backend
+from krylix.solvers.preconditioners.cycle.level import Level
 from krylix.solvers.preconditioners.multigrid.block_tridiagonal import BlockTridiagonalInverse, inverse_of
 from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighbours
 from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
 from krylix.solvers.preconditioners.multigrid.matrix import matrix_of, stencil_of
+from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
+from krylix.solvers.preconditioners.multigrid.probes import colours_of, probed_couplings
 from krylix.solvers.preconditioners.multigrid.read import couplings_of
 from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
 from krylix.solvers.preconditioners.multigrid.weights import weights
-from krylix.sparse import Stencil, UnsupportedOperation
+from krylix.sparse import CSR, DIA, Stencil, UnsupportedOperation
 from modes import COMPILED, EAGER, MODES, array, compiled, library, to_numpy
 
 HOST = get_backend("numpy")
@@ -108,6 +111,71 @@ def test_coarse_matrix(name: str) -> None:
         assert coarse.grid == P.coarse
         np.testing.assert_allclose(dense(coarse), up.T @ dense(A) @ up, atol=1e-12)
         assert up.min() >= 0 and up.sum(1).max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("name", [name for name in GRIDS if name != "short rings"])
+@pytest.mark.parametrize("systems, dtype", [(None, "float64"), (2, "complex128")])
+def test_coarse_matrix_by_coloured_products(name: str, systems: int | None, dtype: str) -> None:
+    """As compiled programs find it: `P^T A P` of dense matrices, but for points that no point takes from."""
+    A = couplings(name, systems, dtype)
+    real = couplings(name, systems)
+    for factors in factors_of(A):
+        W = {p: {c: w.astype(dtype) for c, w in own.items()} for p, own in weights(real, factors).items()}
+        P = Interpolation.of(HOST, W, A.grid, factors, A.periodic, systems)
+        coarse = probed_couplings(MatrixOnGrid.of(A), P)
+        for i in range(systems or 1):
+            up = P.dense()[i] if systems else P.dense()
+            np.testing.assert_allclose(dense(coarse, i), up.T @ dense(A, i) @ up, atol=1e-12)
+
+
+def test_dead_points_by_coloured_products() -> None:
+    """A row of zeros becomes one with a one on the diagonal, and no other entry."""
+    A = couplings_of(krylix.as_operator(diffusion(obstacles(20)[:, :14], "N")), (20, 14))  # type: ignore[arg-type]
+    P = Interpolation.of(HOST, weights(A, (2, 2)), A.grid, (2, 2), A.periodic, None)
+    up, found = P.dense(), dense(probed_couplings(MatrixOnGrid.of(A), P))
+    dead = up.sum(0) == 0
+    assert dead.any()
+    np.testing.assert_allclose(found, up.T @ dense(A) @ up + np.diag(dead), atol=1e-12)
+
+
+@pytest.mark.parametrize("ring", [True, False])
+def test_colours(ring: bool) -> None:
+    """Points at a distance of one or two differ, and there are five colours at most."""
+    for n in range(3, 40):
+        colours = colours_of(n, ring)
+        assert len(colours) == n and colours.max() <= (4 if ring else 2)
+        for step in (1, 2):
+            there = np.roll(colours, -step)
+            assert (colours != there)[: n if ring else n - step].all()
+
+
+@every_grid
+@pytest.mark.parametrize("systems", [None, 2])
+def test_matrix_on_a_grid(name: str, systems: int | None) -> None:
+    A = couplings(name, systems, "complex128")
+    found = MatrixOnGrid.of(A)
+    exact = np.stack([dense(A, i) for i in range(systems or 1)])
+    for own, expected in ((found, exact), (found.T, np.swapaxes(exact, 1, 2)), (found.H.T, exact.conj())):
+        np.testing.assert_array_equal(own.dense() if systems else own.dense()[None], expected)
+    with pytest.raises(ValueError, match="There is no matrix on the grid"):
+        MatrixOnGrid(HOST, found.values[:1], found.shifts[:1], found.grid, found.periodic, systems is not None)
+    with pytest.raises(ValueError, match="values were given"):
+        MatrixOnGrid(HOST, found.values[1:], found.shifts, found.grid, found.periodic, systems is not None)
+
+
+def test_formats_on_another_library() -> None:
+    """Each library has matrices in the format that is fast there: PyTorch's product of diagonals is none."""
+    pytest.importorskip("torch")
+    M = krylix.preconditioner(diffusion(ONES), "multigrid", grid=ONES.shape, direct=600)
+    assert isinstance(level_of(M).A, DIA) and isinstance(level_of(M.to("torch")).A, CSR)
+
+
+def level_of(M: Any) -> Any:
+    """The finest level."""
+    found = M
+    while not isinstance(found, Level):
+        found = next(getattr(found, name) for name in found.parts if hasattr(getattr(found, name), "apply"))
+    return found
 
 
 @pytest.mark.parametrize("sides", ["N", "P"])

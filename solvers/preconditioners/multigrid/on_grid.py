@@ -1,0 +1,71 @@
+"""Couplings as an operator: products by shifted copies of the grid, of one array that holds all couplings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse import Composed, storable
+from .couplings import Couplings, Shift, Stacked, moved, opposite, settled, total
+
+
+@storable("matrix on a grid")
+@dataclass(eq=False, repr=False)
+class MatrixOnGrid(Composed):
+    """`image[x] = sum over k of values[k][x] * u[x + shifts[k]]`.
+
+    All values are one array, so that a compiled program moves and keeps one: in loops each array costs time to compile.
+
+    Attributes:
+        values: `(shifts, systems or 1, *grid)`; zero where they leave the grid.
+        shifts: -1, 0 or 1 along each axis; -s is among them where s is.
+        grid, periodic: lengths of the axes, and which of them are rings.
+        batch: is there one matrix for each system?
+    """
+
+    parts = ("values",)
+    is_container = True
+
+    bk: Backend
+    values: Array
+    shifts: tuple[Shift, ...]
+    grid: tuple[int, ...]
+    periodic: tuple[bool, ...]
+    batch: bool = False
+
+    @classmethod
+    def of(cls, A: Couplings) -> MatrixOnGrid:
+        """Of couplings."""
+        values = settled(A.bk, A.values)
+        array = values.array if isinstance(values, Stacked) else A.bk.stack([*values.values()])
+        return cls(A.bk, array, tuple(values), A.grid, A.periodic, A.systems is not None)
+
+    def __post_init__(self) -> None:
+        found = tuple(map(int, self.values.shape))
+        opposites = {opposite(s) for s in self.shifts}
+        axes = {len(self.grid), len(self.periodic), *map(len, self.shifts)}
+        if len(axes) > 1 or opposites != set(self.shifts) or max(max(map(abs, s)) for s in self.shifts) > 1:
+            raise ValueError(f"There is no matrix on the grid {self.grid} with the couplings {self.shifts}.")
+        if (*found[:1], *found[2:]) != (len(self.shifts), *self.grid) or (found[1] != 1 and not self.batch):
+            raise ValueError(f"{found} values were given for {len(self.shifts)} couplings on the grid {self.grid}.")
+        super().__post_init__()
+
+    def _settle(self) -> None:
+        n = math.prod(self.grid)
+        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.values).dtype(self.values))
+        self.systems = int(self.values.shape[1]) if self.batch else None
+
+    def transpose(self) -> MatrixOnGrid:
+        bk = self._library_of(self.values)
+        back = [self.shifts.index(opposite(s)) for s in self.shifts]
+        mirrored = [moved(bk, self.values[k], s, self.periodic) for k, s in zip(back, self.shifts)]
+        return replace(self, values=bk.stack(mirrored))
+
+    def apply(self, x: Array) -> Array:
+        bk, values = self.bk, self.array("values")
+        u = bk.reshape(x, (int(x.shape[0]), *self.grid))
+        image = total([values[k] * moved(bk, u, s, self.periodic) for k, s in enumerate(self.shifts)])
+        return bk.reshape(image, (int(x.shape[0]), self.shape[0]))

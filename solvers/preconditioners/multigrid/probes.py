@@ -1,0 +1,84 @@
+"""The matrix of the coarser grid by products: what it makes of vectors with ones in every third point.
+
+For compiled programs, where a loop over few vectors is an operation and the hundred products of `galerkin` are a
+hundred: they take ten seconds to compile, and the loop half a second.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....backends import Array
+from ....sparse import Operator
+from .block_tridiagonal import scanned
+from .couplings import Couplings, Stacked, total
+from .transfer import Interpolation
+
+
+def probed_couplings(A: Operator, P: Interpolation) -> Couplings:
+    """`P^T A P`, of neighbours on the grid of P; with a one on the diagonal of points that no fine point takes from.
+
+    Cost: a product with each for every colour, 3^d on most grids.
+    """
+    bk, grid, rows = P.bk, P.coarse, A.systems or 1
+    colours = [colours_of(n, ring) for n, ring in zip(grid, P.periodic)]
+    counts = [int(each.max()) + 1 for each in colours]
+    like = P.weights
+    number = bk.zeros((1,) * len(grid), np.dtype(np.int32), like)
+    for axis, each in enumerate(colours):
+        number = number * counts[axis] + bk.asarray(_along(each, axis, len(grid)).astype(np.int32), like=like)
+    number = bk.reshape(number, (1, math.prod(grid)))
+    R, zero = P.T, bk.zeros((rows, math.prod(grid)), P.dtype, like)
+
+    def image(colour: Any, _: Array) -> Array:
+        probe = bk.where(number == colour, zero + 1, zero)
+        return R.apply(bk.in_memory(A.apply(bk.in_memory(P.apply(probe)))))
+
+    images = scanned(bk, image, zero, math.prod(counts), False)
+    return _told_apart(A, P, images, colours, counts)
+
+
+def colours_of(n: int, ring: bool) -> np.ndarray:
+    """Of n points along an axis: two that are neighbours of the same one differ."""
+    if not ring:
+        return np.arange(n) % 3
+    if n < 6:
+        return np.arange(n)
+    fours = n % 3  # rounds of four colours, all others of three
+    return np.concatenate([np.tile(np.arange(4), fours), np.tile(np.arange(3), (n - 4 * fours) // 3)])
+
+
+def _told_apart(
+    A: Operator, P: Interpolation, images: Array, colours: Sequence[np.ndarray], counts: Sequence[int]
+) -> Couplings:
+    """A coupling of x to x + s is what the image of that point's colour has at x, as no other neighbour has it."""
+    bk, grid, axes = P.bk, P.coarse, len(P.coarse)
+    found = bk.reshape(images, (int(images.shape[0]), *counts, *grid))
+    steps = [(0,) if n == 1 else (-1, 0, 1) for n in grid]
+    for axis, (each, n, ring) in enumerate(zip(colours, grid, P.periodic)):
+        there = np.arange(n) + np.array(steps[axis])[:, None]
+        colour = np.where(ring | ((there >= 0) & (there < n)), each[there % n], -1)
+        shape = [1] * len(found.shape)
+        shape[1 + axis], shape[1 + axes + axis] = colour.shape
+        terms = []
+        for c in range(counts[axis]):
+            image = found[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
+            has_it = bk.asarray((colour == c).reshape(shape), like=found)
+            terms.append(bk.where(has_it, image, bk.zeros_like(image)))
+        found = total(terms)
+    shifts = [*itertools.product(*steps)]
+    found = bk.reshape(found, (int(images.shape[0]), len(shifts), *grid))
+    found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))
+    here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
+    dead = (P.weights[0] == 0)[None] & bk.asarray(here, like=found)
+    found = bk.in_memory(bk.where(dead, bk.full_like(found, 1), found))
+    return Couplings(bk, grid, P.periodic, Stacked(shifts, found), A.systems)
+
+
+def _along(values: np.ndarray, axis: int, axes: int) -> np.ndarray:
+    return values.reshape([-1 if k == axis else 1 for k in range(axes)])
