@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Backend, real_dtype
-from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
+from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.facts import components
 from ...sparse.symmetry import products_agree
 from ..preconditioners.known import as_matrix
@@ -23,6 +23,7 @@ from .projections import WithoutConstants
 _ROUNDING = 4  # times the rounding unit of the entries of a row: what their sum may be where it should be zero
 _UNSEEN = 64  # as much for a function, of its product with random signs, as its entries are not seen
 _FAR = 1e-3  # of that product: a function that maps the constant to more is not asked again
+_SMALL = 1e-6  # of the diagonal: what sums that are zero but for rounding are far below
 
 _regular: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -37,8 +38,7 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
         return None
     with np.errstate(all="ignore"):
         if isinstance(A, Matrix):
-            known = A.known()
-            labels = None if known is None or isinstance(known, tuple) or known.ndim != 2 else _regions(known)
+            labels = _regions(A.known()) if _may_have_regions(A) else None
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:
@@ -56,10 +56,28 @@ def _placed(bk: Backend, labels: np.ndarray, weights: np.ndarray, like: Any) -> 
     return WithoutConstants(bk, bk.asarray(labels, like=like), bk.asarray(weights, like=like))
 
 
+def _may_have_regions(A: Matrix) -> bool:
+    """A cheap look, as most matrices are regular: is the sum of some rows much smaller than that of others?
+
+    Matrices stored by diagonals of a grid, whose entries are not at hand row by row, must map all constants to zero, or
+    have rows of zeros.
+    """
+    if A.systems is not None or A.shape[0] != A.shape[1]:
+        return False
+    images = A.known_images(np.ones(A.shape[1]))
+    if images is None:
+        return False
+    sums = np.abs(images[0])
+    if not np.min(sums) <= _FAR * np.max(sums):
+        return False
+    if not isinstance(A, SparseMatrix) or A.structure.indices:
+        return True
+    diagonal = A.bk.known_now(lambda: A.bk.abs(A.diagonals()))
+    return diagonal is not None and bool(np.max(sums) <= _SMALL * np.max(diagonal) or np.any(diagonal == 0))
+
+
 def _regions(A: Any) -> np.ndarray | None:
     """`(n,)`: the number of the closed region of each unknown, -1 for those that are in none; None if there is none."""
-    if not _some_sum_is_zero(A):
-        return None
     if not sp.issparse(A):
         whole = bool(np.all(_null_rows(A)) and np.all(_null_rows(A.T)))
         return np.zeros(len(A), np.int32) if whole else None
@@ -68,20 +86,11 @@ def _regions(A: Any) -> np.ndarray | None:
         return None
     count, labels = components(A)
     closed = np.bincount(labels, ~null, count) == 0
+    if closed.any():
+        closed &= np.bincount(labels, ~_null_rows(A.T), count) == 0
     if not closed.any():
         return None
-    columns = np.bincount(labels, ~_null_rows(A.T), count) == 0
-    closed &= columns
-    if not closed.any():
-        return None
-    numbers = np.where(closed, np.cumsum(closed) - 1, -1)
-    return np.asarray(numbers[labels])
-
-
-def _some_sum_is_zero(A: Any) -> bool:
-    """A cheap look at a regular matrix: does it map the constant to something that is nowhere zero?"""
-    sums = np.abs(A @ np.ones(A.shape[1], A.dtype))
-    return bool(len(sums) and np.min(sums) <= 1e-3 * np.max(sums))
+    return np.asarray(np.where(closed, np.cumsum(closed) - 1, -1)[labels])
 
 
 def _null_rows(A: Any) -> np.ndarray:

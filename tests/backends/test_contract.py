@@ -562,3 +562,13 @@ def test_factors_do_not_touch_the_matrix(mode: str, dtype: str) -> None:
     bk.linalg.cholesky_solve(bk.linalg.cholesky(native), b)
     np.testing.assert_array_equal(to_numpy(native), m)
     np.testing.assert_array_equal(to_numpy(b), before)
+
+
+@covers("stack_in_memory")
+@cells
+def test_stack_in_memory(mode: str, dtype: str) -> None:
+    """The same numbers as NumPy's stack, of one array and of none too."""
+    for shape in ((3, 4), (0, 4)):
+        arrays = [rows(dtype, shape) * k for k in range(1, 4)]
+        np.testing.assert_array_equal(run(mode, lambda bk, *x: bk.stack_in_memory(x), *arrays), np.stack(arrays))
+        np.testing.assert_array_equal(run(mode, lambda bk, x: bk.stack_in_memory([x]), arrays[0]), arrays[0][None])

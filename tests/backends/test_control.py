@@ -732,3 +732,76 @@ def test_threads(mode: str) -> None:
     [t.join() for t in threads]
     for i in range(8):
         np.testing.assert_allclose(found[i], np.linalg.solve(m[i], np.ones((6, 2))).T, rtol=1e-8)
+
+
+@covers("rescued")
+@pytest.mark.parametrize("mode", MODES)
+def test_rescued(mode: str) -> None:
+    """What the host finds where it is asked, in the dtypes of what there was; nothing is called otherwise."""
+    calls: list[np.ndarray] = []
+
+    def on_host(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        calls.append(x)
+        return -x.astype(float), np.sum(x)
+
+    def found(bk: Backend, x: Any) -> Any:
+        return bk.rescued(bk.any(x > 10), on_host, (2 * x, bk.sum(x, 0)), x)
+
+    good, bad = np.ones(3, np.float32), np.array([20.0, 1, 2], np.float32)
+    for got, expected in zip(run(mode, found, good), (2 * good, good.sum()), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    assert not calls
+    for got, expected in zip(run(mode, found, bad), (-bad, bad.sum()), strict=True):
+        np.testing.assert_array_equal(got, expected)
+        assert got.dtype == np.float32
+    assert len(calls) == 1
+
+
+@pytest.mark.needs("jax")
+def test_rescued_lanes_ask_together() -> None:
+    """Of `jax.vmap`, nested and with arrays that are the same for all: the host sees the failed ones only."""
+    import jax
+    import jax.numpy as jnp
+
+    calls: list[np.ndarray] = []
+
+    def on_host(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray]:
+        calls.append(x)
+        return (x - y,)
+
+    def found(x: Any, y: Any) -> Any:
+        return backend("jax").rescued(jnp.any(x > 10), on_host, (2 * x,), x, y)[0]
+
+    x, y = np.arange(24.0).reshape(2, 3, 4), np.ones(4)
+    lanes = jax.jit(jax.vmap(jax.vmap(found, (0, None)), (0, None)))
+    np.testing.assert_array_equal(lanes(x, y), np.where((x > 10).any(2, keepdims=True), x - y, 2 * x))
+    assert len(calls) == 4
+    np.testing.assert_array_equal(lanes(x / 10, y), x / 5)
+    assert len(calls) == 4
+
+
+@covers("in_every_run")
+@pytest.mark.parametrize("mode", MODES)
+def test_in_every_run(mode: str) -> None:
+    """An argument is not; what a graph of TensorFlow closes over is, unless it is a variable."""
+    seen: list[Any] = []
+
+    def look(bk: Backend, x: Any) -> Any:
+        seen.append(None if bk.on_host or not bk.compiled(x) else bk.in_every_run(x))
+        return x
+
+    run(mode, look, np.ones(3))
+    assert seen[0] is None
+    if mode == "tf-function":
+        import tensorflow as tf
+
+        closed, variable = tf.constant([1.0, 2.0]), tf.Variable([3.0])
+
+        @tf.function
+        def program() -> Any:
+            seen[:] = [backend(mode).in_every_run(2 * closed), backend(mode).in_every_run(2 * variable)]
+            return closed
+
+        program()
+        np.testing.assert_array_equal(seen[0], [2.0, 4.0])
+        assert seen[1] is None
