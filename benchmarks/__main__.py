@@ -27,6 +27,8 @@ GROUPS = (
     "matvec",
     "matvec_tuned",
     "preconditioners",
+    "poisson",
+    "auto",
 )
 BACKENDS = ("jax", "numpy", "torch", "tensorflow")
 

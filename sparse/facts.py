@@ -84,6 +84,14 @@ def is_positive_semidefinite(A: Any) -> bool | None:
     return True if is_hermitian(A) and np.all(A.diagonal().real >= 0) and is_diagonally_dominant(A) else None
 
 
+def has_diagonal_of_one_sign(A: Any) -> bool:
+    """Is the real part of the diagonal positive everywhere, or negative, but for rows of zeros? Not of zeros alone."""
+    A = canonical(A)
+    diagonal = A.diagonal().real
+    counted = diagonal[(diagonal != 0) | (row_maxima(A) > 0)]
+    return len(counted) > 0 and bool(np.all(counted > 0) or np.all(counted < 0))
+
+
 def dominance(A: Any) -> Dominance:
     """How diagonally dominant each row of a square matrix is.
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...sparse import Dense, Matrix, NonlinearError, Operator, UnsupportedOperation
+from ...sparse.facts import has_diagonal_of_one_sign
 from ...sparse.symmetry import seems_hermitian
 from .known import as_matrix, at_hand
 from .multigrid.read import couples_neighbours
@@ -36,13 +37,12 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
         return "jacobi"
     diagonal = at_hand(A).diagonals()
     if seems_hermitian(A):
-        one_sign = bool(np.all(np.real(diagonal) > 0) or np.all(np.real(diagonal) < 0))
         large = A.shape[0] > _SMALL and A.systems is None
-        if not large or not one_sign or is_easy(A.known()):
+        if not large or not has_diagonal_of_one_sign(A.known()) or is_easy(A.known()):
             return "jacobi"
         if "multigrid" in kinds and couples_neighbours(A):
             return "multigrid"
-        return "amg" if "amg" in kinds else "jacobi"
+        return "amg" if "amg" in kinds and bool(np.all(diagonal != 0)) else "jacobi"
     return "ilu" if bool(np.all(diagonal != 0)) and "ilu" in kinds else "jacobi"
 
 

@@ -19,7 +19,8 @@ def is_seen_indefinite(A: sp.csr_array) -> bool:
     Source: Saad, Numerical Methods for Large Eigenvalue Problems, 2nd ed., algorithm 6.5.
     """
     n = A.shape[0]
-    scale = 1 / np.sqrt(np.abs(A.diagonal().real))
+    diagonal = np.abs(A.diagonal().real)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1))  # rows of zeros stay
     v = np.random.default_rng(7).standard_normal(n).astype(A.dtype)
     v /= np.linalg.norm(v)
     old, beta, alphas, betas = np.zeros_like(v), 0.0, [], []

@@ -19,7 +19,7 @@ from ...sparse import (
     SparseMatrix,
     UnsupportedOperation,
 )
-from ...sparse.facts import is_positive_definite
+from ...sparse.facts import has_diagonal_of_one_sign, is_positive_definite
 from ...sparse.symmetry import products_agree, seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..methods.direct.fast import FastDirect
@@ -34,6 +34,7 @@ FAST = FastDirect()
 SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
 _MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # unknowns of a grid from which looking for a fast solver pays
+_LEAST_EASY = 1000  # unknowns from which factors take longer than a few iterations
 _MEMORY = 0.25  # of the machine's, that factors may take
 
 
@@ -126,11 +127,14 @@ class Facts:
     @cached_property
     def is_easy(self) -> bool:
         """Symmetric, with a diagonal so large everywhere that scaled conjugate gradients take few iterations?"""
-        return self.values is not None and is_easy(self.values) and self.symmetric and self.one_sign
+        large = self.values is not None and self.unknowns > _LEAST_EASY
+        return large and is_easy(self.values) and self.symmetric and self.one_sign
 
     @cached_property
     def one_sign(self) -> bool:
-        """Has its diagonal one sign?"""
+        """Has its diagonal one sign, but for rows of zeros, which obstacles on a grid make?"""
+        if self.values is not None:
+            return has_diagonal_of_one_sign(self.values)
         found = self.matrix
         diagonal = None if found is None else found.bk.known_now(lambda: found.bk.real(found.diagonals()))
         return diagonal is not None and bool(np.all(diagonal > 0) or np.all(diagonal < 0))
@@ -142,7 +146,7 @@ class Facts:
             return False
         if self.values is None:  # dense, or a batch
             return True
-        signed = self.values * np.sign(self.values.diagonal()[:1].real.sum() or 1)
+        signed = self.values * np.sign(self.values.diagonal().real.sum())
         return bool(is_positive_definite(signed)) or not is_seen_indefinite(signed)
 
     @cached_property
