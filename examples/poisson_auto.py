@@ -102,7 +102,7 @@ def main():
         for label, points in {f"krylix: {result.method}": line, **peers}.items():
             times, norms = np.array(points).T
             ax.loglog(times, norms / size, ".-" if label.startswith("krylix") else "-", label=label)
-        ax.set(title=name, xlabel="seconds", ylim=(1e-10, 30))
+        ax.set(title=name, xlabel="seconds", ylim=(1e-15, 30))
         ax.legend(fontsize=7)
     axes[0].set_ylabel("residual / b")
     fig.savefig("poisson_auto.png", dpi=110)

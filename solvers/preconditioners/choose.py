@@ -25,7 +25,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | symmetric (Hermitian), smaller than 5000 unknowns, or a batch | jacobi |
     | symmetric (Hermitian), diagonal of one sign, at least 1.02 times the sum of its row everywhere | jacobi |
     | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid that it knows | multigrid |
-    | symmetric (Hermitian), diagonal of one sign | amg |
+    | symmetric (Hermitian), diagonal of one sign, no row of zeros | amg |
     | not symmetric, sparse, no zero on the diagonal | ilu |
     | products only | chebyshev |
     | anything else: dense, or values that are not known | jacobi |
