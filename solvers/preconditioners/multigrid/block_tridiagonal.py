@@ -148,14 +148,16 @@ def mirrored(bk: Backend, sides: Array, positions: np.ndarray) -> Array:
 
 
 def inverse_of(A: Couplings) -> tuple[Array, Array, Array]:
-    """The parts of the inverse of a matrix of couplings.
+    """The parts of the inverse of a matrix of couplings; rows of zeros, of obstacles, count as those of the identity.
 
     Cost: the inverse of each block, and a few products of arrays of its size.
     """
     bk, shifts = A.bk, A.shifts
     blocks = blocks_of(A.grid, A.periodic, shifts)
     systems = A.systems or 1
-    parts = [bk.reshape(A.values[s], (int(A.values[s].shape[0]), -1)) for s in shifts]
+    empty = A.diagonal == 0  # and all else in such a row
+    values = {**A.values, A.here: bk.where(empty, bk.full_like(A.diagonal, 1), A.diagonal)}
+    parts = [bk.reshape(values[s], (int(values[s].shape[0]), -1)) for s in shifts]
     flat = bk.concat([bk.broadcast_to(p, (systems, int(p.shape[1]))) for p in parts], 1)
     lower, upper = (take_or_zero(bk, flat, source) for source in (blocks.lower_source, blocks.upper_source))
     back = mirrored(bk, upper, blocks.lower_mirror)

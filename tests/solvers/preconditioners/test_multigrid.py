@@ -363,6 +363,16 @@ def test_iterations(name: str) -> None:
     assert np.linalg.norm(b - A @ result.x) <= 1e-8 * np.linalg.norm(b) and result.iterations <= most
 
 
+def test_obstacles_without_a_coarser_grid() -> None:
+    """The inverse of what has entries, and the identity in rows of zeros."""
+    k = obstacles(24)
+    A = diffusion(k)
+    M = krylix.preconditioner(A, "multigrid", grid=k.shape)
+    dense = A.toarray()
+    dense[np.diag_indices(A.shape[0])] += (k == 0).ravel()
+    np.testing.assert_allclose(M.dense(), np.linalg.inv(dense), rtol=1e-8, atol=1e-12)
+
+
 @pytest.mark.parametrize("n", [32, 64, 128])
 def test_iterations_do_not_grow(n: int) -> None:
     A = diffusion(np.ones((n, n)))
