@@ -163,7 +163,7 @@ def test_one_product_for_each_round_that_missed() -> None:
     assert result.converged
     seen = len(calls)
     rounds = (result.function_evaluations - result.iterations) // 2  # each ends with a residual, and a measurement
-    assert seen - result.function_evaluations <= 5 and 1 <= rounds <= 3
+    assert seen - result.function_evaluations <= 6 and 1 <= rounds <= 3  # those that tests of the function take
 
 
 @pytest.mark.parametrize(("method", "M"), [("CG", "jacobi"), ("scipy-direct", None)])
