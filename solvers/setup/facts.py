@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...sparse import (
+    DIA,
     DenseOperator,
     FunctionOperator,
     Matrix,
@@ -19,7 +20,7 @@ from ...sparse import (
     SparseMatrix,
     UnsupportedOperation,
 )
-from ...sparse.facts import has_diagonal_of_one_sign, is_positive_definite
+from ...sparse.facts import dominance, has_diagonal_of_one_sign
 from ...sparse.symmetry import products_agree, seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..methods.direct.fast import FastDirect
@@ -27,7 +28,7 @@ from ..preconditioners.choose import is_easy
 from ..preconditioners.known import as_matrix
 from .definite import is_seen_indefinite
 from .factors import factors_now
-from .fill import FactorCost, dense_cost, factor_cost
+from .fill import LARGE, FactorCost, band_cost, dense_cost, factor_cost
 from .problem import Problem
 
 FAST = FastDirect()
@@ -147,11 +148,14 @@ class Facts:
         if self.values is None:  # dense, or a batch
             return True
         signed = self.values * np.sign(self.values.diagonal().real.sum())
-        return bool(is_positive_definite(signed)) or not is_seen_indefinite(signed)
+        return bool(dominance(signed).weak.all()) or not is_seen_indefinite(signed)  # by Gershgorin's circles
 
     @cached_property
     def cost(self) -> FactorCost | None:
         """Of factors of the known matrix, or those of a batch."""
+        if isinstance(self.matrix, DIA) and self.matrix.systems is None and self.unknowns > LARGE:
+            structure: Any = self.matrix.structure  # which tells enough, without its entries row by row
+            return band_cost(self.unknowns, structure.offsets)
         known = self._known
         if known is None or not self.unknowns:
             return None

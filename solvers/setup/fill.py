@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ class FactorCost(NamedTuple):
     numbers: float
 
 
-_LARGE = 100_000  # unknowns from which finding an order takes longer than it helps
+LARGE = 100_000  # unknowns from which finding an order takes longer than it helps
 _BLOCKED = 0.1  # of the time that an operation on sparse factors takes, one on dense ones takes
 
 
@@ -31,10 +32,16 @@ def dense_cost(shape: tuple[int, ...]) -> FactorCost:
     return FactorCost(_BLOCKED * count * n**3, count * n**2)
 
 
+def band_cost(n: int, offsets: Sequence[int]) -> FactorCost:
+    """What it takes to factorise a matrix of n unknowns whose entries are on these diagonals, in their order."""
+    width = float(max((abs(int(offset)) for offset in offsets), default=0))
+    return FactorCost(n * width**2, 2 * n * width)
+
+
 def factor_cost(A: sp.csr_array) -> FactorCost:
     """What it takes to factorise A. Cost: a few passes over the entries."""
     as_given = _in_order(A, np.arange(A.shape[0]))
-    if A.shape[0] > _LARGE or as_given.operations <= A.nnz:
+    if A.shape[0] > LARGE or as_given.operations <= A.nnz:
         return as_given
     order = reverse_cuthill_mckee(sp.csr_array(A), symmetric_mode=False)
     places = np.empty(A.shape[0], np.int64)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from krylix import linear_solve, matrix_from_function, prepare
 from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.setup.definite import is_seen_indefinite
-from krylix.solvers.setup.fill import factor_cost
+from krylix.solvers.setup.fill import band_cost, factor_cost
 from krylix.solvers.setup.table import ROWS
 from modes import array, compiled, to_numpy
 
@@ -171,6 +171,14 @@ def test_operations_of_factors(grid: tuple[int, ...]) -> None:
     L = np.linalg.cholesky(A.toarray())
     operations = float(np.sum(np.count_nonzero(L, axis=0).astype(float) ** 2))
     assert 0.1 * operations < factor_cost(A).operations < 3 * operations
+
+
+def test_operations_of_a_band() -> None:
+    """Of many unknowns, by their diagonals, as by the widths of the rows in the same order."""
+    A = sp.csr_array(sp.diags_array([1.0, 4.0, 1.0], offsets=[-3, 0, 2], shape=(100_001, 100_001)))
+    expected = factor_cost(A)
+    found = band_cost(100_001, (-3, 0, 2))
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 def test_large_symmetric_matrices_get_multigrid() -> None:
