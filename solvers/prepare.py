@@ -20,7 +20,7 @@ from .setup.explanation import Explanation
 from .setup.factors import factors_now
 from .setup.make_problem import make_problem
 from .setup.other_names import with_our_names
-from .setup.problem import Problem
+from .setup.problem import KnownNull, Problem
 from .setup.request import Progress, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
@@ -45,6 +45,7 @@ class PreparedSolver:
     _fallback: Method | None
     _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
     _why: Explanation | None = None  # of the method, where it was chosen here
+    _null: KnownNull | None = None
 
     def solve(
         self,
@@ -122,7 +123,7 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
 
 def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
     """No method of the solver, as what is left alone is remembered for ever."""
-    problem = make_problem(request, solver.method)
+    problem = make_problem(request, solver.method, solver._null)
     if problem.A.dtype != solver.A.dtype:
         raise ValueError(
             f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
@@ -209,7 +210,8 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
     problem.bk.register(PreparedSolver, _flatten, _restore)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
-    return PreparedSolver(_prepared(problem), method, M, fallback, resolved, why)
+    null = KnownNull(problem.null, problem.both)
+    return PreparedSolver(_prepared(problem), method, M, fallback, resolved, why, null)
 
 
 def _prepared(problem: Problem) -> Operator:
@@ -221,11 +223,14 @@ def _prepared(problem: Problem) -> Operator:
 
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
     request = solver._request
-    parts = (solver.A, solver.preconditioner, request.b, request.rtol, request.atol)
-    return parts, (solver.method, solver._fallback, replace(request, b=None, rtol=None, atol=None), solver._why)
+    null, both = solver._null or (None, False)
+    parts = (solver.A, solver.preconditioner, request.b, request.rtol, request.atol, null)
+    again = replace(request, b=None, rtol=None, atol=None)
+    return parts, (solver.method, solver._fallback, again, solver._why, both)
 
 
 def _restore(static: Any, parts: Sequence[Any]) -> PreparedSolver:
-    method, fallback, request, why = static
-    A, M, like, rtol, atol = parts
-    return PreparedSolver(A, method, M, fallback, replace(request, b=like, rtol=rtol, atol=atol), why)
+    method, fallback, request, why, both = static
+    A, M, like, rtol, atol, null = parts
+    request = replace(request, b=like, rtol=rtol, atol=atol)
+    return PreparedSolver(A, method, M, fallback, request, why, KnownNull(null, both))

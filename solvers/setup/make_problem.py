@@ -29,16 +29,17 @@ from ..results.failure import POLICIES
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
 from .normal_equations import Given
-from .problem import Problem
+from .problem import KnownNull, Problem
 from .request import Request
 
 
-def make_problem(request: Request, method: Method | None) -> Problem:
+def make_problem(request: Request, method: Method | None, null: KnownNull | None = None) -> Problem:
     """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
 
     Args:
         request: what was asked for; its method and preconditioner are looked at elsewhere.
         method: the method that will solve, None where it is still to be chosen.
+        null: the null vectors of A, where these were looked for before.
 
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
@@ -65,7 +66,8 @@ def make_problem(request: Request, method: Method | None) -> Problem:
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
     limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
     given, damp = None, float(getattr(method, "damp", 0.0))
-    null, both = _null_vectors(request, bk, operator, unknown, like, unknown is layout and not damp)
+    if null is None:
+        null = _null_vectors(request, bk, operator, unknown, like, unknown is layout and not damp)
     if unknown is not layout or damp:
         given = Given(operator, rows, layout, damp)
         operator, rows = given.equations()
@@ -75,19 +77,17 @@ def make_problem(request: Request, method: Method | None) -> Problem:
         rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows, real),
         atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
         by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
-        limits=limits, several=several, null=null, both=both, compiled=compiled,
+        limits=limits, several=several, null=null.projection, both=null.both, compiled=compiled,
         least_squares=given is not None, given=given, source=A,
     )  # fmt: skip
 
 
-def _null_vectors(
-    request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool
-) -> tuple[Operator | None, bool]:
-    """What takes the null vectors off, given or looked for; and whether the transpose is known to have them, too."""
+def _null_vectors(request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool) -> KnownNull:
+    """Given, or looked for."""
     given = request.nullspace
     if isinstance(given, str) and given == "auto":
-        return (find_constants(A, layout, like) if look else None), True
-    return (None if given is None else given_vectors(given, bk, A, layout, like)), False
+        return KnownNull(find_constants(A, layout, like) if look else None, both=True)
+    return KnownNull(None if given is None else given_vectors(given, bk, A, layout, like), both=False)
 
 
 def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...backends import Array, Backend
 from ...sparse import Layout, Operator
 from ..iteration.limits import Limits
 from .normal_equations import Given
+
+
+class KnownNull(NamedTuple):
+    """What takes null vectors of A off rows, if any are known; and whether its transpose is known to have them, too."""
+
+    projection: Operator | None
+    both: bool
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -171,6 +172,30 @@ def test_batches_of_right_hand_sides() -> None:
     A = regions()
     b = rng.standard_normal((3, 18)) @ A.T
     np.testing.assert_allclose(linear_solve(sp.csr_array(A), b).x, b @ np.linalg.pinv(A, rcond=1e-10).T, atol=1e-8)
+
+
+def test_prepared_solvers_look_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And `update` again: the next matrix may be regular, or the last one have been."""
+    from krylix.solvers.setup import make_problem
+
+    looked: list[int] = []
+    find = make_problem.find_constants
+
+    def counted(*args: Any) -> Any:
+        looked.append(1)
+        return find(*args)
+
+    monkeypatch.setattr(make_problem, "find_constants", counted)
+    A = regions()
+    b = A @ rng.standard_normal(18)
+    solver = prepare(sp.csr_array(A), b)
+    for _ in range(2):
+        np.testing.assert_allclose(solver.solve(b).x, shortest(A, b), atol=1e-8)
+    assert len(looked) == 1
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(solver)).solve(b).x, shortest(A, b), atol=1e-8)
+    regular = sp.csr_array(A + np.eye(18))
+    np.testing.assert_allclose(regular @ solver.update(regular).solve(np.ones(18)).x, 1, atol=1e-8)
+    np.testing.assert_allclose(prepare(regular, b).update(sp.csr_array(A)).solve(b).x, shortest(A, b), atol=1e-8)
 
 
 # --- derivatives: a cotangent has a part in the null vectors, by rounding or by right ---
