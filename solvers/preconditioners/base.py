@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ...backends import Array, get_backend
 from ...sparse import Composed, Operator, UnsupportedOperation, storable
 from ...sparse.files import tree
+from .diagonal import DiagonalOperator
 
 
 @storable("preconditioner")
@@ -61,7 +62,8 @@ class Preconditioner(Composed):
         return replace(self, grid=shape)
 
     def apply(self, x: Array) -> Array:
-        return self.inner.apply(x)
+        z = self.inner.apply(x)
+        return z if isinstance(self.inner, DiagonalOperator) else self.bk.in_memory(z)
 
     def transpose(self) -> Preconditioner:
         transposed: Preconditioner = self._map(lambda A: A.transpose())

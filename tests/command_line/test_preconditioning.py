@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyamg
 import pytest
 import scipy.sparse as sp
 
@@ -16,6 +17,7 @@ from command_runs import N, Run, failed, matrix, refused
 from krylix.__main__ import main
 from krylix.command_line.activity import Activity
 from krylix.command_line.arguments import EXAMPLES
+from krylix.command_line.comparison import compare
 from krylix.command_line.preconditioning import settings_of
 from krylix.solvers import PRECONDITIONERS, Preconditioner
 from krylix.sparse import Operator
@@ -197,6 +199,22 @@ def test_a_line_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     with Activity("jacobi"):
         pass
     assert quick.getvalue() == ""
+
+
+def test_a_bar_over_several_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(A: Operator) -> Preconditioner:
+        time.sleep(0.2)
+        return jacobi(A)
+
+    jacobi, terminal = PRECONDITIONERS["jacobi"], Terminal()
+    monkeypatch.setattr("krylix.command_line.activity._PATIENCE", 0.02)
+    monkeypatch.setitem(PRECONDITIONERS, "ssor", slow)
+    monkeypatch.setattr("sys.stderr", terminal)
+    rows = [row.kind for row in compare(pyamg.gallery.poisson((10, 10), format="csr"))]
+    at, whole = rows.index("ssor"), len(rows)
+    bar = "#" * (24 * at // whole)
+    assert rows == ["none", *PRECONDITIONERS] and 0 < len(bar) < 24
+    assert f"\r[{bar:<24}] {at}/{whole} ssor: setting up ... 0 s" in terminal.getvalue()
 
 
 def test_interrupted_set_up(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:

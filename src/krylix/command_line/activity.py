@@ -8,13 +8,19 @@ from threading import Event, Thread
 from types import TracebackType
 
 _PATIENCE = 0.5  # seconds until the line appears, and between its changes
+_BAR = 24  # characters
 
 
 class Activity:
-    """Context: what is done, and for how long, on stderr where that is a terminal; nothing is left of it."""
+    """Context: what is done, and for how long, on stderr where that is a terminal; nothing is left of it.
 
-    def __init__(self, text: str) -> None:
-        self.text, self.stream = text, sys.stderr
+    Args:
+        text: what is done.
+        part: how many things are done and how many there are in all, where this is one of several: drawn as a bar.
+    """
+
+    def __init__(self, text: str, part: tuple[int, int] | None = None) -> None:
+        self.text, self.stream = text if part is None else f"{_bar(*part)} {text}", sys.stderr
         self._done, self._thread, self._width = Event(), Thread(target=self._show, daemon=True), 0
 
     def __enter__(self) -> Activity:
@@ -42,3 +48,7 @@ class Activity:
             self.stream.flush()
         except (OSError, ValueError):  # a terminal that went away
             self._done.set()
+
+
+def _bar(done: int, whole: int) -> str:
+    return f"[{'#' * (_BAR * done // whole):<{_BAR}}] {done}/{whole}"

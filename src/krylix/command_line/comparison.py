@@ -73,16 +73,17 @@ def compare(A: Any) -> Iterator[Row]:
     if maps_constants_to_zero(A):  # most right-hand sides have no solution
         b = A @ b
     symmetric = bool(is_hermitian(A) and np.all(A.diagonal().real > 0))
-    for kind in (NONE, *PRECONDITIONERS):
-        yield _row(A, b.astype(A.dtype), kind, symmetric)
+    kinds = (NONE, *PRECONDITIONERS)
+    for done, kind in enumerate(kinds):
+        yield _row(A, b.astype(A.dtype), kind, symmetric, (done, len(kinds)))
 
 
-def _row(A: Any, b: np.ndarray, kind: str, symmetric: bool) -> Row:
+def _row(A: Any, b: np.ndarray, kind: str, symmetric: bool, part: tuple[int, int]) -> Row:
     try:
-        built = None if kind == NONE else build(A, kind, {})
+        built = None if kind == NONE else build(A, kind, {}, part)
         M = None if built is None else built.M
         method = "CG" if symmetric and (M is None or M.hermitian is not False) else "biCG-stab(2)"
-        with Activity(f"{kind}: solving by {method}"), warnings.catch_warnings(action="ignore"):
+        with Activity(f"{kind}: solving by {method}", part), warnings.catch_warnings(action="ignore"):
             started = time.perf_counter()
             result = _solved(A, b, M, method)
             seconds = time.perf_counter() - started

@@ -74,8 +74,8 @@ def _value_of(text: str) -> Any:
         return text
 
 
-def build(A: Any, kind: str, settings: dict[str, Any]) -> Built:
-    """Make one, with a line on the terminal that tells so.
+def build(A: Any, kind: str, settings: dict[str, Any], part: tuple[int, int] | None = None) -> Built:
+    """Make one, with a line on the terminal that tells so, and a bar where it is a part of several.
 
     Raises:
         UsageError: the matrix or a setting does not suit the kind.
@@ -83,7 +83,7 @@ def build(A: Any, kind: str, settings: dict[str, Any]) -> Built:
     """
     started = time.perf_counter()
     try:
-        with Activity(f"{kind}: setting up"), np.errstate(all="ignore"):
+        with Activity(f"{kind}: setting up", part), np.errstate(all="ignore"):
             M = preconditioner(A, kind, **settings)
     except (np.linalg.LinAlgError, RuntimeError, MemoryError, ArithmeticError) as error:
         raise SolveFailed(f"{kind}: the set-up failed: {error or type(error).__name__}") from error

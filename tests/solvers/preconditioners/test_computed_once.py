@@ -1,0 +1,52 @@
+"""In a compiled solve each application of a preconditioner is computed once.
+
+XLA may fuse M's last sweep into each of its uses, and compute all sweeps anew there: a solve then takes two to twenty
+times as long, and nothing but the time tells. The operations of the compiled program do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix import linear_solve, matrix_from_function, preconditioner
+from krylix.solvers import PRECONDITIONERS
+
+SETTINGS: dict[str, dict[str, Any]] = {"block-jacobi": {"block_size": 4}, "amg": {"max_coarse": 10}}
+POINTS = 32  # along each axis of a square
+APPLICATIONS = {"biCG-stab": 4, "CG": 2}  # in the text of the program: in a step, at the start, at the end
+SLACK = 1.25
+
+jax = pytest.importorskip("jax")
+
+
+def operations(function: Any, *arguments: Any) -> float:
+    """Numbers added, multiplied and so on, in one run of all that the compiled program holds."""
+    costs = jax.jit(function).lower(*arguments).compile().cost_analysis()
+    return float(costs["flops"])
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("method", APPLICATIONS)
+@pytest.mark.parametrize("kind", PRECONDITIONERS)
+def test_an_application_is_computed_once(kind: str, method: str) -> None:
+    b = jax.numpy.asarray(np.random.default_rng(0).standard_normal((POINTS, POINTS)), "float32")
+    weights = 1 + b**2
+
+    def f(u: Any) -> Any:
+        p = jax.numpy.pad(u, 1)
+        return (4.2 + weights) * u - p[2:, 1:-1] - p[:-2, 1:-1] - p[1:-1, 2:] - p[1:-1, :-2]
+
+    A, _ = matrix_from_function(f, b)
+    M = preconditioner(A, kind, **SETTINGS.get(kind, {}))
+
+    def solve(A: Any, M: Any, b: Any) -> Any:
+        return linear_solve(A, b, method=method, preconditioner=M, rtol=1e-5, on_failure="status").x
+
+    b = b.reshape(-1)
+    bare, whole = operations(solve, A, None, b), operations(solve, A, M, b)
+    once = operations(lambda M, b: M @ b, M, b)
+    small = 10 * b.size  # Jacobi's few multiplications are fused, rightly
+    assert whole - bare <= SLACK * APPLICATIONS[method] * once + small
