@@ -75,19 +75,21 @@ class Attempt:
             purpose: words that go before the method's name: what the solve is for.
         """
         name = self.method.name
-        if self.fallback is not None and not self.problem.several:
-            outcome, name = self._climbed(outcome, self.fallback), after_failure(self.fallback.name, name)
+        if self.fallback is not None and not self.problem.several and self.problem.bk.can_rescue():
+            climbed = self._climbed(outcome, self.fallback)
+            if climbed is not None:
+                outcome, name = climbed, after_failure(self.fallback.name, name)
         result = replace(self.result(outcome), method=purpose + name, x=outcome.x)
         return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure).x)
 
-    def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome:
+    def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem
         limits = problem.limits.of_systems(problem.layout.systems)
         settings = Settings(problem.bk, fallback, limits, self.history, problem.by_default, problem.both)
         try:
             return rescued_on_host(problem, settings, outcome)
         except (UnsupportedOperation, NonlinearError):  # its entries cannot be found, so the first failure stands
-            return outcome
+            return None
 
     def result(self, outcome: Outcome, sensitivity: Any = None) -> SolveResult:
         """The outcome in the shapes of the user's arrays."""

@@ -25,14 +25,25 @@ def run_on_host(
 
 
 def rescued_on_host(problem: Problem, settings: Settings, found: Outcome) -> Outcome:
-    """What the host finds with a method of its own where not all systems have converged, else what was found."""
+    """What the host finds with a method of its own for the systems that it may help, and what was found for others."""
     bk = problem.bk
     function, arrays = _solve_on_host(problem, settings, None, None)
-    failed = bk.any(found.status != int(Status.CONVERGED))
-    if settings.history:
-        return Outcome(*bk.rescued(failed, function, found, *arrays))
-    rescued = bk.rescued(failed, lambda *values: function(*values)[:-1], found[:-1], *arrays)
+    fields = found if settings.history else found[:-1]
+    count, failed = len(fields), may_be_helped(problem, found)
+
+    def on_host(failed: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
+        before, after = values[:count], function(*values[count:])
+        systems = [failed[:, 0] if name == "history" else failed for name in Outcome._fields]
+        return [np.where(*one) for one in zip(systems, after, before)]
+
+    rescued = bk.rescued(bk.any(failed), on_host, fields, failed, *fields, *arrays)
     return found._replace(**dict(zip(Outcome._fields, rescued)))
+
+
+def may_be_helped(problem: Problem, found: Outcome) -> Array:
+    """bool `(batch, 1)`: which systems have not converged, and have a right-hand side that others could solve?"""
+    bk = problem.bk
+    return (found.status != int(Status.CONVERGED)) & bk.isfinite(bk.norm(problem.b))
 
 
 def _solve_on_host(
@@ -45,14 +56,21 @@ def _solve_on_host(
     basis, make_null = problem.null.for_host() if problem.null is not None else ((), lambda _: None)
     start = () if problem.x0 is None else (problem.x0,)
     cut = np.cumsum([len(matrix), len(inverse), len(basis)])
-    made: list[Any] = []
+    kept: list[tuple[Any, Any, Any]] = []
+
+    def operators(*values: np.ndarray) -> tuple[Any, Any, Any]:
+        """Those of this call: several threads may run one program at a time, each with values of its own."""
+        if kept:
+            return kept[0]
+        matrix, inverse, basis = values[: cut[0]], values[cut[0] : cut[1]], values[cut[1] :]
+        made = make_matrix(matrix), make_inverse(inverse), make_null(basis)
+        if not values:  # they are the same in every call
+            kept.append(made)
+        return made
 
     def on_host(*values: np.ndarray) -> Outcome:
-        if not made or len(values) > 3 + len(start):  # an operator without arrays is the same in every call
-            parts = (values[: cut[0]], values[cut[0] : cut[1]], values[cut[1] : cut[2]])
-            made[:] = [make(given) for make, given in zip((make_matrix, make_inverse, make_null), parts, strict=True)]
         b, rtol, atol, *x0 = (np.array(v) for v in values[cut[2] :])
-        A, M, null = made
+        A, M, null = operators(*values[: cut[2]])
         found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), report)
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
 

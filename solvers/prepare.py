@@ -89,7 +89,7 @@ class PreparedSolver:
         """
         request = replace(self._request, A=A, args=args)
         found = left_alone(_prepare)(request, self.preconditioner)
-        return found if is_auto(request.method) else replace(found, _fallback=self._fallback)
+        return found if is_auto(request.method) else replace(found, _fallback=self._fallback, _why=self._why)
 
     def __copy__(self) -> PreparedSolver:
         return self
@@ -224,13 +224,15 @@ def _prepared(problem: Problem) -> Operator:
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
     request = solver._request
     null, both = solver._null or (None, False)
-    parts = (solver.A, solver.preconditioner, request.b, request.rtol, request.atol, null)
+    M = solver.preconditioner
+    factors = M if isinstance(M, HostFactors) else None  # no arrays of a library: another solver is another program
+    parts = (solver.A, None if factors is not None else M, request.b, request.rtol, request.atol, null)
     again = replace(request, b=None, rtol=None, atol=None)
-    return parts, (solver.method, solver._fallback, again, solver._why, both)
+    return parts, (solver.method, solver._fallback, again, solver._why, both, factors)
 
 
 def _restore(static: Any, parts: Sequence[Any]) -> PreparedSolver:
-    method, fallback, request, why, both = static
+    method, fallback, request, why, both, factors = static
     A, M, like, rtol, atol, null = parts
     request = replace(request, b=like, rtol=rtol, atol=atol)
-    return PreparedSolver(A, method, M, fallback, request, why, KnownNull(null, both))
+    return PreparedSolver(A, method, M if factors is None else factors, fallback, request, why, KnownNull(null, both))

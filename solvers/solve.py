@@ -10,8 +10,10 @@ from .attempt import Attempt, after_failure
 from .derivatives.one_program import differentiated
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
+from .iteration.outcome import Outcome
 from .iteration.progress import make_report
 from .iteration.status import Status
+from .on_host import may_be_helped
 from .results.failure import apply_policy
 from .results.no_solution import why_no_solution
 from .results.result import SolveResult, register_result
@@ -40,13 +42,18 @@ def solve(
     """
     bk = problem.bk
     register_result(bk)
-    result = _solved(problem, method, M, request, fallback)
+    attempt = _attempt(problem, method, M, request, fallback)
+    outcome, name = _outcome(attempt), method.name
     # With "status" and no fallback nobody has to wait for the outcome here.
-    known = not (problem.compiled or bk.compiled(result.status))
+    known = not (problem.compiled or bk.compiled(outcome.status))
     waits = known and (fallback is not None or request.on_failure != "status")
-    if not (waits and _has_converged(bk, result)):
-        if waits and fallback is not None:
-            result = _climbed(problem, fallback, request, result)
+    converged = waits and _has_converged(bk, outcome)
+    if waits and not converged and fallback is not None and not problem.several:
+        climbed = _climbed(attempt, outcome, fallback, request)
+        if climbed is not None:
+            (attempt, outcome), name = climbed, after_failure(fallback.name, name)
+    result = replace(_result(attempt, outcome), method=name)
+    if not converged:
         result = _after_failure(problem, result, request.on_failure)
     if problem.is_tracked and not problem.is_implicit:
         sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
@@ -54,18 +61,34 @@ def solve(
     return result
 
 
-def _climbed(problem: Problem, fallback: Method, request: Request, first: SolveResult) -> SolveResult:
-    """What the other method finds; where it cannot be used, the failure of the first one stands."""
+def _climbed(
+    attempt: Attempt, first: Outcome, fallback: Method, request: Request
+) -> tuple[Attempt, Outcome] | None:  # fmt: skip
+    """What the other method finds for the systems that it may help; None if there are none, or where it cannot be used:
+    then the failure of the first one stands.
+    """
+    problem = attempt.problem
+    bk, failed = problem.bk, may_be_helped(problem, first)
+    if not bk.any(failed):
+        return None
     try:
         check_requirements(problem, fallback, None)
-        second = _solved(problem, fallback, None, request)
+        second = _attempt(problem, fallback, None, request)
+        found = _outcome(second)
     except (UnsupportedOperation, NonlinearError):
-        return first
-    return replace(second, method=after_failure(second.method, first.method))
+        return None
+    if not bk.any(~failed):
+        return second, found
+    names = (name for name in Outcome._fields if name != "history")
+    merged = {name: bk.where(failed, getattr(found, name), getattr(first, name)) for name in names}
+    lines = bk.where(failed[:, 0], found.history, first.history) if request.history else ()
+    return second, Outcome(**merged, history=lines)
 
 
-def _has_converged(bk: Backend, result: SolveResult) -> bool:
-    return not bk.any(result.status != int(Status.CONVERGED))
+def _has_converged(bk: Backend, outcome: Outcome) -> bool:
+    """The last limit of several decides."""
+    status = outcome.status if len(outcome.status.shape) < 3 else outcome.status[-1]
+    return not bk.any(status != int(Status.CONVERGED))
 
 
 def _after_failure(problem: Problem, result: SolveResult, on_failure: str) -> SolveResult:
@@ -78,13 +101,21 @@ def _after_failure(problem: Problem, result: SolveResult, on_failure: str) -> So
     return apply_policy(problem.bk, result, on_failure)
 
 
-def _solved(
+def _attempt(
     problem: Problem, method: Method, M: Operator | None, request: Request, fallback: Method | None = None
-) -> SolveResult:
-    """What one method finds, with derivatives, in the user's terms; compiled and for derivatives with the fallback."""
+) -> Attempt:
     report = make_report(request.progress, method.name)
-    attempt = Attempt(problem, method, M, request.on_failure, request.history, report, fallback)
-    outcome = differentiated(attempt) if problem.is_implicit else attempt.run()
+    return Attempt(problem, method, M, request.on_failure, request.history, report, fallback)
+
+
+def _outcome(attempt: Attempt) -> Outcome:
+    """With derivatives; compiled and for derivatives with the fallback."""
+    return differentiated(attempt) if attempt.problem.is_implicit else attempt.run()
+
+
+def _result(attempt: Attempt, outcome: Outcome) -> SolveResult:
+    """In the user's terms."""
+    problem = attempt.problem
     sensitivity = Sensitivity.of(attempt, outcome) if not problem.bk.has_derivatives else None
     result = attempt.result(outcome, sensitivity)
     if problem.given is None:

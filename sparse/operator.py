@@ -92,6 +92,10 @@ class Operator(ABC):
             return None
         return found @ v, (np.swapaxes(found, -1, -2) if isinstance(found, np.ndarray) else found.T) @ v
 
+    def known_diagonal(self) -> np.ndarray:
+        """The diagonal on the host, of one square matrix whose values are known now."""
+        return np.asarray(self.known().diagonal())
+
     def as_container(self) -> Operator:
         """The same operator with all its values in arrays (`is_container`), where that can be; else itself."""
         return self

@@ -71,6 +71,10 @@ class Control(ABC):
         reference = arrays[0] if arrays else None
         return tuple(self.asarray(r, like=reference) for r in results)
 
+    def can_rescue(self) -> bool:
+        """May a program that is compiled now call the host in `rescued`?"""
+        return True
+
     def rescued(
         self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
     ) -> tuple[Array, ...]:

@@ -206,12 +206,15 @@ class JaxBackend(JaxIndexing, Backend):
         found = jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
         return vary(found, axes_of(arrays)) if is_mapped() else found
 
+    def can_rescue(self) -> bool:
+        return jax.device_count() == 1 and not is_mapped()  # one device would call, and the others wait for ever
+
     def rescued(
         self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
     ) -> tuple[Array, ...]:
         if not self.compiled(failed, found, arrays):
             return super().rescued(bool(failed), function, found, *arrays)
-        if jax.device_count() > 1 or is_mapped():  # one device would call the host, and the others wait for ever
+        if not self.can_rescue():
             return tuple(found)
         return tuple(rescued(failed, function, found, arrays))
 

@@ -18,6 +18,7 @@ from ..interface.control import as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
+from .calls_in_lanes import declare_shapes
 from .evaluate import eagerly, is_eager
 from .fold import Folder
 from .fourier import TensorflowFourier
@@ -182,14 +183,18 @@ class TensorflowBackend(TensorflowIndexing, Backend):
             return list(as_declared(function(*values), returns))
 
         results = tf.numpy_function(on_host, arrays, [d for _, d in returns])
+        declare_shapes(results, [shape for shape, _ in returns])
         return tuple(tf.ensure_shape(r, shape) for r, (shape, _) in zip(results, returns, strict=True))
+
+    def can_rescue(self) -> bool:
+        return tf.executing_eagerly() or not _for_xla()
 
     def rescued(
         self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
     ) -> tuple[Array, ...]:
         if tf.executing_eagerly():
             return super().rescued(bool(failed), function, found, *arrays)
-        if _for_xla():
+        if not self.can_rescue():
             return tuple(found)
         specs = [(tuple(x.shape), self.dtype(x)) for x in found]
         return tuple(tf.cond(failed, lambda: self.host_call(function, specs, *arrays), lambda: tuple(found)))

@@ -14,6 +14,16 @@ def is_transformed(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(x)
 
 
+def value_of(x: torch.Tensor) -> torch.Tensor | None:
+    """The tensor with the value of one that transformations may hold, without derivatives; None in a `vmap` over it."""
+    while is_transformed(x):
+        if not _functorch.is_gradtrackingtensor(x):
+            return None
+        x = _functorch.get_unwrapped(x)
+    with torch._C._DisableFuncTorch():
+        return x.detach()
+
+
 def transforming() -> bool:
     """Does a transformation of torch.func run? Then no tensor has a value to look at."""
     return _functorch.maybe_current_level() is not None

@@ -17,6 +17,7 @@ from ...sparse import Operator
 
 _ROUNDINGS = 2  # of each entry of x: the best residuals that methods reach are 0.2 to 0.7 D, up to 3 D on hard systems
 _LARGEST = 0.05  # of |b|: a b that is further than this from the range of A is never taken for solved
+_ROUNDED = 4e9  # rounding units of it, likewise: in double precision singular A make x so large that D is 0.02 |b|
 _HOPELESS = 0.1  # of D: no method has been seen to reach a tolerance below
 _FACTOR = 0.7
 
@@ -32,7 +33,8 @@ def attainable(bk: Backend, A: Operator, b: Array, x: Array, image: Array, misse
     none = bk.zeros_like(bk.square_norm(x[:, :1]))
 
     def measured(b: Array, x: Array, image: Array) -> tuple[Array, Array]:
-        return _noise(bk, A, x, bk.copy(image)), _LARGEST * bk.norm(b)  # a function may write to what it returned
+        noise = _noise(bk, A, x, bk.copy(image))  # a function may write to what it returned
+        return noise, min(_LARGEST, _ROUNDED * _eps(bk, x)) * bk.norm(b)
 
     noise, most = bk.cond(bk.any(missed), measured, lambda *_: (none, none), b, x, image)
     reached = _ROUNDINGS * noise
@@ -44,9 +46,12 @@ def is_hopeless(norm: Array, bound: Array, reached: Array) -> Array:
     return (norm <= reached) & (bound < _HOPELESS / _ROUNDINGS * reached)
 
 
+def _eps(bk: Backend, x: Array) -> float:
+    return float(np.finfo(real_dtype(bk.dtype(x))).eps)
+
+
 def _noise(bk: Backend, A: Operator, x: Array, image: Array) -> Array:
-    real = real_dtype(bk.dtype(x))
-    eps = float(np.finfo(real).eps)
+    real, eps = real_dtype(bk.dtype(x)), _eps(bk, x)
     numbers = bk.reshape(bk.scatter_numbers(int(x.shape[1]), real, x), (1, -1))
     one = bk.full_like(numbers, 1)
     moved = bk.times(_FACTOR * bk.where(numbers < 0, one * (1 - eps), one * (1 + eps)), x)  # 1 - eps is a number too

@@ -17,28 +17,32 @@ from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.facts import components
 from ...sparse.symmetry import products_agree
-from ..preconditioners.known import as_matrix
+from ..preconditioners.known import as_matrix, in_every_run
 from .projections import WithoutConstants
 
 _ROUNDING = 4  # times the rounding unit of the entries of a row: what their sum may be where it should be zero
-_UNSEEN = 64  # as much for a function, of its product with random signs, as its entries are not seen
-_FAR = 1e-3  # of that product: a function that maps the constant to more is not asked again
+_UNSEEN = 64  # as much for a function, of its product with random signs, until its entries are seen
+_GUESSED = 8  # where they cannot be seen
+_FAR = 1e-3  # of that product: a function that maps the constant to more is regular
 _SMALL = 1e-6  # of the diagonal: what sums that are zero but for rounding are far below
 
-_regular: weakref.WeakSet[Any] = weakref.WeakSet()
+_usual: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # of functions, how large that product is
 
 
 def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants | None:
     """What takes the null vectors off that A and its transpose are seen to have, where values are known now.
 
+    Not those of one matrix of several, a batch.
+
     Cost: of a matrix two products, and where it has rows whose sum is zero a pass over the entries for its connected
-    parts; of a function 2 products, once.
+    parts; of a function 2 products, 1 where it was asked before; where it is traced in a compiled function, that.
     """
     if A.offset or not layout.size or layout.structure is not None:
         return None
     with np.errstate(all="ignore"):
         if isinstance(A, Matrix):
-            labels = _regions(A.known()) if _may_have_regions(A) else None
+            matrix = in_every_run(A)
+            labels = _regions(matrix.known()) if _may_have_regions(matrix) else None
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:
@@ -57,7 +61,7 @@ def _placed(bk: Backend, labels: np.ndarray, weights: np.ndarray, like: Any) -> 
 
 
 def _may_have_regions(A: Matrix) -> bool:
-    """A cheap look, as most matrices are regular: is the sum of some rows much smaller than that of others?
+    """A cheap look, as most matrices are regular: are some sums of rows much smaller than others, or all of them small?
 
     Matrices stored by diagonals of a grid, whose entries are not at hand row by row, must map all constants to zero, or
     have rows of zeros.
@@ -68,12 +72,11 @@ def _may_have_regions(A: Matrix) -> bool:
     if images is None:
         return False
     sums = np.abs(images[0])
-    if not np.min(sums) <= _FAR * np.max(sums):
-        return False
-    if not isinstance(A, SparseMatrix) or A.structure.indices:
+    some = bool(np.min(sums) <= _FAR * np.max(sums))
+    if some and (not isinstance(A, SparseMatrix) or A.structure.indices):
         return True
-    diagonal = A.bk.known_now(lambda: A.bk.abs(A.diagonals()))
-    return diagonal is not None and bool(np.max(sums) <= _SMALL * np.max(diagonal) or np.any(diagonal == 0))
+    diagonal = np.abs(A.known_diagonal())
+    return bool(np.max(sums) <= _SMALL * np.max(diagonal) or (some and np.any(diagonal == 0)))
 
 
 def _regions(A: Any) -> np.ndarray | None:
@@ -105,41 +108,42 @@ def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray |
 
     Other null vectors of its transpose would have to be known.
     """
-    if not isinstance(A, FunctionOperator) or A.shape[0] != A.shape[1] or not _maps_constants_to_zero(A, layout, like):
+    if not isinstance(A, FunctionOperator) or A.shape[0] != A.shape[1]:
+        return None
+    size = _size_of_constant_image(A, layout, like)
+    eps = np.finfo(A.dtype).eps
+    if size is not None and not size <= _UNSEEN * eps:
         return None
     try:
         matrix = as_matrix(A)
     except (UnsupportedOperation, NonlinearError):
-        return np.zeros(layout.size, np.int32) if products_agree(A, layout.systems, like) else None
-    known = matrix.known()
-    return None if known is None else _regions(known)
+        guessed = size is not None and size <= _GUESSED * eps and products_agree(A, layout.systems, like)
+        return np.zeros(layout.size, np.int32) if guessed else None
+    return _regions(matrix.known()) if _may_have_regions(matrix) else None
 
 
-def _maps_constants_to_zero(A: FunctionOperator, layout: Layout, like: Any) -> bool:
-    if _is_regular(A.function):
-        return False
+def _size_of_constant_image(A: FunctionOperator, layout: Layout, like: Any) -> float | None:
+    """The largest number in the product with ones, of that in the product with random signs; None: not known now."""
     bk, shape = A.bk, (layout.systems, A.shape[1])
 
-    def largest(x: np.ndarray) -> float:
+    def largest(x: np.ndarray) -> float | None:
         image = bk.known_now(lambda: A.apply(bk.asarray(np.ascontiguousarray(x, A.dtype), like=like)))
-        return np.nan if image is None else float(np.max(np.abs(image), initial=0))
+        return None if image is None else float(np.max(np.abs(image), initial=0))
 
-    size = largest(np.ones(shape))
-    if not np.isfinite(size):
-        return False
-    usual = largest(np.random.default_rng(8).choice([-1.0, 1.0], shape))
-    if size > _FAR * usual:
-        _remember(A.function)
-    return bool(0 < usual < np.inf and size <= _UNSEEN * np.finfo(A.dtype).eps * usual)
+    size, before = largest(np.ones(shape)), _remembered(A.function)
+    if size is None:
+        return None
+    regular = before > 0 and size > _FAR * before  # whatever it was called with: rounding is not so large
+    usual = before if regular else largest(np.random.default_rng(8).choice([-1.0, 1.0], shape))
+    if usual is None or not 0 < usual < np.inf:
+        return np.inf
+    with contextlib.suppress(TypeError):  # of functions that cannot be hashed, which are asked every time
+        _usual[A.function] = usual
+    return size / usual
 
 
-def _is_regular(function: Any) -> bool:
+def _remembered(function: Any) -> float:
     try:
-        return function in _regular
-    except TypeError:  # it cannot be hashed, and is asked every time
-        return False
-
-
-def _remember(function: Any) -> None:
-    with contextlib.suppress(TypeError):
-        _regular.add(function)
+        return _usual.get(function, 0.0)
+    except TypeError:
+        return 0.0

@@ -60,8 +60,8 @@ class WithoutConstants(Composed):
         count = int(weights.shape[-1])
         weights = bk.astype(weights, real_dtype(bk.dtype(x)))
         if count == 1:
-            return x - weights * bk.sum(x, 1, keepdims=True)
-        means = bk.sum_entries(x, labels, count) * weights
+            return x - bk.sum(weights * x, 1, keepdims=True)
+        means = bk.sum_entries(bk.take(weights, labels, 0) * x, labels, count)  # of numbers so large that sums overflow
         return x - bk.take(means, labels, 1)
 
     def transpose(self) -> WithoutConstants:

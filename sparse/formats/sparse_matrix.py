@@ -210,6 +210,12 @@ class SparseMatrix(Matrix):
     def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         return self.stored.known_images(v) or super().known_images(v)
 
+    def known_diagonal(self) -> np.ndarray:
+        values = None if self.stored.scipy is not None else self.stored.known_values()
+        if values is None:
+            return super().known_diagonal()
+        return np.asarray(self.structure.diagonal(get_backend("numpy"), values, None))
+
     # --- as a matrix ---
 
     def _with(self, stored: Stored, reason: str | None = None) -> SparseMatrix:

@@ -734,7 +734,7 @@ def test_threads(mode: str) -> None:
         np.testing.assert_allclose(found[i], np.linalg.solve(m[i], np.ones((6, 2))).T, rtol=1e-8)
 
 
-@covers("rescued")
+@covers("rescued", "can_rescue")
 @pytest.mark.parametrize("mode", MODES)
 def test_rescued(mode: str) -> None:
     """What the host finds where it is asked, in the dtypes of what there was; nothing is called otherwise."""

@@ -351,3 +351,16 @@ def test_no_solution_is_not_called_a_limit_of_precision(method: str) -> None:
     b = np.random.default_rng(0).standard_normal(256).astype(np.float32) + np.float32(0.5)
     result = linear_solve(neumann(16).astype(np.float32), b, method=method, on_failure="status", max_iter=2000)
     assert not result.converged and "limit of float32" not in result.message
+
+
+@pytest.mark.parametrize("method", ["CG", "MINRES", "biCG-stab(2)", "GMRES"])
+def test_an_x_that_grew_without_limit_is_no_solution(method: str) -> None:
+    """Rounding makes a singular matrix regular: x becomes 1e14 b, and what rounding leaves of its product 0.02 b."""
+    for n in (12, 40):
+        A = 2 * np.eye(n) - np.roll(np.eye(n), 1, 0) - np.roll(np.eye(n), -1, 0)
+        for seed in range(10):
+            b = A @ np.random.default_rng(seed).standard_normal(n)
+            for part in (1e-3, 1e-2, 3e-2):
+                outside = b + part * np.linalg.norm(b) / np.sqrt(n)
+                found = linear_solve(sp.csr_array(A), outside, method=method, nullspace=None, on_failure="status")
+                assert not found.converged

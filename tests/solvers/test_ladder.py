@@ -145,6 +145,72 @@ def test_exported_programs_keep_the_failure() -> None:
     assert int(program(B, K)) == 1
 
 
+@pytest.mark.needs("tensorflow")
+def test_tensorflow_lanes_and_jacobians() -> None:
+    """Of easy systems, where no lane asks the host, and of hard ones, where each does."""
+    import tensorflow as tf
+
+    solve = solver("tf")
+    f = function_of("tf")
+    for k in (1 + rng.random(N), K):
+        inverse = np.linalg.inv(dense(k))
+        one = solve if k is K else lambda b, k: linear_solve(f, b, args=(k,))
+        coefficients = tf.constant(k)
+        lanes = tf.vectorized_map(lambda b, c=coefficients, s=one: s(b, c).x, tf.constant(np.stack([B, 2 * B])))
+        np.testing.assert_allclose(
+            lanes, [inverse @ B, 2 * inverse @ B], rtol=1e-6, atol=1e-6 * np.abs(inverse @ B).max()
+        )
+        b = tf.constant(B)
+        with tf.GradientTape() as tape:
+            tape.watch(b)
+            x = one(b, coefficients).x
+        np.testing.assert_allclose(tape.jacobian(x, b), inverse, rtol=1e-6, atol=1e-8 * np.abs(inverse).max())
+
+
+@pytest.mark.parametrize("mode", ["numpy", "jax", "jax-jit", "torch", "tf"])
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+def test_only_systems_that_failed_are_solved_again(mode: str) -> None:
+    """Of a batch; and none for a right-hand side that is not finite."""
+
+    def solve(b: Any) -> Any:
+        roll = {"jax": jnp_roll, "torch": torch_roll, "tf": tf_roll}.get(mode.split("-")[0], np.roll)
+        return linear_solve(lambda u: 4 * u - 2 * roll(u, 1, -1), b, batch_ndim=1, max_iter=FEW, on_failure="status")
+
+    rows = np.stack([np.ones(N), np.full(N, np.nan), B, np.zeros(N)])  # the first is an eigenvector
+    found = compiled(mode, solve)(array(mode, rows))
+    A = 4 * np.eye(N) - 2 * np.roll(np.eye(N), 1, 0)
+    assert list(to_numpy(found.status)) == [1, 5, 1, 1]
+    assert list(to_numpy(found.iterations)[[1, 3]]) == [0, 0] and to_numpy(found.function_evaluations)[0] > 1
+    np.testing.assert_allclose(to_numpy(found.x)[[0, 2]], [np.full(N, 0.5), np.linalg.solve(A, B)], rtol=1e-7)
+    first = compiled(mode, solve)(array(mode, rows[:1]))
+    np.testing.assert_array_equal(to_numpy(found.iterations)[0], to_numpy(first.iterations)[0])
+
+
+def jnp_roll(*given: Any) -> Any:
+    import jax
+
+    return jax.numpy.roll(*given)
+
+
+def torch_roll(*given: Any) -> Any:
+    import torch
+
+    return torch.roll(*given)
+
+
+def tf_roll(*given: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.roll(*given)
+
+
+def test_the_last_of_several_limits_decides() -> None:
+    f, k = function_of("numpy"), np.ones(N)
+    found = linear_solve(f, B, args=(k,), max_iter=[1, 2, 40], on_failure="status")
+    assert found.converged[-1] and not found.converged[0]
+    assert "direct" not in found.method and list(found.iterations[:2]) == [1, 2]
+
+
 def test_methods_that_were_named_do_not_climb() -> None:
     result = linear_solve(function_of("numpy"), B, args=(K,), method="GMRES", max_iter=FEW, on_failure="status")
     assert not result.converged and result.method == "GMRES"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from krylix import NotConverged, linear_solve, prepare
+from krylix import NotConverged, linear_solve, matrix_from_function, prepare
 from modes import array, compiled, to_numpy
 
 SHAPE = (6, 7)
@@ -235,14 +235,21 @@ def test_gradients(library: str, form: str) -> None:
         leaf = torch.tensor(b, requires_grad=True)
         torch.sin(linear_solve(operand, leaf).x).sum().backward()
         found = leaf.grad
+        for method in ("auto", "CG"):
+            again = torch.func.grad(lambda b, m=method: torch.sin(linear_solve(operand, b, method=m).x).sum())
+            np.testing.assert_allclose(to_numpy(again(torch.tensor(b))), expected, atol=1e-8)
     else:
         import tensorflow as tf
 
-        leaf = tf.constant(b)
-        with tf.GradientTape() as tape:
-            tape.watch(leaf)
-            loss_ = tf.reduce_sum(tf.sin(linear_solve(operand, leaf).x))
-        found = tape.gradient(loss_, leaf)
+        def gradient(b: Any, method: str = "auto") -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(b)
+                loss = tf.reduce_sum(tf.sin(linear_solve(operand, b, method=method).x))
+            return tape.gradient(loss, b)
+
+        found = gradient(tf.constant(b))
+        in_graph = tf.function(lambda b: gradient(b, "CG"))(tf.constant(b))
+        np.testing.assert_allclose(to_numpy(in_graph), expected, atol=1e-8)
     np.testing.assert_allclose(to_numpy(found), expected, atol=1e-8)
 
 
@@ -265,3 +272,56 @@ def test_divergence_free_velocities() -> None:
     hessian = jax.jvp(jax.grad(energy), (u,), (direction,))[1]
     slope = (jax.grad(energy)(u + h * direction) - jax.grad(energy)(u - h * direction)) / (2 * h)
     np.testing.assert_allclose(hessian, slope, atol=1e-6)
+
+
+def test_a_function_that_depends_on_more_than_its_argument() -> None:
+    """What was regular with one coefficient, an argument or closed over, is singular with another."""
+    b = np.sin(2 * np.pi * np.arange(24) / 24)
+
+    def shifted(u: np.ndarray, s: float) -> np.ndarray:
+        return (s + 2) * u - np.roll(u, 1) - np.roll(u, -1)
+
+    shift = [1.0]
+    closed = lambda u: shifted(u, shift[0])  # noqa: E731
+    start, w = np.full(24, 5.0), np.cos(b)
+    linear_solve(shifted, b, args=(1.0,), method="CG")
+    linear_solve(closed, b, method="CG")
+    shift[0] = 0.0
+    A = np.stack([shifted(e, 0.0) for e in np.eye(24)], axis=1)
+    for result in (
+        linear_solve(shifted, b, x0=start, args=(0.0,), method="CG"),
+        linear_solve(closed, b, x0=start, method="CG"),
+    ):
+        np.testing.assert_allclose(result.x, shortest(A, b), atol=1e-8)
+        np.testing.assert_allclose(result.vjp(w).b, shortest(A, w), atol=1e-7)
+
+
+@pytest.mark.parametrize("form", ["stencil", "dense", "csr"])
+def test_any_spacing(form: str) -> None:
+    """Sums of rows that should be zero are all the same small number where coefficients are constant."""
+    random = np.random.default_rng(0)
+    for _ in range(12):
+        dx, dy = random.uniform(0.01, 1, 2)
+        f = lambda u, dx=dx, dy=dy: (  # noqa: E731
+            (2 * u - np.roll(u, 1, 0) - np.roll(u, -1, 0)) / dx**2
+            + (2 * u - np.roll(u, 1, 1) - np.roll(u, -1, 1)) / dy**2
+        )
+        A = matrix_of(f)
+        b = A @ random.standard_normal(A.shape[0])
+        stencil = matrix_from_function(f, np.zeros(SHAPE))[0]
+        operand = {"stencil": stencil, "csr": sp.csr_array(A), "dense": A}[form]
+        x = linear_solve(operand, b, x0=np.full(len(b), 5.0), method="CG").x
+        np.testing.assert_allclose(x, shortest(A, b), atol=1e-8 * np.abs(x).max())
+
+
+def test_large_numbers_in_an_open_region() -> None:
+    """Their sum, which plays no role, is beyond the largest number; likewise that in a closed one."""
+    n = 400
+    open_ = sp.diags_array([-1.0, 3.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+    A = sp.csr_array(sp.block_diag([open_, sp.csr_array((2, 2))]))
+    b = np.append(open_ @ np.full(n, 1e306), [0, 0])
+    np.testing.assert_allclose(linear_solve(A, b).x, np.append(np.full(n, 1e306), [0, 0]), rtol=1e-9)
+    for system in (path(n), np.asarray(sp.block_diag([path(n), path(n)]).toarray())):
+        wave = np.tile(np.where(np.arange(n) % 2, 1e306, -1e306), len(system) // n)
+        x = linear_solve(sp.csr_array(system), system @ wave, method="scipy-direct").x
+        np.testing.assert_allclose(x, wave, rtol=1e-6)
