@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ...sparse import Matrix
+from ...sparse.equilibrate import equilibrated, scales
 from ..iteration.status import Status
 from ..setup.problem import Problem
 from .result import SolveResult
@@ -45,22 +46,39 @@ def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
 
 def _part_outside(matrix: Any, b: np.ndarray, eps: float) -> np.ndarray:
     """`(batch,)`: the norm of the part of each row of b in the left null vectors that are found."""
+    if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
+        return np.zeros(len(b))
     n = matrix.shape[0]
-    if n <= _SMALL:
-        dense = matrix.toarray() if sp.issparse(matrix) else matrix
-        if not np.isfinite(dense).all():
-            return np.zeros(len(b))
-        left, sizes, _ = np.linalg.svd(dense.astype(b.dtype if dense.dtype.kind != "c" else complex))
-        null = left[:, sizes <= n * eps * sizes.max(initial=0)]
-        return np.linalg.norm(b @ null.conj(), axis=1)
     wide = sp.csr_array(matrix, dtype=np.result_type(matrix.dtype, np.float64))
+    if n <= _SMALL:
+        empty = abs(wide).sum(axis=1) == 0  # looked at apart: rounding would mix them with other null vectors
+        parts = b[:, empty], b[:, ~empty] @ _left_null_vectors(wide[~empty], eps).conj()
+        return np.linalg.norm(np.concatenate(parts, axis=1), axis=1)
     count, labels = connected_components(wide, directed=False)
-    ones = np.ones(n)
-    sums, sizes = abs(wide.conj().T @ ones), abs(wide).T @ ones
-
-    def length(v: np.ndarray) -> np.ndarray:
-        return np.sqrt(np.bincount(labels, abs(v) ** 2, count))
-
-    null = length(sums) <= _ROUNDING * eps * length(sizes)
+    turned = wide.conj().T
+    open_part = np.bincount(labels, ~_cancels(turned, np.ones(n), _ROUNDING * eps), count) > 0
     totals = np.stack([np.bincount(labels, row.real, count) + 1j * np.bincount(labels, row.imag, count) for row in b])
-    return np.linalg.norm(np.abs(totals)[:, null] / np.sqrt(np.bincount(labels))[null], axis=1)
+    return np.linalg.norm((np.abs(totals) / np.sqrt(np.bincount(labels)))[:, ~open_part], axis=1)
+
+
+def _left_null_vectors(matrix: Any, eps: float) -> np.ndarray:
+    """`(m, count)`: orthonormal w with `A^H w = 0`.
+
+    Small singular values tell of units, too: those of R A C do not, and `w = R v` for its null vectors v.
+    """
+    n = matrix.shape[1]
+    own = n * np.finfo(matrix.dtype).eps  # rounding of what is computed here
+    rows, columns = scales(matrix)
+    scaled = equilibrated(matrix, rows, columns)
+    left, sizes, _ = np.linalg.svd(scaled.toarray(), full_matrices=False)
+    found, _ = np.linalg.qr(rows[:, None] * left[:, sizes <= n * eps * sizes.max(initial=0)])
+    v = found / rows[:, None]
+    v[np.abs(v) <= own * np.abs(v).max(axis=0, initial=0)] = 0  # or R would make something of rounding
+    null = _cancels(scaled.conj().T, v, _ROUNDING * (eps + own)).all(axis=0)
+    w = rows[:, None] * v[:, null]
+    return np.asarray(w / np.linalg.norm(w, axis=0))
+
+
+def _cancels(A: Any, v: np.ndarray, rounding: float) -> np.ndarray:
+    """Is each entry of `A v` zero, up to rounding of the terms that it is the sum of?"""
+    return np.asarray(np.abs(A @ v) <= rounding * (abs(A) @ np.abs(v)))

@@ -129,6 +129,30 @@ def test_a_system_with_a_solution_is_not_called_one_without(n: int) -> None:
         assert "no solution" not in result.message
 
 
+@pytest.mark.parametrize("kind", ["dense", "scipy"])
+def test_units_do_not_make_a_system_one_without_a_solution(kind: str) -> None:
+    """Small singular values of a matrix with rows or columns of different units say nothing; null vectors stay some."""
+
+    def message(A: sp.csr_array, b: np.ndarray) -> str:
+        result = linear_solve(
+            A if kind == "scipy" else A.toarray(), b, method="GMRES(30)", max_iter=1, on_failure="warn"
+        )
+        return result.message
+
+    with pytest.warns(RuntimeWarning):
+        assert "no solution" not in message(sp.diags_array([1.0, 2.0, 3e-18]).tocsr(), np.ones(3))
+        for n in (20, 400):
+            b, scale = np.cos(np.arange(n)), sp.diags_array(np.exp2(np.arange(n) % 50))
+            regular = neumann(n) + sp.diags_array(np.r_[1e-3, np.zeros(n - 1)])
+            for A in (scale @ regular, regular @ scale, scale @ regular @ scale):
+                assert "no solution" not in message(A.tocsr(), b)
+        b, scale, left = b[:20], sp.diags_array(np.exp2(np.arange(20))), np.exp2(-np.arange(20))
+        A = scale @ neumann(20) @ scale
+        assert np.all(A.T @ left == 0)
+        least = float(re.search(r"There is no solution: .* norm below (\S+),", message(A.tocsr(), b))[1])
+        assert least == pytest.approx(abs(left @ b) / np.linalg.norm(left), rel=1e-3)
+
+
 @pytest.mark.compiled_by_default("CG", modes=("jax", "tf"))
 @pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tf"])
 @pytest.mark.parametrize("kind", ["dense", "scipy", "native"])

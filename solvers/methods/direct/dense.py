@@ -12,6 +12,8 @@ from ....sparse.symmetry import has_equal_triangles
 from .factorisation import DenseFactors
 from .refinement import Refinement
 
+_SWEEPS = 20  # of the scales
+
 
 @dataclass(frozen=True)
 class Direct(Refinement):
@@ -56,8 +58,7 @@ def _lu_factors(bk: Backend, matrix: Array) -> tuple[Array, ...]:
     one = bk.full_like(bk.max_abs(bk.reshape(matrix, (-1, int(matrix.shape[-1])))), 1)
 
     def again(*_: Array) -> tuple[Array, ...]:
-        rows = _scales(bk, matrix, singular)
-        columns = _scales(bk, bk.matrix_transpose(_scaled(bk, matrix, rows)), singular)
+        rows, columns = _scales(bk, matrix, singular)
         scaled = bk.matrix_transpose(_scaled(bk, bk.matrix_transpose(_scaled(bk, matrix, rows)), columns))
         better = bk.linalg.lu_factor(scaled)
         still = _singular(bk, bk.diagonal(better[0]))
@@ -70,11 +71,35 @@ def _lu_factors(bk: Backend, matrix: Array) -> tuple[Array, ...]:
     return tuple(bk.cond(bk.any(singular), again, lambda *same: same, *factors, one, one))
 
 
-def _scales(bk: Backend, matrix: Array, where: Array) -> Array:
-    """`(systems * n, 1)`: powers of two that bring the rows of some systems `(systems, 1)` to size 1."""
+def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
+    """`(systems * n, 1)` twice: powers of two that make sums over rows and over columns alike, for some systems.
+
+    Args:
+        where: `(systems, 1)`; the scales of the others are 1.
+
+    As `sparse.equilibrate.scales`, which says more.
+    """
     n = int(matrix.shape[-1])
-    scales = bk.reshape(1 / bk.binary_scale(bk.reshape(matrix, (-1, n))), (-1, n))
-    return bk.reshape(bk.where(where, scales, bk.full_like(scales, 1)), (-1, 1))
+    sizes = bk.abs(matrix)
+    largest = bk.binary_scale(bk.reshape(sizes, (-1, n * n)))  # (systems, 1)
+    sizes = bk.reshape(bk.times(1 / largest, bk.reshape(sizes, (-1, n * n))), tuple(matrix.shape))
+    turned = bk.matrix_transpose(sizes)
+
+    def sweep(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        rows, columns, count = state
+        by_row, by_column = rows * bk.product(sizes, columns), columns * bk.product(turned, rows)
+        return rows / _root(bk, by_row), columns / _root(bk, by_column), count + 1
+
+    one = bk.full_like(bk.broadcast_to(largest, (int(largest.shape[0]), n)), 1)
+    state = one, one, bk.asarray(np.int32(0), like=matrix)
+    rows, columns, _ = bk.while_loop(lambda state: state[2] < _SWEEPS, sweep, state)
+    rows = rows / largest
+    rows, columns = bk.where(where, rows, one), bk.where(where, columns, one)
+    return bk.binary_scale(bk.reshape(rows, (-1, 1))), bk.binary_scale(bk.reshape(columns, (-1, 1)))
+
+
+def _root(bk: Backend, sums: Array) -> Array:
+    return bk.sqrt(bk.where(sums > 0, sums, bk.full_like(sums, 1)))
 
 
 def _scaled(bk: Backend, matrix: Array, scales: Array) -> Array:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Operator, SparseMatrix, storable
+from ....sparse.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
 from ...preconditioners.known import kept
 from .dense import factorise
@@ -18,6 +19,8 @@ from .factorisation import Factorisation, check_truths
 from .refinement import Refinement
 
 _Solve = Callable[[np.ndarray, bool], np.ndarray]
+
+_MUCH = 1e3  # between scales: less changes little in what is singular
 
 
 @dataclass(frozen=True)
@@ -172,22 +175,43 @@ def _solver(matrix: Any, offset: complex) -> _Solve:
 
 
 def _factorise(matrix: Any) -> _Solve:
-    """Factors in the precision of the matrix; in double where that cannot tell it from a singular one."""
+    """Factors in the precision of the matrix; where that cannot tell it from a singular one, of R A C, in double.
+
+    R and C are powers of two, as a solution of very different units looks like that of a singular matrix.
+    """
+    from scipy.sparse.linalg import splu
+
     lu, dtype = _regular_factors(matrix), matrix.dtype
-    if lu is None and dtype.char in "fF":
-        wide = matrix.astype(np.result_type(dtype, np.float64))
+    if lu is not None:
+        return _solve_with(lu, dtype)
+    rows, columns = scales(matrix)
+    wide = equilibrated(matrix.astype(np.result_type(dtype, np.float64)), rows, columns)
+    if dtype != wide.dtype or _spread(rows) * _spread(columns) > _MUCH:
         lu = _regular_factors(wide)
-        dtype = dtype if lu is None else wide.dtype
-    if lu is None:
-        from scipy.sparse.linalg import splu
+    if lu is not None:
+        dtype = wide.dtype
+    else:
+        lu = splu(_shifted(wide.astype(dtype)))
+    scaled = _solve_with(lu, dtype)
 
-        lu = splu(_shifted(matrix))
+    def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
+        first, last = (columns, rows) if transposed else (rows, columns)
+        with np.errstate(over="ignore"):  # infinity is seen by the solve
+            return (scaled((b * first).astype(dtype), transposed) * last).astype(b.dtype)
 
+    return solve
+
+
+def _solve_with(lu: Any, dtype: np.dtype) -> _Solve:
     def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
         columns = np.ascontiguousarray(b.T, dtype)
         return np.ascontiguousarray(lu.solve(columns, "T" if transposed else "N").T, b.dtype)
 
     return solve
+
+
+def _spread(scales: np.ndarray) -> float:
+    return float(np.max(scales, initial=0) / np.min(scales, initial=np.inf))
 
 
 def _regular_factors(matrix: Any) -> Any:
