@@ -38,7 +38,8 @@ _ADVICE = {
     "factorise (method='scipy-direct'); check that the matrix has what the method needs (CG: symmetric and definite)",
     Status.STAGNATED: "loosen rtol, use double precision, or check that the system has a solution: the matrix may be "
     "singular, and b outside of its range; name its null vectors with nullspace=... (nullspace='constant')",
-    Status.BREAKDOWN: "check that the matrix has what the method needs (CG: symmetric and definite) and that the "
+    Status.BREAKDOWN: "check that the matrix has what the method needs (CG: symmetric and definite) and the "
+    "preconditioner too (MINRES: symmetric and positive definite, also where the matrix is indefinite), and that the "
     "system has a solution (name the null vectors of a singular matrix with nullspace=...), or try another method",
     Status.DIVERGED: "check A, b and x0 for NaN and infinity and that the matrix has what the method needs, or try a "
     "direct method",

@@ -94,7 +94,7 @@ class MINRES(Method):
         beta = bk.sqrt(bk.maximum(square, 0 * square))
         # QR of the tridiagonal matrix: the last rotation on its new column, and the next one
         delta, low = s.c * s.delta / size + s.s * alpha, s.c * alpha - s.s * s.delta / size
-        gamma = bk.sqrt(low * low + square)
+        gamma = bk.sqrt(low * low + beta * beta)
         largest = bk.maximum(s.largest, size * bk.sqrt(rest + beta * beta))
         # w = v - d w_1 - e w_2; A maps it to length gamma: noise where A is singular and nothing is left to gain
         d, e = delta * (size / s.gamma), s.epsilon / s.gamma_old

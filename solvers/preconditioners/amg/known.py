@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from ....backends import get_backend
 from ....sparse import Operator
-from ..cycle.dense import check_dense, known_inverse
+from ..cycle.dense import check_dense, known_inverse, rounding_of
 from ..cycle.level import VISITS
 from ..cycle.scaled import Scaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
@@ -32,7 +32,7 @@ def known_cycle(levels: list[HostLevel], settings: Settings, hermitian: bool, ta
     if is_diagonal(coarsest):
         found: Operator = DiagonalOperator(target.bk, target.array(np.ones((1, len(scales[-1].left)))))
     else:
-        inverse = _inverse(coarsest, scales[-1], hermitian)
+        inverse = _inverse(coarsest, scales[-1], hermitian, rounding_of(target.dtype, len(levels)))
         if len(levels) == 1:
             return target.dense(right[:, None] * inverse * left)
         found = target.dense(inverse)
@@ -68,11 +68,11 @@ def _level(
     )
 
 
-def _inverse(A: sp.csr_array, scales: Scales, hermitian: bool) -> np.ndarray:
+def _inverse(A: sp.csr_array, scales: Scales, hermitian: bool, rounding: float) -> np.ndarray:
     """Of `left A right`.
 
     Raises:
         ValueError: it is too large.
     """
     check_dense(A.shape[0])
-    return known_inverse(times_diagonals(scales.left, A, scales.right).toarray(), hermitian)
+    return known_inverse(times_diagonals(scales.left, A, scales.right).toarray(), hermitian, rounding)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....backends import Array, Backend
+from ....backends import Array, Backend, get_backend
 
 _CUT = 10  # times n eps: singular values below, relative to the largest one, count as zero
-
-
+_GIVEN = 4  # times the rounding of the entries that A was given with, likewise: what that makes of a null vector
 _LARGEST = 3000  # unknowns
 
 
@@ -21,20 +20,43 @@ def check_dense(n: int) -> None:
         )
 
 
-def known_inverse(A: np.ndarray, hermitian: bool) -> np.ndarray:
-    """The (pseudo-)inverse of `(n, n)`, exactly Hermitian where A is said to be."""
-    cut = _CUT * max(len(A), 1) * np.finfo(A.dtype).eps
+def rounding_of(given: np.dtype, levels: int) -> float:
+    """On the coarsest of so many levels, of a matrix in this precision.
+
+    What rounding takes from the sum of a row counts about four times as much on each coarser level.
+    """
+    return float(np.finfo(given).eps) * 4.0 ** (levels - 1)
+
+
+def known_inverse(A: np.ndarray, hermitian: bool, rounding: float) -> np.ndarray:
+    """The (pseudo-)inverse of `(n, n)`, exactly Hermitian where A is said to be.
+
+    Args:
+        rounding: relative, of the entries that A was made of; its null vectors are such up to that.
+    """
+    n, eps = max(len(A), 1), float(np.finfo(A.dtype).eps)
+    cut = max(_CUT * n * eps, _GIVEN * rounding)
     if not hermitian:
-        return np.asarray(np.linalg.pinv(A, rcond=cut)) if _is_singular(A) else np.asarray(np.linalg.inv(A))
+        singular = bool(len(A)) and bool(np.linalg.cond(A) * cut > 1)
+        return np.asarray(np.linalg.pinv(A, rcond=cut)) if singular else np.asarray(np.linalg.inv(A))
     values, vectors = np.linalg.eigh((A + A.conj().T) / 2)
-    size = np.abs(values)
-    kept = size > cut * size.max(initial=0)
+    kept = _are_kept(get_backend("numpy"), values, cut, _CUT * n * rounding)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].conj().T
     return (inverse + inverse.conj().T) / 2
 
 
-def _is_singular(A: np.ndarray) -> bool:
-    return bool(np.linalg.cond(A) * _CUT * max(len(A), 1) * np.finfo(A.dtype).eps > 1) if A.size else False
+def _are_kept(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Array:
+    """Of ascending eigenvalues, those above `cut`; and above `cut_beyond` those of the sign that the largest has not.
+
+    Rounding on finer levels adds up on coarse ones, and makes null vectors of semidefinite matrices such eigenvalues,
+    with which M would be indefinite.
+    """
+    if not int(values.shape[0]):
+        return values > 0
+    ends = values[:1], values[-1:]
+    turned = bk.where(ends[0] + ends[1] < 0, -values, values)
+    largest = bk.maximum(-ends[0], ends[1])
+    return (turned > cut * largest) | (turned < -cut_beyond * largest)
 
 
 def traced_inverse(bk: Backend, A: Array) -> Array:
@@ -55,8 +77,8 @@ def traced_inverse(bk: Backend, A: Array) -> Array:
 def _by_eigenvalues(bk: Backend, A: Array) -> Array:
     n, dtype = int(A.shape[0]), bk.dtype(A)
     values, vectors = bk.linalg.eigh((A + bk.matrix_transpose(bk.conj(A))) / 2)
-    size = bk.abs(values)
-    kept = size > _CUT * n * float(np.finfo(dtype).eps) * bk.max_abs(size[None])[0]
+    eps = float(np.finfo(dtype).eps)
+    kept = _are_kept(bk, values, _CUT * n**0.5 * eps, _CUT * n * eps)
     inverse = bk.astype(bk.where(kept, 1 / bk.where(kept, values, 1), 0), dtype)
     scaled = vectors * inverse
     found = bk.product(bk.conj(vectors), scaled)  # rows i of: sum over k of conj(v_jk) scaled_ik

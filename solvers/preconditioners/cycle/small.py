@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from ....sparse import Dense, Matrix
 from ..known import in_scipy
 from .checked import checked
-from .dense import known_inverse, traced_inverse
+from .dense import known_inverse, rounding_of, traced_inverse
 from .scales import scales_of, times_diagonals
 from .target import Target
 
@@ -24,17 +24,18 @@ def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
         return _traced(matrix), None
     if isinstance(known, sp.csr_array):
         hermitian, wide = checked(known, kind)
-        return target.dense(_inverse(wide, hermitian)), hermitian
+        return target.dense(_inverse(wide, hermitian, matrix.dtype)), hermitian
     each = [checked(A, kind) for A in known]
     hermitian = all(one for one, _ in each)
-    found = [_inverse(A, hermitian) for _, A in each]
+    found = [_inverse(A, hermitian, matrix.dtype) for _, A in each]
     dtype = found[0].dtype if found else matrix.dtype
     return target.dense(np.array(found, dtype).reshape(len(found), *matrix.shape)), hermitian
 
 
-def _inverse(A: sp.csr_array, hermitian: bool) -> np.ndarray:
+def _inverse(A: sp.csr_array, hermitian: bool, given: np.dtype) -> np.ndarray:
     left, right = scales_of(A, hermitian)
-    found: np.ndarray = right[:, None] * known_inverse(times_diagonals(left, A, right).toarray(), hermitian) * left
+    inverse = known_inverse(times_diagonals(left, A, right).toarray(), hermitian, rounding_of(given, 1))
+    found: np.ndarray = right[:, None] * inverse * left
     return found
 
 

@@ -31,7 +31,7 @@ def factorise(A: Scaled, shift: float | str, definite: bool) -> tuple[np.ndarray
     systems, given = A.systems, A.values.reshape(A.systems, -1)
     factors, shifts = np.empty_like(given), np.zeros(systems)
     left, symmetric = np.arange(systems), np.broadcast_to(A.symmetric if A.symmetric is not None else False, systems)
-    for keep_sign in (True,) if definite else (True, False):
+    for keep_sign in (True, False) if symmetric.any() and not definite else (True,):
         for alpha in _SHIFTS if shift == "auto" else (float(shift),):
             shifted = given[left]
             shifted[:, A.pattern.diagonal] += alpha

@@ -13,7 +13,7 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import rows_first
 from ...triangular.schedule import find_levels
 
-_MOST_PAIRS = 30_000_000  # which take a second or two and 1 GB
+_MOST_PAIRS = 10_000_000  # which take about 10 s and 1.3 GB where all of them are kept, as in full rows
 _MOST_OFFSETS = 64
 _SHIFT = 1 << 40  # more than there can be entries
 
@@ -101,7 +101,7 @@ class Pattern:
         if len(ends) and ends[-1] > _MOST_PAIRS:
             raise UnsupportedOperation(
                 f"A factorisation in the pattern of this matrix takes {ends[-1]:.2g} products, of {len(self.rows)} "
-                f"entries; expected up to {_MOST_PAIRS:.0g}. Its rows are too full: use method 'direct', or drop "
+                f"entries; expected up to {_MOST_PAIRS:.0g}. Its rows are too full: use method 'scipy-direct', or drop "
                 "small entries by drop_tolerance=1e-3."
             )
         second = np.arange(ends[-1] if len(ends) else 0) + np.repeat(after - ends + count, count)

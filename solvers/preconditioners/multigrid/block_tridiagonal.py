@@ -147,8 +147,11 @@ def mirrored(bk: Backend, sides: Array, positions: np.ndarray) -> Array:
     return take_or_zero(bk, bk.reshape(sides, (int(sides.shape[0]), -1)), positions)
 
 
-def inverse_of(A: Couplings) -> tuple[Array, Array, Array]:
+def inverse_of(A: Couplings, shift: float = 0.0) -> tuple[Array, Array, Array]:
     """The parts of the inverse of a matrix of couplings; rows of zeros, of obstacles, count as those of the identity.
+
+    Args:
+        shift: of the diagonal, in parts of it, where A may be singular up to more than rounding.
 
     Cost: the inverse of each block, and a few products of arrays of its size.
     """
@@ -161,7 +164,7 @@ def inverse_of(A: Couplings) -> tuple[Array, Array, Array]:
     flat = bk.concat([bk.broadcast_to(p, (systems, int(p.shape[1]))) for p in parts], 1)
     lower, upper = (take_or_zero(bk, flat, source) for source in (blocks.lower_source, blocks.upper_source))
     back = mirrored(bk, upper, blocks.lower_mirror)
-    within, m = _within(bk, blocks, flat), blocks.size
+    within, m = _within(bk, blocks, flat, shift), blocks.size
 
     def step(i: Any, last: Array) -> Array:
         index, width = _at(bk, blocks.lower, i, 0), blocks.lower.shape[1]
@@ -178,11 +181,11 @@ def inverse_of(A: Couplings) -> tuple[Array, Array, Array]:
     return pivots, lower, upper
 
 
-def _within(bk: Backend, blocks: Blocks, flat: Array) -> Array:
+def _within(bk: Backend, blocks: Blocks, flat: Array, shift: float) -> Array:
     """The blocks on the diagonal `(systems, count, m * m)`, made regular: a one where a place has no unknown."""
     m, dtype = blocks.size, bk.dtype(flat)
     regular = np.ones(m * m, dtype)
-    regular[:: m + 1] += _SHIFT * np.finfo(dtype).eps
+    regular[:: m + 1] += max(_SHIFT * float(np.finfo(dtype).eps), shift)
     dense = take_or_zero(bk, flat, blocks.within) * bk.asarray(regular, like=flat)
     empty = np.flatnonzero(blocks.order < 0)
     if not len(empty):

@@ -13,6 +13,7 @@ from ....sparse import Operator
 from ..base import Preconditioner
 from ..checks import check_choice, check_integer
 from ..cycle.cost import numbers_stored, work_of
+from ..cycle.dense import rounding_of
 from ..cycle.level import VISITS, Level
 from ..cycle.scaled import Scaled
 from ..cycle.small import exact_inverse
@@ -108,7 +109,8 @@ def _assembled(
     """The cycle over all levels, in the dtype of the matrix; for `sign` times what they were made of."""
     coarsest = levels[-1].A
     bk, batch = coarsest.bk, coarsest.systems is not None
-    pivots, lower, upper = (bk.astype(part, dtype) for part in inverse_of(coarsest))
+    shift = 2 * rounding_of(dtype, len(levels))
+    pivots, lower, upper = (bk.astype(part, dtype) for part in inverse_of(coarsest, shift))
     positions = coarsest.grid, coarsest.periodic, coarsest.shifts
     found: Operator = BlockTridiagonalInverse(bk, pivots, lower, upper, *positions, batch)
     for level in reversed(levels):

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse.linalg as spl
 
 from cells import check_true_residual
-from krylix import Status, linear_solve
+from krylix import NotConverged, Status, linear_solve
 from modes import MODES, array, solve
 from problems import SYSTEMS, make_operator
 
@@ -77,6 +77,24 @@ def test_preconditioner_that_is_not_definite(kind: str, mode: str) -> None:
     )
     check_true_residual(result, matrix, b)
     assert result.status == Status.BREAKDOWN and result.residual_norm <= np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_diagonal_with_both_signs(mode: str) -> None:
+    """What Jacobi makes of it is not definite: a breakdown, said to be that, and no matter of other systems."""
+    regular, b = np.linalg.inv(definite_inverse(indefinite(12))), np.linspace(1, 2, 12)
+    for seed in range(4):  # in the first step, or in later ones
+        mixed = indefinite(12) + np.diag(np.random.default_rng(seed).normal(size=12) * 30)
+        assert np.ptp(np.sign(np.diag(mixed))) == 2
+        result = solve(
+            mode, make_operator(mode, "dense", np.stack([mixed, regular])), np.stack([b, b]), method="MINRES",
+            preconditioner="jacobi", batch_ndim=1, on_failure="status",
+        )  # fmt: skip
+        assert result.status.tolist() == [Status.BREAKDOWN, Status.CONVERGED]
+        assert np.isfinite(result.x).all() and result.residual_norm[0] <= np.linalg.norm(b)
+        np.testing.assert_allclose(result.x[1], np.linalg.solve(regular, b), rtol=1e-6)
+    with pytest.raises(NotConverged, match="MINRES: symmetric and positive definite"):
+        linear_solve(mixed, b, method="MINRES", preconditioner="jacobi")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -12,8 +12,11 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from grid_problems import diffusion
+from krylix.backends import get_backend
 from krylix.solvers import Preconditioner
 from krylix.solvers.preconditioners.amg.settings import COARSENINGS
+from krylix.solvers.preconditioners.cycle.dense import traced_inverse
 from krylix.solvers.preconditioners.cycle.level import Level
 from modes import EAGER, array, library, to_numpy
 
@@ -218,6 +221,33 @@ def test_singular_systems() -> None:
     b -= b.mean()
     result = krylix.linear_solve(A, b, method="CG", preconditioner=made(A), rtol=1e-10)
     assert result.iterations < 15 and np.linalg.norm(b - A @ result.x) <= 1e-10 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+@pytest.mark.parametrize("max_coarse", [200, 20])
+def test_singular_up_to_single_precision(max_coarse: int, mode: str) -> None:
+    """Coefficients that are rounded make a small eigenvalue of the zero one, of either sign."""
+    for spread in (0.3, 1.0):
+        A = diffusion(10.0 ** (spread * np.random.default_rng(0).normal(size=(12, 12))), "N")
+        single = sp.csr_array(A.astype("float32"))
+        M = krylix.preconditioner(single, "amg", max_coarse=max_coarse)
+        values = np.linalg.eigvalsh(M.dense().astype(float))
+        assert values[0] > -1e-6 * values[-1] and values[-1] < 2 / np.linalg.eigvalsh(A.toarray())[1]
+        b = A @ np.random.default_rng(1).standard_normal(A.shape[0])
+        system = array(mode, single.toarray())
+        result = krylix.linear_solve(
+            system, array(mode, b.astype("float32")), method="CG", preconditioner=M, rtol=1e-4, max_iter=30
+        )
+        assert np.linalg.norm(b - A @ to_numpy(result.x)) <= 2e-4 * np.linalg.norm(b)
+
+
+def test_regular_in_single_precision() -> None:
+    """All eigenvalues are kept, also where there are many; traced values go the second way."""
+    A = poisson(40, 40)
+    exact = np.linalg.inv(A.toarray())
+    known = krylix.preconditioner(sp.csr_array(A.astype("float32")), "amg", max_coarse=2000).dense()
+    for found in (known, traced_inverse(get_backend("numpy"), A.toarray().astype("float32"))):
+        assert np.linalg.norm(found - exact) < 1e-2 * np.linalg.norm(exact)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -11,8 +11,9 @@ import scipy.sparse as sp
 
 import krylix
 from krylix import linear_solve, preconditioner
+from krylix.solvers.preconditioners.ilu import on_host
 from krylix.solvers.preconditioners.ilu.in_graph import by_sweeps
-from krylix.solvers.preconditioners.ilu.on_host import factorise
+from krylix.solvers.preconditioners.ilu.on_host import factorise, zero_fill
 from krylix.solvers.preconditioners.ilu.pattern import Pattern
 from krylix.solvers.preconditioners.ilu.scaled import Scaled
 from modes import COMPILED, EAGER, array, compiled, to_numpy
@@ -254,6 +255,24 @@ def test_matrices_that_do_not_fit() -> None:
         preconditioner(sp.linalg.aslinearoperator(poisson(4, 4)), "ilu")
     with pytest.raises(krylix.UnsupportedOperation, match="rows are too full"):
         preconditioner(np.eye(600) + 1e-3, "ilu")
+    with pytest.raises(krylix.UnsupportedOperation, match="use method 'scipy-direct'"):
+        preconditioner(np.eye(400) + 1e-3, "ilu")
+
+
+def test_signs_of_pivots_are_for_symmetric_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are not factorised once more to look at the same pivots."""
+    tried: list[Any] = []
+
+    def counted(*arguments: Any) -> Any:
+        tried.append(arguments)
+        return zero_fill(*arguments)
+
+    monkeypatch.setattr(on_host, "zero_fill", counted)
+    for A, times in ((np.array([[1.0, 2], [0.5, 1]]), 1), (np.ones((2, 2)), 2)):
+        tried.clear()
+        with pytest.raises(ValueError, match="pivots"):
+            preconditioner(A, "ilu", shift=0)
+        assert len(tried) == times
 
 
 # --- batches, compiled functions, other libraries ---

@@ -363,6 +363,25 @@ def test_iterations(name: str) -> None:
     assert np.linalg.norm(b - A @ result.x) <= 1e-8 * np.linalg.norm(b) and result.iterations <= most
 
 
+SINGULAR = {
+    "jumps": (10.0 ** np.random.default_rng(0).normal(size=(20, 20)), "N"),
+    "equal roundings": (np.full((160, 160), 0.1), "P"),  # of all rows, which add up
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_singular_up_to_single_precision(name: str) -> None:
+    """Coefficients that are rounded make a small eigenvalue of the zero one, of either sign."""
+    k, sides = SINGULAR[name]
+    A = diffusion(k, sides, [1.0, 0.37])
+    b = (A @ rng.standard_normal(k.size)).astype("float32")
+    M = krylix.preconditioner(sp.csr_array(A.astype("float32")), "multigrid", grid=k.shape)
+    result = krylix.linear_solve(A.astype("float32"), b, method="CG", preconditioner=M, rtol=1e-4, max_iter=15)
+    assert np.linalg.norm(b - A @ result.x.astype(float)) <= 1e-3 * np.linalg.norm(b)
+    if k.size < 1000:
+        assert np.linalg.eigvalsh(M.dense().astype(float))[0] > 0
+
+
 def test_obstacles_without_a_coarser_grid() -> None:
     """The inverse of what has entries, and the identity in rows of zeros."""
     k = obstacles(24)
