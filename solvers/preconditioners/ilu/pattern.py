@@ -13,7 +13,7 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import rows_first
 from ...triangular.schedule import find_levels
 
-_MOST_PAIRS = 10_000_000  # which take about 10 s and 1.3 GB where all of them are kept, as in full rows
+_MOST_PAIRS = 30_000_000  # which take up to half a minute and 3 GB where all of them are kept, as in full rows
 _MOST_OFFSETS = 64
 _SHIFT = 1 << 40  # more than there can be entries
 

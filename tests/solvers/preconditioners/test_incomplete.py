@@ -253,10 +253,8 @@ def test_matrices_that_do_not_fit() -> None:
         preconditioner([poisson(4, 4), poisson(4, 4)], "ilu", drop_tolerance=0.1)
     with pytest.raises(krylix.UnsupportedOperation, match="products only"):
         preconditioner(sp.linalg.aslinearoperator(poisson(4, 4)), "ilu")
-    with pytest.raises(krylix.UnsupportedOperation, match="rows are too full"):
+    with pytest.raises(krylix.UnsupportedOperation, match="rows are too full: use method 'scipy-direct'"):
         preconditioner(np.eye(600) + 1e-3, "ilu")
-    with pytest.raises(krylix.UnsupportedOperation, match="use method 'scipy-direct'"):
-        preconditioner(np.eye(400) + 1e-3, "ilu")
 
 
 def test_signs_of_pivots_are_for_symmetric_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
