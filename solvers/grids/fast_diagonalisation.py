@@ -163,9 +163,10 @@ def _matrix_of(A: Operator) -> Matrix:
     try:
         return as_matrix(A)
     except UnsupportedOperation as error:
+        where = ", as inside of transformations of PyTorch" if A.bk.name == "torch" else ""
         raise _refusal(
-            "its matrix is not found here, as inside of transformations of PyTorch; give the matrix, or a solver of "
-            f"krylix.prepare ({str(error).split('. ')[0]})"
+            f"{str(error).split('. ')[0].rstrip('.')}: its matrix is not found here{where}; give the matrix, or a "
+            "solver of krylix.prepare"
         ) from error
 
 
