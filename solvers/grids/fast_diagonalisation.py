@@ -163,10 +163,9 @@ def _matrix_of(A: Operator) -> Matrix:
     try:
         return as_matrix(A)
     except UnsupportedOperation as error:
-        where = ", as inside of transformations of PyTorch" if A.bk.name == "torch" else ""
         raise _refusal(
-            f"{str(error).split('. ')[0].rstrip('.')}: its matrix is not found here{where}; give the matrix, or a "
-            "solver of krylix.prepare"
+            f"{str(error).split('. ')[0].rstrip('.')}: its matrix is not found here; give the matrix, or a solver of "
+            "krylix.prepare"
         ) from error
 
 
