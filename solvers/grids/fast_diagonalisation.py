@@ -164,8 +164,8 @@ def _matrix_of(A: Operator) -> Matrix:
         return as_matrix(A)
     except UnsupportedOperation as error:
         raise _refusal(
-            "its matrix is not found here, as inside of transformations of PyTorch; give the matrix, or a solver of "
-            f"krylix.prepare ({str(error).split('. ')[0]})"
+            f"{str(error).split('. ')[0].rstrip('.')}: its matrix is not found here; give the matrix, or a solver of "
+            "krylix.prepare"
         ) from error
 
 

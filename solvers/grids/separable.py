@@ -72,16 +72,18 @@ def separable(matrix: Matrix, host: Operator) -> Separable | str:
         shift = first if shift is None else shift  # the same corner of the grid lies on all these lines
         along.append(sp.csr_array(A - first * sp.eye_array(n, dtype=A.dtype)))
     found = Separable(grid, tuple(along), shift)
-    return found if _is(host, found) else "a random vector shows that it is no sum of matrices along the axes"
+    return _differs(host, found) or found
 
 
-def _is(host: Operator, parts: Separable) -> bool:
-    """Is the product with a random vector that of the sum, in each element and up to rounding?"""
+def _differs(host: Operator, parts: Separable) -> str | None:
+    """Why the product with a random vector is not that of the sum up to rounding, in each element; None if it is."""
     v = np.random.default_rng(7).random((1, host.shape[1]))
     v += 0.5  # no small numbers, which would hide entries
     v = v.astype(host.dtype, copy=False)
     with np.errstate(all="ignore"):
         image = host.apply(v).reshape(parts.grid)  # our own
+        if not np.isfinite(np.sum(image)) and not np.isfinite(image).all():  # the sum is quicker, but may overflow
+            return "it has entries that are NaN or infinite, or products that overflow"
         lines, rest = _diagonals_of(parts)
         for axis, A in rest:
             image -= _product_along(A, v.reshape(parts.grid), axis)
@@ -93,8 +95,8 @@ def _is(host: Operator, parts: Separable) -> bool:
                 continue
             of_rows = sum((s if len(s) == 1 else s[rows] for s in sizes), abs(parts.shift))
             if not np.all(np.abs(part) <= bound * of_rows):
-                return False
-    return True
+                return "a random vector shows that it is no sum of matrices along the axes"
+    return None
 
 
 Diagonals = list[tuple[int, int, Any]]  # axis, offset, and a number, or an array that lies along the axis

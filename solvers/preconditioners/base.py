@@ -31,7 +31,7 @@ class Preconditioner(Composed):
 
     __array_ufunc__ = None  # NumPy leaves `number * M` to M
     one_after_the_other: ClassVar[str] = (
-        "krylix.multiplicative(A, M1, M2), or as_operator(lambda r: M1 @ (M2 @ r), like=b)"
+        "krylix.solvers.preconditioners.multiplicative(A, M1, M2), or as_operator(lambda r: M1 @ (M2 @ r), like=b)"
     )
     plus: ClassVar[Callable[..., Any]]  # `M1 + M2` and `c * M`: set where sums are made, which lies above
     times: ClassVar[Callable[..., Any]]

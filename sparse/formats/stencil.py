@@ -251,11 +251,22 @@ class Stencil(SparseMatrix):
                 boxes.append(box)
                 values.append(_cut(c, box, outs, systems))
         if not boxes:  # the values carry dtype and device
-            boxes, values = [Shifted((0,) * len(outs), (0,) * len(outs), (0,) * len(ins))], [np.zeros(())]
+            boxes = [Shifted((0,) * len(outs), (0,) * len(outs), (0,) * len(ins))]
+            values = [_zero(bk, given, systems)]
         values = _of_one_dtype(bk, values, all(isinstance(c, (int, float)) for c in coefficients))
         axes = 0 if systems is None else 1
         structure = StencilStructure(outs, ins, boxes, [len(v.shape) == axes for v in values])
         self._set(Stored(bk, structure, values), ins, outs)
+
+
+def _zero(bk: Backend, coefficients: Sequence[Any], systems: int | None) -> Any:
+    """What stands for coefficients that are never met: a zero, or one for each system, that they are promoted to."""
+    shape = () if systems is None else (systems,)
+    if all(isinstance(c, (np.ndarray, np.generic)) for c in coefficients):
+        return np.zeros(shape, np.result_type(*(c.dtype for c in coefficients)) if len(coefficients) else float)
+    first = next(c for c in coefficients if not isinstance(c, (np.ndarray, np.generic)))
+    dtype = np.result_type(*(bk.dtype(bk.asarray(c)) for c in coefficients))
+    return bk.zeros(shape, dtype, first)
 
 
 def _of_one_dtype(bk: Backend, values: list[Any], plain: bool) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend
-from ....sparse.symmetry import CHOSEN
+from ....sparse.symmetry import CHOSEN, ENTRIES
 
 Shift = tuple[int, ...]
 
@@ -78,7 +78,10 @@ class Couplings:
         return total([self.bk.abs(a) for a in self.values.values()])
 
     def is_hermitian(self) -> bool:
-        """As good as that for an iteration, for values that are known; looked at with ones on the diagonal."""
+        """As good as that for an iteration, for values that are known; looked at with ones on the diagonal.
+
+        The dtype is the one that they were given in: its rounding is no reason to say no.
+        """
         size = np.sqrt(np.abs(self.diagonal))
         scale = 1 / np.where(size > 0, size, 1)
         largest, difference = 0.0, 0.0
@@ -86,7 +89,7 @@ class Couplings:
             own, other = (scale * a * self.moved(scale, s) for a in (self.values[s], np.conj(self.mirrored(s))))
             largest = max(largest, float(np.max(np.abs(own), initial=0)), float(np.max(np.abs(other), initial=0)))
             difference = max(difference, float(np.max(np.abs(own - other), initial=0)))
-        return difference <= CHOSEN * largest
+        return difference <= max(CHOSEN, ENTRIES * float(np.finfo(self.diagonal.dtype).eps)) * largest
 
     def symmetrised(self) -> Couplings:
         """`(A + A^H) / 2`."""

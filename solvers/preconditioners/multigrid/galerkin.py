@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from ....backends import Array
 from .couplings import Couplings, Shift, moved, neighbours, opposite, total
-from .weights import Weights, coarse_grid, every, parities
+from .weights import Weights, coarse_grid, every, parities, without_dust
 
 
-def coarse_couplings(A: Couplings, W: Weights, factors: tuple[int, ...], hermitian: bool) -> Couplings:
-    """Of the interpolation with the weights W, which are real; ones on the diagonal where no fine point takes from.
+def coarse_couplings(
+    A: Couplings, W: Weights, factors: tuple[int, ...], hermitian: bool, dust: float = 0.0
+) -> Couplings:
+    """Of the interpolation with the weights W, which are real; the diagonal is that of `without_dust`.
 
     Cost: in two dimensions 130 products of arrays of the coarse grid for a matrix of nine points and half of that for
     one of five, in three 1100 for one of 27; of a Hermitian matrix half of the second part is mirrored.
@@ -33,8 +35,7 @@ def coarse_couplings(A: Couplings, W: Weights, factors: tuple[int, ...], hermiti
     if hermitian:
         for S in [S for S in found if A.here != S]:
             found[opposite(S)] = bk.conj(moved(bk, found[S], opposite(S), A.periodic))
-    dead = W[A.here][A.here] == 0  # all else in such a row is zero
-    found[A.here] = bk.where(dead, bk.full_like(found[A.here], 1), found[A.here])
+    found[A.here] = bk.in_memory(without_dust(bk, found[A.here], W, A.periodic, dust))
     return replace(A, grid=coarse_grid(A.grid, factors), values=found)
 
 

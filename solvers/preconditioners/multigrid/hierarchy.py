@@ -29,11 +29,12 @@ class GridLevel(NamedTuple):
     P: Interpolation | None
 
 
-def levels_of(A: Couplings, direct: int, hermitian: bool, directional: bool) -> list[GridLevel]:
+def levels_of(A: Couplings, direct: int, hermitian: bool, directional: bool, dust: float) -> list[GridLevel]:
     """Finest first, until there are no more than `direct` points, or no axis can be coarsened.
 
     Args:
         A: with a diagonal that is positive where it is not zero.
+        dust: what may be rounding, see `without_dust`.
 
     Raises:
         ValueError: the coarsest grid is too large.
@@ -50,9 +51,9 @@ def levels_of(A: Couplings, direct: int, hermitian: bool, directional: bool) -> 
         P = Interpolation.of(bk, W, A.grid, factors, A.periodic, A.systems)
         made.append(GridLevel(own, scale, P))
         if bk.is_eager:
-            A = coarse_couplings(own, W, factors, hermitian)
+            A = coarse_couplings(own, W, factors, hermitian, dust)
         else:
-            A = probed_couplings(MatrixOnGrid.of(own), P)
+            A = probed_couplings(MatrixOnGrid.of(own), P, dust)
     check_coarsest(A.grid, A.periodic)
     if made:
         return [*made, GridLevel(A, None, None)]

@@ -27,6 +27,7 @@ from .plan import direct_size
 from .read import couplings_of
 
 _SMALL = 64  # unknowns up to which there is one grid
+_DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
 
 
 def multigrid(
@@ -83,7 +84,8 @@ def multigrid(
     sign = _sign(working)
     by_strength = directional and known and own.systems is None
     signed = working.with_values({s: sign * a for s, a in working.values.items()})
-    levels = levels_of(signed, size, bool(hermitian), by_strength)
+    dust = float(np.finfo(matrix.dtype).eps) ** _DUST
+    levels = levels_of(signed, size, bool(hermitian), by_strength, dust)
     smoothing = _Smoothing(smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle])
     inner = _assembled(levels, sign, smoothing, bool(hermitian), matrix.dtype)
     settings = (("direct", size), ("degree", degree), ("cycle", cycle))

@@ -18,10 +18,11 @@ from ....sparse import Operator
 from .block_tridiagonal import scanned
 from .couplings import Couplings, Stacked, total
 from .transfer import Interpolation
+from .weights import without_dust
 
 
-def probed_couplings(A: Operator, P: Interpolation) -> Couplings:
-    """`P^T A P`, of neighbours on the grid of P; with a one on the diagonal of points that no fine point takes from.
+def probed_couplings(A: Operator, P: Interpolation, dust: float = 0.0) -> Couplings:
+    """`P^T A P`, of neighbours on the grid of P; the diagonal is that of `without_dust`.
 
     Cost: a product with each for every colour, 3^d on most grids.
     """
@@ -40,7 +41,7 @@ def probed_couplings(A: Operator, P: Interpolation) -> Couplings:
         return R.apply(bk.in_memory(A.apply(bk.in_memory(P.apply(probe)))))
 
     images = scanned(bk, image, zero, math.prod(counts), False)
-    return _told_apart(A, P, images, colours, counts)
+    return _told_apart(A, P, images, colours, counts, dust)
 
 
 def colours_of(n: int, ring: bool) -> np.ndarray:
@@ -54,7 +55,7 @@ def colours_of(n: int, ring: bool) -> np.ndarray:
 
 
 def _told_apart(
-    A: Operator, P: Interpolation, images: Array, colours: Sequence[np.ndarray], counts: Sequence[int]
+    A: Operator, P: Interpolation, images: Array, colours: Sequence[np.ndarray], counts: Sequence[int], dust: float
 ) -> Couplings:
     """A coupling of x to x + s is what the image of that point's colour has at x, as no other neighbour has it."""
     bk, grid, axes = P.bk, P.coarse, len(P.coarse)
@@ -75,8 +76,8 @@ def _told_apart(
     found = bk.reshape(found, (int(images.shape[0]), len(shifts), *grid))
     found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))
     here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
-    dead = (P.weights[0] == 0)[None] & bk.asarray(here, like=found)
-    found = bk.in_memory(bk.where(dead, bk.full_like(found, 1), found))
+    diagonal = without_dust(bk, found[len(shifts) // 2], P.by_place, P.periodic, dust)
+    found = bk.in_memory(bk.where(bk.asarray(here, like=found), diagonal[None], found))
     return Couplings(bk, grid, P.periodic, Stacked(shifts, found), A.systems)
 
 

@@ -70,6 +70,14 @@ class Interpolation(Composed):
     def coarse(self) -> tuple[int, ...]:
         return coarse_grid(self.grid, self.factors)
 
+    @property
+    def by_place(self) -> Weights:
+        """The weights by p and c."""
+        found: dict[Shift, dict[Shift, Array]] = {}
+        for k, (p, c) in enumerate(places(self.factors)):
+            found.setdefault(p, {})[c] = self.weights[k]
+        return found
+
     def _settle(self) -> None:
         sizes = math.prod(self.grid), math.prod(self.coarse)
         self.shape = (sizes[1], sizes[0]) if self.transposed else sizes

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Mapping
 
 from ....backends import Array, Backend
-from .couplings import Couplings, Shift, Stacked, moved, settled, total
+from .couplings import Couplings, Shift, Stacked, moved, opposite, settled, total
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _NONE = 1e-3  # of the diagonal: the sum of couplings below which a point takes nothing
@@ -57,6 +57,26 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
                 parts.setdefault(at, []).append(coupling * (moved(bk, w, origin, A.periodic)))
         found[p] = settled(bk, {c: share * total(terms) for c, terms in parts.items()})
     return found
+
+
+def without_dust(bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool, ...], dust: float) -> Array:
+    """The diagonal of `P^T A P`, of an A whose rows are of size one, where rounding can no longer make A indefinite.
+
+    A closed region where A maps constants to zero leaves rounding of any sign, whose inverse is huge: a row of nothing
+    else, if it has shrunk to a point, or one small eigenvalue. The first gets another diagonal, the sum of the squares
+    of its weights, the second a shift. A point that no other takes from gets a one.
+
+    Args:
+        dust: what may be rounding, relative to the sum of the squares.
+    """
+    parts: dict[Shift, list[Array]] = {}
+    for own in W.values():
+        for c, w in own.items():
+            parts.setdefault(c, []).append(bk.real(w) ** 2)
+    squares = total([moved(bk, total(terms), opposite(c), periodic) for c, terms in parts.items()])
+    dtype, limit = bk.dtype(diagonal), dust * squares
+    other = bk.astype(bk.where(squares > 0, squares, bk.full_like(squares, 1)), dtype)
+    return bk.where(bk.abs(diagonal) <= limit, other, diagonal + bk.astype(limit, dtype))
 
 
 def _depends(A: Couplings, factors: tuple[int, ...]) -> Array:

@@ -9,8 +9,9 @@ import pytest
 import scipy.fft
 import scipy.sparse as sp
 
-from krylix import UnsupportedOperation, linear_solve, matrix_from_function, prepare
+from krylix import UnsupportedOperation, linear_solve, matrix_from_function, preconditioner, prepare
 from krylix.solvers.grids import fast_diagonalisation
+from krylix.sparse import Stencil
 from modes import COMPILED, EAGER, array, compiled, to_numpy
 
 rng = np.random.default_rng(0)
@@ -304,6 +305,19 @@ def test_other_refusals() -> None:
         linear_solve(laplace, b, method="fast-direct", matrix_offset=1.0)
     with pytest.raises(UnsupportedOperation, match="along axis 0 is neither Hermitian"):
         linear_solve(lambda u: laplace(u) + np.roll(u, 1, 0), b, method="fast-direct")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_entries_that_are_no_numbers_are_refused_as_such(value: float) -> None:
+    with np.errstate(invalid="ignore"), pytest.raises(UnsupportedOperation, match="NaN or infinite"):
+        linear_solve(lambda u: value * u, np.ones((6, 5)), method="fast-direct")
+
+
+def test_products_that_show_no_entries_are_refused_without_naming_another_library() -> None:
+    products = preconditioner(Stencil([2.0], [(0, 0)], (6, 5)), "chebyshev")
+    with pytest.raises(UnsupportedOperation, match=r"is, but .*products only") as refusal:
+        fast_diagonalisation.fast_inverse(products)
+    assert "PyTorch" not in str(refusal.value)
 
 
 def test_long_axes_are_refused_before_memory_is_taken() -> None:

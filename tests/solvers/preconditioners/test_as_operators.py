@@ -81,6 +81,11 @@ def test_products_of_preconditioners_are_refused() -> None:
     for other in (M, A, krylix.as_operator(A), lambda r: r):
         with pytest.raises(TypeError, match=r"(?s)was multiplied by .*expected an array \(6,\).*multiplicative"):
             M @ other
+    r = np.arange(6.0)
+    for advice in M.one_after_the_other.split(", or "):
+        names = {"krylix": krylix, "as_operator": krylix.as_operator, "A": A, "M1": M, "M2": M, "b": r}
+        product = eval(advice, names)
+        np.testing.assert_allclose(product(r), r / 2 if "multiplicative" in advice else r / 4)
     with pytest.raises(TypeError, match=r"(?s)matrix .* was multiplied by .*expected an array \(6,\).*as_operator"):
         krylix.as_operator(A) @ M
 

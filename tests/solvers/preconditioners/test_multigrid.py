@@ -382,6 +382,59 @@ def test_singular_up_to_single_precision(name: str) -> None:
         assert np.linalg.eigvalsh(M.dense().astype(float))[0] > 0
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.parametrize("dtype, rtol", [("float64", 1e-9), ("float32", 1e-4)])
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit"])
+def test_closed_regions_without_null_vectors(mode: str, dtype: str, rtol: float) -> None:
+    """Regions that shrink to a point, or to a few, leave no rounding that M would blow up; nobody projects here."""
+    draw = np.random.default_rng(2)
+    k = np.exp(draw.standard_normal((24, 20))) * (draw.random((24, 20)) > 0.5)
+    exact = diffusion(k, "N")
+    pattern: Any = krylix.as_operator(sp.csr_array(exact.astype(dtype))).to("csr")  # type: ignore[arg-type]
+    b = (exact @ draw.standard_normal(k.size)).astype(dtype)
+
+    def solved(values: Any, b: Any) -> Any:
+        A = pattern.with_values(values)
+        M = krylix.preconditioner(A, "multigrid", grid=k.shape, direct=50)
+        return krylix.linear_solve(A, b, method="CG", preconditioner=M, nullspace=None, rtol=rtol, max_iter=40).x
+
+    x = to_numpy(compiled(mode, solved)(array(mode, np.asarray(pattern.values)), array(mode, b))).astype(float)
+    dense = exact.toarray()
+    shortest = np.linalg.lstsq(dense, b.astype(float), rcond=1e-10)[0]
+    np.testing.assert_allclose(dense @ x, dense @ shortest, rtol=0, atol=2 * rtol * np.linalg.norm(b))
+    null = null_space_of(dense)
+    error = x - shortest - null @ (null.T @ (x - shortest))
+    assert np.linalg.norm(error) <= 1e3 * rtol * np.linalg.norm(shortest)
+
+
+def null_space_of(dense: np.ndarray) -> np.ndarray:
+    values, vectors = np.linalg.eigh(dense)
+    found: np.ndarray = vectors[:, np.abs(values) < 1e-10 * values.max()]
+    return found
+
+
+def test_inverse_of_closed_regions_is_bounded() -> None:
+    """Positive definite where A is not zero, and no larger elsewhere than the shift of what is singular."""
+    draw = np.random.default_rng(2)
+    k = (draw.random((24, 20)) > 0.5) * 1.0
+    A = diffusion(k, "N")
+    M = krylix.preconditioner(A, "multigrid", grid=k.shape, direct=50).dense()
+    values, vectors = np.linalg.eigh(A.toarray())
+    kept = vectors[:, values > 1e-10]
+    assert np.abs(M).max() < 1e15 and np.linalg.eigvalsh(kept.T @ M @ kept).min() > 0.01
+
+
+def test_symmetric_up_to_the_rounding_of_its_dtype() -> None:
+    """Single precision rounds the two triangles apart; more than that is not symmetric."""
+    A = problem(True, "float32")
+    for factor, symmetric in ((1 + np.finfo("float32").eps, True), (1.01, False)):
+        upper = sp.triu(A, 1) * np.float32(factor)
+        other = sp.csr_array(upper + sp.tril(A))
+        assert krylix.preconditioner(other, "multigrid", grid=SHAPE, **MIXED).hermitian is symmetric
+    wide = sp.csr_array(sp.triu(problem(True), 1) * (1 + 1e-6) + sp.tril(problem(True)))
+    assert krylix.preconditioner(wide, "multigrid", grid=SHAPE, **MIXED).hermitian is False
+
+
 def test_obstacles_without_a_coarser_grid() -> None:
     """The inverse of what has entries, and the identity in rows of zeros."""
     k = obstacles(24)

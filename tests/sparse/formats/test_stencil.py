@@ -45,6 +45,21 @@ GRIDS: list[tuple[Any, Any, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("systems", [None, 2])
+@eager
+def test_stencils_whose_shifts_all_leave_the_grid(mode: str, systems: int | None) -> None:
+    """Zeros of the dtype, the library and the systems of their coefficients."""
+    shape = (3,) if systems is None else (systems, 3)
+    for coefficients in ([np.ones(shape, "float32")], [2.0, np.ones((*shape[:-1], *[1] * bool(systems)), "float32")]):
+        given = [c if isinstance(c, float) else array(mode, c) for c in coefficients]
+        A = Stencil(given, [(9,), (8,)][: len(given)], (3,))
+        inside = Stencil(given, [(0,), (1,)][: len(given)], (3,))
+        assert (A.dtype, A.systems, A.bk) == (inside.dtype, inside.systems, inside.bk) and A.systems == systems
+        assert not to_numpy(A.dense()).any() and A.dense().shape == inside.dense().shape
+        x = array(mode, np.ones((2, 3), "float32"))
+        np.testing.assert_array_equal(to_numpy(A(x)), np.zeros((2, 3)))
+
+
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
 @pytest.mark.parametrize("kind", ["numbers", "traced", "arrays"])
 @eager
