@@ -1,10 +1,10 @@
 """Vortices behind a cylinder: a pressure solve in every time step of a flow, all of it one compiled JAX function.
 
 A step of an incompressible flow has two halves: advection and friction move the velocity, then the gradient of the
-pressure takes its divergence away. The pressure solves `div(open * grad p) = div(velocity) / DT`, where `open` is 0 on
-the faces of the obstacle, of the walls and of the inflow. That operator is the function `minus_laplace`, which is handed
-over as it is: no method is named, so krylix traces it while the time loop, `lax.scan` inside `jax.jit`, is compiled, and
-chooses one for all steps. If one of the hundreds of solves failed, the compiled function would raise.
+pressure takes its divergence away. The pressure solves `div(open * grad p) = div(velocity) / DT`, where `open` is 0
+on the faces of the obstacle, of the walls and of the inflow. That operator is the function `minus_laplace`, which is
+handed over as it is: no method is named, so krylix traces it while the time loop, `lax.scan` inside `jax.jit`, is
+compiled, and chooses one for all steps. If one of the hundreds of solves failed, the compiled function would raise.
 
 Lengths are in diameters, times in diameter / inflow speed. `pressure_projection.png` shows the wake.
 """
