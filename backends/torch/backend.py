@@ -97,6 +97,8 @@ class TorchBackend(TorchKernels, Backend):
         return self.in_every_run(function())
 
     def in_every_run(self, x: Array) -> np.ndarray | None:
+        if not isinstance(x, torch.Tensor):
+            return np.asarray(x)
         value = value_of(x)
         if value is None:
             return None

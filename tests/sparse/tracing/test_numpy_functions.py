@@ -275,3 +275,15 @@ def test_a_bias_and_a_matrix_have_memory_of_their_own() -> None:
     c[:], w[:] = 7, 7
     np.testing.assert_array_equal(bias, np.ones(3))
     np.testing.assert_array_equal(matrix.toarray(), 2 * np.eye(3))
+
+
+def test_a_sparse_matrix_times_what_does_not_depend_on_the_input() -> None:
+    S = sp.csr_array(np.array([[1.0, 0, 2], [0, 3, 0], [4, 0, 5]]))
+
+    def f(u: np.ndarray) -> np.ndarray:
+        known = np.where(np.bool_(False), u, 2.0)  # an array of no axes
+        return u + S @ (known * np.arange(3.0))
+
+    matrix, bias = traced_matrix(front_end_of("numpy"), f, np.array(1.0), verify=False)
+    np.testing.assert_array_equal(matrix.toarray(), np.ones((3, 1)))
+    np.testing.assert_array_equal(np.ravel(bias), 2 * S @ np.arange(3.0))

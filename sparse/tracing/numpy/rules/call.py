@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -86,6 +87,8 @@ def _guarded(name: str, values: Sequence[Any], call: Callable[[], Any]) -> Any:
 
 def _ufunc(ufunc: np.ufunc, method: str, values: Sequence[Any], where: Any, kwargs: dict[str, Any]) -> Any:
     if not any(isinstance(value, Linear) for value in values):
+        if ufunc is np.matmul and not kwargs:
+            return operator.matmul(*values)  # one may be sparse, which the ufunc does not take
         return getattr(ufunc, method)(*values, **kwargs)
     dtype = kwargs.pop("dtype", None)
     rest = {key: x for key, x in kwargs.items() if key not in ("casting", "order", "subok")}
