@@ -11,6 +11,7 @@ from .bicgstab import BiCGStab
 from .block_cg import BlockCG
 from .cg import CG
 from .cg_adaptive import CGAdaptive
+from .direct.banded import BandedDirect
 from .direct.dense import Direct
 from .direct.fast import FastDirect
 from .direct.superlu import ScipyDirect
@@ -45,12 +46,15 @@ METHODS: dict[str, Method] = {
 }
 """Name -> method with its default settings. biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1.
 
-mixed-... exists for every method that iterates on each system by itself. fast-direct is for matrices of a special kind
-only, and therefore not in the table.
+mixed-... exists for every method that iterates on each system by itself.
 """
 
+FOR_SPECIAL_MATRICES: tuple[Method, ...] = (FastDirect(), BandedDirect())
+"""Methods that refuse all other matrices, and are therefore not in the table."""
+
 _BY_LOWER_CASE = {name.lower(): method for name, method in METHODS.items()}
-_BY_LOWER_CASE |= {"fgmres": GMRES(flexible=True), "idr": IDR(), "fast-direct": FastDirect()}
+_BY_LOWER_CASE |= {"fgmres": GMRES(flexible=True), "idr": IDR()}
+_BY_LOWER_CASE |= {method.name: method for method in FOR_SPECIAL_MATRICES}
 _WITH_A_NUMBER: dict[str, Callable[[int], Method]] = {
     "bicg-stab": BiCGStab,
     "gmres": GMRES,

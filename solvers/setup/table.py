@@ -54,6 +54,11 @@ ROWS = (
         "fast-direct", None, "transforms along the axes solve it at once",
     ),
     Row(
+        "a matrix, also with values that are not known, of at most 4 diagonals beside the main one, in a narrow order",
+        lambda f: f.banded,
+        "banded-direct", None, "cyclic reduction solves it at once",
+    ),
+    Row(
         f"`prepare`, on the host: factors take at most {MANY_SOLVES:.0e} operations",
         lambda f: f.many and _factors_at_most(f, MANY_SOLVES),
         "scipy-direct", None, "made once, they serve many solves",

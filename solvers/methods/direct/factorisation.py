@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....backends.registry import register_container
-from ....sparse import Operator, Turned, UnsupportedOperation, storable
+from ....sparse import Composed, Operator, Turned, UnsupportedOperation, storable
 from ....sparse.files import tree
 from ....sparse.files.storable import Fields, on_host
 from .pivots import as_interchanges, check_interchanges, from_interchanges
@@ -33,6 +34,21 @@ class Solves:
 
 class Factorisation(Turned, Solves):
     """Maps b to the solution of A x = b, or of the transposed or conjugated system."""
+
+
+@storable("grid factors")
+@dataclass(eq=False, repr=False)
+class InverseFactors(Composed, Solves):
+    """The inverse of A as another operator."""
+
+    inner: Operator
+
+    def apply(self, x: Array) -> Array:
+        return self.inner.apply(x)
+
+    def transpose(self) -> InverseFactors:
+        transposed: InverseFactors = self._map(lambda A: A.transpose())
+        return transposed
 
 
 class DenseFactors(Factorisation):

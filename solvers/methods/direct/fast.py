@@ -5,26 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ....backends import Array, Backend
-from ....sparse import Composed, Operator, storable
+from ....backends import Backend
+from ....sparse import Operator
 from ...grids.fast_diagonalisation import fast_inverse
-from .factorisation import Solves
+from .factorisation import InverseFactors
 from .refinement import Refinement
-
-
-@storable("grid factors")
-@dataclass(eq=False, repr=False)
-class GridFactors(Composed, Solves):
-    """The inverse of a sum of matrices along the axes of a grid."""
-
-    inner: Operator
-
-    def apply(self, x: Array) -> Array:
-        return self.inner.apply(x)
-
-    def transpose(self) -> GridFactors:
-        transposed: GridFactors = self._map(lambda A: A.transpose())
-        return transposed
 
 
 @dataclass(frozen=True)
@@ -55,5 +40,5 @@ class FastDirect(Refinement):
     def name(self) -> str:
         return "fast-direct"
 
-    def factorise(self, bk: Backend, A: Operator) -> GridFactors:
-        return GridFactors(fast_inverse(A))
+    def factorise(self, bk: Backend, A: Operator) -> InverseFactors:
+        return InverseFactors(fast_inverse(A))

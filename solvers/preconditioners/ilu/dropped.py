@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import SuperLU, spilu
 
-from ....backends import Array, get_backend
-from ....sparse import Composed, Operator, UnsupportedOperation, storable
+from ....backends import get_backend
+from ....sparse import Operator, UnsupportedOperation
 from ....sparse.formats import from_csr
 from ....sparse.symmetry import CHOSEN
 from ...triangular.by_superlu import inverse_of_unit
 from ..base import Preconditioner
 from ..checks import check_number
 from ..known import anchor, as_matrix, entries_of, in_scipy
+from ..reordered import Reordered
 from .factored import Factored, TriangleSweeps, diagonal_of
 from .scaled import check_finite_rows
-
-
-@storable("reordered")
-@dataclass(eq=False, repr=False)
-class Reordered(Composed):
-    """`inner` between two permutations: `y[i] = (inner x[before])[after[i]]`; and the inverses of these."""
-
-    parts = ("inner", "before", "before_back", "after", "after_back")
-
-    inner: Operator
-    before: Array
-    before_back: Array
-    after: Array
-    after_back: Array
-
-    def transpose(self) -> Reordered:
-        return Reordered(self.inner.transpose(), self.after_back, self.after, self.before_back, self.before)
-
-    def apply(self, x: Array) -> Array:
-        bk = self.bk
-        return bk.take(self.inner.apply(bk.take(x, self.array("before"), 1)), self.array("after"), 1)
 
 
 def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_factor: float) -> Preconditioner:

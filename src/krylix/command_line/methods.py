@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from ..solvers import METHODS, PRECONDITIONERS, find_method
 from ..solvers.iteration.method import Method
+from ..solvers.methods.registry import FOR_SPECIAL_MATRICES
 
 _FAMILIES = "biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1, mixed-... for most methods"
 
@@ -35,7 +36,7 @@ class Needs:
 def all_needs() -> list[Needs]:
     """Of every method with its default settings, auto first."""
     auto = Needs("auto", "square", "any", "any", False, "Looks at the matrix and takes one of these")
-    named = dict.fromkeys([*METHODS.values(), *map(find_method, ("FGMRES", "fast-direct"))])
+    named = dict.fromkeys([*METHODS.values(), find_method("FGMRES"), *FOR_SPECIAL_MATRICES])
     return [auto, *(_needs(method) for method in named)]
 
 

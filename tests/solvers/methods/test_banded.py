@@ -1,0 +1,275 @@
+"""`banded-direct`: right for few diagonals in any order of the unknowns, refused elsewhere, never wrong in silence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse as sp
+
+import krylix
+from krylix import UnsupportedOperation, as_operator, linear_solve, prepare
+from krylix.solvers.methods.direct.band import WIDEST, narrow
+from krylix.sparse import DIA
+from modes import COMPILED, EAGER, array, compiled, library, to_numpy
+
+rng = np.random.default_rng(0)
+
+
+def banded(n: int, lower: int, upper: int, complex_: bool = False) -> np.ndarray:
+    """Random, with a dominant diagonal, not symmetric."""
+    own = np.random.default_rng(n)
+    A = own.standard_normal((n, n)) + (1j * own.standard_normal((n, n)) if complex_ else 0)
+    A = np.triu(np.tril(A, upper), -lower)
+    return A + np.diag(np.abs(A).sum(axis=1) + 0.1)
+
+
+def ring(n: int) -> np.ndarray:
+    A = banded(n, 1, 1)
+    A[0, -1], A[-1, 0] = 0.7, -0.9
+    return A
+
+
+def shuffled(A: np.ndarray) -> np.ndarray:
+    order = np.random.default_rng(1).permutation(len(A))
+    return A[np.ix_(order, order)]
+
+
+CASES: dict[str, np.ndarray] = {
+    "tridiagonal": banded(150, 1, 1),
+    "one unknown": banded(1, 0, 0),
+    "two unknowns": banded(2, 1, 1),
+    "diagonal": banded(70, 0, 0),
+    "lower": banded(130, 2, 0),
+    "five diagonals": banded(131, 2, 2),
+    "widest": banded(120, WIDEST, WIDEST - 1),
+    "ring": ring(140),
+    "another order": shuffled(banded(133, 2, 1)),
+    "complex": banded(90, 1, 2, complex_=True),
+    "small and large rows": banded(97, 2, 1) * 10.0 ** np.random.default_rng(5).integers(-6, 6, (97, 1)),
+}
+
+
+@cache
+def exact(case: str) -> tuple[np.ndarray, np.ndarray]:
+    A = CASES[case]
+    b = A.real @ np.random.default_rng(3).standard_normal(len(A))
+    return b, np.linalg.solve(A, b)
+
+
+def sparse(mode: str, A: np.ndarray) -> Any:
+    return as_operator(sp.csr_array(A)).in_library_of(array(mode, np.zeros(1)))
+
+
+def diagonals(A: np.ndarray, width: int) -> np.ndarray:
+    """`(2 width + 1, n)`, in the places where DIA has them; NaN in those that count for nothing."""
+    n = len(A)
+    found = np.full((2 * width + 1, n), np.nan)
+    for k, offset in enumerate(range(-width, width + 1)):
+        found[k, max(0, -offset) : n - max(0, offset)] = np.diagonal(A, offset)
+    return found
+
+
+COMPILED_CASES = [(mode, case) for mode in COMPILED[:2] for case in ("five diagonals", "another order")]
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
+@pytest.mark.parametrize(("mode", "case"), [*((mode, case) for mode in EAGER for case in CASES), *COMPILED_CASES])
+def test_known_matrices(mode: str, case: str) -> None:
+    """In compiled functions, too; and the factors themselves, transposed and conjugated."""
+    A, (b, x) = CASES[case], exact(case)
+    operator, given = sparse(mode, A), array(mode, b)
+    result = compiled(mode, lambda b: linear_solve(operator, b, method="banded-direct").x)(given)
+    np.testing.assert_allclose(to_numpy(result), x, rtol=1e-9, atol=1e-12 * np.max(np.abs(x)))
+    factors: Any = prepare(operator, given, method="banded-direct").preconditioner
+    turned = np.linalg.solve(A.T, b), np.linalg.solve(A.conj().T, b)
+    for found, expected in zip((factors.T, factors.conj().T), turned, strict=True):
+        image = to_numpy(found @ given)
+        np.testing.assert_allclose(image, expected, rtol=1e-9, atol=1e-12 * np.max(np.abs(expected)))
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+@pytest.mark.parametrize("width", [1, 3])
+def test_values_that_are_traced(mode: str, width: int) -> None:
+    """Of one matrix, and of three at once; what DIA stores outside of the matrix counts for nothing."""
+    n, offsets = 110, list(range(-width, width + 1))
+    several = [banded(n, width, width) + k * np.eye(n) for k in range(3)]
+    b = rng.standard_normal((3, n))
+    values = np.stack([np.nan_to_num(diagonals(A, width), nan=7.0) for A in several])
+
+    def solve(values: Any, b: Any) -> Any:
+        return linear_solve(DIA(values, offsets, (n, n)), b, method="banded-direct").x
+
+    expected = np.linalg.solve(np.stack(several), b[..., None])[..., 0]
+    one = compiled(mode, solve)(array(mode, values[1]), array(mode, b[1]))
+    np.testing.assert_allclose(to_numpy(one), expected[1], rtol=1e-10, atol=1e-12)
+    all_three = compiled(mode, solve)(array(mode, values), array(mode, b))
+    np.testing.assert_allclose(to_numpy(all_three), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", EAGER)
+def test_batches_of_matrices(mode: str) -> None:
+    n = 60
+    several = np.stack([banded(n, 1, 1) + k * np.eye(n) for k in range(4)])
+    b = rng.standard_normal((4, n))
+    A = DIA(array(mode, np.stack([np.nan_to_num(diagonals(M, 1)) for M in several])), [-1, 0, 1], (n, n))
+    result = linear_solve(A, array(mode, b), method="banded-direct")
+    np.testing.assert_allclose(
+        to_numpy(result.x), np.linalg.solve(several, b[..., None])[..., 0], rtol=1e-10, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+@pytest.mark.parametrize("mode", EAGER)
+def test_dtypes(mode: str, dtype: str) -> None:
+    A = banded(200, 2, 1, complex_=dtype.startswith("c")).astype(dtype)
+    b = rng.standard_normal((3, 200)).astype(dtype)
+    result = linear_solve(sparse(mode, A), array(mode, b), method="banded-direct")
+    x = to_numpy(result.x)
+    assert x.dtype == np.dtype(dtype)
+    expected = np.linalg.solve(A.astype(np.complex128), b.T).T
+    np.testing.assert_allclose(x, expected, rtol=1e-4 if dtype in ("float32", "complex64") else 1e-9, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["jax-jit", "torch"])
+def test_gradients_by_values_and_by_b(mode: str) -> None:
+    """Against central differences of dense solves."""
+    n, direction = 80, np.random.default_rng(6)
+    values, b, g = np.nan_to_num(diagonals(banded(n, 1, 1), 1)), *rng.standard_normal((2, n))
+    dv, db = direction.standard_normal((3, n)), direction.standard_normal(n)
+
+    def loss(values: Any, b: Any) -> Any:
+        x = linear_solve(DIA(values, [-1, 0, 1], (n, n)), b, method="banded-direct", rtol=1e-13).x
+        return (x * x * array(mode, g)).sum()
+
+    def reference(t: float) -> float:
+        v = values + t * dv
+        A = np.diag(v[1]) + np.diag(v[0, 1:], -1) + np.diag(v[2, :-1], 1)
+        return float(g @ np.linalg.solve(A, b + t * db) ** 2)
+
+    given = array(mode, values), array(mode, b)
+    if mode == "torch":
+        import torch
+
+        by_values, by_b = torch.autograd.grad(loss(*(x.requires_grad_() for x in given)), given)
+    else:
+        import jax
+
+        by_values, by_b = jax.jit(jax.grad(loss, argnums=(0, 1)))(*given)
+    found = float(np.sum(to_numpy(by_values) * dv) + to_numpy(by_b) @ db)
+    assert found == pytest.approx((reference(1e-6) - reference(-1e-6)) / 2e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit"])
+@pytest.mark.parametrize("sides", ["ends", "ring"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_singular(mode: str, sides: str, dtype: str) -> None:
+    """A bar with free ends, and a ring: consistent systems are solved, others are never called solved."""
+    n = 300
+    k = 1 + np.random.default_rng(2).random(n)
+    k[-1] = k[-1] if sides == "ring" else 0
+    A = np.diag(k + np.roll(k, 1)) - np.diag(k[:-1], 1) - np.diag(k[:-1], -1)
+    A[0, -1] -= k[-1]
+    A[-1, 0] -= k[-1]
+    b = rng.standard_normal(n)
+    b -= b.mean()
+    operator = sparse(mode, A.astype(dtype))
+    settings = {"method": "banded-direct", "on_failure": "status"}
+    solve = compiled(mode, lambda b: linear_solve(operator, b, **settings))
+    result = solve(array(mode, b.astype(dtype)))
+    x = to_numpy(result.x).astype(float)
+    tolerance = 1e-9 if dtype == "float64" else 2e-2
+    assert bool(result.converged)
+    assert np.linalg.norm(x - np.linalg.pinv(A) @ b) <= tolerance * np.linalg.norm(x)
+    assert not bool(solve(array(mode, (b + 1).astype(dtype))).converged)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_band_is_solved_or_reported(seed: int) -> None:
+    """Not dominant, so that elimination without exchanges may lose all digits; judged by the residual in NumPy."""
+    own = np.random.default_rng(seed)
+    n, width = int(own.integers(1, 200)), int(own.integers(0, 4))
+    A = np.triu(np.tril(own.standard_normal((n, n)), width), -width)
+    if seed % 3 == 0:
+        np.fill_diagonal(A, 0)
+    b = own.standard_normal(n)
+    result = linear_solve(sp.csr_array(A), b, method="banded-direct", on_failure="status", rtol=1e-8)
+    if result.converged:
+        assert np.linalg.norm(A @ result.x - b) <= 1.01e-8 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_entries_that_are_no_numbers(value: float) -> None:
+    A = banded(30, 1, 1)
+    A[3, 4] = value
+    assert not linear_solve(sp.csr_array(A), np.ones(30), method="banded-direct", on_failure="status").converged
+
+
+def test_long_lines() -> None:
+    """Against LAPACK, with a condition number of 10^10 for which elimination must not cost digits."""
+    n = 100_000
+    k = 1 + rng.random(n + 1)
+    A = sp.diags_array([-k[1:-1], k[1:] + k[:-1], -k[1:-1]], offsets=[-1, 0, 1])
+    b = rng.standard_normal(n)
+    x = linear_solve(A, b, method="banded-direct").x
+    rows = np.array([np.r_[0, -k[1:-1]], k[1:] + k[:-1], np.r_[-k[1:-1], 0]])
+    expected = scipy.linalg.solve_banded((1, 1), rows, b)
+    assert np.linalg.norm(x - expected) <= 1e-7 * np.linalg.norm(expected)
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+def test_functions_on_a_line_get_it_in_compiled_functions(mode: str) -> None:
+    """A diffusion with coefficients that are arguments, for which no iteration would end soon."""
+    n = 2000
+    k, b = 1 + rng.random(n + 1), rng.standard_normal(n)
+    pad = import_module({"jax": "jax.numpy"}.get(library(mode), library(mode))).pad
+
+    def solve(k: Any, b: Any) -> Any:
+        def diffusion(u: Any) -> Any:
+            padded = pad(u, [[1, 1]])
+            return k[1:] * (u - padded[2:]) + k[:-1] * (u - padded[:-2])
+
+        result = linear_solve(diffusion, b)
+        assert result.method == "banded-direct"
+        return result.x
+
+    A = sp.diags_array([-k[1:-1], k[1:] + k[:-1], -k[1:-1]], offsets=[-1, 0, 1])
+    x = to_numpy(compiled(mode, solve)(array(mode, k), array(mode, b)))
+    np.testing.assert_allclose(A @ x, b, atol=1e-4)
+    np.testing.assert_allclose(x, sp.linalg.spsolve(sp.csc_array(A), b), rtol=1e-6)
+
+
+def test_what_is_wide_is_refused() -> None:
+    grid = sp.kron(sp.eye_array(12), banded(12, 1, 1)) + sp.kron(banded(12, 1, 1), sp.eye_array(12))
+    for A, why in ((sp.csr_array(grid), "narrowest order"), (np.eye(5), "sparse matrix")):
+        with pytest.raises(UnsupportedOperation, match=why):
+            linear_solve(A, np.ones(A.shape[0]), method="banded-direct")
+    with pytest.raises(UnsupportedOperation, match="matrix_offset"):
+        linear_solve(sp.csr_array(banded(9, 1, 1)), np.ones(9), method="banded-direct", matrix_offset=1.0)
+
+
+def test_narrow_orders_are_found() -> None:
+    assert narrow(sparse("numpy", banded(50, 1, 3)))[:2] == (3, None)
+    assert narrow(sparse("numpy", ring(50))).width == 2
+    assert narrow(sparse("numpy", shuffled(banded(50, 1, 1)))).width == 1
+
+
+@pytest.mark.parametrize("case", ["tridiagonal", "ring", "complex"])
+def test_factors_in_files(case: str, tmp_path: Any) -> None:
+    """Read again they solve as before; a part of another shape is refused."""
+    b, x = exact(case)
+    solver = prepare(sparse("numpy", CASES[case]), b, method="banded-direct")
+    factors: Any = solver.preconditioner
+    factors.save(tmp_path / "factors.npz")
+    read = krylix.load_preconditioner(tmp_path / "factors.npz")
+    np.testing.assert_allclose(read @ b, x, rtol=1e-9)
+    inner = factors.inner if case != "ring" else factors.inner.inner
+    with pytest.raises(ValueError, match="parts of a cyclic reduction"):
+        replace(inner, last=inner.last[:, :-1])
