@@ -14,6 +14,7 @@ from .results.result import SolveResult
 from .setup.choose import choose
 from .setup.factors import factors_now, factors_of_known
 from .setup.make_problem import make_problem
+from .setup.null_at_run_time import with_constants
 from .setup.other_names import with_our_names
 from .setup.request import Progress, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
@@ -121,6 +122,7 @@ def _linear_solve(request: Request) -> SolveResult:
         choice = choose(problem, M is not None)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
         M = choice.preconditioner if M is None else M
+        problem = with_constants(problem, A, request)
     if M is not None:
         refuse_preconditioner(method, M)
         M = to_preconditioner(M, A, problem.bk, problem.layout, problem.like)

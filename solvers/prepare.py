@@ -19,6 +19,7 @@ from .setup.choose import choose
 from .setup.explanation import Explanation
 from .setup.factors import factors_now
 from .setup.make_problem import make_problem
+from .setup.null_at_run_time import with_constants
 from .setup.other_names import with_our_names
 from .setup.problem import KnownNull, Problem
 from .setup.request import Progress, Request
@@ -194,6 +195,7 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
         choice = choose(problem, not (automatic or kind is None), many)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
         why = choice.explain()
+        problem = with_constants(problem, A, request)
         kind = choice.preconditioner if automatic else kind
     elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
         kind = None

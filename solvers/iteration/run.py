@@ -45,8 +45,9 @@ def run(
     """
     bk, method, limits, history, by_default, both = settings
     with bk.quiet():
-        if both and null is not None and M is not None and not method.factorises:
-            M = Projected(null, M)
+        around = null if both and getattr(null, "around_preconditioners", True) else None
+        if around is not None and M is not None and not method.factorises:
+            M = Projected(around, M)
         inverse = method.setup(bk, A, M)
         iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default)
         if len(limits) == 1 or method.can_pause:

@@ -1,0 +1,63 @@
+"""Null vectors of matrices whose values are known when a compiled function runs, and not before; and of batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...backends import Array, Backend, real_dtype
+from ...sparse import Composed, SparseMatrix
+
+_ROUNDING = 8  # rounding units of the entries of a row: what their sum may be where it should be zero
+
+
+@dataclass(eq=False, repr=False)
+class WithoutConstantsInside(Composed):
+    """v without its mean over the unknowns that are `inside`, where the mean goes, and zero outside.
+
+    `inside` `(systems or 1, n)` has ones and zeros; `weights` `(systems or 1, 1)` has one over how many there are, and
+    0 for a system whose mean stays. Cost: a sum and a difference of vectors.
+    """
+
+    parts = ("inside", "weights")
+    is_container = True
+    around_preconditioners = False  # most systems have nothing to take off, which there would cost as much as M
+
+    bk: Backend
+    inside: Array
+    weights: Array
+
+    def _settle(self) -> None:
+        n = int(self.inside.shape[-1])
+        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.inside).dtype(self.inside))
+
+    def apply(self, x: Array) -> Array:
+        bk, real = self.bk, real_dtype(self.bk.dtype(x))
+        inside, weights = (bk.astype(self.array(name), real) for name in self.parts)
+        kept = inside * x
+        return kept - inside * bk.sum(weights * kept, 1, keepdims=True)
+
+    def transpose(self) -> WithoutConstantsInside:
+        return self
+
+
+def constants_at_run_time(A: SparseMatrix) -> WithoutConstantsInside:
+    """What takes constants off where A and its transpose turn out to map them to zero.
+
+    Of one region; rows and columns of zeros are regions of their own. `find_constants` sees more, where it can look.
+
+    Cost: 2 products with A, and 2 with its absolute values.
+    """
+    bk, rows = A.bk, A.systems or 1
+    ones = bk.broadcast_to(bk.asarray(np.ones((1, A.shape[0]), A.dtype), like=A.stored.anchor()), (rows, A.shape[0]))
+    sizes = A._each(lambda v: A.stored.host.astype(A.stored.host.abs(v), A.dtype))
+    both = (A, sizes), (A.T, sizes.T)
+    scales = [bk.abs(size.apply(ones)) for _, size in both]
+    inside = bk.where(scales[0] + scales[1] == 0, bk.zeros_like(scales[0]), bk.full_like(scales[0], 1))
+    eps = _ROUNDING * float(np.finfo(A.dtype).eps)
+    bad = [~(bk.abs(M.apply(inside * ones)) <= eps * scale) for (M, _), scale in zip(both, scales)]  # NaN is bad
+    count = bk.sum(inside, 1, keepdims=True)
+    regular = bk.max_abs(bk.where(bad[0] | bad[1], inside, bk.zeros_like(inside))) > 0
+    weights = bk.where(regular | (count == 0), bk.zeros_like(count), 1 / bk.maximum(count, bk.full_like(count, 1)))
+    return WithoutConstantsInside(bk, inside, weights)

@@ -1,0 +1,160 @@
+"""Null vectors of matrices that are arguments of compiled functions, and of batches; against pseudo-inverses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix import linear_solve
+from krylix.sparse import DIA
+from modes import array, compiled, to_numpy
+
+rng = np.random.default_rng(0)
+SHAPE = (9, 8)
+N = SHAPE[0] * SHAPE[1]
+TRACED = ["jax-jit", "tf-function"]
+
+
+def pad_of(mode: str) -> Any:
+    if mode.startswith("jax"):
+        import jax.numpy as jnp
+
+        return jnp.pad
+    if mode.startswith("tf"):
+        import tensorflow as tf
+
+        return tf.pad
+    return np.pad
+
+
+def closed(mode: str, k: Any, shift: Any = 0.0) -> Any:
+    """`-div(k grad u) + shift u` with no flow through the boundary; k = 0 in obstacles."""
+    pad = pad_of(mode)
+
+    def f(u: Any) -> Any:
+        down = k[1:] * k[:-1] * (u[1:] - u[:-1])
+        right = k[:, 1:] * k[:, :-1] * (u[:, 1:] - u[:, :-1])
+        down = pad(down, [[1, 0], [0, 0]]) - pad(down, [[0, 1], [0, 0]])
+        return down + pad(right, [[0, 0], [1, 0]]) - pad(right, [[0, 0], [0, 1]]) + shift * u
+
+    return f
+
+
+def dense(k: np.ndarray, shift: float = 0.0) -> np.ndarray:
+    f = closed("numpy", k, shift)
+    return np.stack([f(e.reshape(SHAPE)).reshape(-1) for e in np.eye(N)], axis=1)
+
+
+def coefficients(kind: str) -> np.ndarray:
+    k = 1 + np.random.default_rng(1).random(SHAPE)
+    if kind == "obstacle":
+        k[2:5, 3:6] = 0
+    return k
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.parametrize("kind", ["closed", "obstacle"])
+@pytest.mark.parametrize("mode", TRACED)
+def test_solutions(mode: str, kind: str) -> None:
+    """Without the part that A does not see, though x0 has one; a system without a solution is not called solved."""
+    k = coefficients(kind)
+    A, start = dense(k), rng.standard_normal(SHAPE)
+    b = (A @ rng.standard_normal(N)).reshape(SHAPE)
+    settings: dict[str, Any] = {"on_failure": "status", "rtol": 1e-11}
+
+    def solve(k: Any, b: Any, x0: Any) -> Any:
+        result = linear_solve(closed(mode, k), b, x0=x0, **settings)
+        return result.x, result.converged
+
+    run = compiled(mode, solve)
+    x, converged = run(array(mode, k), array(mode, b), array(mode, start))
+    expected = np.linalg.pinv(A) @ b.reshape(-1)
+    assert bool(converged)
+    np.testing.assert_allclose(to_numpy(x).reshape(-1), expected, atol=1e-8 * np.abs(expected).max())
+    assert not bool(run(array(mode, k), array(mode, b + 1), array(mode, start))[1])
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("kind", ["closed", "obstacle"])
+def test_gradients(kind: str) -> None:
+    """Of a loss that sees the mean, by coefficients and right-hand side: those of the pseudo-inverse."""
+    import jax
+
+    k, weights = coefficients(kind), rng.standard_normal(SHAPE)
+    fluid = k > 0
+    b = (dense(k) @ rng.standard_normal(N)).reshape(SHAPE)
+    dk, db = rng.standard_normal(SHAPE) * fluid, rng.standard_normal(SHAPE)
+
+    def loss(k: Any, b: Any) -> Any:
+        x = linear_solve(closed("jax", k), b, rtol=1e-12).x
+        return (weights * x * x).sum()
+
+    def reference(t: float) -> float:
+        right = b + t * db
+        inside = np.where(fluid, right - right[fluid].mean(), 0).reshape(-1)
+        x = np.linalg.pinv(dense(k + t * dk)) @ inside
+        return float(weights.reshape(-1) @ x**2)
+
+    by_k, by_b = jax.jit(jax.grad(loss, argnums=(0, 1)))(k, b)
+    expected = (reference(1e-6) - reference(-1e-6)) / 2e-6
+    assert float((by_k * dk).sum() + (by_b * db).sum()) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_is_nearly_singular_is_left_alone(dtype: str) -> None:
+    """The mean of x is then what the shift makes it, much larger than the rest; and one program serves both."""
+    import jax
+
+    k, b = coefficients("closed").astype(dtype), rng.standard_normal(SHAPE) + 1
+    program = jax.jit(lambda k, b, s: linear_solve(closed("jax", k, s), b, on_failure="status"))
+    shift = 5e-4
+    result = program(k, b.astype(dtype), np.asarray(shift, dtype))
+    x = np.linalg.solve(dense(k.astype(float), float(np.asarray(shift, dtype))), b.reshape(-1))
+    assert bool(result.converged)
+    np.testing.assert_allclose(np.asarray(result.x).mean(), x.mean(), rtol=0.05 if dtype == "float32" else 1e-3)
+    consistent = program(k, (b - b.mean()).astype(dtype), np.asarray(0, dtype))
+    assert bool(consistent.converged) and abs(float(consistent.x.mean())) < 1e-5
+
+
+@pytest.mark.needs("jax")
+def test_lanes() -> None:
+    """One singular, one not."""
+    import jax
+
+    k, b = coefficients("closed"), rng.standard_normal(SHAPE)
+    b -= b.mean()
+    right = array("jax", b)
+    solve = jax.jit(jax.vmap(lambda s: linear_solve(closed("jax", k, s), right, rtol=1e-11).x))
+    found = np.asarray(solve(np.array([0.0, 0.3])))
+    for x, shift in zip(found, (0.0, 0.3), strict=True):
+        expected = (np.linalg.pinv(dense(k, shift)) @ b.reshape(-1)).reshape(SHAPE)
+        np.testing.assert_allclose(x, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tf"])
+def test_batches_of_matrices(mode: str) -> None:
+    """Of which some are singular; each is told apart."""
+    A = np.stack([dense(coefficients("closed")), dense(coefficients("closed"), 0.5), dense(coefficients("obstacle"))])
+    offsets = [-SHAPE[1], -1, 0, 1, SHAPE[1]]
+    values = np.zeros((3, 5, N))
+    for k, offset in enumerate(offsets):
+        values[:, k, max(0, -offset) : N - max(0, offset)] = np.diagonal(A, offset, 1, 2)
+    b = np.einsum("kij,kj->ki", A, rng.standard_normal((3, N)))
+    result = linear_solve(DIA(array(mode, values), offsets, (N, N)), array(mode, b), rtol=1e-11)
+    expected = [np.linalg.pinv(M) @ row for M, row in zip(A, b, strict=True)]
+    np.testing.assert_allclose(to_numpy(result.x), expected, atol=1e-7)
+
+
+@pytest.mark.needs("jax")
+def test_nobody_looks_where_the_caller_says_so() -> None:
+    """`nullspace=None`, and a method that is named: x keeps about the mean that x0 has."""
+    import jax
+
+    k, b = coefficients("closed"), rng.standard_normal(SHAPE)
+    b -= b.mean()
+    for settings in ({"nullspace": None}, {"method": "CG"}):
+        x = jax.jit(lambda k, b, s=settings: linear_solve(closed("jax", k), b, x0=0 * b + 3, **s).x)(k, b)
+        assert float(x.mean()) == pytest.approx(3, abs=0.1)
