@@ -9,6 +9,7 @@ import numpy as np
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Composed, SparseMatrix
 
+_NEAR = 1e-3  # of the diagonal: sums of rows above make a closer look needless
 _ROUNDING = 8  # rounding units of the entries of a row: what their sum may be where it should be zero
 
 
@@ -35,8 +36,12 @@ class WithoutConstantsInside(Composed):
     def apply(self, x: Array) -> Array:
         bk, real = self.bk, real_dtype(self.bk.dtype(x))
         inside, weights = (bk.astype(self.array(name), real) for name in self.parts)
-        kept = inside * x
-        return kept - inside * bk.sum(weights * kept, 1, keepdims=True)
+
+        def taken_off(x: Array) -> Array:
+            kept = inside * x
+            return kept - inside * bk.sum(weights * kept, 1, keepdims=True)
+
+        return bk.cond(bk.any(weights > 0), taken_off, lambda x: x, x)
 
     def transpose(self) -> WithoutConstantsInside:
         return self
@@ -47,17 +52,26 @@ def constants_at_run_time(A: SparseMatrix) -> WithoutConstantsInside:
 
     Of one region; rows and columns of zeros are regions of their own. `find_constants` sees more, where it can look.
 
-    Cost: 2 products with A, and 2 with its absolute values.
+    Cost: the sums of the rows; where they are small, also of the columns, and of the absolute values.
     """
-    bk, rows = A.bk, A.systems or 1
-    ones = bk.broadcast_to(bk.asarray(np.ones((1, A.shape[0]), A.dtype), like=A.stored.anchor()), (rows, A.shape[0]))
+    bk, rows, n = A.bk, A.systems or 1, A.shape[0]
+    ones = bk.broadcast_to(bk.asarray(np.ones((1, n), A.dtype), like=A.stored.anchor()), (rows, n))
+    sums = bk.abs(A.apply(ones))
+    nothing = bk.full_like(sums, 1), bk.zeros_like(sums[:, :1])
+    near = bk.max_abs(sums) <= _NEAR * bk.max_abs(bk.broadcast_to(A.diagonals(), (rows, n)))
+    inside, weights = bk.cond(bk.any(near), lambda ones, sums: _told(A, ones, sums), lambda *_: nothing, ones, sums)
+    return WithoutConstantsInside(bk, inside, weights)
+
+
+def _told(A: SparseMatrix, ones: Array, sums: Array) -> tuple[Array, Array]:
+    """The parts of what takes constants off."""
+    bk = A.bk
     sizes = A._each(lambda v: A.stored.host.astype(A.stored.host.abs(v), A.dtype))
-    both = (A, sizes), (A.T, sizes.T)
-    scales = [bk.abs(size.apply(ones)) for _, size in both]
-    inside = bk.where(scales[0] + scales[1] == 0, bk.zeros_like(scales[0]), bk.full_like(scales[0], 1))
+    scales = [bk.abs(M.apply(ones)) for M in (sizes, sizes.T)]
+    inside = bk.where(scales[0] + scales[1] == 0, bk.zeros_like(sums), bk.full_like(sums, 1))
     eps = _ROUNDING * float(np.finfo(A.dtype).eps)
-    bad = [~(bk.abs(M.apply(inside * ones)) <= eps * scale) for (M, _), scale in zip(both, scales)]  # NaN is bad
+    bad = [~(found <= eps * scale) for found, scale in zip((sums, bk.abs(A.T.apply(ones))), scales)]  # NaN is bad
     count = bk.sum(inside, 1, keepdims=True)
     regular = bk.max_abs(bk.where(bad[0] | bad[1], inside, bk.zeros_like(inside))) > 0
     weights = bk.where(regular | (count == 0), bk.zeros_like(count), 1 / bk.maximum(count, bk.full_like(count, 1)))
-    return WithoutConstantsInside(bk, inside, weights)
+    return inside, weights
