@@ -22,6 +22,7 @@ GROUPS = (
     "tolerance",
     "blocks",
     "time_steps",
+    "lines",
     "gradients",
     "tracing",
     "matvec",

@@ -23,7 +23,7 @@ from ...sparse import (
 from ...sparse.facts import dominance, has_diagonal_of_one_sign
 from ...sparse.symmetry import products_agree, seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
-from ..methods.direct.band import may_be_narrow, narrow, own_width
+from ..methods.direct.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.choose import is_easy
 from ..preconditioners.known import as_matrix
@@ -37,7 +37,6 @@ SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function tak
 _MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # unknowns of a grid from which looking for a fast solver pays
 _BAND = 4  # diagonals beside the main one, up to which cyclic reduction takes no longer than some iterations
-_LEAST_BAND = 10_000  # unknowns from which it is quicker than SuperLU in NumPy
 _LEAST_EASY = 1000  # unknowns from which factors take longer than a few iterations
 _MEMORY = 0.25  # of the machine's, that factors may take
 
@@ -122,13 +121,13 @@ class Facts:
 
     @cached_property
     def banded(self) -> bool:
-        """Has it few diagonals, and is no quicker solver of such matrices on the host at hand?"""
+        """Has it few diagonals, and can the host not factorise it, which is quicker?"""
         found, problem = self.matrix, self.problem
         if self.preconditioned or problem.A.offset or not isinstance(found, SparseMatrix) or not self.unknowns:
             return False
-        if self.on_host and not (problem.bk.on_host and self.unknowns > _LEAST_BAND):
+        if self.on_host or not may_be_narrow(found):
             return False
-        return may_be_narrow(found) and (narrow(found).width if problem.compiled else own_width(found)) <= _BAND
+        return narrow(found).width <= _BAND
 
     @cached_property
     def symmetric(self) -> bool:

@@ -54,7 +54,7 @@ ROWS = (
         "fast-direct", None, "transforms along the axes solve it at once",
     ),
     Row(
-        "a matrix, also with values that are not known, of at most 4 diagonals beside the main one, in a narrow order",
+        "not on the host: a matrix, known or not, of at most 4 diagonals beside the main one in a narrow order",
         lambda f: f.banded,
         "banded-direct", None, "cyclic reduction solves it at once",
     ),

@@ -50,18 +50,6 @@ def test_sums_along_axes_get_the_fast_solver(form: str) -> None:
     np.testing.assert_allclose(result.x, exact(matrix(laplace), b), rtol=1e-9)
 
 
-def test_lines_of_many_points_in_numpy_get_cyclic_reduction() -> None:
-    """SuperLU takes longer; of few points, and with a preconditioner of the caller's, it is not taken."""
-    n = 12_000
-    A = sp.diags_array([-1 - rng.random(n - 1), 4 + rng.random(n), -1 - rng.random(n - 1)], offsets=[-1, 0, 1]).tocsr()
-    b = rng.standard_normal(n)
-    result = linear_solve(A, b)
-    assert result.method == "banded-direct"
-    np.testing.assert_allclose(result.x, sp.linalg.spsolve(A, b), rtol=1e-10, atol=1e-12)
-    assert linear_solve(A[:2000, :2000], b[:2000]).method == "scipy-direct"
-    assert "banded" not in linear_solve(A, b, preconditioner="jacobi").method
-
-
 def test_small_functions_are_not_traced() -> None:
     """One solve takes less time; `prepare` does, and so does a function that needs more than a few iterations."""
     b = rng.standard_normal(SHAPE)

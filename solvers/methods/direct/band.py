@@ -32,21 +32,15 @@ def may_be_narrow(matrix: SparseMatrix) -> bool:
     return on_line and matrix.nnz <= (2 * WIDEST + 1) * n
 
 
-def own_width(matrix: SparseMatrix) -> int:
-    """Diagonals beside the main one, in the order of the unknowns."""
-    structure: Any = matrix.structure
-    if isinstance(matrix, DIA):
-        return max(map(abs, structure.offsets), default=0)
-    rows, cols, _ = structure.entries()
-    return _width(rows, cols)
-
-
 def narrow(matrix: SparseMatrix) -> Band:
     """The narrowest band that is found. Cost: a pass over the entries, and a search for an order where it is wide."""
-    width = own_width(matrix)
+    structure: Any = matrix.structure
+    if isinstance(matrix, DIA) and max(map(abs, structure.offsets), default=0) <= WIDEST:
+        return Band(max(map(abs, structure.offsets), default=0))
+    rows, cols, _ = structure.entries()
+    width = _width(rows, cols)
     if width <= WIDEST:
         return Band(width)
-    rows, cols, _ = matrix.structure.entries()
     n = matrix.shape[0]
     pattern = sp.csr_array((np.ones(len(rows), np.int8), (rows, cols)), (n, n))
     order = np.asarray(reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True))

@@ -14,6 +14,7 @@ from ....sparse import Operator, SparseMatrix, storable
 from ....sparse.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
 from ...preconditioners.known import kept
+from .band_lapack import band_lu
 from .dense import factorise
 from .factorisation import Factorisation, check_truths
 from .refinement import Refinement
@@ -25,7 +26,7 @@ _MUCH = 1e3  # between scales: less changes little in what is singular
 
 @dataclass(frozen=True)
 class ScipyDirect(Refinement):
-    """LU of a sparse matrix with column ordering and partial pivoting (SuperLU); dense matrices by LAPACK.
+    """LU of a sparse matrix with column ordering and partial pivoting (SuperLU); dense and banded ones by LAPACK.
 
     For any square matrix, real or complex. One factorisation serves all systems of a batch; a batch of matrices has
     one for each. A singular matrix is shifted a little and the solution refined, which solves consistent systems;
@@ -179,8 +180,6 @@ def _factorise(matrix: Any) -> _Solve:
 
     R and C are powers of two, as a solution of very different units looks like that of a singular matrix.
     """
-    from scipy.sparse.linalg import splu
-
     lu, dtype = _regular_factors(matrix), matrix.dtype
     if lu is not None:
         return _solve_with(lu, dtype)
@@ -191,7 +190,7 @@ def _factorise(matrix: Any) -> _Solve:
     if lu is not None:
         dtype = wide.dtype
     else:
-        lu = splu(_shifted(wide.astype(dtype)))
+        lu = _lu(_shifted(wide.astype(dtype)))
     scaled = _solve_with(lu, dtype)
 
     def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
@@ -216,13 +215,17 @@ def _spread(scales: np.ndarray) -> float:
 
 def _regular_factors(matrix: Any) -> Any:
     """None where rounding cannot tell the matrix from a singular one."""
-    from scipy.sparse.linalg import splu
-
     try:
-        lu = splu(matrix)
+        lu = _lu(matrix)
     except RuntimeError:  # "Factor is exactly singular"
         return None
     return None if _is_singular(matrix, lu) else lu
+
+
+def _lu(matrix: Any) -> Any:
+    from scipy.sparse.linalg import splu
+
+    return band_lu(matrix) or splu(matrix)
 
 
 def _is_singular(matrix: Any, lu: Any) -> bool:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import UnsupportedOperation, as_operator, linear_solve, prepare
 from krylix.solvers.methods.direct.band import WIDEST, narrow
+from krylix.solvers.methods.direct.band_lapack import band_lu
 from krylix.sparse import DIA
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
@@ -273,3 +274,30 @@ def test_factors_in_files(case: str, tmp_path: Any) -> None:
     inner = factors.inner if case != "ring" else factors.inner.inner
     with pytest.raises(ValueError, match="parts of a cyclic reduction"):
         replace(inner, last=inner.last[:, :-1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("case", ["tridiagonal", "lower", "five diagonals", "one unknown", "two unknowns"])
+def test_factors_of_the_host_are_those_of_a_band(case: str, dtype: str) -> None:
+    """LAPACK's, with exchanges of rows: right where the diagonal is zero, too; transposed, and for several rows."""
+    A = CASES[case].astype(dtype) * np.asarray(1 + 0.5j if dtype.startswith("c") else 1, dtype)
+    if case == "tridiagonal":
+        A = (np.eye(40, k=1) + 0.95 * np.eye(40, k=-1)).astype(dtype)  # of an even size, which is regular
+    b = rng.standard_normal((2, len(A))).astype(dtype)
+    assert band_lu(sp.csc_array(A)) is not None
+    factors: Any = prepare(sp.csr_array(A), b[0], method="scipy-direct").preconditioner
+    for found, M in ((factors, A), (factors.T, A.T), (factors.conj().T, A.conj().T)):
+        expected = np.linalg.solve(M.astype(np.complex128), b[0])
+        tolerance = (2e-4 if dtype in ("float32", "complex64") else 1e-9) * np.abs(expected).max()
+        np.testing.assert_allclose(found @ b[0], expected, atol=tolerance)
+    result = linear_solve(sp.csr_array(A), b, method="scipy-direct")
+    residual = b - result.x @ A.T
+    assert result.converged.all() and np.linalg.norm(residual) <= 1e-3 * np.linalg.norm(b)
+
+
+def test_wide_matrices_are_no_bands() -> None:
+    grid = sp.kron(sp.eye_array(40), banded(40, 1, 1)) + sp.kron(banded(40, 1, 1), sp.eye_array(40))
+    assert band_lu(sp.csc_array(grid)) is None
+    assert band_lu(sp.csc_array((5, 5))) is None
+    with pytest.raises(RuntimeError, match="singular"):
+        band_lu(sp.csc_array(np.ones((2, 2))))
