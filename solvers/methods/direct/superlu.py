@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Operator, SparseMatrix, storable
+from ....sparse.canonical import row_maxima
 from ....sparse.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
 from ...preconditioners.known import kept
@@ -231,13 +232,13 @@ def _lu(matrix: Any) -> Any:
 def _is_singular(matrix: Any, lu: Any) -> bool:
     """Does the inverse blow up a random vector as only rounding errors can?"""
     n = matrix.shape[0]
-    rows = np.asarray(abs(matrix).max(axis=1).todense()).reshape(-1)
+    rows = row_maxima(sp.csr_array(matrix))
     v = np.random.default_rng(2).choice([-1.0, 1.0], n) * np.where(rows > 0, rows, 1)  # scaled as the rows are
     x = lu.solve(v.astype(matrix.dtype))
     return not bool(np.max(np.abs(x), initial=0) < 0.1 / np.finfo(matrix.dtype).eps)
 
 
 def _shifted(matrix: Any) -> Any:
-    rows = np.asarray(abs(matrix).max(axis=1).todense()).reshape(-1)
+    rows = row_maxima(sp.csr_array(matrix))
     amount = np.sqrt(np.finfo(matrix.dtype).eps) * np.where(rows > 0, rows, 1)
     return sp.csc_array(matrix + sp.dia_array((amount[None].astype(matrix.dtype), [0]), shape=matrix.shape))
