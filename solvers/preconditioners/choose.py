@@ -36,15 +36,18 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
         return "chebyshev"
     if not isinstance(A, Matrix) or isinstance(A, Dense) or A.known() is None:
         return "jacobi"
-    diagonal = at_hand(A).diagonals()
     if seems_hermitian(A):
         large = A.shape[0] > _SMALL and A.systems is None
         if not large or not has_diagonal_of_one_sign(A.known()) or is_easy(A.known()):
             return "jacobi"
         if "multigrid" in kinds and couples_neighbours(A):
             return "multigrid"
-        return "amg" if "amg" in kinds and bool(np.all(diagonal != 0)) else "jacobi"
-    return "ilu" if bool(np.all(diagonal != 0)) and "ilu" in kinds else "jacobi"
+        return "amg" if "amg" in kinds and _has_whole_diagonal(A) else "jacobi"
+    return "ilu" if "ilu" in kinds and _has_whole_diagonal(A) else "jacobi"
+
+
+def _has_whole_diagonal(A: Matrix) -> bool:
+    return bool(np.all(at_hand(A).diagonals() != 0))
 
 
 def _traced(A: Operator) -> Operator:
