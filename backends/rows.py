@@ -8,12 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .cores import shared as cores
-
-try:
-    from scipy.sparse._sparsetools import csr_matvec as csr_matvec
-    from scipy.sparse._sparsetools import csr_matvecs as csr_matvecs
-except ImportError:  # they are SciPy's own
-    csr_matvec = csr_matvecs = None
+from .loops import csr_matvec, csr_matvecs, takes
 
 _ENTRIES = 1 << 17  # of a block of rows; they take five times as long as to start a thread
 
@@ -37,8 +32,7 @@ def rows_times(A: Any, x: np.ndarray) -> Any:
 
 def _is_large(A: Any, x: Any) -> bool:
     """Has it several blocks, and do all arrays fit each other, as SciPy's loops trust that they do?"""
-    if csr_matvec is None or not isinstance(A, (sp.csr_array, sp.csr_matrix)) or type(x) is not np.ndarray:
+    if not isinstance(A, (sp.csr_array, sp.csr_matrix)) or type(x) is not np.ndarray or len(A.data) <= _ENTRIES:
         return False
-    fits = len(A.data) > _ENTRIES and A.ndim == 2 and A.shape[1] == x.shape[0]
-    same = A.dtype == x.dtype and A.indptr.dtype == A.indices.dtype
-    return fits and same and A.dtype.char in "fdFD" and A.dtype.isnative
+    fits = A.ndim == 2 and A.shape[1] == x.shape[0] and A.indptr.dtype == A.indices.dtype
+    return fits and takes(A.data, x)

@@ -10,14 +10,13 @@ from collections.abc import Callable
 import numpy as np
 
 from ..cores import shared as cores
-from ..rows import csr_matvecs
+from ..loops import add_multiple
 
 # Elements of one BLAS call. OpenBLAS spreads calls of 10 000 elements and more over threads, and on a busy machine then
 # waits for them: 8 ms instead of 4 us was measured.
 BLOCK = 8192
-_PART = 4 * BLOCK  # that stays in the cache
-_TASK = 4 * _PART  # of one thread
-_ONE_ENTRY = np.array([0, 1], np.int32), np.array([0], np.int32)  # where rows start, and the columns
+_PART = 8 * BLOCK  # that stays in the cache
+_TASK = 2 * _PART  # of one thread
 
 
 def _row_by_row(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -37,7 +36,7 @@ def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def axpy(a: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """`y += a x`, with contiguous y."""
     a = a.astype(y.dtype, copy=False)
-    _in_parts(lambda i, part: _add(a[i], x[i, part], y[i, part]), y)
+    _in_parts(lambda i, part: add_multiple(a[i], x[i, part], y[i, part]), y)
 
 
 def xpay(x: np.ndarray, a: np.ndarray, y: np.ndarray) -> None:
@@ -51,7 +50,7 @@ def axpy_norm(a: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
     def work(i: int, part: slice) -> None:
         own = y[i, part]
-        _add(a[i], x[i, part], own)
+        add_multiple(a[i], x[i, part], own)
         sums.add(i, part, own, own)
 
     _in_parts(work, y)
@@ -64,7 +63,7 @@ def axpy_xpay(a: np.ndarray, p: np.ndarray, x: np.ndarray, z: np.ndarray, b: np.
 
     def work(i: int, part: slice) -> None:
         own = p[i, part]
-        _add(a[i], own, x[i, part])
+        add_multiple(a[i], own, x[i, part])
         _scale_and_add(z[i, part], b[i, 0], own)
 
     _in_parts(work, p)
@@ -102,17 +101,6 @@ class _Sums:
     def total(self) -> np.ndarray:
         """`(batch, 1)`."""
         return np.array([[sum(row.tolist())] for row in self.found], self.found.dtype)
-
-
-def _add(a: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-    """`y += a x` of contiguous y, with `a` of one element.
-
-    By SciPy's product with a matrix of one entry: one loop in which no other thread waits, as it does in BLAS of SciPy.
-    """
-    if csr_matvecs is None:
-        y += a * x
-    else:
-        csr_matvecs(1, 1, len(y), *_ONE_ENTRY, a, np.ascontiguousarray(x, y.dtype), y)
 
 
 def _scale_and_add(x: np.ndarray, a: np.generic, y: np.ndarray) -> None:

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from krylix import linear_solve
-from krylix.backends import get_backend
+from krylix.backends import get_backend, loops
 from krylix.backends.cores import Cores, available, shared
 from krylix.backends.rows import rows_times
 from krylix.sparse import Stencil
@@ -155,6 +155,32 @@ def test_sums_and_updates(dtype: str, shape: tuple[int, int]) -> None:
     ]
     for one, true in zip(found[0], exact, strict=True):
         np.testing.assert_allclose(one, true, rtol=100 * eps, atol=1e4 * eps)
+
+
+def test_without_scipys_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which are its own, and may move."""
+    A, x, y, d = tridiagonal("float64"), numbers("float64", 1, N), numbers("float64", 1, N), numbers("float64", 3, N)
+    a = numbers("float64", 1, 1)
+
+    def all_of() -> list[np.ndarray]:
+        return [rows_times(A, x[0]), bk.axpy(a, x, y.copy())[0], bk.dia_product(d, (-1, 0, 1), x, N)[0]]
+
+    expected = all_of()
+    monkeypatch.setattr(loops, "_COMPLETE", False)
+    np.testing.assert_allclose(all_of(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_loops_never_read_beyond_their_arrays() -> None:
+    short, long = np.ones(3), np.ones(5)
+    for wrong in (lambda: loops.add_product(short, long, long.copy()), lambda: loops.add_product(long, long, short)):
+        with pytest.raises(ValueError, match="broadcast"):
+            wrong()
+    with pytest.raises(ValueError, match="broadcast"):
+        loops.add_multiple(np.ones(1), long, short)
+    strided = np.zeros(6)
+    loops.add_product(np.arange(6.0)[::2], np.arange(6.0)[::2], strided[::2])
+    loops.add_multiple(np.ones(1), np.arange(6.0)[::2], strided[::2])
+    np.testing.assert_array_equal(strided, [0, 0, 6, 0, 20, 0])
 
 
 def test_each_block_once_and_in_fixed_places() -> None:
