@@ -10,8 +10,7 @@ import numpy as np
 
 from ..cores import shared as cores
 
-_PART = 16384  # numbers of the image that are worked on at a time, as in kernels.py
-_BLOCK = 8 * _PART  # of one thread
+_BLOCK = 65536  # numbers of the image that are worked on at a time, as in kernels.py
 
 
 def boxes_product(boxes: Sequence[Any], values: Sequence[np.ndarray], x: np.ndarray, grid: Sequence[int]) -> np.ndarray:
@@ -19,21 +18,18 @@ def boxes_product(boxes: Sequence[Any], values: Sequence[np.ndarray], x: np.ndar
     image = np.empty((len(x), *grid), x.dtype)
     shared = [np.broadcast_to(value, (len(x), *box.shape)) for box, value in zip(boxes, values, strict=True)]
     line = max(len(x) * math.prod(grid[1:]), 1)
-    height = max(_PART // line, 1)
 
-    def work(first: int, last: int) -> None:
-        room = np.empty(min(height, last - first) * line, x.dtype)
-        for start in range(first, last, height):
-            end = min(start + height, last)
-            image[:, start:end] = 0
-            for box, value in zip(boxes, shared, strict=True):
-                top, (rows, *others) = box.lo[0], box.rows
-                lo, hi = max(start, rows.start), min(end, rows.stop)
-                if lo < hi:
-                    part, step = image[:, lo:hi, *others], box.start[0] - top
-                    product = room[: part.size].reshape(part.shape)
-                    np.multiply(value[:, lo - top : hi - top], x[:, lo + step : hi + step, *box.cols[1:]], out=product)
-                    np.add(part, product, out=part)
+    def work(start: int, end: int) -> None:
+        room = np.empty((end - start) * line, x.dtype)
+        image[:, start:end] = 0
+        for box, value in zip(boxes, shared, strict=True):
+            top, (rows, *others) = box.lo[0], box.rows
+            lo, hi = max(start, rows.start), min(end, rows.stop)
+            if lo < hi:
+                part, step = image[:, lo:hi, *others], box.start[0] - top
+                product = room[: part.size].reshape(part.shape)
+                np.multiply(value[:, lo - top : hi - top], x[:, lo + step : hi + step, *box.cols[1:]], out=product)
+                np.add(part, product, out=part)
 
     cores.in_blocks(work, grid[0], max(_BLOCK // line, 1))
     return image
