@@ -109,7 +109,10 @@ class _Job:
         with self.changed:
             self.changed.wait_for(lambda: not self.at_work)
         if self.error is not None:
-            raise self.error
+            try:
+                raise self.error
+            finally:
+                self.error = None  # whose traceback refers to this, and this to arrays
 
     def _take_blocks(self) -> None:
         try:

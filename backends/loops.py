@@ -23,15 +23,14 @@ _KNOWN = frozenset(map(np.dtype, "fdFD"))
 _STARTS, _FIRST = np.array([0, 1], np.int32), np.array([0], np.int32)  # of a matrix of one entry
 
 
-def takes(*arrays: Any) -> bool:
-    """Are these arrays of one dtype that the loops know, and are there loops?"""
-    first = arrays[0].dtype
-    return _COMPLETE and first in _KNOWN and all(a.dtype == first for a in arrays[1:])
+def takes(dtype: np.dtype, *others: np.dtype) -> bool:
+    """Are there loops, for arrays of this dtype, which is also that of the others?"""
+    return _COMPLETE and dtype in _KNOWN and others.count(dtype) == len(others)
 
 
 def add_multiple(a: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """`y += a x` with `a` of one element: the product with a matrix of one entry."""
-    if takes(a, x, y) and len(x) == len(y):
+    if takes(y.dtype, x.dtype, a.dtype) and len(x) == len(y):
         csr_matvecs(1, 1, len(y), _STARTS, _FIRST, a, x, y)
     else:
         y += a * x
@@ -39,7 +38,7 @@ def add_multiple(a: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
 
 def add_product(d: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """`y += d x`: the product with a matrix of one diagonal."""
-    if takes(d, x, y) and len(d) == len(x) == len(y):
+    if takes(y.dtype, x.dtype, d.dtype) and len(d) == len(x) == len(y):
         dia_matvec(len(y), len(y), 1, len(y), _FIRST, d, x, y)
     else:
         y += d * x

@@ -35,4 +35,4 @@ def _is_large(A: Any, x: Any) -> bool:
     if not isinstance(A, (sp.csr_array, sp.csr_matrix)) or type(x) is not np.ndarray or len(A.data) <= _ENTRIES:
         return False
     fits = A.ndim == 2 and A.shape[1] == x.shape[0] and A.indptr.dtype == A.indices.dtype
-    return fits and takes(A.data, x)
+    return fits and takes(x.dtype, A.dtype)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.sparse.linalg as spl
 
 from krylix import linear_solve
 from krylix.backends import get_backend, loops
@@ -155,6 +156,25 @@ def test_sums_and_updates(dtype: str, shape: tuple[int, int]) -> None:
     ]
     for one, true in zip(found[0], exact, strict=True):
         np.testing.assert_allclose(one, true, rtol=100 * eps, atol=1e4 * eps)
+
+
+@pytest.mark.parametrize("kind", [None, "multigrid"])
+def test_a_solve_has_the_same_digits(kind: str | None) -> None:
+    """With any number of threads, of a matrix in rows, of diagonals, and of a stencil with what is made of it."""
+    grid, b = (400, 400), numbers("float64", 160_000)
+    A: Any = Stencil([4.0, -1.0, -1.0, -1.0, -1.0], [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)], grid)
+    rows = A.to_scipy()
+    for matrix in (A,) if kind else (A, rows, sp.dia_array(rows)):
+
+        def solved(matrix: Any = matrix) -> np.ndarray:
+            found = linear_solve(matrix, b, method="CG", preconditioner=kind, max_iter=4, on_failure="status")
+            return np.asarray(found.x)
+
+        x = of_each_number(solved)
+        if kind is None:
+            np.testing.assert_allclose(x, spl.cg(rows, b, rtol=0, maxiter=4)[0], atol=1e-10)
+        else:
+            assert np.linalg.norm(b - rows @ x) < 0.1 * np.linalg.norm(b)
 
 
 def test_without_scipys_loops(monkeypatch: pytest.MonkeyPatch) -> None:
