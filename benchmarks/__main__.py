@@ -29,6 +29,7 @@ GROUPS = (
     "preconditioners",
     "poisson",
     "auto",
+    "cores",
 )
 BACKENDS = ("jax", "numpy", "torch", "tensorflow")
 

@@ -42,8 +42,16 @@ def compare(krylix: Sampler, peer: Sampler, repeats: int) -> Comparison:
 
 def seconds(call: Callable[[], object], calls: int = 1) -> float:
     """Seconds per call, over `calls` of them in a row, without garbage collection."""
+    return _seconds(call, calls, process_time if os.environ.get("OMP_NUM_THREADS") == "1" else perf_counter)
+
+
+def seconds_passed(call: Callable[[], object], calls: int = 1) -> float:
+    """The same by the time that passes, however many threads there are."""
+    return _seconds(call, calls, perf_counter)
+
+
+def _seconds(call: Callable[[], object], calls: int, clock: Callable[[], float]) -> float:
     enabled = gc.isenabled()
-    clock = process_time if os.environ.get("OMP_NUM_THREADS") == "1" else perf_counter
     gc.disable()
     try:
         start = clock()
