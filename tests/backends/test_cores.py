@@ -120,7 +120,7 @@ def test_stencils_of_a_batch() -> None:
     np.testing.assert_allclose(found, [A[i].to_scipy() @ x[i] for i in range(2)], atol=1e-13)
 
 
-@pytest.mark.parametrize("shape", [(1, N), (5, 40_000), (3, 131072), (20, 20_000)])
+@pytest.mark.parametrize("shape", [(1, N), (8, 40_000), (3, 131072), (20, 20_000)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sums_and_updates(dtype: str, shape: tuple[int, int]) -> None:
     """And each row as if it were alone."""
