@@ -30,6 +30,7 @@ GROUPS = (
     "preconditioners",
     "poisson",
     "auto",
+    "cores",
 )
 BACKENDS = ("jax", "numpy", "torch", "tensorflow")
 

@@ -1,16 +1,18 @@
 """Alternating measurements of two programs in one process, and the median of their ratios.
 
-Other work on the machine slows both members of a pair alike, so their ratio says more than either time. The clock is
-the processor time of this process: with one thread per library it is the time on a machine that does nothing else.
+Other work on the machine slows both members of a pair alike, so their ratio says more than either time. With one thread
+per library the clock is the processor time of this process, which is the time on a machine that does nothing else; with
+more it is the time that passes.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
 
 Sampler = Callable[[], float]  # measures once, returns seconds
 
@@ -40,13 +42,22 @@ def compare(krylix: Sampler, peer: Sampler, repeats: int) -> Comparison:
 
 def seconds(call: Callable[[], object], calls: int = 1) -> float:
     """Seconds per call, over `calls` of them in a row, without garbage collection."""
+    return _seconds(call, calls, process_time if os.environ.get("OMP_NUM_THREADS") == "1" else perf_counter)
+
+
+def seconds_passed(call: Callable[[], object], calls: int = 1) -> float:
+    """The same by the time that passes, however many threads there are."""
+    return _seconds(call, calls, perf_counter)
+
+
+def _seconds(call: Callable[[], object], calls: int, clock: Callable[[], float]) -> float:
     enabled = gc.isenabled()
     gc.disable()
     try:
-        start = process_time()
+        start = clock()
         for _ in range(calls):
             call()
-        return (process_time() - start) / calls
+        return (clock() - start) / calls
     finally:
         if enabled:
             gc.enable()

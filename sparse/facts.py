@@ -18,6 +18,8 @@ from .canonical import row_maxima
 from .symmetry import is_hermitian as is_hermitian
 from .symmetry import is_symmetric as is_symmetric
 
+_ROWS = 50_000  # that are looked at together, while they are in the cache
+
 
 class Dominance(NamedTuple):
     """How diagonally dominant each row is, `(n,)` each, in units of the largest |a_ij| of the row.
@@ -55,7 +57,10 @@ def has_symmetric_pattern(A: Any) -> bool:
 
 def is_diagonally_dominant(A: Any) -> bool:
     """Is |a_ii| >= the sum of the other |a_ij| in every row, up to rounding? Rectangular matrices are not."""
-    return A.shape[0] == A.shape[1] and bool(dominance(A).weak.all())
+    if A.shape[0] != A.shape[1]:
+        return False
+    A, ones = canonical(A), np.ones(A.shape[1])
+    return all(bool(_dominance(A[i : i + _ROWS], i, ones).weak.all()) for i in range(0, A.shape[0], _ROWS))
 
 
 def is_positive_definite(A: Any) -> bool | None:
@@ -88,7 +93,7 @@ def has_diagonal_of_one_sign(A: Any) -> bool:
     """Is the real part of the diagonal positive everywhere, or negative, but for rows of zeros? Not of zeros alone."""
     A = canonical(A)
     diagonal = A.diagonal().real
-    counted = diagonal[(diagonal != 0) | (row_maxima(A) > 0)]
+    counted = diagonal if np.all(diagonal != 0) else diagonal[(diagonal != 0) | (row_maxima(A) > 0)]
     return len(counted) > 0 and bool(np.all(counted > 0) or np.all(counted < 0))
 
 
@@ -99,11 +104,15 @@ def dominance(A: Any) -> Dominance:
         ValueError: A is not square.
     """
     _check_square(A, "diagonal dominance")
-    A = canonical(A)
+    return _dominance(canonical(A), 0, np.ones(A.shape[1]))
+
+
+def _dominance(A: Any, first: int, ones: np.ndarray) -> Dominance:
+    """Of rows of a matrix, from its row number `first` on."""
     largest = row_maxima(A)
     scaled = _magnitudes(A, np.where(largest > 0, largest, 1))  # row by row: sums of large entries would overflow
     with np.errstate(invalid="ignore"):
-        diagonal, total = scaled.diagonal(), scaled @ np.ones(A.shape[0])
+        diagonal, total = scaled.diagonal(first), scaled @ ones
         rounding = 4 * (np.diff(A.indptr) + 1) * np.finfo(A.dtype).eps * total
         return Dominance(diagonal, total - diagonal, rounding)
 

@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -80,6 +81,15 @@ class SparseKernels(Indexing):
             found[d] = self.pad(rows, ((0, 0), (lo, n - hi)))
         terms = self.stack(found) if found else self.zeros((0, count, n), self.dtype(x), x)
         return self.permute_dims(terms, (1, 0, 2)) if each else terms[:, 0]
+
+    # --- boxes of a grid ------------------------------------------------------------------------------------------
+
+    def boxes_product(self, boxes: Sequence[Any], values: Arrays, x: Array, grid: Sequence[int]) -> Array | None:
+        """y[:, *box.rows] += value x[:, *box.cols] for each box and its value; x `(batch, ...)`, y `(batch, *grid)`.
+
+        See `Shifted` for boxes. Each value is broadcast to `(batch, *box.shape)`. None: other functions are no worse.
+        """
+        return None
 
     # --- rows of equal length -------------------------------------------------------------------------------------
 

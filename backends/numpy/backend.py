@@ -12,26 +12,18 @@ from scipy.linalg import blas
 from ..interface.backend import Array, Backend
 from ..interface.tree import tree_leaves
 from ..precision import exponent_bits
+from . import vectors
 from .fourier import NumpyFourier
 from .kernels import NumpyKernels
 from .linalg import NumpyLinalg
 from .sparse import NumpySparse
 from .stand_in import StandIn
+from .vectors import BLOCK, vecdot
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
 _GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
 # The length of a row chooses the kernel, never the number of rows: a system takes the same steps alone and in a batch.
 _LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
-# Elements of one BLAS call, which also stay in the cache between two passes. OpenBLAS spreads calls of 10 000 elements
-# and more over threads, and on a busy machine then waits for them: 8 ms instead of 4 us was measured.
-_BLOCK = 8192
-
-
-def _row_by_row(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.array([np.vdot(*rows) for rows in zip(a, b, strict=True)], a.dtype)
-
-
-_vecdot = getattr(np, "vecdot", _row_by_row)  # from NumPy 2.0 on; the same BLAS for each row
 
 
 class NumpyBackend(NumpyKernels, Backend):
@@ -120,18 +112,16 @@ class NumpyBackend(NumpyKernels, Backend):
         return np.abs(v).max(axis=1, keepdims=True, initial=0)
 
     def dot(self, a: Array, b: Array) -> Array:
-        if a.shape[0] == 1 and a.shape[1] <= _BLOCK:
+        if a.shape[0] == 1 and a.shape[1] <= BLOCK:
             return np.array([[np.vdot(a, b)]], a.dtype)
         a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)  # BLAS adds strided numbers up in another order
-        if a.shape[1] >= _LONG:
-            return np.array([[_vdot(a[i], b[i])] for i in range(a.shape[0])], a.dtype)
-        return _vecdot(a, b)[:, None]
+        return vectors.dot(a, b) if a.shape[1] > BLOCK else vecdot(a, b)[:, None]
 
     def times(self, scalar: Array, v: Array) -> Array:
         return scalar.astype(v.dtype, copy=False) * v
 
     def square_norm(self, v: Array) -> Array:
-        if v.shape[0] == 1 and v.shape[1] <= _BLOCK:
+        if v.shape[0] == 1 and v.shape[1] <= BLOCK:
             return np.array([[np.vdot(v, v).real]], v.real.dtype)
         return self.dot(v, v).real
 
@@ -151,50 +141,34 @@ class NumpyBackend(NumpyKernels, Backend):
         if y.shape[1] < _LONG:
             y += a * x
             return y
-        y, update = np.ascontiguousarray(y), _AXPY[y.dtype.char]  # BLAS would update a copy of a strided row
+        y = np.ascontiguousarray(y)  # SciPy would update a copy of a strided row
+        if y.shape[1] > BLOCK:
+            vectors.axpy(a, x, y)
+            return y
+        update = _AXPY[y.dtype.char]
         for i in range(y.shape[0]):
-            for start in range(0, y.shape[1], _BLOCK):
-                part = slice(start, start + _BLOCK)
-                update(x[i, part], y[i, part], a=a[i, 0])
+            update(x[i], y[i], a=a[i, 0])
         return y
 
     def xpay(self, x: Array, a: Array, y: Array) -> Array:
-        if y.shape[1] < _LONG:
+        if y.shape[1] > BLOCK:
+            vectors.xpay(x, a, y)
+        else:
             y *= a
             y += x
-            return y
-        for i in range(y.shape[0]):
-            for start in range(0, y.shape[1], _BLOCK):
-                part = y[i, start : start + _BLOCK]
-                part *= a[i, 0]
-                part += x[i, start : start + _BLOCK]
         return y
 
     def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
-        """Block by block, so that the norm finds its numbers in the cache."""
-        if y.shape[1] <= _BLOCK or not y.flags.c_contiguous:
-            y = self.axpy(a, x, y)
-            return y, self.square_norm(y)
-        update, squares = _AXPY[y.dtype.char], [0.0] * y.shape[0]
-        for i in range(y.shape[0]):
-            for start in range(0, y.shape[1], _BLOCK):
-                part = y[i, start : start + _BLOCK]
-                update(x[i, start : start + _BLOCK], part, a=a[i, 0])
-                squares[i] += np.vdot(part, part).real
-        return y, np.array(squares, y.real.dtype)[:, None]
+        if y.shape[1] > BLOCK and y.flags.c_contiguous:
+            return y, vectors.axpy_norm(a, x, y)
+        y = self.axpy(a, x, y)
+        return y, self.square_norm(y)
 
     def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
-        """Block by block, so that p is read once."""
-        if p.shape[1] <= _BLOCK or not x.flags.c_contiguous:
-            return self.axpy(a, p, x), self.xpay(z, b, p)
-        update = _AXPY[p.dtype.char]
-        for i in range(p.shape[0]):
-            for start in range(0, p.shape[1], _BLOCK):
-                part = p[i, start : start + _BLOCK]
-                update(part, x[i, start : start + _BLOCK], a=a[i, 0])
-                part *= b[i, 0]
-                part += z[i, start : start + _BLOCK]
-        return x, p
+        if p.shape[1] > BLOCK and x.flags.c_contiguous:
+            vectors.axpy_xpay(a, p, x, z, b)
+            return x, p
+        return self.axpy(a, p, x), self.xpay(z, b, p)
 
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
         if active.all():
@@ -279,11 +253,5 @@ def _by_columns(y: Array) -> Array:
 def _parts(columns: Array) -> list[slice]:
     """Slices of the long axis that stay in the cache."""
     n, k = columns.shape
-    size = 4 * _BLOCK // max(k, 1) + 1
+    size = 4 * BLOCK // max(k, 1) + 1
     return [slice(0, n)] if n <= size else [slice(start, start + size) for start in range(0, n, size)]
-
-
-def _vdot(a: Array, b: Array) -> Any:
-    if len(a) <= _BLOCK:
-        return np.vdot(a, b)
-    return sum(np.vdot(a[start : start + _BLOCK], b[start : start + _BLOCK]) for start in range(0, len(a), _BLOCK))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
 import scipy.fft
 
+from ..cores import available
 from ..interface.arrays import Array
 from ..interface.fourier import Fourier
 
-_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_CORES = available()
 _SMALL = 32768  # numbers that one core transforms before others have begun
 _TYPES = {"I": 1, "II": 2, "III": 3, "IV": 4}
 

@@ -14,6 +14,7 @@ from .known import as_matrix, at_hand
 from .multigrid.read import couples_neighbours
 
 _DOMINANT = 1.02  # times the rest of a row: scaled by the diagonal, the condition number is at most 100
+_ROWS = 50_000  # that are looked at together
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
 
 
@@ -35,15 +36,18 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
         return "chebyshev"
     if not isinstance(A, Matrix) or isinstance(A, Dense) or A.known() is None:
         return "jacobi"
-    diagonal = at_hand(A).diagonals()
     if seems_hermitian(A):
         large = A.shape[0] > _SMALL and A.systems is None
         if not large or not has_diagonal_of_one_sign(A.known()) or is_easy(A.known()):
             return "jacobi"
         if "multigrid" in kinds and couples_neighbours(A):
             return "multigrid"
-        return "amg" if "amg" in kinds and bool(np.all(diagonal != 0)) else "jacobi"
-    return "ilu" if bool(np.all(diagonal != 0)) and "ilu" in kinds else "jacobi"
+        return "amg" if "amg" in kinds and _has_whole_diagonal(A) else "jacobi"
+    return "ilu" if "ilu" in kinds and _has_whole_diagonal(A) else "jacobi"
+
+
+def _has_whole_diagonal(A: Matrix) -> bool:
+    return bool(np.all(at_hand(A).diagonals() != 0))
 
 
 def _traced(A: Operator) -> Operator:
@@ -55,6 +59,11 @@ def _traced(A: Operator) -> Operator:
 
 def is_easy(A: sp.csr_array) -> bool:
     """Is the diagonal so large everywhere that CG with Jacobi takes few iterations, as in short time steps?"""
-    diagonal = np.abs(A.diagonal())
-    rest = np.asarray(abs(A).sum(axis=1)).reshape(-1) - diagonal
+    return all(_is_dominant(A[start : start + _ROWS], start) for start in range(0, A.shape[0], _ROWS))
+
+
+def _is_dominant(rows: sp.csr_array, first: int) -> bool:
+    """Of some rows, which mostly say no after a few of all."""
+    diagonal = np.abs(rows.diagonal(first))
+    rest = np.asarray(abs(rows).sum(axis=1)).reshape(-1) - diagonal
     return bool(np.all(diagonal >= _DOMINANT * rest))

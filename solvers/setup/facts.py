@@ -20,7 +20,7 @@ from ...sparse import (
     SparseMatrix,
     UnsupportedOperation,
 )
-from ...sparse.facts import dominance, has_diagonal_of_one_sign
+from ...sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
 from ...sparse.symmetry import products_agree, seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..methods.direct.band import may_be_narrow, narrow
@@ -159,8 +159,9 @@ class Facts:
             return False
         if self.values is None:  # dense, or a batch
             return True
-        signed = self.values * np.sign(self.values.diagonal().real.sum())
-        return bool(dominance(signed).weak.all()) or not is_seen_indefinite(signed)  # by Gershgorin's circles
+        if is_diagonally_dominant(self.values):  # by Gershgorin's circles
+            return True
+        return not is_seen_indefinite(self.values * np.sign(self.values.diagonal().real.sum()))
 
     @cached_property
     def cost(self) -> FactorCost | None:

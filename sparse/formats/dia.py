@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, get_backend
+from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
 from ...backends.interface.sparse_kernels import inside
 from .entries.compress import compress, compress_values
@@ -119,6 +119,12 @@ class DiaStructure(Structure):
 
     def padding(self) -> tuple[np.ndarray | None, ...]:
         return (self.present,)  # what lies outside of the matrix is never looked at
+
+    def diagonal(self, bk: Backend, values: Sequence[Array], systems: int | None) -> Array:
+        k, lead = min(self.shape), () if systems is None else (systems,)
+        if 0 not in self.offsets:
+            return bk.zeros((*lead, k), bk.dtype(values[0]), values[0])
+        return bk.copy(values[0][..., self.offsets.index(0), :k])
 
     def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
         if isinstance(self._present, Nonzero) and self._present.values is values[0]:

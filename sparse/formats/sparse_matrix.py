@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...backends.registry import register_container
+from ...backends.rows import rows_times
 from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .choose import choose_format
@@ -140,12 +141,12 @@ class SparseMatrix(Matrix):
         if isinstance(compiled, tuple):
             image = np.empty((len(x), self.shape[0]), np.result_type(self.dtype, x.dtype))
             for own, A, row in zip(image, compiled, x, strict=True):
-                own[:] = A @ row
+                own[:] = rows_times(A, row)
             return image
         if compiled is not None and self.systems is not None:
             return (compiled @ x.reshape(-1)).reshape(len(x), self.shape[0])
         if compiled is not None:
-            return (compiled @ x[0])[None] if x.shape[0] == 1 else (compiled @ x.T).T
+            return rows_times(compiled, x[0])[None] if x.shape[0] == 1 else rows_times(compiled, x.T).T
         values, dtype = stored.arrays(), bk.dtype(x)
         if dtype != self.dtype:
             dtype = np.result_type(dtype, self.dtype)

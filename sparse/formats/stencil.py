@@ -86,11 +86,17 @@ def _product(bk: Any, form: StencilForm, values: Arrays, x: Array) -> Array:
     """Boxes that are cut only by the border share one copy of the input with zeros around; others are put in place."""
     batch, everything = int(x.shape[0]), slice(None)
     grid, margins = bk.reshape(x, (batch, *form.in_grid)), form.margins
+    one_each = (batch, *(1,) * len(form.out_grid))  # of numbers for each row
+    values = tuple(
+        bk.reshape(v, one_each) if number and len(v.shape) else v
+        for v, number in zip(values, form.numbers, strict=True)
+    )
+    found = bk.boxes_product(form.boxes, values, grid, form.out_grid)
+    if found is not None:
+        return bk.reshape(found, (batch, math.prod(form.out_grid)))
     padded: Any = None if margins is None else bk.pad(grid, ((0, 0), *margins))
     image, thin = None, []
-    for box, number, value, is_shared in zip(form.boxes, form.numbers, values, form.shared, strict=True):
-        if number and len(value.shape):  # one for each row
-            value = bk.reshape(value, (batch, *(1,) * len(box.shape)))
+    for box, value, is_shared in zip(form.boxes, values, form.shared, strict=True):
         if margins is not None and is_shared:
             starts = [s - a + before for s, a, (before, _) in zip(box.start, box.lo, margins)]
             part = padded[(everything, *(slice(s, s + n) for s, n in zip(starts, form.out_grid)))] * value

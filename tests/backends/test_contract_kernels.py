@@ -13,6 +13,7 @@ import krylix.backends.torch.kernels
 from contract import CELLS, MODES, backend, check, covers, rows, run, wide
 from krylix.backends import Backend
 from krylix.backends.interface.bilinear import Bilinear
+from krylix.sparse.formats.entries.box_diagonals import Shifted
 from krylix.sparse.formats.entries.sample import ell_sample, entries_sample
 from modes import array, to_numpy
 
@@ -83,6 +84,30 @@ def test_diagonals(mode: str, dtype: str) -> None:
                 for i in range(max(0, -o), min(n, m - o)):
                     exact[d, i] = wide(y)[:, i] @ wide(x)[:, i + o]
             check(sample, exact, dtype, size)
+
+
+@covers("boxes_product")
+@cells
+def test_boxes(mode: str, dtype: str) -> None:
+    """From one grid to another, with numbers, arrays and one of each for every row; or no way of its own."""
+    boxes = [Shifted((0, 1), (3, 2), (1, 0)), Shifted((1, 0), (2, 3), (0, 1)), Shifted((2, 2), (0, 1), (0, 0))]
+    for batch in BATCHES:
+        x = rows(dtype, (batch, 4, 5), 1)
+        for each in ((), (1,), (batch,)):
+            values = [rows(dtype, (*each, *(1,) * 2 * len(each)), 2), rows(dtype, (*each, 2, 3), 3), rows(dtype, (), 4)]
+            exact = np.zeros((batch, 3, 4), wide(x).dtype)
+            for box, value in zip(boxes, values, strict=True):
+                exact[:, *box.rows] += wide(value) * x[:, *box.cols]
+
+            def product(bk: Backend, x: Any, *values: Any, batch: int = batch) -> Any:
+                found = bk.boxes_product(boxes, values, x, (3, 4))
+                return bk.zeros((batch, 0), np.dtype(dtype), x) if found is None else found
+
+            found = run(mode, product, x, *values)
+            assert found.dtype == np.dtype(dtype)
+            assert found.shape == exact.shape or mode != "numpy"
+            if found.size:
+                check(found, exact, dtype, 30)
 
 
 @covers("ell_product")
@@ -202,7 +227,7 @@ def test_not_a_number_stays_in_its_row(mode: str) -> None:
 def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that stay in the cache, and SciPy's compiled loops: as for small ones."""
     for module, name, value in (
-        (krylix.backends.numpy.kernels, "_PART", 7),
+        (krylix.backends.numpy.kernels, "_BLOCK", 7),
         (krylix.backends.numpy.kernels, "_SMALL", 1),
         (krylix.backends.numpy.indexing, "_SMALL", 1),
         (krylix.backends.torch.kernels, "_PART", 7),

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, storable
 from .formats import suited
-from .smoother import corrected, smoothed
+from .smoother import corrected, minus, plus, smoothed
 
 VISITS = {"V": 1, "W": 2}
 """How often a cycle goes to the next coarser level from each one."""
@@ -61,8 +61,8 @@ class Level(Composed):
         for _ in range(self.visits):
             below = self.coarse.apply(in_memory(self.R.apply(r)))
             change = in_memory(self.P.apply(in_memory(below)))
-            found = found + change
-            r = in_memory(r - self.A.apply(change))
+            found = plus(self.bk, found, change)
+            r = in_memory(minus(self.bk, r, self.A.apply(change)))
         return corrected(self.bk, self.A, steps, found, r)
 
     def transpose(self) -> Operator:

@@ -20,24 +20,37 @@ _SAFETY = 1.1  # the largest eigenvalue over what the power method finds of it
 
 
 def smoothed(bk: Backend, A: Operator, steps: Array, r: Array) -> tuple[Array, Array]:
-    """From x = 0: the new x and its residual. Cost: one product with A per step."""
+    """From x = 0: the new x and its residual, both the caller's own. Cost: one product with A per step."""
     x, d = None, None
     for alpha, beta in _coefficients(bk, steps, int(r.shape[0])):
-        d = beta * r if d is None else bk.axpy(beta, r, alpha * d)
-        x = d if x is None else x + d
-        r = bk.in_memory(r - A.apply(d))
+        if d is None:
+            x = d = beta * r
+            r = bk.in_memory(r - A.apply(d))
+        else:
+            d = bk.axpy(beta, r, alpha * d)
+            x, r = plus(bk, x, d), bk.in_memory(minus(bk, r, A.apply(d)))
     return x, r
 
 
 def corrected(bk: Backend, A: Operator, steps: Array, x: Array, r: Array) -> Array:
-    """From x with the residual r: the new x. Cost: one product with A per step but the last."""
+    """From x with the residual r, which may both be overwritten: the new x. Cost: one product per step but the last."""
     d, count = None, int(steps.shape[0])
     for k, (alpha, beta) in enumerate(_coefficients(bk, steps, int(r.shape[0]))):
         d = beta * r if d is None else bk.axpy(beta, r, alpha * d)
-        x = x + d
+        x = plus(bk, x, d)
         if k + 1 < count:
-            r = bk.in_memory(r - A.apply(d))
+            r = bk.in_memory(minus(bk, r, A.apply(d)))
     return x
+
+
+def plus(bk: Backend, x: Array, y: Array) -> Array:
+    """`x + y`; may overwrite x."""
+    return bk.axpy(bk.full_like(x[:, :1], 1), y, x)
+
+
+def minus(bk: Backend, x: Array, y: Array) -> Array:
+    """`x - y`; may overwrite x."""
+    return bk.axpy(bk.full_like(x[:, :1], -1), y, x)
 
 
 def _coefficients(bk: Backend, steps: Array, rows: int) -> list[tuple[Array, Array]]:

@@ -43,8 +43,8 @@ def factors_for(A: Couplings, directional: bool) -> tuple[int, ...] | None:
 
 def _strength(A: Couplings, axis: int) -> float:
     """What a point in the middle of the field has of couplings to its neighbours along an axis."""
-    sizes = np.sum([np.abs(a[0]) for s, a in A.values.items() if s[axis]], axis=0)
     own = np.abs(A.diagonal[0])
+    sizes = sum((np.abs(a[0]) for s, a in A.values.items() if s[axis]), np.zeros_like(own))
     live = own > 0
     return float(np.median(sizes[live] / own[live])) if live.any() else 0.0
 

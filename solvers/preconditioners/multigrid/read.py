@@ -52,6 +52,8 @@ def couples_neighbours(matrix: Matrix) -> bool:
             return False
         steps = [_step(np.asarray(box.start) - np.asarray(box.lo), np.asarray(grid))[0] for box in structure.boxes]
         return all(bool(np.all(np.abs(step) <= 1)) for step in steps)
+    if isinstance(own, DIA) and _of_diagonals(own, grid) is not None:
+        return True
     rows, cols, _ = own.structure.entries()
     differences = _difference(rows, cols, grid)
     return all(bool(np.all(np.abs(_step(d, n)[0]) <= 1)) for d, n in zip(differences, grid))

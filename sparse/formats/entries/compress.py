@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....backends.cores import shared as cores
 from ....backends.interface.sparse_kernels import inside
 from .integers import check_size, starts_from
 
@@ -55,8 +56,8 @@ def compress_values(
     starts = starts_from(counts)
     values, cols = np.empty(nnz, diagonals.dtype), np.empty(nnz, np.int32)
     steps = np.asarray(offsets, np.int32)
-    for lo in range(0, n, _BLOCK):
-        hi = min(lo + _BLOCK, n)
+
+    def work(lo: int, hi: int) -> None:
         a, b = starts[lo], starts[hi]
         here, block, own = present[:, lo:hi], diagonals[:, lo:hi], steps
         used = here.any(axis=1)
@@ -64,6 +65,8 @@ def compress_values(
             here, block, own = here[used], block[used], steps[used]
         places = np.arange(lo, hi, dtype=np.int32)[:, None] + own
         _keep(here.T, (np.ascontiguousarray(block.T), values[a:b]), (places, cols[a:b]))
+
+    cores.in_blocks(work, n, _BLOCK)
     return values, cols, starts
 
 

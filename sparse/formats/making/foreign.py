@@ -8,13 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend
+from ..choose import MOST_DIAGONALS
 from ..compressed import CscStructure
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
 from ..stored import Stored
 from ..traced_coo import TracedCOO
 from .batch import from_systems
-from .build import from_csr, from_entries
+from .build import from_csr, from_diagonals, from_entries
 from .checked import checked
 
 
@@ -37,7 +38,7 @@ def from_scipy(
         A: the matrix, with entries in any order, duplicates and explicit zeros.
         dtype: of the values; None: that of A, or double precision for integers.
         like: an array on whose device the values go.
-        format: of the result; None: what suits, on NumPy CSR or CSC as it is.
+        format: of the result; None: what suits, on NumPy CSR, CSC or few diagonals as they are.
         prune: drop explicit zeros.
         name: what to call it in a message.
 
@@ -51,6 +52,8 @@ def from_scipy(
         csc = _owned(sp.csc_array(A), A)
         structure = CscStructure(csc.indptr, csc.indices, csc.shape)
         return SparseMatrix.build(bk, structure, (csc.data.astype(found, copy=False),), like=like)
+    if A.format == "dia" and bk.on_host and format is None and not prune and _are_few(A):
+        return from_diagonals(bk, A.offsets, _by_rows(A).astype(found, copy=False), A.shape, format="dia", like=like)
     csr = _owned(sp.csr_array(A), A)
     if csr.dtype != found:
         csr = csr.astype(found)
@@ -62,6 +65,23 @@ def from_scipy(
     if not bk.on_host or (prune and not np.all(csr.data)):
         csr = _own(csr, A)
     return from_csr(bk, csr, prune=prune, format=format, like=like)
+
+
+def _are_few(A: Any) -> bool:
+    """Has it few diagonals, each given once and mostly inside of the matrix? Their product is the fastest then."""
+    offsets = np.asarray(A.offsets)
+    few = 0 < len(offsets) <= MOST_DIAGONALS and len(np.unique(offsets)) == len(offsets)
+    return few and bool(np.all(2 * np.abs(offsets) < min(A.shape)))
+
+
+def _by_rows(A: Any) -> np.ndarray:
+    """`(k, n)`: the diagonals of SciPy's `dia_array`, in which they are counted by columns, counted by rows."""
+    n, m = A.shape
+    found, length = np.zeros((len(A.offsets), n), A.dtype), min(m, A.data.shape[1])
+    for row, values, offset in zip(found, A.data, map(int, A.offsets), strict=True):
+        lo, hi = max(0, -offset), min(n, length - offset)
+        row[lo : max(lo, hi)] = values[lo + offset : max(lo, hi) + offset]
+    return found
 
 
 def _own(csr: sp.csr_array, given: Any) -> sp.csr_array:
