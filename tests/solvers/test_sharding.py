@@ -1,0 +1,44 @@
+"""Grids that are spread over several devices stay so in a solve: what the devices tell each other is counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "helpers" / "sharded_solves.py"
+# In each step: shifts from neighbour to neighbour, and sums over all devices, one for each axis of the mesh.
+EXPECTED = {
+    "CG, rows": (2, 2),
+    "stencil, rows": (7, 2),
+    "diagonals, rows": (6, 2),
+    "gradient, rows": (4, 4),
+    "batch, systems": (0, 1),
+    "batch, rows": (2, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, dict[str, Any]]:
+    run = subprocess.run(
+        [sys.executable, str(SCRIPT), *EXPECTED], env=os.environ.copy(), capture_output=True, text=True, timeout=600
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return {line.pop("name"): line for line in map(json.loads, run.stdout.splitlines())}
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.merge
+@pytest.mark.parametrize("name", EXPECTED)
+def test_only_halos_and_sums_travel(name: str, found: dict[str, dict[str, Any]]) -> None:
+    permutes, sums = EXPECTED[name]
+    one = found[name]
+    assert one["error"] < 1e-7 and one["spread"], one
+    assert one["step"] == {k: n for k, n in (("collective-permute", permutes), ("all-reduce", sums)) if n}, one
+    if name != "batch, systems":  # which gathers the status of each where one fails
+        assert not {"all-gather", "all-to-all"} & set(one["rest"]), one
