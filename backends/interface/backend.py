@@ -134,6 +134,21 @@ class Backend(Control, SparseKernels, Transformations):
     @abstractmethod
     def reshape(self, x: Array, shape: Sequence[int]) -> Array: ...
 
+    def spreads_arrays(self) -> bool:
+        """May a compiler spread arrays over several devices, so that what moves their entries costs messages?"""
+        return False
+
+    def on_grid(self, rows: Array, grid: Sequence[int]) -> Array:
+        """Rows `(batch, n)` in the form in which those of grids stay spread over devices; mostly these rows.
+
+        Another form serves elementwise functions, `dot`, `sum` over each row, `max_abs`, and what is made of these.
+        """
+        return rows
+
+    def flat(self, rows: Array) -> Array:
+        """`(batch, n)` of what `on_grid` returned."""
+        return rows
+
     @abstractmethod
     def concat(self, arrays: Sequence[Array], axis: int) -> Array: ...
 

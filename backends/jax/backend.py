@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from ..interface.arrays import Spec, native_order
-from ..interface.backend import Array, Backend
+from ..interface.backend import Array
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import as_declared
 from ..interface.implicit import LinearSystem
@@ -23,6 +23,7 @@ from .bilinear import bilinear
 from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import trace
+from .grid_rows import GridRows, cells_of
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
@@ -32,9 +33,10 @@ from .sparse import JaxSparse
 from .tracing import is_compiled, is_recorded, is_traced
 from .transposed import transpose_function
 from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
+from .vectors import JaxVectors
 
 
-class JaxBackend(JaxIndexing, Backend):
+class JaxBackend(JaxIndexing, JaxVectors):
     """JAX arrays and tracers."""
 
     name = "jax"
@@ -81,6 +83,7 @@ class JaxBackend(JaxIndexing, Backend):
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 
     def is_at_hand(self, x: Array) -> bool:
+        x = cells_of(x)
         here = not is_compiled(x) and x.is_fully_addressable  # not on other processes, too
         return here and all(device.platform == "cpu" for device in x.devices())
 
@@ -99,6 +102,8 @@ class JaxBackend(JaxIndexing, Backend):
             return None if is_traced(value) else np.asarray(value)
 
     def in_memory(self, x: Array) -> Array:
+        if isinstance(x, GridRows):
+            return GridRows(self.in_memory(x.cells))
         if not is_compiled(x) or not x.size:
             return x
         first = (0,) * x.ndim
@@ -113,7 +118,7 @@ class JaxBackend(JaxIndexing, Backend):
         return found
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        return jnp.reshape(x, shape)
+        return jnp.reshape(cells_of(x), shape)
 
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
         return jnp.concatenate(arrays, axis)
@@ -135,31 +140,8 @@ class JaxBackend(JaxIndexing, Backend):
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
         return leaves[0] if structure is None else jax.tree.unflatten(structure, leaves)
 
-    def where(self, condition: Array, a: Any, b: Any) -> Array:
-        return jnp.where(condition, a, b)
-
-    maximum = staticmethod(jnp.maximum)
-    sqrt = staticmethod(jnp.sqrt)
-    abs = staticmethod(jnp.abs)
-    real = staticmethod(jnp.real)
-    conj = staticmethod(jnp.conj)
-    isfinite = staticmethod(jnp.isfinite)
-
     def any(self, condition: Array) -> Any:
         return jnp.any(condition)
-
-    def max_abs(self, v: Array) -> Array:
-        size = jnp.abs(v)
-        nan = jnp.any(jnp.isnan(size), axis=1, keepdims=True)  # which XLA's maximum drops on the CPU
-        return jnp.where(nan, jnp.nan, jnp.max(size, axis=1, keepdims=True, initial=0))
-
-    def dot(self, a: Array, b: Array) -> Array:
-        if a.shape[0] == 1:
-            return jnp.vdot(a[0], b[0], precision=lax.Precision.HIGHEST)[None, None]
-        return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
-
-    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
-        return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
         integer, mask = exponent_bits(np.dtype(x.dtype))
@@ -267,7 +249,7 @@ class JaxBackend(JaxIndexing, Backend):
         return jnp.diagonal(matrix, axis1=-2, axis2=-1)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
-        return implicit_solve(system, b)
+        return implicit_solve(system, b, system.grid if self.spreads_arrays() else None)
 
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()

@@ -55,6 +55,10 @@ class WithoutConstants(Composed):
         n = int(self.labels.shape[-1])
         self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.weights).dtype(self.weights))
 
+    @property
+    def keeps_grids(self) -> bool:  # type: ignore[override]
+        return int(self.weights.shape[-1]) == 1
+
     def apply(self, x: Array) -> Array:
         bk, labels, weights = self.bk, self.array("labels"), self.array("weights")
         count = int(weights.shape[-1])
@@ -76,6 +80,10 @@ class Projected(Composed):
 
     projection: Operator
     inner: Operator
+
+    @property
+    def keeps_grids(self) -> bool:  # type: ignore[override]
+        return self.projection.keeps_grids and self.inner.keeps_grids
 
     def apply(self, x: Array) -> Array:
         return self.projection.apply(self.inner.apply(self.projection.apply(x)))

@@ -54,6 +54,10 @@ class Preconditioner(Composed):
     def out_shape(self) -> tuple[int, ...]:
         return super().out_shape if self.grid is None else self.grid
 
+    @property
+    def keeps_grids(self) -> bool:  # type: ignore[override]
+        return self.inner.keeps_grids
+
     def on_grid_of(self, A: Operator) -> Preconditioner:
         """The same on the arrays that A takes, where these are arrays of one shape, and of that it returns."""
         shape = A.in_shape

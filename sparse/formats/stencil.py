@@ -258,6 +258,11 @@ class Stencil(SparseMatrix):
         structure = StencilStructure(outs, ins, boxes, [len(v.shape) == axes for v in values])
         self._set(Stored(bk, structure, values), ins, outs)
 
+    @property
+    def own_grid(self) -> Grid | None:
+        structure: Any = self.structure
+        return structure.in_grid if structure.in_grid == structure.out_grid else None
+
 
 def _zero(bk: Backend, coefficients: Sequence[Any], systems: int | None) -> Any:
     """What stands for coefficients that are never met: a zero, or one for each system, that they are promoted to."""

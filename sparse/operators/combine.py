@@ -22,6 +22,10 @@ class OffsetOperator(Composed):
     def without_offset(self) -> Operator:
         return self.inner
 
+    @property
+    def own_grid(self) -> tuple[int, ...] | None:
+        return self.inner.own_grid
+
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x) + self._scalar() * self.bk.sum(x, 1, keepdims=True)
 

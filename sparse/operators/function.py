@@ -35,6 +35,11 @@ class LinearFunction(Products):
         return self.image.shape
 
     @property
+    def own_grid(self) -> tuple[int, ...] | None:
+        one = self.layout.structure is None and self.image.structure is None
+        return self.layout.shapes[0] if one and self.layout.shapes == self.image.shapes else None
+
+    @property
     def together(self) -> int | None:
         return self.layout.systems
 

@@ -18,6 +18,7 @@ REASONS = {
     "in_every_run": "only the library knows what a program that it records closes over",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",
+    "spreads_arrays": "only the library knows of its devices, and whether its compiler spreads arrays over them",
     "rescued": "only the library knows how a program calls the host where it has failed, and nowhere else",
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "trace": "the library's own tracer, or what its functions close over",

@@ -39,6 +39,10 @@ def star(u: Any, coefficients: Any = STAR) -> Any:
     return sum(c * shifted(u, shift) for shift, c in coefficients.items())
 
 
+def periodic(u: Any) -> Any:
+    return 4 * u - sum(jnp.roll(u, s, axis) for s in (1, -1) for axis in (-1, -2))
+
+
 def dense(function: Callable[[Any], Any]) -> np.ndarray:
     columns = np.eye(N * N).reshape(N * N, N, N)
     return np.asarray(jax.vmap(function)(columns)).reshape(N * N, N * N).T
@@ -56,10 +60,11 @@ class Solve(NamedTuple):
 
 def solves() -> Iterator[tuple[str, Solve]]:
     grid = np.random.default_rng(0).normal(size=(N, N))
+    balanced = grid - grid.mean()
     many = np.random.default_rng(1).normal(size=(SYSTEMS, N, N))
 
     def exact(function: Any, b: np.ndarray) -> np.ndarray:
-        return np.linalg.solve(dense(function), b.reshape(-1, N * N).T).T.reshape(b.shape)
+        return np.linalg.lstsq(dense(function), b.reshape(-1, N * N).T)[0].T.reshape(b.shape)
 
     def solve(b: Any, A: Any = star, method: str = "CG", **settings: Any) -> Any:
         return linear_solve(A, b, method=method, rtol=1e-10, **settings).x
@@ -73,11 +78,19 @@ def solves() -> Iterator[tuple[str, Solve]]:
     stencil = Stencil(list(STAR.values()), list(STAR), (N, N))
     yield "stencil, rows", Solve(solve=partial(solve, A=stencil), **rows)
     yield "diagonals, rows", Solve(solve=partial(solve, A=stencil.to("dia")), **rows)
+    flat = {"mesh": "both", "spec": ("i", "j"), "b": grid, "expected": exact(star, grid)}
+    yield "stencil, both", Solve(solve=lambda b: solve(b.reshape(-1), A=stencil).reshape(N, N), **flat)
+    for method in ("CG-adaptive", "biCG-stab(2)", "MINRES", "mixed-CG"):
+        yield f"{method}, both", Solve(solve=partial(solve, method=method), **flat)
+    yield "jacobi, both", Solve(solve=partial(solve, preconditioner="jacobi", x0=np.ones((N, N))), **flat)
+    yield "null space, both", Solve("both", ("i", "j"), balanced, partial(solve, A=periodic), exact(periodic, balanced))
     twice = exact(star, exact(star, grid))
-    yield "gradient, rows", Solve("rows", ("i", "j"), grid, jax.grad(energy), twice)
+    for mesh in ("rows", "both"):
+        yield f"gradient, {mesh}", Solve(mesh, ("i", "j"), grid, jax.grad(energy), twice)
     batch = {"b": many, "solve": partial(solve, batch_ndim=1), "expected": exact(star, many)}
     yield "batch, systems", Solve("rows", ("i", None, None), **batch)
     yield "batch, rows", Solve("rows", (None, "i", None), **batch)
+    yield "batch, systems and columns", Solve("both", ("i", None, "j"), **batch)
 
 
 def look(one: Solve) -> dict[str, Any]:

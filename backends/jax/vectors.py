@@ -1,0 +1,59 @@
+"""What solves do with vectors in JAX: rows `(batch, n)`, or the same kept as grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..interface.backend import Array, Backend
+from .grid_rows import GridRows, cells_of, dot_of_cells, on_cells
+from .varying import is_mapped
+
+
+class JaxVectors(Backend):
+    """Elementwise functions and reductions."""
+
+    def spreads_arrays(self) -> bool:
+        return jax.device_count() > 1 and not is_mapped()
+
+    def on_grid(self, rows: Array, grid: Sequence[int]) -> Any:
+        return GridRows(jnp.reshape(cells_of(rows), (rows.shape[0], *grid))) if self.spreads_arrays() else rows
+
+    def flat(self, rows: Any) -> Array:
+        return rows.flat if isinstance(rows, GridRows) else rows
+
+    def zeros_like(self, x: Array) -> Array:
+        return GridRows(jnp.zeros_like(x.cells)) if isinstance(x, GridRows) else super().zeros_like(x)
+
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        return on_cells(jnp.where, condition, a, b)
+
+    maximum = staticmethod(partial(on_cells, jnp.maximum))
+    sqrt = staticmethod(partial(on_cells, jnp.sqrt))
+    abs = staticmethod(partial(on_cells, jnp.abs))
+    real = staticmethod(partial(on_cells, jnp.real))
+    conj = staticmethod(partial(on_cells, jnp.conj))
+    isfinite = staticmethod(partial(on_cells, jnp.isfinite))
+
+    def max_abs(self, v: Array) -> Array:
+        size = jnp.abs(cells_of(v))
+        axes = tuple(range(1, size.ndim))
+        nan = jnp.any(jnp.isnan(size), axes)  # which XLA's maximum drops on the CPU
+        return jnp.where(nan, jnp.nan, jnp.max(size, axes, initial=0))[:, None]
+
+    def dot(self, a: Array, b: Array) -> Array:
+        if isinstance(a, GridRows) or isinstance(b, GridRows):
+            return dot_of_cells(a, b)
+        if a.shape[0] == 1:
+            return jnp.vdot(a[0], b[0], precision=lax.Precision.HIGHEST)[None, None]
+        return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
+
+    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
+        if isinstance(x, GridRows):  # the sum of each row
+            return jnp.sum(x.cells, tuple(range(1, x.cells.ndim)), x.dtype)[:, None]
+        return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
