@@ -38,6 +38,7 @@ class Backend(Control, SparseKernels, Transformations):
     on_host: ClassVar[bool] = False  # are its arrays NumPy's: SciPy's too, and constants to all others?
     has_compiled_rows: ClassVar[bool] = False  # is its product of CSR rows the fastest for scattered entries?
     fuses_elementwise: ClassVar[bool] = False  # do many elementwise operations take fewer passes through memory?
+    has_windows: ClassVar[bool] = False  # is `window` a single operation, which is fused with those that follow?
     has_pure_arrays: ClassVar[bool] = False  # immutable, with no record: can what was made of one be kept?
     always_writable: ClassVar[bool] = False  # are all arrays, so that only a copy protects one?
     linalg: Linalg  # dense factorisations

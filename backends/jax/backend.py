@@ -42,6 +42,7 @@ class JaxBackend(JaxIndexing, JaxVectors):
     name = "jax"
     compiles_solves = True
     fuses_elementwise = True
+    has_windows = True
     has_pure_arrays = True
     derivatives = "jax.vjp and jax.jvp"
     linalg = JaxLinalg()

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..interface.backend import Array, Backend
+from ..interface.sparse_kernels import places
 from .grid_rows import GridRows, cells_of, dot_of_cells, on_cells
 from .varying import is_mapped
 
@@ -57,3 +58,14 @@ class JaxVectors(Backend):
         if isinstance(x, GridRows):  # the sum of each row
             return jnp.sum(x.cells, tuple(range(1, x.cells.ndim)), x.dtype)[:, None]
         return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
+
+    def dia_product(
+        self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        if not self.spreads_arrays():
+            return super().dia_product(diagonals, offsets, x, n, transposed)
+        total, row = jnp.zeros((x.shape[0], n), x.dtype), jnp.arange(n)
+        for d, lo, hi, shift, step in places(offsets, n, x.shape[1], transposed):
+            part = self.window(diagonals[..., d, :], (shift,), (n,)) * self.window(x, (step,), (n,))
+            total = total + jnp.where((row >= lo) & (row < hi), part, 0)  # stored values outside count as 0
+        return total

@@ -78,6 +78,17 @@ def solves() -> Iterator[tuple[str, Solve]]:
     stencil = Stencil(list(STAR.values()), list(STAR), (N, N))
     yield "stencil, rows", Solve(solve=partial(solve, A=stencil), **rows)
     yield "diagonals, rows", Solve(solve=partial(solve, A=stencil.to("dia")), **rows)
+    arrays = [c + 0.2 * grid**2 if c > 0 else np.full((N, N), c) for c in STAR.values()]
+
+    def varying(u: Any) -> Any:
+        return star(u) + 0.2 * grid**2 * u
+
+    one = Solve(solve=partial(solve, A=Stencil(arrays, list(STAR), (N, N))), **rows)
+    yield "stencil of arrays, rows", one._replace(expected=exact(varying, grid).ravel())
+    wrapped = dict.fromkeys([(-1, 0), (1, 0), (0, -1), (0, 1), (N - 1, 0), (1 - N, 0), (0, N - 1), (0, 1 - N)], -0.9)
+    periodic_stencil = Stencil([4.0, *wrapped.values()], [(0, 0), *wrapped], (N, N))
+    one = Solve(solve=partial(solve, A=periodic_stencil), **rows)
+    yield "periodic stencil, rows", one._replace(expected=exact(lambda u: 0.9 * periodic(u) + 0.4 * u, grid).ravel())
     flat = {"mesh": "both", "spec": ("i", "j"), "b": grid, "expected": exact(star, grid)}
     yield "stencil, both", Solve(solve=lambda b: solve(b.reshape(-1), A=stencil).reshape(N, N), **flat)
     for method in ("CG-adaptive", "biCG-stab(2)", "MINRES", "mixed-CG"):
