@@ -272,6 +272,20 @@ class Backend(Control, SparseKernels, Transformations):
         """A new array of `x`'s shape and device, filled with one number."""
         return self.full(tuple(x.shape), value, np.dtype(dtype) if dtype is not None else self.dtype(x), x)
 
+    # --- several vectors for each system: a stack `(batch, k, n)`, flat `(batch, k n)` where rows are frozen ---------
+
+    def room_for(self, v: Array, count: int) -> Array:
+        """A stack of zeros for `count` vectors of each system such as v `(batch, n)`."""
+        return self.zeros((int(v.shape[0]), count, int(v.shape[1])), self.dtype(v), v)
+
+    def unfold(self, flat: Array, count: int) -> Array:
+        """A flat stack as `(batch, count, n)`: the same memory where a library has memory."""
+        return self.reshape(flat, (int(flat.shape[0]), count, int(flat.shape[1]) // count))
+
+    def fold(self, stack: Array) -> Array:
+        """`(batch, k, n)` as `(batch, k n)`."""
+        return self.reshape(stack, (int(stack.shape[0]), int(stack.shape[1]) * int(stack.shape[2])))
+
     # --- dense matrices -----------------------------------------------------------------------------------------
 
     @abstractmethod

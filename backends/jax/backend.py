@@ -23,7 +23,7 @@ from .bilinear import bilinear
 from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import trace
-from .grid_rows import GridRows, cells_of
+from .grid_rows import GridRows, GridStack, cells_of
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
@@ -169,7 +169,9 @@ class JaxBackend(JaxIndexing, JaxVectors):
         row = jnp.where(active[:, 0], row[:, 0], buffer.shape[0])  # beyond the end: dropped
         return buffer.at[row, systems].set(values[:, 0].astype(buffer.dtype), mode="drop")
 
-    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+    def put_row(self, stack: Array, row: Array, values: Array) -> Any:
+        if isinstance(stack, GridStack):
+            return stack.with_row(row, values)
         return stack.at[jnp.arange(stack.shape[0]), row[:, 0]].set(values, mode="drop")
 
     def put_block(self, rows: Array, start: Array, values: Array) -> Array:
@@ -238,13 +240,15 @@ class JaxBackend(JaxIndexing, JaxVectors):
         (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
         return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(np.nan, leaf.dtype), leaf), x)
 
-    def product(self, matrix: Array, x: Array) -> Array:
+    def product(self, matrix: Array, x: Array) -> Any:
+        if isinstance(matrix, GridStack):
+            return matrix.times(x)
         if matrix.ndim == 2:
             return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
         return jnp.matmul(matrix, x[..., None], precision=lax.Precision.HIGHEST)[..., 0]
 
-    def matrix_transpose(self, matrix: Array) -> Array:
-        return jnp.swapaxes(matrix, -1, -2)
+    def matrix_transpose(self, matrix: Array) -> Any:
+        return matrix.T if isinstance(matrix, GridStack) else jnp.swapaxes(matrix, -1, -2)
 
     def diagonal(self, matrix: Array) -> Array:
         return jnp.diagonal(matrix, axis1=-2, axis2=-1)

@@ -78,6 +78,59 @@ class GridRows:
         return jnp.reshape(other, (batch, *((1,) * len(grid) if n == 1 else grid)))
 
 
+@jax.tree_util.register_pytree_node_class
+class GridStack:
+    """Several vectors for each system: `(batch, k, *grid)` in the place of `(batch, k, n)`, or of its transpose."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, cells: Any, transposed: bool = False) -> None:
+        self.cells, self.transposed = cells, transposed
+
+    def tree_flatten(self) -> tuple[tuple[Any], bool]:
+        return (self.cells,), self.transposed
+
+    @classmethod
+    def tree_unflatten(cls, transposed: bool, children: tuple[Any]) -> GridStack:
+        return cls(*children, transposed)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        (batch, k), n = self.cells.shape[:2], math.prod(self.cells.shape[2:])
+        return (batch, n, k) if self.transposed else (batch, k, n)
+
+    @property
+    def dtype(self) -> Any:
+        return self.cells.dtype
+
+    @property
+    def T(self) -> GridStack:
+        return GridStack(self.cells, not self.transposed)
+
+    def __getitem__(self, key: tuple[slice, slice]) -> GridStack:
+        """Some of the systems and of the vectors."""
+        systems, vectors = key
+        if self.transposed or not (isinstance(systems, slice) and isinstance(vectors, slice)):
+            raise TypeError(f"A stack was asked for {key}; expected slices of systems and of vectors.")
+        return GridStack(self.cells[systems, vectors])
+
+    def times(self, x: Any) -> Any:
+        """`Backend.product`: `(batch, k)` of rows, or rows of `(batch, k)` for the transpose."""
+        if self.transposed:
+            axes: Any = ((1,), (1,))
+            return GridRows(self._contracted(x, axes))
+        cells = GridRows(self.cells[:, 0]).fitted(x)
+        return self._contracted(cells, (tuple(range(2, self.cells.ndim)), tuple(range(1, cells.ndim))))
+
+    def _contracted(self, x: Array, axes: Any) -> Array:
+        return lax.dot_general(self.cells, x, (axes, ((0,), (0,))), precision=lax.Precision.HIGHEST)
+
+    def with_row(self, row: Array, values: Any) -> GridStack:
+        """`Backend.put_row`."""
+        cells = GridRows(self.cells[:, 0]).fitted(values)
+        return GridStack(self.cells.at[jnp.arange(self.cells.shape[0]), row[:, 0]].set(cells, mode="drop"))
+
+
 def on_cells(function: Callable[..., Array], *operands: Any) -> Any:
     """An elementwise function of arrays, some of which may be `GridRows`: then so is the result."""
     rows = next((x for x in operands if isinstance(x, GridRows)), None)

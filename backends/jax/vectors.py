@@ -12,7 +12,7 @@ from jax import lax
 
 from ..interface.backend import Array, Backend
 from ..interface.sparse_kernels import places
-from .grid_rows import GridRows, cells_of, dot_of_cells, on_cells
+from .grid_rows import GridRows, GridStack, cells_of, dot_of_cells, on_cells
 from .varying import is_mapped
 
 
@@ -30,6 +30,18 @@ class JaxVectors(Backend):
 
     def zeros_like(self, x: Array) -> Array:
         return GridRows(jnp.zeros_like(x.cells)) if isinstance(x, GridRows) else super().zeros_like(x)
+
+    def room_for(self, v: Array, count: int) -> Any:
+        if not isinstance(v, GridRows):
+            return super().room_for(v, count)
+        batch, *grid = v.cells.shape
+        return GridStack(jnp.zeros((batch, count, *grid), v.dtype))
+
+    def unfold(self, flat: Array, count: int) -> Any:
+        return GridStack(flat.cells) if isinstance(flat, GridRows) else super().unfold(flat, count)
+
+    def fold(self, stack: Any) -> Any:
+        return GridRows(stack.cells) if isinstance(stack, GridStack) else super().fold(stack)
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
         return on_cells(jnp.where, condition, a, b)

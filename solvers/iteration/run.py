@@ -58,10 +58,13 @@ def run(
 
 
 def _on_grid(bk: Backend, A: Operator, M: Operator | None, b: Array, x0: Array | None, null: Operator | None) -> Any:
-    """What a solve is made of, rows kept as grids where A computes with these and they may be spread over devices."""
-    grid = A.own_grid
-    if not bk.spreads_arrays() or grid is None or len(grid) < 2 or not A.shape[0]:
+    """What a solve is made of, rows kept as grids where they may be spread over devices: those that A computes with.
+
+    Others are grids of one axis, so that stacks of vectors are not made flat.
+    """
+    if not bk.spreads_arrays() or not A.shape[0]:
         return A, M, b, x0, null
+    grid = A.own_grid or A.shape[:1]
     start = None if x0 is None else bk.on_grid(x0, grid)
     return on_grid(A, grid), on_grid(M, grid), bk.on_grid(b, grid), start, on_grid(null, grid)
 

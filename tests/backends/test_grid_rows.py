@@ -75,6 +75,32 @@ def test_reductions(batch: int, dtype: str) -> None:
     same(bk.max_abs(x), np.abs(a).max(1, keepdims=True))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_stacks(batch: int, dtype: str) -> None:
+    import jax.numpy as jnp
+
+    bk = get_backend("jax")
+    host, stack = np.zeros((batch, 4, 6), dtype), bk.room_for(made(batch, dtype)[1], 4)
+    for k, number in enumerate((1, 0, 1, 3)):  # the last one beyond the end for some systems
+        rows, x = made(batch, dtype, k)
+        places = np.arange(number, number + batch)
+        for i in range(batch):
+            host[i, places[i] : places[i] + 1] = rows[i]
+        stack = bk.put_row(stack, jnp.asarray(places[:, None]), x if k % 2 else jnp.asarray(rows))
+    a, x = made(batch, dtype, 8)
+    c = (np.arange(batch * 4).reshape(batch, 4) / 5).astype(dtype)
+    same(bk.product(stack, x), np.einsum("bkn,bn->bk", host, a))
+    same(bk.product(stack[:, 1:3], jnp.asarray(a)), np.einsum("bkn,bn->bk", host[:, 1:3], a))
+    same(bk.product(bk.matrix_transpose(stack), jnp.asarray(c)), np.einsum("bkn,bk->bn", host, c))
+    flat = bk.fold(stack)
+    same(bk.where(jnp.ones((batch, 1), bool), flat, 0 * flat), host.reshape(batch, -1))
+    same(bk.flat(bk.fold(bk.unfold(flat, 4))), host.reshape(batch, -1))
+    assert tuple(stack.shape) == host.shape and tuple(bk.matrix_transpose(stack).shape) == (batch, 6, 4)
+    with pytest.raises(TypeError, match="slices"):
+        stack[:, 0]
+
+
 def test_transformations() -> None:
     import jax
 

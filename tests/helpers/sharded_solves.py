@@ -77,7 +77,9 @@ def solves() -> Iterator[tuple[str, Solve]]:
     rows = {"mesh": "rows", "spec": ("i",), "b": grid.ravel(), "expected": exact(star, grid).ravel()}
     stencil = Stencil(list(STAR.values()), list(STAR), (N, N))
     yield "stencil, rows", Solve(solve=partial(solve, A=stencil), **rows)
-    yield "diagonals, rows", Solve(solve=partial(solve, A=stencil.to("dia")), **rows)
+    diagonals = partial(solve, A=stencil.to("dia"))
+    yield "diagonals, rows", Solve(solve=diagonals, **rows)
+    yield "GMRES with diagonals, rows", Solve(solve=partial(diagonals, method="GMRES(9)"), **rows)
     arrays = [c + 0.2 * grid**2 if c > 0 else np.full((N, N), c) for c in STAR.values()]
 
     def varying(u: Any) -> Any:
@@ -91,7 +93,7 @@ def solves() -> Iterator[tuple[str, Solve]]:
     yield "periodic stencil, rows", one._replace(expected=exact(lambda u: 0.9 * periodic(u) + 0.4 * u, grid).ravel())
     flat = {"mesh": "both", "spec": ("i", "j"), "b": grid, "expected": exact(star, grid)}
     yield "stencil, both", Solve(solve=lambda b: solve(b.reshape(-1), A=stencil).reshape(N, N), **flat)
-    for method in ("CG-adaptive", "biCG-stab(2)", "MINRES", "mixed-CG"):
+    for method in ("CG-adaptive", "biCG-stab(2)", "MINRES", "mixed-CG", "FGMRES(9)", "IDR(4)"):
         yield f"{method}, both", Solve(solve=partial(solve, method=method), **flat)
     yield "jacobi, both", Solve(solve=partial(solve, preconditioner="jacobi", x0=np.ones((N, N))), **flat)
     yield "null space, both", Solve("both", ("i", "j"), balanced, partial(solve, A=periodic), exact(periodic, balanced))
