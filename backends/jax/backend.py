@@ -17,13 +17,14 @@ from ..interface.backend import Array
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import as_declared
 from ..interface.implicit import LinearSystem
+from ..interface.indexing import Indexing
 from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import trace
-from .grid_rows import GridRows, GridStack, cells_of
+from .grid_rows import GridStack, cells_of, on_cells
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
@@ -102,10 +103,12 @@ class JaxBackend(JaxIndexing, JaxVectors):
             value = function()
             return None if is_traced(value) else np.asarray(value)
 
-    def in_memory(self, x: Array) -> Array:
-        if isinstance(x, GridRows):
-            return GridRows(self.in_memory(x.cells))
-        if not is_compiled(x) or not x.size:
+    def in_memory(self, x: Array) -> Any:
+        if not is_compiled(x):
+            return x
+        if self.spreads_arrays():  # XLA's partitioner makes wrong numbers of what is written into a part of a grid
+            return on_cells(lax.optimization_barrier, x)
+        if not x.size:
             return x
         first = (0,) * x.ndim
         return x.at[first].set(x[first])  # which XLA does in place, and never fuses into what follows
@@ -120,6 +123,9 @@ class JaxBackend(JaxIndexing, JaxVectors):
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return jnp.reshape(cells_of(x), shape)
+
+    def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
+        return Indexing.add_box(self, x, lo, part) if self.spreads_arrays() else super().add_box(x, lo, part)
 
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
         return jnp.concatenate(arrays, axis)

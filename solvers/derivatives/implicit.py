@@ -113,7 +113,9 @@ class ImplicitSolve(LinearSystem):
         if self.purpose:
             x0, rtol, atol = None, relative, 0 * relative
         elif given is not None:  # x0 and atol are for the given right-hand side only
-            x0 = None if x0 is None else bk.where(given, x0, bk.zeros_like(x0))
+            if x0 is not None:
+                x0 = x0 if self.grid is None else bk.on_grid(x0, self.grid)
+                x0 = bk.where(given, x0, bk.zeros_like(x0))
             rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
         problem = replace(self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b))
         if self.purpose and problem.null is not None:

@@ -47,6 +47,8 @@ def run(
     with bk.quiet():
         if method.keeps_grids and len(limits) == 1:
             A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null)
+        elif x0 is not None:
+            x0 = bk.flat(x0)
         if both and null is not None and M is not None and not method.factorises:
             M = Projected(null, M)
         inverse = method.setup(bk, A, M)

@@ -77,13 +77,10 @@ class Projected(Composed):
     """`P M P`: a preconditioner that neither sees null vectors nor returns them."""
 
     parts = ("projection", "inner")
+    passes_grids = True
 
     projection: Operator
     inner: Operator
-
-    @property
-    def keeps_grids(self) -> bool:  # type: ignore[override]
-        return self.projection.keeps_grids and self.inner.keeps_grids
 
     def apply(self, x: Array) -> Array:
         return self.projection.apply(self.inner.apply(self.projection.apply(x)))

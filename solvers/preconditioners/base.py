@@ -30,6 +30,7 @@ class Preconditioner(Composed):
     """
 
     __array_ufunc__ = None  # NumPy leaves `number * M` to M
+    passes_grids = True
     one_after_the_other: ClassVar[str] = (
         "krylix.solvers.preconditioners.multiplicative(A, M1, M2), or as_operator(lambda r: M1 @ (M2 @ r), like=b)"
     )
@@ -53,10 +54,6 @@ class Preconditioner(Composed):
     @property
     def out_shape(self) -> tuple[int, ...]:
         return super().out_shape if self.grid is None else self.grid
-
-    @property
-    def keeps_grids(self) -> bool:  # type: ignore[override]
-        return self.inner.keeps_grids
 
     def on_grid_of(self, A: Operator) -> Preconditioner:
         """The same on the arrays that A takes, where these are arrays of one shape, and of that it returns."""

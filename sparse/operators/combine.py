@@ -15,6 +15,8 @@ from .composed import Composed
 class OffsetOperator(Composed):
     """`A + c`: a constant added to every entry, without storing them."""
 
+    passes_grids = True
+
     inner: Operator
     offset: complex
 

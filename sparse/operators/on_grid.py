@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,8 @@ class OnGrid(Composed):
     """`inner`, whose arguments are made flat and whose images are made grids again: both are nothing where `inner`
     computes on this grid, as compilers cancel opposite reshapes.
     """
+
+    keeps_grids = True
 
     inner: Operator
     grid: tuple[int, ...]
@@ -36,6 +39,10 @@ class OnGrid(Composed):
         return OnGrid(in_precision(self.inner, dtype), self.grid)
 
 
-def on_grid(A: Operator | None, grid: tuple[int, ...]) -> Operator | None:
-    """`A` for rows of this grid."""
-    return A if A is None or A.keeps_grids else OnGrid(A, grid)
+def on_grid(A: Operator | None, grid: tuple[int, ...]) -> Any:
+    """`A`, or None, for rows of this grid."""
+    if A is None or A.keeps_grids:
+        return A
+    if isinstance(A, Composed) and A.passes_grids:
+        return A._map(lambda part: on_grid(part, grid))
+    return OnGrid(A, grid)
