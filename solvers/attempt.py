@@ -97,7 +97,7 @@ class Attempt:
         bk, layout = problem.bk, problem.layout
         lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
         if problem.several and not lead:
-            outcome = Outcome(*(() if isinstance(a, tuple) else a[None] for a in outcome))
+            outcome = Outcome(*(() if isinstance(a, tuple) else bk.reshape(a, (1, *a.shape)) for a in outcome))
             lead = (1,)
         shape = (*lead, *layout.batch)
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)

@@ -37,6 +37,7 @@ from .operators.function import FunctionOperator
 from .operators.host import HostOperator
 from .operators.mapped import MappedOperator
 from .operators.normal import NormalOperator
+from .operators.on_grid import on_grid
 from .operators.products import Turned
 from .plot import picture as picture
 from .symmetry import asymmetry
@@ -85,6 +86,7 @@ __all__ = [
     "linear_part",
     "load",
     "matrix_from_function",
+    "on_grid",
     "operand_dtype",
     "save",
     "storable",

@@ -110,9 +110,16 @@ class Layout:
             array = bk.astype(array, dtype)
         return bk.reshape(array, (self.systems, math.prod(shape)))
 
+    def difference(self, bk: Backend, rows: Array, others: Array) -> Array:
+        """`rows - others`, of grids where they are these: flat ones that are spread over devices would be gathered."""
+        if self.structure is not None or not bk.spreads_arrays():
+            return rows - others
+        return bk.flat(bk.on_grid(rows, self.shapes[0]) - bk.on_grid(others, self.shapes[0]))
+
     def unflatten(self, bk: Backend, rows: Array, lead: Sequence[int] = ()) -> Any:
         """`(*lead, systems, size)` as the user's arrays, with `lead` as their first axes."""
         leaves, start = [], 0
+        rows = rows if len(self.shapes) == 1 else bk.flat(rows)
         for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
             size = math.prod(shape)
             part = rows if len(self.shapes) == 1 else rows[..., start : start + size]

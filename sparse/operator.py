@@ -29,6 +29,7 @@ class Operator(ABC):
     systems: int | None = None
     products: ClassVar[int] = 1  # with the user's matrix, in one `apply`
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
+    keeps_grids: bool = False  # does `apply` take rows that the library keeps as grids (`Backend.on_grid`) as they are?
     one_after_the_other: ClassVar[str] = "as_operator(lambda x: A @ (B @ x), like=b)"  # the product of two
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
     offset: complex = 0  # a constant that is added to every entry of `without_offset`
@@ -37,6 +38,11 @@ class Operator(ABC):
     def without_offset(self) -> Operator:
         """The operator below a constant that is added to every entry."""
         return self
+
+    @property
+    def own_grid(self) -> tuple[int, ...] | None:
+        """Shape of the arrays with which `apply` computes, if each row is one of these before and after; else None."""
+        return None
 
     # --- for solvers: rows of (batch, n) ---
 

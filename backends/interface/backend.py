@@ -38,6 +38,7 @@ class Backend(Control, SparseKernels, Transformations):
     on_host: ClassVar[bool] = False  # are its arrays NumPy's: SciPy's too, and constants to all others?
     has_compiled_rows: ClassVar[bool] = False  # is its product of CSR rows the fastest for scattered entries?
     fuses_elementwise: ClassVar[bool] = False  # do many elementwise operations take fewer passes through memory?
+    has_windows: ClassVar[bool] = False  # is `window` a single operation, which is fused with those that follow?
     has_pure_arrays: ClassVar[bool] = False  # immutable, with no record: can what was made of one be kept?
     always_writable: ClassVar[bool] = False  # are all arrays, so that only a copy protects one?
     linalg: Linalg  # dense factorisations
@@ -133,6 +134,21 @@ class Backend(Control, SparseKernels, Transformations):
 
     @abstractmethod
     def reshape(self, x: Array, shape: Sequence[int]) -> Array: ...
+
+    def spreads_arrays(self) -> bool:
+        """May a compiler spread arrays over several devices, so that what moves their entries costs messages?"""
+        return False
+
+    def on_grid(self, rows: Array, grid: Sequence[int]) -> Array:
+        """Rows `(batch, n)` in the form in which those of grids stay spread over devices; mostly these rows.
+
+        Another form serves elementwise functions, `dot`, `sum` over each row, `max_abs`, and what is made of these.
+        """
+        return rows
+
+    def flat(self, rows: Array) -> Array:
+        """`(batch, n)` of what `on_grid` returned."""
+        return rows
 
     @abstractmethod
     def concat(self, arrays: Sequence[Array], axis: int) -> Array: ...
@@ -255,6 +271,20 @@ class Backend(Control, SparseKernels, Transformations):
     def full_like(self, x: Array, value: float | int | bool, dtype: Any = None) -> Array:
         """A new array of `x`'s shape and device, filled with one number."""
         return self.full(tuple(x.shape), value, np.dtype(dtype) if dtype is not None else self.dtype(x), x)
+
+    # --- several vectors for each system: a stack `(batch, k, n)`, flat `(batch, k n)` where rows are frozen ---------
+
+    def room_for(self, v: Array, count: int) -> Array:
+        """A stack of zeros for `count` vectors of each system such as v `(batch, n)`."""
+        return self.zeros((int(v.shape[0]), count, int(v.shape[1])), self.dtype(v), v)
+
+    def unfold(self, flat: Array, count: int) -> Array:
+        """A flat stack as `(batch, count, n)`: the same memory where a library has memory."""
+        return self.reshape(flat, (int(flat.shape[0]), count, int(flat.shape[1]) // count))
+
+    def fold(self, stack: Array) -> Array:
+        """`(batch, k, n)` as `(batch, k n)`."""
+        return self.reshape(stack, (int(stack.shape[0]), int(stack.shape[1]) * int(stack.shape[2])))
 
     # --- dense matrices -----------------------------------------------------------------------------------------
 

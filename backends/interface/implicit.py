@@ -18,8 +18,10 @@ class LinearSystem(ABC):
     Attributes:
         arrays: what the system is made of.
         differentiable: for each of them, has x a derivative with respect to it? Those are the entries of A.
+        grid: shape of the one array that a row is, None where it is none.
     """
 
+    grid: tuple[int, ...] | None
     arrays: Sequence[Array]
     differentiable: Sequence[bool]
 

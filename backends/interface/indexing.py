@@ -41,6 +41,16 @@ class Indexing(ABC):
     def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         """`x` with zeros around it: `(before, after)` of each axis, none negative."""
 
+    def window(self, x: Array, start: Sequence[int], shape: Sequence[int]) -> Array:
+        """The box of `shape` that begins at `start`, along the last axes of `x`; what lies outside of `x` is 0."""
+        inside, widths = [], []
+        for s, n, m in zip(start, shape, x.shape[len(x.shape) - len(shape) :], strict=True):
+            before, first = min(max(-s, 0), n), min(max(s, 0), m)
+            count = max(min(s + n, m) - first, 0)
+            inside.append(slice(first, first + count))
+            widths.append((before, n - before - count))
+        return self.pad(x[(..., *inside)], [(0, 0)] * (len(x.shape) - len(shape)) + widths)
+
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
         """`x` with `part`, which has as many axes, added to the box of its shape that begins at `lo`."""
         widths = [(first, int(n) - first - int(k)) for first, n, k in zip(lo, x.shape, part.shape, strict=True)]

@@ -13,16 +13,18 @@ import numpy as np
 from jax import lax
 
 from ..interface.arrays import Spec, native_order
-from ..interface.backend import Array, Backend
+from ..interface.backend import Array
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import as_declared
 from ..interface.implicit import LinearSystem
+from ..interface.indexing import Indexing
 from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import trace
+from .grid_rows import GridStack, cells_of, on_cells
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
@@ -32,14 +34,16 @@ from .sparse import JaxSparse
 from .tracing import is_compiled, is_recorded, is_traced
 from .transposed import transpose_function
 from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
+from .vectors import JaxVectors
 
 
-class JaxBackend(JaxIndexing, Backend):
+class JaxBackend(JaxIndexing, JaxVectors):
     """JAX arrays and tracers."""
 
     name = "jax"
     compiles_solves = True
     fuses_elementwise = True
+    has_windows = True
     has_pure_arrays = True
     derivatives = "jax.vjp and jax.jvp"
     linalg = JaxLinalg()
@@ -81,6 +85,7 @@ class JaxBackend(JaxIndexing, Backend):
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 
     def is_at_hand(self, x: Array) -> bool:
+        x = cells_of(x)
         here = not is_compiled(x) and x.is_fully_addressable  # not on other processes, too
         return here and all(device.platform == "cpu" for device in x.devices())
 
@@ -98,8 +103,12 @@ class JaxBackend(JaxIndexing, Backend):
             value = function()
             return None if is_traced(value) else np.asarray(value)
 
-    def in_memory(self, x: Array) -> Array:
-        if not is_compiled(x) or not x.size:
+    def in_memory(self, x: Array) -> Any:
+        if not is_compiled(x):
+            return x
+        if self.spreads_arrays():  # XLA's partitioner makes wrong numbers of what is written into a part of a grid
+            return on_cells(lax.optimization_barrier, x)
+        if not x.size:
             return x
         first = (0,) * x.ndim
         return x.at[first].set(x[first])  # which XLA does in place, and never fuses into what follows
@@ -113,7 +122,10 @@ class JaxBackend(JaxIndexing, Backend):
         return found
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        return jnp.reshape(x, shape)
+        return jnp.reshape(cells_of(x), shape)
+
+    def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
+        return Indexing.add_box(self, x, lo, part) if self.spreads_arrays() else super().add_box(x, lo, part)
 
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
         return jnp.concatenate(arrays, axis)
@@ -135,31 +147,8 @@ class JaxBackend(JaxIndexing, Backend):
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
         return leaves[0] if structure is None else jax.tree.unflatten(structure, leaves)
 
-    def where(self, condition: Array, a: Any, b: Any) -> Array:
-        return jnp.where(condition, a, b)
-
-    maximum = staticmethod(jnp.maximum)
-    sqrt = staticmethod(jnp.sqrt)
-    abs = staticmethod(jnp.abs)
-    real = staticmethod(jnp.real)
-    conj = staticmethod(jnp.conj)
-    isfinite = staticmethod(jnp.isfinite)
-
     def any(self, condition: Array) -> Any:
         return jnp.any(condition)
-
-    def max_abs(self, v: Array) -> Array:
-        size = jnp.abs(v)
-        nan = jnp.any(jnp.isnan(size), axis=1, keepdims=True)  # which XLA's maximum drops on the CPU
-        return jnp.where(nan, jnp.nan, jnp.max(size, axis=1, keepdims=True, initial=0))
-
-    def dot(self, a: Array, b: Array) -> Array:
-        if a.shape[0] == 1:
-            return jnp.vdot(a[0], b[0], precision=lax.Precision.HIGHEST)[None, None]
-        return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
-
-    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
-        return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
 
     def _keep_exponent(self, x: Array) -> Array:
         integer, mask = exponent_bits(np.dtype(x.dtype))
@@ -186,7 +175,9 @@ class JaxBackend(JaxIndexing, Backend):
         row = jnp.where(active[:, 0], row[:, 0], buffer.shape[0])  # beyond the end: dropped
         return buffer.at[row, systems].set(values[:, 0].astype(buffer.dtype), mode="drop")
 
-    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+    def put_row(self, stack: Array, row: Array, values: Array) -> Any:
+        if isinstance(stack, GridStack):
+            return stack.with_row(row, values)
         return stack.at[jnp.arange(stack.shape[0]), row[:, 0]].set(values, mode="drop")
 
     def put_block(self, rows: Array, start: Array, values: Array) -> Array:
@@ -255,19 +246,21 @@ class JaxBackend(JaxIndexing, Backend):
         (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
         return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(np.nan, leaf.dtype), leaf), x)
 
-    def product(self, matrix: Array, x: Array) -> Array:
+    def product(self, matrix: Array, x: Array) -> Any:
+        if isinstance(matrix, GridStack):
+            return matrix.times(x)
         if matrix.ndim == 2:
             return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
         return jnp.matmul(matrix, x[..., None], precision=lax.Precision.HIGHEST)[..., 0]
 
-    def matrix_transpose(self, matrix: Array) -> Array:
-        return jnp.swapaxes(matrix, -1, -2)
+    def matrix_transpose(self, matrix: Array) -> Any:
+        return matrix.T if isinstance(matrix, GridStack) else jnp.swapaxes(matrix, -1, -2)
 
     def diagonal(self, matrix: Array) -> Array:
         return jnp.diagonal(matrix, axis1=-2, axis2=-1)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
-        return implicit_solve(system, b)
+        return implicit_solve(system, b, system.grid if self.spreads_arrays() else None)
 
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()

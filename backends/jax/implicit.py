@@ -15,38 +15,50 @@ from .transposed import with_transpose
 from .varying import axes_after, casts, is_mapped, vary, varying_function
 
 
-def implicit_solve(system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
-    """`system.solve(b)` with derivatives with respect to `b` and whatever the products of the system depend on."""
+def implicit_solve(
+    system: LinearSystem, rows: Array, grid: Sequence[int] | None = None
+) -> tuple[Array, tuple[Array, ...]]:
+    """`system.solve(rows)` with derivatives with respect to the rows and whatever the products of the system depend on.
+
+    `grid`: the shape that one row has in what is done here to all of them, see `grid_rows`; None leaves it flat.
+    """
+    b = jnp.reshape(rows, (rows.shape[0], *(rows.shape[1:] if grid is None else grid)))
     # A second unknown, equal to its right-hand side, which is 1: its derivatives are 0, by which a solve for one
     # knows itself. JAX fails where they are zeros that it left out, so the two are tied by where(False, ...).
-    given = jnp.where(False, jnp.sum(b, 1, keepdims=True), jnp.ones((), b.dtype))
+    given = jnp.where(False, _sums(b), jnp.ones((), b.dtype))
 
     def solve(product: Callable[..., Sequence[Array]], *transposed: Any) -> tuple[Array, tuple[Array, ...]]:
         (x, one), rest = _custom_linear_solve(lambda u: tuple(product(*u)), (b, given), forward, *transposed)
-        return jnp.where(False, one, x), rest
+        return jnp.reshape(jnp.where(False, one, x), rows.shape), rest
 
     def product(x: Array, one: Array) -> tuple[Array, Array]:
-        y = system.product(jnp.where(False, one, x))  # tied both ways, as this is transposed, too
-        return y, jnp.where(False, jnp.sum(y, 1, keepdims=True), one)
+        image = system.product(jnp.reshape(jnp.where(False, one, x), rows.shape))  # tied both ways, as this is ...
+        y = jnp.reshape(image, b.shape)
+        return y, jnp.where(False, _sums(y), one)  # ... transposed, too
 
     def forward(_: Any, rhs: Any) -> Any:
-        x, rest = system.solve(rhs[0], rhs[1] != 0)
-        return (x, rhs[1]), rest
+        x, rest = system.solve(jnp.reshape(rhs[0], rows.shape), jnp.reshape(rhs[1] != 0, (-1, 1)))
+        return (jnp.reshape(x, b.shape), rhs[1]), rest
 
     def backward(_: Any, rhs: Any) -> Any:
-        x, rest = system.transpose().solve(rhs[0])
-        return (x, rhs[1]), rest
+        x, rest = system.transpose().solve(jnp.reshape(rhs[0], rows.shape))
+        return (jnp.reshape(x, b.shape), rhs[1]), rest
 
     # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function
     # with a host call), this is no error before somebody asks for a reverse derivative, which JAX then refuses.
     try:
         return solve(product, backward)
     except (TypeError, ValueError, NotImplementedError):
-        if not _traces(system.transpose().factors, b):
+        if not _traces(system.transpose().factors, rows):
             return solve(product)
-        if _traces(jax.linear_transpose(system.product, b), b):
+        if _traces(jax.linear_transpose(system.product, rows), rows):
             raise
         return solve(with_transpose(product, b, given), backward)
+
+
+def _sums(x: Array) -> Array:
+    """Those of each row, which combine with it."""
+    return jnp.sum(x, tuple(range(1, x.ndim)), keepdims=True)
 
 
 def _custom_linear_solve(product: Callable[[Any], Any], b: Any, solve: Callable[..., Any], *transposed: Any) -> Any:

@@ -25,6 +25,10 @@ class JaxIndexing(Indexing):
     def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         return lax.pad(x, jnp.zeros((), x.dtype), [(lo, hi, 0) for lo, hi in widths])
 
+    def window(self, x: Array, start: Sequence[int], shape: Sequence[int]) -> Array:
+        box = [(-s, s + n - m, 0) for s, n, m in zip(start, shape, x.shape[x.ndim - len(shape) :], strict=True)]
+        return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * (x.ndim - len(shape)) + box)
+
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
         # in place inside of a compiled program, where a sum with padding would be a pass over all of x
         there = lax.slice(x, lo, [first + n for first, n in zip(lo, part.shape, strict=True)])

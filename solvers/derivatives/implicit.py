@@ -80,6 +80,10 @@ class ImplicitSolve(LinearSystem):
         return self.attempt.problem
 
     @property
+    def grid(self) -> tuple[int, ...] | None:  # type: ignore[override]
+        return self.problem.A.own_grid
+
+    @property
     def hermitian(self) -> bool:
         """Does the method ask for A^H = A?"""
         return self.attempt.method.needs_hermitian
@@ -109,7 +113,9 @@ class ImplicitSolve(LinearSystem):
         if self.purpose:
             x0, rtol, atol = None, relative, 0 * relative
         elif given is not None:  # x0 and atol are for the given right-hand side only
-            x0 = None if x0 is None else bk.where(given, x0, bk.zeros_like(x0))
+            if x0 is not None:
+                x0 = x0 if self.grid is None else bk.on_grid(x0, self.grid)
+                x0 = bk.where(given, x0, bk.zeros_like(x0))
             rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
         problem = replace(self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b))
         if self.purpose and problem.null is not None:
@@ -117,6 +123,7 @@ class ImplicitSolve(LinearSystem):
         if self.transposed and self.hermitian and bk.explicit_derivatives and _is_function(A):
             problem = replace(problem, x0=self._by_symmetry(problem))
         outcome = self._run(problem, M)
+        outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
         if self.transposed and bk.explicit_derivatives and _is_function(A):  # JAX knows no transpose of what is cut
             image = problem.b - outcome.residual
             outcome = outcome._replace(x=with_proven_transpose(bk, self.make(self.arrays).A, outcome.x, image))
@@ -144,7 +151,7 @@ class ImplicitSolve(LinearSystem):
         A, M, *_ = self.make(self.arrays)
         if A.dtype.kind == "c":
             A, M = A.conj(), None if M is None else M.conj()
-        return self._run(replace(problem, A=A), M).x
+        return problem.bk.flat(self._run(replace(problem, A=A), M).x)
 
     def _without_null_vectors(self, problem: Problem) -> Problem:
         """x has no part in the null space of A, so neither has its cotangent; likewise b where the transpose has it."""

@@ -30,7 +30,7 @@ def attainable(bk: Backend, A: Operator, b: Array, x: Array, image: Array, misse
     Args:
         image: A x.
     """
-    none = bk.zeros_like(bk.square_norm(x[:, :1]))
+    none = bk.full_like(missed, 0, real_dtype(bk.dtype(x)))
 
     def measured(b: Array, x: Array, image: Array) -> tuple[Array, Array]:
         noise = _noise(bk, A, x, bk.copy(image))  # a function may write to what it returned

@@ -46,6 +46,8 @@ class Method(ABC):
     """Runs on NumPy arrays whatever the library."""
     can_pause: ClassVar[bool] = True
     """A solve stopped at a limit goes on as if it had not been stopped."""
+    keeps_grids: ClassVar[bool] = False
+    """Does with vectors only what rows can that a library keeps as grids (`Backend.on_grid`), and reads no entry."""
     couples_systems: ClassVar[bool] = False
     """A step of one system uses the others; A and M are then the same for all."""
     factorises: ClassVar[bool] = False

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend
-from ...sparse import Operator
+from ...sparse import Operator, on_grid
 from ..null_space.projections import Projected
 from .driver import Iteration
 from .limits import Limits
@@ -38,13 +38,17 @@ def run(
     settings: Settings,
     report: Callable[..., None] | None = None,
 ) -> Outcome:
-    """The outcome; with a first axis for checkpoints if there are several limits.
+    """The outcome; with a first axis for checkpoints if there are several limits. Its vectors may be kept as grids.
 
     Args:
         null: takes known null vectors of A off, or None.
     """
     bk, method, limits, history, by_default, both = settings
     with bk.quiet():
+        if method.keeps_grids and len(limits) == 1:
+            A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null)
+        elif x0 is not None:
+            x0 = bk.flat(x0)
         around = null if both and getattr(null, "around_preconditioners", True) else None
         if around is not None and M is not None and not method.factorises:
             M = Projected(around, M)
@@ -54,6 +58,18 @@ def run(
             return iteration.run(x0, rtol, atol, limits, history)
         singles = [limits.single(i) for i in range(len(limits))]
         return _stacked(bk, [iteration.run(x0, rtol, atol, single, history) for single in singles])
+
+
+def _on_grid(bk: Backend, A: Operator, M: Operator | None, b: Array, x0: Array | None, null: Operator | None) -> Any:
+    """What a solve is made of, rows kept as grids where they may be spread over devices: those that A computes with.
+
+    Others are grids of one axis, so that stacks of vectors are not made flat.
+    """
+    if not bk.spreads_arrays() or not A.shape[0]:
+        return A, M, b, x0, null
+    grid = A.own_grid or A.shape[:1]
+    start = None if x0 is None else bk.on_grid(x0, grid)
+    return on_grid(A, grid), on_grid(M, grid), bk.on_grid(b, grid), start, on_grid(null, grid)
 
 
 def _stacked(bk: Backend, outcomes: list[Outcome]) -> Outcome:

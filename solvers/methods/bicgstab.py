@@ -58,6 +58,7 @@ class BiCGStab(Method):
     Source: Sleijpen and Fokkema, ETNA 1 (1993), Algorithm 3.1; van der Vorst, SIAM J. Sci. Stat. Comput. 13 (1992).
     """
 
+    keeps_grids = True
     products_at_start = 1
 
     l: int = 1

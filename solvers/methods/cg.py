@@ -33,6 +33,7 @@ class CG(Method):
     Algorithm 9.1.
     """
 
+    keeps_grids = True
     needs_hermitian = True
     needs_definite = True
 

@@ -32,6 +32,7 @@ class CGAdaptive(Method):
     Source: Hestenes and Stiefel, J. Res. NBS 49 (1952), equations 3:2a-b.
     """
 
+    keeps_grids = True
     needs_hermitian = True
     needs_definite = True
 

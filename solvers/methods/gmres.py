@@ -10,7 +10,7 @@ import numpy as np
 from ...backends import Array, Backend, select
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .shared.basis import combination, components, first_of_each, flatten, identity, positions, span, unfold
+from .shared.basis import combination, components, first_of_each, identity, positions, span
 from .shared.scaling import to_unit_size
 
 _NOISE = 10  # times the rounding unit: what is smaller, relative to the vector that it was computed from, is noise
@@ -69,6 +69,7 @@ class GMRES(Method):
         ValueError: `restart` is no integer >= 1.
     """
 
+    keeps_grids = True
     minimises_residual = True
 
     restart: int = 30
@@ -90,36 +91,35 @@ class GMRES(Method):
         return super().summary.replace("m = restart steps", f"{self.restart} steps") + varying
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> GMRESState:
-        batch, n = (int(k) for k in r.shape)
-        m = min(self.restart, n)
+        m = min(self.restart, int(r.shape[1]))
         s = _begin(bk, bk.zeros_like(r), r, 0 * goal.attempt, m)
-        V = bk.put_row(bk.zeros((batch, m, n), bk.dtype(r), r), s.j, s.v)
-        return s._replace(V=flatten(bk, V), Z=bk.zeros((batch, m * n), bk.dtype(r), r) if self.flexible else ())
+        V = bk.put_row(bk.room_for(r, m), s.j, s.v)
+        return s._replace(V=bk.fold(V), Z=bk.fold(bk.room_for(r, m)) if self.flexible else ())
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: GMRESState) -> GMRESState:
         m = int(s.g.shape[1])
         z = apply(M, s.v)
-        Z = flatten(bk, bk.put_row(unfold(bk, s.Z, m), s.j, z)) if self.flexible else ()
-        V = unfold(bk, s.V, m)
+        Z = bk.fold(bk.put_row(bk.unfold(s.Z, m), s.j, z)) if self.flexible else ()
+        V = bk.unfold(s.V, m)
         new, tail = _rotate(bk, s, _orthogonalise(bk, V, s.j, s.live, A.apply(z)))
         new = new._replace(V=(), Z=())  # which a branch would copy
         full = (new.j == m) & s.live
         new = bk.cond(bk.any(full), lambda: self._restarted(bk, M, new, V, Z, full, tail), lambda: new)
-        return new._replace(V=flatten(bk, bk.put_row(V, new.j, new.v)), Z=Z)
+        return new._replace(V=bk.fold(bk.put_row(V, new.j, new.v)), Z=Z)
 
     def limited(self, bk: Backend, state: GMRESState, left: Array) -> GMRESState:
         return state._replace(live=left > 0)
 
     def solution(self, bk: Backend, M: Operator | None, state: GMRESState) -> Array:
         m = int(state.g.shape[1])
-        return self._best(bk, M, state, unfold(bk, state.V, m), state.Z)
+        return self._best(bk, M, state, bk.unfold(state.V, m), state.Z)
 
     def _best(self, bk: Backend, M: Operator | None, s: GMRESState, V: Array, Z: Any) -> Array:
         """x of the cycle's start and the combination of its directions that leaves the smallest residual."""
         m = int(s.g.shape[1])
-        y = bk.linalg.solve_triangular(unfold(bk, s.R, m), s.g, lower=False)
+        y = bk.linalg.solve_triangular(bk.unfold(s.R, m), s.g, lower=False)
         if self.flexible:
-            return s.x + first_of_each(bk, unfold(bk, Z, m), y, s.j)
+            return s.x + first_of_each(bk, bk.unfold(Z, m), y, s.j)
         return s.x + apply(M, first_of_each(bk, V, y, s.j))
 
     def _restarted(
@@ -170,7 +170,7 @@ def _rotate(bk: Backend, s: GMRESState, new: _Column) -> tuple[GMRESState, Array
     """
     m, kind = int(s.g.shape[1]), bk.dtype(s.g)
     here, below = positions(bk, m, s.j) == s.j, positions(bk, m, s.j) == s.j + 1
-    Q, R, zero = unfold(bk, s.Q, m), unfold(bk, s.R, m), 0 * s.g
+    Q, R, zero = bk.unfold(s.Q, m), bk.unfold(s.R, m), 0 * s.g
     a = bk.sum(s.q * new.h, 1, keepdims=True)
     rho = bk.sqrt(bk.real(bk.conj(a) * a) + new.after * new.after)
     largest = bk.maximum(s.largest, new.before * new.size)
@@ -187,7 +187,7 @@ def _rotate(bk: Backend, s: GMRESState, new: _Column) -> tuple[GMRESState, Array
     Q = bk.where(here[:, :, None], row[:, None, :], Q)
     norm = s.beta * bk.abs(q[:, :1])
     moved = s._replace(
-        v=new.v, V=(), Z=(), j=s.j + 1, Q=flatten(bk, Q), q=q, R=flatten(bk, R), g=g, largest=largest, rr=norm * norm
+        v=new.v, V=(), Z=(), j=s.j + 1, Q=bk.fold(Q), q=q, R=bk.fold(R), g=g, largest=largest, rr=norm * norm
     )
     moved = select(bk, dead, s._replace(V=(), Z=()), moved)
     return moved._replace(broken=s.broken | dead), bk.conj(c)

@@ -10,7 +10,7 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .shared.basis import combination, components, flatten, identity, positions, span, unfold
+from .shared.basis import combination, components, identity, positions, span
 from .shared.scaling import to_unit_size
 from .shared.shadow import left_vectors
 
@@ -55,6 +55,8 @@ class IDR(Method):
         ValueError: `s` is no integer >= 1.
     """
 
+    keeps_grids = True
+
     s: int = 4
 
     def __post_init__(self) -> None:
@@ -66,17 +68,16 @@ class IDR(Method):
         return f"IDR({self.s})"
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> IDRState:
-        batch, n = (int(k) for k in r.shape)
-        rows, kind, rr = min(self.s, n), bk.dtype(r), bk.square_norm(r)
+        rows, kind, rr = min(self.s, int(r.shape[1])), bk.dtype(r), bk.square_norm(r)
         P = left_vectors(bk, r, rows, goal.attempt)
         return IDRState(
             bk.zeros_like(r),
             r,
             P,
-            bk.zeros((batch, rows * n), kind, r),
-            bk.zeros((batch, rows * n), kind, r),
+            bk.fold(bk.room_for(r, rows)),
+            bk.fold(bk.room_for(r, rows)),
             identity(bk, rows, r),
-            components(bk, unfold(bk, P, rows), r),
+            components(bk, bk.unfold(P, rows), r),
             bk.astype(bk.full_like(rr, 1), kind),
             0 * goal.attempt,
             bk.zeros_like(rr),
@@ -91,7 +92,7 @@ class IDR(Method):
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: IDRState) -> IDRState:
         """One product: for the next vector of G, or, after s of these, for the step to the next space."""
         rows, zero = int(s.f.shape[1]), 0 * s.f
-        P, G, U, mu = (unfold(bk, stack, rows) for stack in (s.P, s.G, s.U, s.mu))
+        P, G, U, mu = (bk.unfold(stack, rows) for stack in (s.P, s.G, s.U, s.mu))
         at, last = positions(bk, rows, s.k), s.k == rows
         first, end = span(bk, s.k, s.live, rows)
         # u, with A u = g in the present space: r without its part in the newest vectors of G, times omega
@@ -133,9 +134,9 @@ def _moved(bk: Backend, s: IDRState, P: Array, u: Array, g: Array, size: Array, 
     f = bk.where(at > s.k, s.f - length * new, zero)
     f = bk.cond(bk.any(last & s.live), lambda: bk.where(last, components(bk, P, r), f), lambda: f)
     row = bk.where(broken, rows + 0 * s.k, s.k)  # beyond the end: nothing is stored
-    U, G = (flatten(bk, bk.put_row(unfold(bk, old, rows), row, v)) for old, v in ((s.U, u), (s.G, g)))
+    U, G = (bk.fold(bk.put_row(bk.unfold(old, rows), row, v)) for old, v in ((s.U, u), (s.G, g)))
     stored = (at == row)[:, None, :]
-    mu = flatten(bk, bk.where(stored, new[:, :, None], unfold(bk, s.mu, rows)))
+    mu = bk.fold(bk.where(stored, new[:, :, None], bk.unfold(s.mu, rows)))
     omega = bk.where(last, bk.times(1 / size, length), s.omega)
     k = bk.where(last, 0 * s.k, s.k + 1)
     return IDRState(x, r, s.P, G, U, mu, bk.astype(f, kind), omega, k, s.largest, rr, broken, s.live)

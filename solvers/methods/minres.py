@@ -59,6 +59,7 @@ class MINRES(Method):
     recurrence, and a direction that A M maps to rounding noise ends the round.
     """
 
+    keeps_grids = True
     needs_hermitian = True
     minimises_residual = True
 

@@ -23,6 +23,7 @@ class WithoutConstantsInside(Composed):
 
     parts = ("inside", "weights")
     is_container = True
+    keeps_grids = True
     around_preconditioners = False  # most systems have nothing to take off, which there would cost as much as M
 
     bk: Backend

@@ -55,6 +55,10 @@ class WithoutConstants(Composed):
         n = int(self.labels.shape[-1])
         self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.weights).dtype(self.weights))
 
+    @property
+    def keeps_grids(self) -> bool:  # type: ignore[override]
+        return int(self.weights.shape[-1]) == 1
+
     def apply(self, x: Array) -> Array:
         bk, labels, weights = self.bk, self.array("labels"), self.array("weights")
         count = int(weights.shape[-1])
@@ -73,6 +77,7 @@ class Projected(Composed):
     """`P M P`: a preconditioner that neither sees null vectors nor returns them."""
 
     parts = ("projection", "inner")
+    passes_grids = True
 
     projection: Operator
     inner: Operator

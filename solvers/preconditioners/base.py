@@ -30,6 +30,7 @@ class Preconditioner(Composed):
     """
 
     __array_ufunc__ = None  # NumPy leaves `number * M` to M
+    passes_grids = True
     one_after_the_other: ClassVar[str] = (
         "krylix.solvers.preconditioners.multiplicative(A, M1, M2), or as_operator(lambda r: M1 @ (M2 @ r), like=b)"
     )

@@ -19,6 +19,7 @@ class DiagonalOperator(Composed):
 
     parts = ("values",)
     is_container = True
+    keeps_grids = True
 
     bk: Backend
     values: Array

@@ -61,7 +61,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     if unknown is layout and operator.shape[0] != operator.shape[1]:
         unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes)
     if isinstance(operator, OffsetOperator | FunctionOperator):
-        rows = _without_constant(rows, operator)
+        rows = _without_constant(rows, operator, layout)
     start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
     limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
@@ -227,11 +227,11 @@ def _operator(
     return OffsetOperator(operator, offset) if offset else operator
 
 
-def _without_constant(rows: Array, operator: Operator) -> Array:
+def _without_constant(rows: Array, operator: Operator, layout: Layout) -> Array:
     """For an affine function A x + c: solve A x = b - c."""
     inner = operator.without_offset
     constant = inner.constant if isinstance(inner, FunctionOperator) else None
-    return rows if constant is None else rows - constant
+    return rows if constant is None else layout.difference(operator.bk, rows, constant)
 
 
 def _on_device(bk: Backend, x0: Any, like: Array) -> Any:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...backends import Array, Backend, choose_backend
-from ...backends.interface.bilinear import Arrays, Bilinear
+from ...backends import Backend, choose_backend
 from ..errors import UnsupportedOperation
 from .dia import DiaStructure
 from .entries.box_diagonals import BoxDiagonals, Covered, Grid, Shifted, without_zeros
@@ -21,97 +19,11 @@ from .entries.integers import check_shape, check_size, repeat_rows
 from .entries.order import rows_first
 from .entries.regather import Regather
 from .sparse_matrix import SparseMatrix
+from .stencil_products import StencilForm
 from .stored import Stored
 from .structure import Layout, Slots, Sources, Structure
 
-_THIN = 8  # times smaller than the grid: added in place, as the wrapped rows of a periodic stencil are
 _WIDEST = 6  # places of diagonals per entry: above, sorting the entries takes less time and memory
-
-
-@dataclass(frozen=True)
-class StencilForm(Bilinear):
-    """Products of boxes; there is one value for each: a number, or an array of its shape (or one for each row)."""
-
-    out_grid: Grid
-    in_grid: Grid
-    boxes: tuple[Shifted, ...]
-    numbers: tuple[bool, ...]  # for each box: is its value a number?
-
-    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
-        return _product(bk, self, values, x)
-
-    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
-        return _product(bk, self.flipped(), values, y)
-
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
-        batch = int(x.shape[0])
-        ys, xs = bk.reshape(y, (batch, *self.out_grid)), bk.reshape(x, (batch, *self.in_grid))
-        found = []
-        for box, number in zip(self.boxes, self.numbers):
-            both = ys[(slice(None), *box.rows)] * xs[(slice(None), *box.cols)]
-            axes = (*(() if each else (0,)), *(range(1, len(box.shape) + 1) if number else ()))
-            found.append(bk.sum(both, axes) if axes else both)
-        return tuple(found)
-
-    def flipped(self) -> StencilForm:
-        """Of the transpose."""
-        boxes = tuple(Shifted(box.start, box.shape, box.lo) for box in self.boxes)
-        return StencilForm(self.in_grid, self.out_grid, boxes, self.numbers)
-
-    @cached_property
-    def margins(self) -> tuple[tuple[int, int], ...] | None:
-        """How wide zeros around the input must be for `shared`; None if there are not two such boxes."""
-        shared = [box for box, is_shared in zip(self.boxes, self.shared) if is_shared]
-        if len(shared) < 2:
-            return None
-        shifts = [[s - a for s, a in zip(box.start, box.lo)] for box in shared]
-        return tuple(
-            (max(0, -min(shift)), max(0, n + max(shift) - m))
-            for shift, n, m in zip(zip(*shifts), self.out_grid, self.in_grid)
-        )
-
-    @cached_property
-    def shared(self) -> tuple[bool, ...]:
-        """Which boxes hold a number and all rows whose column is on the grid: zeros around the input stand for rest."""
-        return tuple(
-            number and all(
-                a == max(0, a - s) and a + k == min(n, m + a - s)
-                for a, k, s, n, m in zip(box.lo, box.shape, box.start, self.out_grid, self.in_grid)
-            )
-            for box, number in zip(self.boxes, self.numbers)
-        )  # fmt: skip
-
-
-def _product(bk: Any, form: StencilForm, values: Arrays, x: Array) -> Array:
-    """Boxes that are cut only by the border share one copy of the input with zeros around; others are put in place."""
-    batch, everything = int(x.shape[0]), slice(None)
-    grid, margins = bk.reshape(x, (batch, *form.in_grid)), form.margins
-    one_each = (batch, *(1,) * len(form.out_grid))  # of numbers for each row
-    values = tuple(
-        bk.reshape(v, one_each) if number and len(v.shape) else v
-        for v, number in zip(values, form.numbers, strict=True)
-    )
-    found = bk.boxes_product(form.boxes, values, grid, form.out_grid)
-    if found is not None:
-        return bk.reshape(found, (batch, math.prod(form.out_grid)))
-    padded: Any = None if margins is None else bk.pad(grid, ((0, 0), *margins))
-    image, thin = None, []
-    for box, value, is_shared in zip(form.boxes, values, form.shared, strict=True):
-        if margins is not None and is_shared:
-            starts = [s - a + before for s, a, (before, _) in zip(box.start, box.lo, margins)]
-            part = padded[(everything, *(slice(s, s + n) for s, n in zip(starts, form.out_grid)))] * value
-        elif _THIN * math.prod(box.shape) < math.prod(form.out_grid):
-            thin.append((box, value))
-            continue
-        else:
-            widths = [(a, n - a - k) for a, k, n in zip(box.lo, box.shape, form.out_grid)]
-            part = bk.pad(grid[(everything, *box.cols)] * value, ((0, 0), *widths))
-        image = part if image is None else image + part
-    if image is None:
-        image = bk.zeros((batch, *form.out_grid), bk.dtype(x), x)
-    for box, value in thin:
-        image = bk.add_box(image, (0, *box.lo), grid[(everything, *box.cols)] * value)
-    return bk.reshape(image, (batch, math.prod(form.out_grid)))
 
 
 class StencilStructure(Structure):
@@ -263,6 +175,11 @@ class Stencil(SparseMatrix):
         axes = 0 if systems is None else 1
         structure = StencilStructure(outs, ins, boxes, [len(v.shape) == axes for v in values])
         self._set(Stored(bk, structure, values), ins, outs)
+
+    @property
+    def own_grid(self) -> Grid | None:
+        structure: Any = self.structure
+        return structure.in_grid if structure.in_grid == structure.out_grid else None
 
 
 def _zero(bk: Backend, coefficients: Sequence[Any], systems: int | None) -> Any:

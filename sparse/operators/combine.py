@@ -15,12 +15,18 @@ from .composed import Composed
 class OffsetOperator(Composed):
     """`A + c`: a constant added to every entry, without storing them."""
 
+    passes_grids = True
+
     inner: Operator
     offset: complex
 
     @property
     def without_offset(self) -> Operator:
         return self.inner
+
+    @property
+    def own_grid(self) -> tuple[int, ...] | None:
+        return self.inner.own_grid
 
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x) + self._scalar() * self.bk.sum(x, 1, keepdims=True)

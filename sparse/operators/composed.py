@@ -39,6 +39,7 @@ class Composed(Products):
     """
 
     parts: ClassVar[tuple[str, ...]] = ("inner",)
+    passes_grids: ClassVar[bool] = False  # does it take and return rows kept as grids where its operators do?
 
     def __post_init__(self) -> None:
         self._settle()
@@ -62,6 +63,10 @@ class Composed(Products):
 
     def _operators(self) -> list[Operator]:
         return [part for part in map(self.__dict__.__getitem__, self.parts) if isinstance(part, Operator)]
+
+    @property
+    def keeps_grids(self) -> bool:  # type: ignore[override]
+        return self.passes_grids and all(A.keeps_grids for A in self._operators())
 
     # --- the same with other parts ---
 

@@ -35,6 +35,11 @@ class LinearFunction(Products):
         return self.image.shape
 
     @property
+    def own_grid(self) -> tuple[int, ...] | None:
+        one = self.layout.structure is None and self.image.structure is None
+        return self.layout.shapes[0] if one and self.layout.shapes == self.image.shapes else None
+
+    @property
     def together(self) -> int | None:
         return self.layout.systems
 
@@ -140,7 +145,7 @@ class FunctionOperator(LinearFunction):
         if image is None:
             raise TypeError(f"{self.name} returned None; expected an array. Has the function a `return`?")
         rows = self.image.flatten(self.bk, image, self.dtype, self.name)
-        return rows if self.constant is None else rows - self.constant
+        return rows if self.constant is None else self.image.difference(self.bk, rows, self.constant)
 
     def as_container(self) -> Operator:
         example = self.layout.unflatten(

@@ -123,6 +123,27 @@ def test_add_box(mode: str, dtype: str) -> None:
     compare(mode, sums, [first, x + line, x], x, part, line)
 
 
+@covers("window")
+@cells
+def test_windows(mode: str, dtype: str) -> None:
+    x, big = data(dtype, (2, 4, 3)), np.zeros((2, 24, 23), dtype)
+    big[:, 10:14, 10:13] = x
+    places = [
+        ((0, 0), (4, 3)),
+        ((1, -1), (4, 3)),
+        ((-2, 1), (3, 5)),
+        ((1, 1), (2, 1)),
+        ((3, 0), (0, 2)),
+        ((6, -7), (4, 3)),
+    ]
+
+    def windows(bk: Backend, x: Any) -> tuple[Any, ...]:
+        return tuple(bk.window(x, start, shape) for start, shape in places)
+
+    want = [big[:, 10 + a : 10 + a + k, 10 + b : 10 + b + n] for (a, b), (k, n) in places]
+    compare(mode, windows, want, x)
+
+
 @covers("pad", "permute_dims", "flip", "sum")
 @cells
 def test_moves(mode: str, dtype: str) -> None:

@@ -11,16 +11,6 @@ import numpy as np
 from ....backends import Array, Backend
 
 
-def unfold(bk: Backend, flat: Array, rows: int) -> Array:
-    """A flat stack as `(batch, rows, n)`: the same memory where a library has memory."""
-    return bk.reshape(flat, (int(flat.shape[0]), rows, int(flat.shape[1]) // rows))
-
-
-def flatten(bk: Backend, stack: Array) -> Array:
-    """`(batch, k, n)` as `(batch, k n)`."""
-    return bk.reshape(stack, (int(stack.shape[0]), int(stack.shape[1]) * int(stack.shape[2])))
-
-
 def components(bk: Backend, stack: Array, v: Array) -> Array:
     """`(batch, k)`: the dot product of each vector of the stack with v."""
     return bk.conj(bk.product(stack, bk.conj(v)))

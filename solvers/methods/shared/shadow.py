@@ -25,7 +25,7 @@ def left_vectors(bk: Backend, r: Array, count: int, attempt: Array) -> Array:
 
     They do not depend on r; others with each attempt.
     """
-    batch, n = (int(k) for k in r.shape)
+    n = int(r.shape[1])
     kind, real = bk.dtype(r), real_dtype(bk.dtype(r))
     parts = 4 if np.issubdtype(kind, np.complexfloating) else 2
     numbers = bk.reshape(bk.scatter_numbers(parts * count * n, real, r), (parts, count * n))
@@ -33,4 +33,4 @@ def left_vectors(bk: Backend, r: Array, count: int, attempt: Array) -> Array:
     first, other = vectors if parts == 2 else (vectors[0] + 1j * vectors[1], vectors[2] + 1j * vectors[3])
     weight = bk.astype(attempt, real)
     scale = float(np.sqrt(12 / n)) / (1 + weight)
-    return bk.times(scale, first + bk.astype(weight, kind) * other) + bk.zeros((batch, count * n), kind, r)
+    return bk.times(scale, first + bk.astype(weight, kind) * other) + bk.fold(bk.room_for(r, count))

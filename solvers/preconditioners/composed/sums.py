@@ -16,6 +16,7 @@ class Sum(Composed):
     """`first + second`: both correct the same residual."""
 
     parts = ("first", "second")
+    passes_grids = True
 
     first: Operator
     second: Operator
@@ -38,6 +39,8 @@ class Sum(Composed):
 @dataclass(eq=False, repr=False)
 class Scaled(Composed):
     """`factor` times an operator; the factor is no array but a number, complex where the operator is."""
+
+    passes_grids = True
 
     inner: Operator
     factor: complex

@@ -1,0 +1,83 @@
+"""What solves do with vectors in JAX: rows `(batch, n)`, or the same kept as grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..interface.backend import Array, Backend
+from ..interface.sparse_kernels import places
+from .grid_rows import GridRows, GridStack, cells_of, dot_of_cells, on_cells
+from .varying import is_mapped
+
+
+class JaxVectors(Backend):
+    """Elementwise functions and reductions."""
+
+    def spreads_arrays(self) -> bool:
+        return jax.device_count() > 1 and not is_mapped()
+
+    def on_grid(self, rows: Array, grid: Sequence[int]) -> Any:
+        return GridRows(jnp.reshape(cells_of(rows), (rows.shape[0], *grid))) if self.spreads_arrays() else rows
+
+    def flat(self, rows: Any) -> Array:
+        return rows.flat if isinstance(rows, GridRows) else rows
+
+    def zeros_like(self, x: Array) -> Array:
+        return GridRows(jnp.zeros_like(x.cells)) if isinstance(x, GridRows) else super().zeros_like(x)
+
+    def room_for(self, v: Array, count: int) -> Any:
+        if not isinstance(v, GridRows):
+            return super().room_for(v, count)
+        batch, *grid = v.cells.shape
+        return GridStack(jnp.zeros((batch, count, *grid), v.dtype))
+
+    def unfold(self, flat: Array, count: int) -> Any:
+        return GridStack(flat.cells) if isinstance(flat, GridRows) else super().unfold(flat, count)
+
+    def fold(self, stack: Any) -> Any:
+        return GridRows(stack.cells) if isinstance(stack, GridStack) else super().fold(stack)
+
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        return on_cells(jnp.where, condition, a, b)
+
+    maximum = staticmethod(partial(on_cells, jnp.maximum))
+    sqrt = staticmethod(partial(on_cells, jnp.sqrt))
+    abs = staticmethod(partial(on_cells, jnp.abs))
+    real = staticmethod(partial(on_cells, jnp.real))
+    conj = staticmethod(partial(on_cells, jnp.conj))
+    isfinite = staticmethod(partial(on_cells, jnp.isfinite))
+
+    def max_abs(self, v: Array) -> Array:
+        size = jnp.abs(cells_of(v))
+        axes = tuple(range(1, size.ndim))
+        nan = jnp.any(jnp.isnan(size), axes)  # which XLA's maximum drops on the CPU
+        return jnp.where(nan, jnp.nan, jnp.max(size, axes, initial=0))[:, None]
+
+    def dot(self, a: Array, b: Array) -> Array:
+        if isinstance(a, GridRows) or isinstance(b, GridRows):
+            return dot_of_cells(a, b)
+        if a.shape[0] == 1:
+            return jnp.vdot(a[0], b[0], precision=lax.Precision.HIGHEST)[None, None]
+        return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
+
+    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
+        if isinstance(x, GridRows):  # the sum of each row
+            return jnp.sum(x.cells, tuple(range(1, x.cells.ndim)), x.dtype)[:, None]
+        return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
+
+    def dia_product(
+        self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
+    ) -> Array:  # fmt: skip
+        if not self.spreads_arrays():
+            return super().dia_product(diagonals, offsets, x, n, transposed)
+        total, row = jnp.zeros((x.shape[0], n), x.dtype), jnp.arange(n)
+        for d, lo, hi, shift, step in places(offsets, n, x.shape[1], transposed):
+            part = self.window(diagonals[..., d, :], (shift,), (n,)) * self.window(x, (step,), (n,))
+            total = total + jnp.where((row >= lo) & (row < hi), part, 0)  # stored values outside count as 0
+        return total

@@ -1,0 +1,69 @@
+"""Grids that are spread over several devices stay so in a solve: what the devices tell each other is counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "helpers" / "sharded_solves.py"
+# In each step: shifts from neighbour to neighbour, and sums over all devices, one for each axis of the mesh.
+EXPECTED = {
+    "CG, rows": (2, 2),
+    "CG, columns": (2, 2),
+    "CG, both": (4, 4),
+    "stencil, rows": (2, 2),
+    "stencil, both": (4, 4),
+    "stencil of arrays, rows": (2, 2),
+    "periodic stencil, rows": (4, 2),
+    "diagonals, rows": (4, 2),
+    "GMRES with diagonals, rows": (4, 8),
+    "biCG-stab(2), both": (16, 14),
+    "MINRES, both": (4, 10),
+    "mixed-CG, both": (4, 4),
+    "FGMRES(9), both": (4, 16),
+    "IDR(4), both": (4, 12),
+    "jacobi, both": (4, 6),
+    "a function as M, both": (4, 6),
+    "traced coefficients, both": (4, 4),
+    "null space, both": (4, 4),
+    "gradient, rows": (4, 4),
+    "gradient, both": (8, 8),
+    "batch, systems": (0, 1),
+    "batch, rows": (2, 2),
+    "batch, systems and columns": (2, 3),
+}
+GATHERED = ("container, both", "several limits, both", "ssor, both")
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, dict[str, Any]]:
+    run = subprocess.run(
+        [sys.executable, str(SCRIPT)], env=os.environ.copy(), capture_output=True, text=True, timeout=600
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return {line.pop("name"): line for line in map(json.loads, run.stdout.splitlines())}
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.merge
+@pytest.mark.parametrize("name", EXPECTED)
+def test_only_halos_and_sums_travel(name: str, found: dict[str, dict[str, Any]]) -> None:
+    permutes, sums = EXPECTED[name]
+    one = found[name]
+    assert one["error"] < 1e-7 and one["spread"], one
+    assert one["step"] == {k: n for k, n in (("collective-permute", permutes), ("all-reduce", sums)) if n}, one
+    if "systems" not in name:  # which gathers the status of each where one fails
+        assert not {"all-gather", "all-to-all"} & set(one["rest"]), one
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.merge
+@pytest.mark.parametrize("name", GATHERED)
+def test_what_is_gathered_is_right(name: str, found: dict[str, dict[str, Any]]) -> None:
+    assert found[name]["error"] < 1e-7, found[name]
