@@ -125,7 +125,8 @@ def test_nothing_is_factorised_on_success(mode: str, monkeypatch: pytest.MonkeyP
     f = function_of(mode)
     easy = 1 + rng.random(N)
     solve = compiled(mode, lambda b, k: linear_solve(f, b, args=(k,)).x)
-    np.testing.assert_allclose(to_numpy(solve(array(mode, B), array(mode, easy))), exact(easy, B), rtol=1e-7)
+    x, expected = to_numpy(solve(array(mode, B), array(mode, easy))), exact(easy, B)
+    np.testing.assert_allclose(x, expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max())
     if mode.startswith("jax"):  # where a condition of many lanes would run both branches
         import jax
 
