@@ -10,7 +10,8 @@ from ...backends import Array, Backend, real_dtype
 from ...sparse import Composed, SparseMatrix
 
 _NEAR = 1e-3  # of the diagonal: sums of rows above make a closer look needless
-_ROUNDING = 8  # rounding units of the entries of a row: what their sum may be where it should be zero
+_ROUNDING = 2  # rounding units of the entries of a row: what their sum may be where it should be zero; more would
+# take the mean off solutions of regular matrices, which short of the last digits are singular
 
 
 @dataclass(eq=False, repr=False)
@@ -75,4 +76,4 @@ def _told(A: SparseMatrix, ones: Array, sums: Array) -> tuple[Array, Array]:
     count = bk.sum(inside, 1, keepdims=True)
     regular = bk.max_abs(bk.where(bad[0] | bad[1], inside, bk.zeros_like(inside))) > 0
     weights = bk.where(regular | (count == 0), bk.zeros_like(count), 1 / bk.maximum(count, bk.full_like(count, 1)))
-    return inside, weights
+    return bk.where(weights > 0, inside, bk.full_like(inside, 1)), weights

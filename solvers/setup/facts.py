@@ -36,7 +36,8 @@ FAST = FastDirect()
 SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
 _MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # unknowns of a grid from which looking for a fast solver pays
-_BAND = 4  # diagonals beside the main one, up to which cyclic reduction takes no longer than some iterations
+BAND = 4  # diagonals beside the main one, up to which cyclic reduction takes no longer than some iterations
+BAND_TO_COMPILE = 2  # likewise where the reduction is a part of the program: for 4 it compiles in ten seconds
 _LEAST_EASY = 1000  # unknowns from which factors take longer than a few iterations
 _MEMORY = 0.25  # of the machine's, that factors may take
 
@@ -125,9 +126,10 @@ class Facts:
         found, problem = self.matrix, self.problem
         if self.preconditioned or problem.A.offset or not isinstance(found, SparseMatrix) or not self.unknowns:
             return False
-        if self.on_host or not may_be_narrow(found):
+        transforming = problem.bk.is_eager and problem.bk.compiled()  # where the matrices of all lanes are not at hand
+        if self.on_host or transforming or not may_be_narrow(found):
             return False
-        return narrow(found).width <= _BAND
+        return narrow(found).width <= (BAND if self._known is not None else BAND_TO_COMPILE)
 
     @cached_property
     def symmetric(self) -> bool:

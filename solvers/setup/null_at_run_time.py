@@ -20,6 +20,8 @@ def with_constants(problem: Problem, matrix: Operator, request: Request) -> Prob
         matrix: that of A, if it was found.
         request: what was asked for.
     """
+    if problem.bk.is_eager and problem.bk.compiled():  # a transformation, in which no branch may look at values
+        return problem
     automatic = isinstance(request.nullspace, str) and request.nullspace == "auto" and problem.null is None
     square = problem.given is None and problem.layout.structure is None and not problem.A.offset
     if not (automatic and square and isinstance(matrix, SparseMatrix)) or 0 in matrix.shape:

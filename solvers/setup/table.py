@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .facts import Facts
+from .facts import BAND, BAND_TO_COMPILE, Facts
 
 SMALL = 1000  # unknowns up to which a dense factorisation is the quickest and safest way
 MANY_SOLVES = 2e9  # operations of factors that are worth it for many solves, which takes about a second
@@ -54,11 +54,6 @@ ROWS = (
         "fast-direct", None, "transforms along the axes solve it at once",
     ),
     Row(
-        "not on the host: a matrix, known or not, of at most 4 diagonals beside the main one in a narrow order",
-        lambda f: f.banded,
-        "banded-direct", None, "cyclic reduction solves it at once",
-    ),
-    Row(
         f"`prepare`, on the host: factors take at most {MANY_SOLVES:.0e} operations",
         lambda f: f.many and _factors_at_most(f, MANY_SOLVES),
         "scipy-direct", None, "made once, they serve many solves",
@@ -67,6 +62,12 @@ ROWS = (
         "symmetric, its diagonal of one sign and at least 1.02 times the rest of its row everywhere",
         lambda f: f.is_easy,
         "CG", "auto", "scaled by the diagonal, it takes few iterations",
+    ),
+    Row(
+        f"not on the host: a matrix of at most {BAND} diagonals beside the main one in a narrow order, of "
+        f"{BAND_TO_COMPILE} if its values are not known",
+        lambda f: f.banded,
+        "banded-direct", None, "cyclic reduction solves it at once",
     ),
     Row(
         f"on the host: factors take at most {ONE_SOLVE} operations per stored entry",

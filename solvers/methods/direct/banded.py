@@ -52,7 +52,13 @@ def band_inverse(A: Operator) -> Operator:
     """
     if A.offset:
         raise _refusal("matrix_offset is added to all entries", "'CG' with a preconditioner, or 'scipy-direct'")
-    matrix = as_matrix(A)
+    try:
+        matrix = as_matrix(A)
+    except UnsupportedOperation as error:
+        why = str(error).split(". ")[0].rstrip(".")
+        raise UnsupportedOperation(
+            f"banded-direct needs the entries of the matrix, which are not found here ({why}). Use 'GMRES'."
+        ) from error
     own = at_hand(matrix)
     if not isinstance(own, SparseMatrix):
         raise _refusal(f"{own!r} is no sparse matrix", "'direct'")

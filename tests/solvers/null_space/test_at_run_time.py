@@ -158,3 +158,53 @@ def test_nobody_looks_where_the_caller_says_so() -> None:
     for settings in ({"nullspace": None}, {"method": "CG"}):
         x = jax.jit(lambda k, b, s=settings: linear_solve(closed("jax", k), b, x0=0 * b + 3, **s).x)(k, b)
         assert float(x.mean()) == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.needs("torch")
+def test_lanes_of_torch_are_left_alone() -> None:
+    """In which no branch may look at values: `auto` solves for them as before."""
+    import torch
+
+    n = 6
+    d, b = torch.full((2, n), 3.0, dtype=torch.float64), torch.ones(2, n, dtype=torch.float64)
+
+    def solve(d: Any, b: Any) -> Any:
+        one = torch.ones(n, dtype=torch.float64)
+        return linear_solve(DIA(torch.stack([-one, d, -one]), [-1, 0, 1], (n, n)), b, rtol=1e-12).x
+
+    A = 3 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+    expected = np.linalg.solve(A, np.ones(n))
+    np.testing.assert_allclose(torch.func.vmap(solve)(d, b), [expected] * 2, rtol=1e-8)
+    gradient = torch.func.vmap(torch.func.grad(lambda d, b: solve(d, b).sum()))(d, b)
+    np.testing.assert_allclose(gradient, [-np.linalg.solve(A.T, np.ones(n)) * expected] * 2, rtol=1e-7)
+
+
+def test_a_system_of_a_batch_is_solved_as_alone() -> None:
+    """With x0 in an empty row of a regular system, beside a singular one."""
+    n, offsets = 6, [-1, 0, 1]
+    singular = np.stack([-np.ones(n), np.r_[1, 2 * np.ones(n - 2), 1], -np.ones(n)])
+    regular = singular + np.array([[0], [0.5], [0]])
+    regular[:, 3] = 0
+    regular[2, 2] = regular[0, 4] = 0
+    b, x0 = np.array([[1.0, -1, 0, 0, 0, 0], [1, 2, 3, 0, 5, 6]]), np.full((2, n), 7.0)
+    both = linear_solve(DIA(np.stack([singular, regular]), offsets, (n, n)), b, x0=x0).x[1]
+    alone = linear_solve(DIA(regular[None], offsets, (n, n)), b[1:], x0=x0[1:]).x[0]
+    np.testing.assert_array_equal(both, alone)
+
+
+@pytest.mark.needs("jax")
+def test_short_of_the_last_digits_regular_is_regular() -> None:
+    """Diffusion with a long time step in single precision, whose entries are exact; x and its gradient are ones."""
+    import jax
+
+    n, k = 32, 3e5
+    offsets = [1 - n, -1, 0, 1, n - 1]
+    values = np.zeros((5, n), np.float32)
+    values[0, -1] = values[4, 0] = values[1, 1:] = values[3, :-1] = -k
+    values[2] = 1 + 2 * k
+    loss = jax.jit(jax.grad(lambda b, v: linear_solve(DIA(v, offsets, (n, n)), b, on_failure="status").x.sum()))
+    wave = np.cos(2 * np.pi * np.arange(n) / n).astype(np.float32)
+    gradient = np.asarray(loss(wave - wave.mean(), values))
+    assert np.all(np.isnan(gradient)) or np.allclose(gradient, 1, rtol=0.1)  # no zero in silence
+    x = linear_solve(DIA(values[None], offsets, (n, n)), np.ones((1, n), np.float32)).x
+    np.testing.assert_allclose(x, 1, rtol=0.01)
