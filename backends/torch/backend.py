@@ -163,6 +163,9 @@ class TorchBackend(TorchKernels, Backend):
         return (x.contiguous().view(TORCH_DTYPE[integer]) & mask).view(x.dtype)
 
     def axpy(self, a: Array, x: Array, y: Array) -> Array:
+        recorded = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)  # which may need y as it is
+        if recorded or transforming():
+            return torch.addcmul(y, x, _scalar(a))
         return y.addcmul_(x, _scalar(a))
 
     def xpay(self, x: Array, a: Array, y: Array) -> Array:

@@ -61,6 +61,32 @@ def test_arrays_of_the_grid(kind: str, mode: str) -> None:
     np.testing.assert_allclose(to_numpy(M @ array(mode, u[0, 0].reshape(24))), D @ u[0, 0].reshape(24), atol=1e-10)
 
 
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("kind", PRECONDITIONERS)
+def test_pytorch_differentiates_what_they_return(kind: str) -> None:
+    """By r, on a grid large enough for several levels, and for lanes: nothing that the record needs is overwritten."""
+    import torch
+
+    grid = (12, 14)
+    like, rng = torch.zeros(grid, dtype=torch.float64), np.random.default_rng(2)
+
+    def f(u: Any) -> Any:
+        p = torch.nn.functional.pad(u, (1, 1, 1, 1))
+        return 5 * u - p[2:, 1:-1] - p[:-2, 1:-1] - p[1:-1, 2:] - p[1:-1, :-2]
+
+    settings = {"multigrid": {"direct": 16}, "amg": {"max_coarse": 10}}.get(kind, SETTINGS.get(kind, {}))
+    M = preconditioner(f, kind, like=like, **settings)
+    with torch.no_grad():
+        dense = to_numpy(M.dense())
+    rows = torch.tensor(rng.standard_normal((2, 168)))
+    r, w = rows[0].clone().requires_grad_(), torch.tensor(rng.standard_normal(168))
+    (gradient,) = torch.autograd.grad(((M @ r) * w).sum(), r)
+    np.testing.assert_allclose(gradient, dense.T @ w.numpy(), atol=1e-12)
+    assert torch.equal(r.detach(), rows[0])
+    lanes = torch.func.vmap(lambda r: M @ r)(rows)
+    np.testing.assert_allclose(lanes, rows.numpy() @ dense.T, atol=1e-12)
+
+
 def test_arrays_of_functions_and_of_files(tmp_path: Any) -> None:
     u = np.random.default_rng(1).standard_normal(GRID)
     M = preconditioner(apply_stencil, "jacobi", like=u)
