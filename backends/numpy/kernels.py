@@ -14,12 +14,9 @@ from ..interface.bilinear import Arrays
 from ..interface.sparse_kernels import SparseKernels, inside, places
 from ..loops import add_product
 from ..rows import rows_times
-from .boxes import boxes_product
+from .boxes import BLOCK, boxes_product
 from .indexing import NumpyIndexing
 
-# Numbers of the image that are worked on at a time. A pass over all diagonals for each block, which stays in the cache,
-# took 2.9 ms for five diagonals of 1024^2 numbers, and parts of a quarter of that 4.6 ms, as each begins to read anew.
-_BLOCK = 65536
 _SMALL = 4096  # with less entries than this, making a matrix object of SciPy takes longer than multiplying
 
 
@@ -97,5 +94,5 @@ def _by_parts(
                 if lo < hi:
                     add_product(values[d, lo + shift : hi + shift], row[lo + step : hi + step], own[lo:hi])
 
-    cores.in_blocks(work, n, _BLOCK)
+    cores.in_blocks(work, n, BLOCK)
     return image
