@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator, on_grid
-from ..null_space.projections import Projected
+from ..null_space.projections import Projected, WithoutConstantsInside
 from .driver import Iteration
 from .limits import Limits
 from .method import Method
@@ -45,13 +45,14 @@ def run(
     """
     bk, method, limits, history, by_default, both = settings
     with bk.quiet():
+        # those that are found at run time are mostly none, and would cost as much there as M
+        around = both and null is not None and not isinstance(null, WithoutConstantsInside)
         if method.keeps_grids and len(limits) == 1:
             A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null)
         elif x0 is not None:
             x0 = bk.flat(x0)
-        around = null if both and getattr(null, "around_preconditioners", True) else None
-        if around is not None and M is not None and not method.factorises:
-            M = Projected(around, M)
+        if around and null is not None and M is not None and not method.factorises:
+            M = Projected(null, M)
         inverse = method.setup(bk, A, M)
         iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default)
         if len(limits) == 1 or method.can_pause:

@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from ...backends import Array, Backend, real_dtype
-from ...sparse import Composed, SparseMatrix
+from ...backends import Array
+from ...sparse import SparseMatrix
+from .found import rounding_of_sums
+from .projections import WithoutConstantsInside
 
 _NEAR = 1e-3  # of the diagonal: sums of rows above make a closer look needless
-_ROUNDING = 2  # rounding units of the entries of a row: what their sum may be where it should be zero; more would
-# take the mean off solutions of regular matrices, which short of the last digits are singular
-
-
-@dataclass(eq=False, repr=False)
-class WithoutConstantsInside(Composed):
-    """v without its mean over the unknowns that are `inside`, where the mean goes, and zero outside.
-
-    `inside` `(systems or 1, n)` has ones and zeros; `weights` `(systems or 1, 1)` has one over how many there are, and
-    0 for a system whose mean stays. Cost: a sum and a difference of vectors.
-    """
-
-    parts = ("inside", "weights")
-    is_container = True
-    keeps_grids = True
-    around_preconditioners = False  # most systems have nothing to take off, which there would cost as much as M
-
-    bk: Backend
-    inside: Array
-    weights: Array
-
-    def _settle(self) -> None:
-        n = int(self.inside.shape[-1])
-        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.inside).dtype(self.inside))
-
-    def apply(self, x: Array) -> Array:
-        bk, real = self.bk, real_dtype(self.bk.dtype(x))
-        inside, weights = (bk.astype(self.array(name), real) for name in self.parts)
-
-        def taken_off(x: Array) -> Array:
-            kept = inside * x
-            return kept - inside * bk.sum(weights * kept, 1, keepdims=True)
-
-        return bk.cond(bk.any(weights > 0), taken_off, lambda x: x, x)
-
-    def transpose(self) -> WithoutConstantsInside:
-        return self
 
 
 def constants_at_run_time(A: SparseMatrix) -> WithoutConstantsInside:
@@ -71,7 +34,7 @@ def _told(A: SparseMatrix, ones: Array, sums: Array) -> tuple[Array, Array]:
     sizes = A._each(lambda v: A.stored.host.astype(A.stored.host.abs(v), A.dtype))
     scales = [bk.abs(M.apply(ones)) for M in (sizes, sizes.T)]
     inside = bk.where(scales[0] + scales[1] == 0, bk.zeros_like(sums), bk.full_like(sums, 1))
-    eps = _ROUNDING * float(np.finfo(A.dtype).eps)
+    eps = rounding_of_sums(A.dtype)
     bad = [~(found <= eps * scale) for found, scale in zip((sums, bk.abs(A.T.apply(ones))), scales)]  # NaN is bad
     count = bk.sum(inside, 1, keepdims=True)
     regular = bk.max_abs(bk.where(bad[0] | bad[1], inside, bk.zeros_like(inside))) > 0

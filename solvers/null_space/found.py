@@ -21,6 +21,7 @@ from ..preconditioners.known import as_matrix, in_every_run
 from .projections import WithoutConstants
 
 _ROUNDING = 4  # times the rounding unit of the entries of a row: what their sum may be where it should be zero
+_ROUNDING_OF_SINGLE = 2  # likewise: more would take regular matrices, as of long time steps, for singular
 _UNSEEN = 64  # as much for a function, of its product with random signs, until its entries are seen
 _GUESSED = 8  # where they cannot be seen
 _FAR = 1e-3  # of that product: a function that maps the constant to more is regular
@@ -96,10 +97,18 @@ def _regions(A: Any) -> np.ndarray | None:
     return np.asarray(np.where(closed, np.cumsum(closed) - 1, -1)[labels])
 
 
+def rounding_of_sums(dtype: np.dtype) -> float:
+    """What the sum of entries that cancel may be, relative to the sum of their absolute values."""
+    single = np.dtype(dtype).char in "fF"
+    return (_ROUNDING_OF_SINGLE if single else _ROUNDING) * float(np.finfo(dtype).eps)
+
+
 def _null_rows(A: Any) -> np.ndarray:
     """`(n,)`: is the sum of a row zero up to rounding? A row with what is no number is not."""
-    ones = np.ones(A.shape[1], A.dtype)
-    limit = _ROUNDING * np.finfo(A.dtype).eps * (abs(A) @ np.abs(ones))
+    rounding = rounding_of_sums(A.dtype)
+    A = A.astype(np.result_type(A.dtype, np.float64), copy=False)  # whose sums add no rounding of their own
+    ones = np.ones(A.shape[1])
+    limit = rounding * (abs(A) @ ones)
     return np.asarray(np.abs(A @ ones) <= limit) & np.isfinite(limit)
 
 

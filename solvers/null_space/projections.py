@@ -73,6 +73,40 @@ class WithoutConstants(Composed):
 
 
 @dataclass(eq=False, repr=False)
+class WithoutConstantsInside(Composed):
+    """v without its mean over the unknowns that are `inside`, where the mean goes, and zero outside.
+
+    `inside` `(systems or 1, n)` has ones and zeros; `weights` `(systems or 1, 1)` has one over how many there are, and
+    0 for a system whose mean stays. Cost: a sum and a difference of vectors.
+    """
+
+    parts = ("inside", "weights")
+    is_container = True
+    keeps_grids = True
+
+    bk: Backend
+    inside: Array
+    weights: Array
+
+    def _settle(self) -> None:
+        n = int(self.inside.shape[-1])
+        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.inside).dtype(self.inside))
+
+    def apply(self, x: Array) -> Array:
+        bk, real = self.bk, real_dtype(self.bk.dtype(x))
+        inside, weights = (bk.astype(self.array(name), real) for name in self.parts)
+
+        def taken_off(x: Array) -> Array:
+            kept = inside * x
+            return kept - inside * bk.sum(weights * kept, 1, keepdims=True)
+
+        return bk.cond(bk.any(weights > 0), taken_off, lambda x: x, x)
+
+    def transpose(self) -> WithoutConstantsInside:
+        return self
+
+
+@dataclass(eq=False, repr=False)
 class Projected(Composed):
     """`P M P`: a preconditioner that neither sees null vectors nor returns them."""
 

@@ -191,18 +191,21 @@ def test_singular(mode: str, sides: str, dtype: str) -> None:
     assert not bool(solve(array(mode, (b + 1).astype(dtype))).converged)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_any_band_is_solved_or_reported(seed: int) -> None:
+def test_any_band_is_solved_or_reported() -> None:
     """Not dominant, so that elimination without exchanges may lose all digits; judged by the residual in NumPy."""
-    own = np.random.default_rng(seed)
-    n, width = int(own.integers(1, 200)), int(own.integers(0, 4))
-    A = np.triu(np.tril(own.standard_normal((n, n)), width), -width)
-    if seed % 3 == 0:
-        np.fill_diagonal(A, 0)
-    b = own.standard_normal(n)
-    result = linear_solve(sp.csr_array(A), b, method="banded-direct", on_failure="status", rtol=1e-8)
-    if result.converged:
-        assert np.linalg.norm(A @ result.x - b) <= 1.01e-8 * np.linalg.norm(b)
+    solved = 0
+    for seed in range(40):
+        own = np.random.default_rng(seed)
+        n, width = int(own.integers(1, 200)), int(own.integers(0, 4))
+        A = np.triu(np.tril(own.standard_normal((n, n)), width), -width)
+        if seed % 3 == 0:
+            np.fill_diagonal(A, 0)
+        b = own.standard_normal(n)
+        result = linear_solve(sp.csr_array(A), b, method="banded-direct", on_failure="status", rtol=1e-8)
+        if result.converged:
+            solved += 1
+            assert np.linalg.norm(A @ result.x - b) <= 1.01e-8 * np.linalg.norm(b)
+    assert solved > 20, solved
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -325,3 +325,34 @@ def test_large_numbers_in_an_open_region() -> None:
         wave = np.tile(np.where(np.arange(n) % 2, 1e306, -1e306), len(system) // n)
         x = linear_solve(sp.csr_array(system), system @ wave, method="scipy-direct").x
         np.testing.assert_allclose(x, wave, rtol=1e-6)
+
+
+@pytest.mark.needs("jax", "torch")
+@pytest.mark.parametrize("k", [6e5, 1e6])
+def test_regular_matrices_of_long_time_steps_in_single_precision(k: float) -> None:
+    """Diffusion on a ring, whose entries are exact: x and its gradient are ones, and no gradient is zero in silence."""
+    import jax
+    import torch
+
+    n = 32
+    A = (1 + 2 * k) * np.eye(n) - k * (np.roll(np.eye(n), 1, 0) + np.roll(np.eye(n), -1, 0))
+    np.testing.assert_array_equal(A.astype(np.float32), A)
+    matrix = sp.csr_array(A.astype(np.float32))
+    x = linear_solve(matrix, np.ones(n, np.float32), on_failure="status").x
+    np.testing.assert_allclose(x, 1, rtol=0.05)
+    wave = np.cos(2 * np.pi * np.arange(n) / n).astype(np.float32)
+
+    def gradient_in_jax() -> Any:
+        return jax.jit(jax.grad(lambda b: linear_solve(matrix, b).x.sum()))(jax.numpy.asarray(wave))
+
+    def gradient_in_torch() -> Any:
+        b = torch.tensor(wave, requires_grad=True)
+        return torch.autograd.grad(linear_solve(matrix, b).x.sum(), b)[0]
+
+    beyond = (NotConverged, jax.errors.JaxRuntimeError) if k == 1e6 else ()  # where this precision may not allow it
+    for gradient in (gradient_in_jax, gradient_in_torch):
+        try:
+            found = np.asarray(gradient())
+        except beyond:
+            continue
+        np.testing.assert_allclose(found, 1, rtol=0.05)
