@@ -298,6 +298,17 @@ def test_factors_of_the_host_are_those_of_a_band(case: str, dtype: str) -> None:
     assert result.converged.all() and np.linalg.norm(residual) <= 1e-3 * np.linalg.norm(b)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_factors_of_a_band_have_all_digits_of_single_precision(dtype: str) -> None:
+    """Where factors in single precision itself have lost two or more of every three."""
+    n, i = 1000, np.arange(1, 1001)
+    A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).astype(dtype)
+    factors: Any = prepare(A, np.ones(n, dtype), method="scipy-direct").preconditioner
+    exact = i * (n + 1 - i) / 2
+    assert factors.dtype == dtype
+    np.testing.assert_allclose(factors @ np.ones(n, dtype), exact, rtol=1e-6)
+
+
 def test_wide_matrices_are_no_bands() -> None:
     grid = sp.kron(sp.eye_array(40), banded(40, 1, 1)) + sp.kron(banded(40, 1, 1), sp.eye_array(40))
     assert band_lu(sp.csc_array(grid)) is None

@@ -279,6 +279,15 @@ EXCLUSIONS = (
         may_pass=True,
     ),
     Exclusion(
+        "no x solves the system, and SciPy expects its own test to fail; how much the residual grows is another thing "
+        "on each processor",
+        ("test_maxiter_worsening",),
+        lambda c: c.method.on_host,
+        r"^AssertionError: .*\| assert error <= slack_tol \* best_error",
+        lambda c, result: not result.converged and float(result.residual_norm) < 1e-2,  # of a b of norm 2
+        may_pass=True,
+    ),
+    Exclusion(
         "the method takes no preconditioner, and without it the test's 15 iterations are too few",
         ("TestQMR.test_leftright_precond",),
         lambda c: not c.method.takes_preconditioner and not c.method.factorises,
