@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from fast_compilation import FLAGS
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]  # the root's sparse/ is not PyData sparse
 
@@ -19,7 +21,7 @@ for name, value in {
     "MKL_NUM_THREADS": "1",
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "XLA_FLAGS": " ".join((*FLAGS, "--xla_cpu_multi_thread_eigen=false")),
     # ... and one GPU, if there is one
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",

@@ -40,9 +40,10 @@ class MixedPrecision(Method):
     Single precision moves half the bytes, so an iteration takes about half the time where memory is the limit. Each
     correction starts `inner` anew, which costs some iterations; it reduces the residual to `inner_rtol` of what it was,
     the last one to the tolerance. For systems that the inner method solves and whose condition number is below about
-    1e7: beyond, corrections are noise, and the status says so. Entries of A and M must lie in the range of single
-    precision (1e-38 to 3e38); where they do not, the solve ends as broken down. A system in single precision is solved
-    by `inner` in that precision.
+    1e7: beyond, corrections are noise, and the status says so. Entries of A and M, and their products with residuals a
+    million times smaller than b, must lie in the range of single precision (1e-38 to 3e38): entries of 1e-25 do; where
+    they do not, the solve ends as broken down, or at its limit. A system in single precision is solved by `inner` in
+    that precision.
 
     A and M are applied to single-precision arrays, also where they are functions. A function that cannot take them, or
     that computes in double precision because of what it closes over, still gives the right answer, only not faster.

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-# programs run once, so most of the time would go into making their machine code fast
-os.environ.update(
-    JAX_ENABLE_X64="1", XLA_FLAGS="--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
-)
+from fast_compilation import FLAGS
+
+os.environ.update(JAX_ENABLE_X64="1", XLA_FLAGS=" ".join((*FLAGS, "--xla_force_host_platform_device_count=4")))
 
 import jax
 import jax.numpy as jnp

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fast_compilation import FLAGS
+
 START = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -23,7 +25,8 @@ def f(u):
 
 
 def run(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    environment = dict(os.environ, JAX_ENABLE_X64="1", XLA_FLAGS="--xla_force_host_platform_device_count=4")
+    flags = " ".join((*FLAGS, "--xla_force_host_platform_device_count=4"))
+    environment = dict(os.environ, JAX_ENABLE_X64="1", XLA_FLAGS=flags)
     return subprocess.run(
         [sys.executable, "-c", START + code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
     )
