@@ -31,6 +31,13 @@ class Control(ABC):
         """One of two branches; only the chosen one runs."""
         return if_true(*operands) if predicate else if_false(*operands)
 
+    def where_needed(self, predicate: Any, function: Callable[[], Sequence[Array]]) -> list[Array]:
+        """`function()` where it is needed; where it is not, arrays of these shapes, which are of no use to anybody.
+
+        A compiled program computes them only then, unless `function` runs for several devices or lanes at once.
+        """
+        return list(function())
+
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
         """`step(state)` for the systems where `active` `(batch, 1)`, the old state for the others."""
         if active.shape[0] == 1:

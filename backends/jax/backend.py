@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 
 from ..interface.arrays import Spec, native_order
 from ..interface.backend import Array
@@ -169,6 +170,14 @@ class JaxBackend(JaxIndexing, JaxVectors):
         if is_mapped():  # where JAX cannot vectorise a condition that differs from device to device
             return jax.tree.map(partial(jnp.where, predicate), if_true(*operands), if_false(*operands))
         return lax.cond(predicate, if_true, if_false, *operands)
+
+    def where_needed(self, predicate: Any, function: Callable[[], Sequence[Array]]) -> list[Array]:
+        if is_mapped() or not self.compiled(predicate):
+            return list(function())
+        program = jax.make_jaxpr(lambda: list(function()))()  # which tells the shapes
+        return lax.cond(
+            predicate, jaxpr_as_fun(program), lambda: [jnp.zeros(a.shape, a.dtype) for a in program.out_avals]
+        )
 
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
         systems = jnp.arange(buffer.shape[1])

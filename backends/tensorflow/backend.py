@@ -144,6 +144,13 @@ class TensorflowBackend(TensorflowIndexing, Backend):
             return super().cond(bool(predicate), if_true, if_false, *operands)
         return tf.cond(predicate, lambda: if_true(*operands), lambda: if_false(*operands))
 
+    def where_needed(self, predicate: Any, function: Callable[[], Sequence[Array]]) -> list[Array]:
+        if tf.executing_eagerly():
+            return list(function())
+        program = tf.function(lambda: list(function()), autograph=False).get_concrete_function()
+        shapes = program.structured_outputs
+        return list(tf.cond(predicate, lambda: list(program()), lambda: [tf.zeros(s.shape, s.dtype) for s in shapes]))
+
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
         if active.shape[0] == 1 or (tf.executing_eagerly() and bool(tf.reduce_all(active))):
             return step(state)

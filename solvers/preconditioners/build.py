@@ -23,6 +23,7 @@ from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .known import linear, without_derivatives
 from .multigrid.multigrid import multigrid
+from .multigrid.where_it_suits import multigrid_where_it_suits
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,
@@ -36,6 +37,9 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "cluster": cluster,
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
+
+AUTOMATIC: dict[str, Callable[[Operator], Preconditioner]] = {"multigrid": multigrid_where_it_suits}
+"""Name -> what builds it where nobody asked for it by name, if that differs."""
 
 UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner | None]] = {"amg": updated}
 """Name -> function that gives M the numbers of another matrix, for kinds that keep some work; None where it cannot."""
@@ -131,7 +135,7 @@ def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     key = _key(A, kind)
     if key != kind.strip().lower() and not settings:
         try:
-            return PRECONDITIONERS[key](A).on_grid_of(A)
+            return AUTOMATIC.get(key, PRECONDITIONERS[key])(A).on_grid_of(A)
         except (ValueError, UnsupportedOperation):  # which it finds out when it is made; `kind` tells what was taken
             key = "jacobi"
     if key not in PRECONDITIONERS:

@@ -10,10 +10,11 @@ import scipy.sparse as sp
 from ...sparse import Dense, Matrix, NonlinearError, Operator, UnsupportedOperation
 from ...sparse.facts import has_diagonal_of_one_sign
 from ...sparse.symmetry import seems_hermitian
+from .diagonal import DOMINANT
 from .known import as_matrix, at_hand
 from .multigrid.read import couples_neighbours
+from .multigrid.where_it_suits import pays_unseen
 
-_DOMINANT = 1.02  # times the rest of a row: scaled by the diagonal, the condition number is at most 100
 _ROWS = 50_000  # that are looked at together
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
 
@@ -29,13 +30,16 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | symmetric (Hermitian), diagonal of one sign, no row of zeros | amg |
     | not symmetric, sparse, no zero on the diagonal | ilu |
     | products only | chebyshev |
+    | not known before it runs, couples neighbours on a large grid that it knows | multigrid |
     | anything else: dense, or values that are not known | jacobi |
     """
     A = _traced(A.without_offset)
     if not isinstance(A, Matrix) and "chebyshev" in kinds:
         return "chebyshev"
-    if not isinstance(A, Matrix) or isinstance(A, Dense) or A.known() is None:
+    if not isinstance(A, Matrix) or isinstance(A, Dense):
         return "jacobi"
+    if A.known() is None:
+        return "multigrid" if "multigrid" in kinds and pays_unseen(A) else "jacobi"
     if seems_hermitian(A):
         large = A.shape[0] > _SMALL and A.systems is None
         if not large or not has_diagonal_of_one_sign(A.known()) or is_easy(A.known()):
@@ -66,4 +70,4 @@ def _is_dominant(rows: sp.csr_array, first: int) -> bool:
     """Of some rows, which mostly say no after a few of all."""
     diagonal = np.abs(rows.diagonal(first))
     rest = np.asarray(abs(rows).sum(axis=1)).reshape(-1) - diagonal
-    return bool(np.all(diagonal >= _DOMINANT * rest))
+    return bool(np.all(diagonal >= DOMINANT * rest))

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 from ...backends import Array, Backend
 from ...sparse import Composed, storable
 
+DOMINANT = 1.02  # times the rest of a row: scaled by such a diagonal, the condition number is at most 100
+
 
 @storable("diagonal")
 @dataclass(eq=False, repr=False)

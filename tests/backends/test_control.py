@@ -52,6 +52,24 @@ def test_while_loop(mode: str) -> None:
     assert run(mode, collatz, np.array([1], np.int32))[1] == 0  # no step at all
 
 
+@covers("where_needed")
+@modes
+def test_where_needed(mode: str) -> None:
+    """Several arrays of what the function closes over; where they are not needed, their shapes are right."""
+
+    def found(bk: Backend, x: Any) -> tuple[Any, ...]:
+        a, b = bk.where_needed((x > 0)[0, 0], lambda: [2 * x, bk.square_norm(x)])
+        c, d = bk.where_needed((x < 0)[0, 0], lambda: [2 * x, bk.square_norm(x)])
+        return a, b, bk.astype(bk.full_like(c, 1), bk.dtype(c)), bk.astype(bk.full_like(d, 1), bk.dtype(d))
+
+    x = 1 + abs(rows(np.float64, (2, 3), 1))
+    twice, squares, like_x, like_squares = run(mode, found, x)
+    np.testing.assert_allclose(twice, 2 * x)
+    np.testing.assert_allclose(squares, np.sum(x**2, axis=1, keepdims=True))
+    assert (like_x.shape, like_squares.shape) == ((2, 3), (2, 1))
+    assert like_x.dtype == like_squares.dtype == x.dtype
+
+
 @modes
 def test_nested_loops_over_a_named_tuple(mode: str) -> None:
     def power(bk: Backend, x: Any) -> Any:

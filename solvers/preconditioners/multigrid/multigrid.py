@@ -73,40 +73,55 @@ def multigrid(
     matrix = as_matrix(A)
     shape = grid_of(matrix, A, grid)
     if matrix.shape[0] <= _SMALL:
-        return _described(*exact_inverse(matrix, "multigrid"), A, ())
+        return described(*exact_inverse(matrix, "multigrid"), A, ())
     size = direct_size(shape) if direct is None else check_integer("direct", direct, 1)
     own = couplings_of(matrix, shape)
     known = own.bk.on_host
     hermitian = _checked(own) if known else None
-    wide = np.result_type(matrix.dtype, np.float64)
+    smoothing = Smoothing(smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle])
+    inner = cycle_of(own, matrix.dtype, size, smoothing, hermitian, directional)
+    settings = (("direct", size), ("degree", degree), ("cycle", cycle))
+    return described(from_host(inner, matrix) if known else inner, hermitian, A, settings)
+
+
+class Smoothing(NamedTuple):
+    """What runs on each grid but the coarsest, and how often that is visited."""
+
+    smoother: str = "chebyshev"
+    degree: int = 2
+    visits: int = VISITS["V"]
+
+
+def cycle_of(
+    own: Couplings,
+    dtype: np.dtype,
+    size: int,
+    smoothing: Smoothing,
+    hermitian: bool | None = None,
+    directional: bool = False,
+) -> Operator:
+    """The cycle for these couplings, with at most `size` points on the coarsest grid, in the given dtype."""
+    known = own.bk.on_host
+    wide = np.result_type(dtype, np.float64)
     working = own.map(lambda a: a.astype(wide)) if known else own.map(own.bk.constant)
     working = working.symmetrised() if hermitian else working
     sign = _sign(working)
-    by_strength = directional and known and own.systems is None
     signed = working.with_values({s: sign * a for s, a in working.values.items()})
-    dust = float(np.finfo(matrix.dtype).eps) ** _DUST
-    levels = levels_of(signed, size, bool(hermitian), by_strength, dust)
-    smoothing = _Smoothing(smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle])
-    inner = _assembled(levels, sign, smoothing, bool(hermitian), matrix.dtype)
-    settings = (("direct", size), ("degree", degree), ("cycle", cycle))
-    return _described(from_host(inner, matrix) if known else inner, hermitian, A, settings)
+    by_strength = directional and known and own.systems is None
+    levels = levels_of(signed, size, bool(hermitian), by_strength, float(np.finfo(dtype).eps) ** _DUST)
+    return _assembled(levels, sign, smoothing, bool(hermitian), dtype)
 
 
-class _Smoothing(NamedTuple):
-    smoother: str
-    degree: int
-    visits: int
-
-
-def _described(
+def described(
     cycle: Operator, hermitian: bool | None, A: Operator, settings: tuple[tuple[str, Any], ...]
 ) -> Preconditioner:
+    """With its cost."""
     costs = numbers_stored(cycle), work_of(cycle), entries_of(A)
     return Preconditioner(cycle, "multigrid", hermitian, *costs, settings)
 
 
 def _assembled(
-    levels: list[GridLevel], sign: Array, smoothing: _Smoothing, hermitian: bool, dtype: np.dtype
+    levels: list[GridLevel], sign: Array, smoothing: Smoothing, hermitian: bool, dtype: np.dtype
 ) -> Operator:
     """The cycle over all levels, in the dtype of the matrix; for `sign` times what they were made of."""
     coarsest = levels[-1].A

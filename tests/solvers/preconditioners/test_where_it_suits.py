@@ -1,0 +1,222 @@
+"""Multigrid chosen before the values are known: each run decides, and every answer is right whatever the values are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import krylix
+from krylix.solvers.preconditioners.multigrid import where_it_suits
+from krylix.sparse import Stencil
+from modes import array, compiled, library, to_numpy
+
+GRID = (26, 22)
+SHIFTS = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
+X, Y = np.meshgrid(*(np.linspace(0, 1, n) for n in GRID), indexing="ij")
+rng = np.random.default_rng(0)
+
+pytestmark = pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
+modes = pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Grids that are large enough are small here."""
+    monkeypatch.setattr(where_it_suits, "_LEAST", {2: 400, 3: 400})
+    monkeypatch.setattr(where_it_suits, "_DIRECT", 64)
+    yield
+
+
+def diffusion(k: np.ndarray) -> np.ndarray:
+    """Of these conductivities, zero outside: the coefficients of `SHIFTS`."""
+    q = np.pad(k, 1, mode="edge")
+    sides = [2 * k * other / (k + other) for other in (q[2:, 1:-1], q[:-2, 1:-1], q[1:-1, 2:], q[1:-1, :-2])]
+    return np.stack([sum(sides), *(-s for s in sides)])
+
+
+def convection(strength: float) -> np.ndarray:
+    """Upwind differences of a flow around the middle, beside diffusion of one."""
+    u, v = strength * np.sin(np.pi * X) * np.cos(np.pi * Y), -strength * np.cos(np.pi * X) * np.sin(np.pi * Y)
+    up, down = np.minimum(u, 0) - 1, -np.maximum(u, 0) - 1
+    right, left = np.minimum(v, 0) - 1, -np.maximum(v, 0) - 1
+    return np.stack([4 + abs(u) + abs(v), up, down, right, left])
+
+
+def with_diagonal(found: np.ndarray, here: Any) -> np.ndarray:
+    return np.concatenate([np.broadcast_to(here, (1, *GRID)), found[1:]])
+
+
+SMOOTH = np.exp(2 * np.sin(5 * X) * np.cos(4 * Y))
+JUMPS = np.where(rng.random((4, 4)) < 0.5, 1.0, 1e4).repeat(7, 0).repeat(6, 1)[: GRID[0], : GRID[1]]
+PLAIN = diffusion(np.ones(GRID))
+HOLES = PLAIN * (np.hypot(X - 0.5, Y - 0.5) > 0.2)
+SUITED = {
+    "smooth": diffusion(SMOOTH),
+    "jumps": diffusion(JUMPS),
+    "negative": -diffusion(SMOOTH),
+    "weak convection": convection(0.5),
+    "long waves": with_diagonal(PLAIN, 3.995),
+    "rows of their own in holes": with_diagonal(HOLES, np.where(HOLES[0] == 0, 1.0, 4.0)),
+    "short and long steps": diffusion(SMOOTH) + with_diagonal(0 * PLAIN, 1e-2),
+}
+OTHERS = {
+    "short steps": diffusion(SMOOTH) + with_diagonal(0 * PLAIN, 100.0),
+    "convection": convection(100.0),
+    "waves": with_diagonal(PLAIN, 3.0),
+    "a zero on the diagonal": with_diagonal(PLAIN, np.where((X < 0.03) & (Y < 0.03), 0.0, 4.0)),
+    "scaled rows": PLAIN * np.exp(3 * rng.standard_normal(GRID)),
+    "couplings of the diagonal's sign": np.abs(PLAIN),
+    "nothing": 0 * PLAIN,
+}
+
+
+def matrix(coefficients: Any) -> Stencil:
+    return Stencil([coefficients[k] for k in range(5)], SHIFTS, GRID)
+
+
+def dense(coefficients: np.ndarray) -> np.ndarray:
+    """By hand."""
+    n, m = GRID
+    A = np.zeros((n, m, n, m))
+    for c, (a, b) in zip(coefficients, SHIFTS):
+        for i, j in np.ndindex(*GRID):
+            if 0 <= i + a < n and 0 <= j + b < m:
+                A[i, j, i + a, j + b] = c[i, j]
+    return A.reshape(n * m, n * m)
+
+
+@pytest.mark.parametrize("name", [*SUITED, *OTHERS])
+@modes
+def test_which_is_applied(mode: str, name: str) -> None:
+    """One program for all values."""
+    coefficients = (SUITED | OTHERS)[name]
+    r = rng.standard_normal(X.size)
+    image, chosen, transposed = _applied(mode)(array(mode, coefficients), array(mode, r))
+    assert to_numpy(chosen) == (name in SUITED)
+    if name in OTHERS:
+        scaled = r / np.where(coefficients[0] == 0, 1, coefficients[0]).reshape(-1)
+        np.testing.assert_allclose(to_numpy(image), scaled, rtol=1e-6)
+        np.testing.assert_allclose(to_numpy(transposed), scaled, rtol=1e-6)
+    else:
+        A = dense(coefficients)
+        assert np.linalg.norm(r - A @ to_numpy(image)) < 0.9 * np.linalg.norm(r)
+
+
+PROGRAMS: dict[str, Any] = {}
+
+
+def _applied(mode: str) -> Any:
+    def applied(c: Any, r: Any) -> Any:
+        M = krylix.preconditioner(matrix(c))
+        assert M.kind == "multigrid"
+        return M @ r, M.inner.chosen[0] > 0, M.T @ r  # type: ignore[attr-defined]
+
+    return PROGRAMS.setdefault(mode, compiled(mode, applied))
+
+
+@pytest.mark.parametrize("name", [name for name in [*SUITED, *OTHERS] if name != "nothing"])
+@modes
+def test_solves(mode: str, name: str) -> None:
+    """All are right; with multigrid in few steps."""
+    coefficients, b = (SUITED | OTHERS)[name], rng.standard_normal(X.size)
+
+    def solve(c: Any, b: Any) -> Any:
+        result = krylix.linear_solve(matrix(c), b)
+        assert (result.method, result.preconditioner) == ("biCG-stab(2)", "multigrid")
+        return result.x, result.iterations
+
+    solver = PROGRAMS.setdefault(f"{mode} solves", compiled(mode, solve))
+    x, iterations = map(to_numpy, solver(array(mode, coefficients), array(mode, b)))
+    expected = np.linalg.solve(dense(coefficients), b)
+    np.testing.assert_allclose(x, expected, atol=1e-6 * np.abs(expected).max())
+    if name in SUITED:
+        assert iterations <= 6
+
+
+@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
+def test_values_that_are_no_numbers(mode: str) -> None:
+    def solve(c: Any, b: Any) -> Any:
+        return krylix.linear_solve(matrix(c), b, on_failure="status").converged
+
+    coefficients = PLAIN.copy()
+    coefficients[2, 3, 4] = np.nan
+    assert not to_numpy(compiled(mode, solve)(array(mode, coefficients), array(mode, np.ones(X.size))))
+
+
+@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
+def test_derivatives(mode: str) -> None:
+    """By the coefficients, of values that it suits and of others."""
+    b, w = rng.standard_normal(X.size), rng.standard_normal(X.size)
+
+    def loss(c: Any) -> Any:
+        bk = krylix.choose_backend(c)
+        x = krylix.linear_solve(matrix(c), bk.asarray(b, like=c), rtol=1e-12).x
+        return bk.sum(x * bk.asarray(w, like=c), 0)
+
+    if library(mode) == "jax":
+        import jax
+
+        gradient = jax.jit(jax.grad(loss))
+    else:
+        import tensorflow as tf
+
+        @tf.function
+        def gradient(c: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(c)
+                value = loss(c)
+            return tape.gradient(value, c)
+
+    for coefficients in (SUITED["jumps"], SUITED["weak convection"], OTHERS["convection"], OTHERS["short steps"]):
+        A = dense(coefficients)
+        x, y = np.linalg.solve(A, b), np.linalg.solve(A.T, w)
+        outer = dense(np.ones((5, *GRID))) * -np.outer(y, x)
+        expected = np.zeros_like(coefficients)
+        for k, (p, q) in enumerate(SHIFTS):
+            for i, j in np.ndindex(*GRID):
+                if 0 <= i + p < GRID[0] and 0 <= j + q < GRID[1]:
+                    expected[k, i, j] = outer[i * GRID[1] + j, (i + p) * GRID[1] + j + q]
+        found = to_numpy(gradient(array(mode, coefficients)))
+        np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.needs("jax")
+def test_lanes_of_vmap() -> None:
+    """Some of which it suits."""
+    import jax
+    import jax.numpy as jnp
+
+    names = ["jumps", "convection", "negative"]
+    stack = np.stack([(SUITED | OTHERS)[name] for name in names])
+    b = rng.standard_normal(X.size)
+    solve = jax.jit(jax.vmap(lambda c: krylix.linear_solve(matrix(c), jnp.asarray(b), rtol=1e-10).x))
+    for x, coefficients in zip(np.asarray(solve(stack)), stack):
+        expected = np.linalg.solve(dense(coefficients), b)
+        np.testing.assert_allclose(x, expected, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.needs("jax")
+def test_single_precision() -> None:
+    import jax
+
+    c, b = SUITED["smooth"].astype(np.float32), rng.standard_normal(X.size).astype(np.float32)
+    result = jax.jit(lambda c, b: krylix.linear_solve(matrix(c), b))(c, b)
+    assert result.x.dtype == np.float32
+    assert result.converged
+    assert result.iterations <= 6
+
+
+def test_smaller_grids_and_other_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody compiles it for these."""
+    monkeypatch.setattr(where_it_suits, "_LEAST", {2: 10_000})
+    kinds = []
+
+    def solve(c: Any, b: Any) -> Any:
+        kinds.append(krylix.preconditioner(matrix(c)).kind)
+        return b
+
+    compiled("jax-jit", solve)(array("jax-jit", PLAIN), array("jax-jit", np.ones(X.size)))
+    assert kinds[-1] == "jacobi"
