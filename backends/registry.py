@@ -126,8 +126,12 @@ def choose_backend(*objects: Any) -> Backend:
     """
     if len(objects) == 1 and isinstance(objects[0], (str, Backend)):
         return get_backend(objects[0])
-    found = dict.fromkeys(name for x in objects if x is not None for name in _names(x, in_callables=False))
-    frameworks = [name for name in found if name != "numpy"]
+    found: list[str] = []
+    for x in objects:
+        found += () if x is None else _names(x, in_callables=False)
+    frameworks = list(dict.fromkeys(found))
+    if "numpy" in frameworks:
+        frameworks.remove("numpy")
     if len(frameworks) > 1:
         raise NoBackendFound(
             f"Arrays of {' and '.join(frameworks)} were given together; expected one framework. "
@@ -149,7 +153,7 @@ def _names(x: Any, in_callables: bool) -> list[str]:
             "A masked array was given, whose mask a solver cannot follow; expected an array of numbers. Give "
             "`array.filled(value)`, or the system of the entries that are not masked."
         )
-    name = backend_name(x)
+    name = _of_type(type(x))
     if name is not None:
         return [name]
     if isinstance(getattr(x, "bk", None), Backend):  # an operator or preconditioner

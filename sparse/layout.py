@@ -54,8 +54,8 @@ class Layout:
                 raise ValueError(f"The arrays of {what} have different batch axes: {first} and {other}.")
         if not shapes:
             raise ValueError(f"{what} is an empty container; expected at least one array.")
-        dtypes = tuple(bk.dtype(leaf) for leaf in leaves)
-        return cls(shapes[0][:batch_ndim], tuple(s[batch_ndim:] for s in shapes), dtypes, structure)
+        own = tuple([shape[batch_ndim:] for shape in shapes])
+        return cls(shapes[0][:batch_ndim], own, tuple(map(bk.dtype, leaves)), structure)
 
     @cached_property
     def systems(self) -> int:
@@ -84,31 +84,29 @@ class Layout:
             ValueError: the arrays have other shapes than this layout, or another container.
             TypeError: they are complex and `dtype` is not.
         """
-        if self.structure is None and bk.is_array(tree):
-            return self._row(bk, tree, self.shapes[0], dtype, what)
-        leaves, structure = bk.leaves(tree)
+        alone = self.structure is None and bk.is_array(tree)
+        leaves, structure = ([tree], None) if alone else bk.leaves(tree)
         if len(leaves) != len(self.shapes) or (self.structure is not None and structure != self.structure):
             raise ValueError(f"{what} has the structure {structure}; expected {self.structure}, that of b.")
         rows = []
         for leaf, shape in zip(leaves, self.shapes, strict=True):
+            array = leaf if alone else _array(bk, leaf, what)
             try:
-                array = leaf if bk.is_array(leaf) else bk.asarray(leaf)
-            except (TypeError, ValueError) as error:
-                raise TypeError(
-                    f"{what} is a {type(leaf).__name__}; expected an array of {bk.name}, the library of b."
+                own = tuple(array.shape)
+            except ValueError as error:  # of TensorFlow, while a graph is made
+                raise ValueError(
+                    f"{what} returned an array whose number of axes is not known while the function is compiled; tell "
+                    "its shape by tf.ensure_shape."
                 ) from error
-            rows.append(self._row(bk, array, shape, dtype, what))
+            if own != self.batch + shape:
+                raise ValueError(f"{what} has the shape {own}; expected {self.batch + shape}, that of b.")
+            found = bk.dtype(array)
+            if found.kind == "c" and dtype.kind != "c":
+                raise TypeError(f"{what} is complex ({found}) while b is real; give b as a complex array.")
+            if found != dtype:
+                array = bk.astype(array, dtype)
+            rows.append(bk.reshape(array, (self.systems, math.prod(shape))))
         return rows[0] if len(rows) == 1 else bk.concat(rows, 1)
-
-    def _row(self, bk: Backend, array: Array, shape: tuple[int, ...], dtype: np.dtype, what: str) -> Array:
-        if _shape_of(array, what) != self.batch + shape:
-            raise ValueError(f"{what} has the shape {tuple(array.shape)}; expected {self.batch + shape}, that of b.")
-        found = bk.dtype(array)
-        if found.kind == "c" and dtype.kind != "c":
-            raise TypeError(f"{what} is complex ({found}) while b is real; give b as a complex array.")
-        if found != dtype:
-            array = bk.astype(array, dtype)
-        return bk.reshape(array, (self.systems, math.prod(shape)))
 
     def difference(self, bk: Backend, rows: Array, others: Array) -> Array:
         """`rows - others`, of grids where they are these: flat ones that are spread over devices would be gathered."""
@@ -129,11 +127,10 @@ class Layout:
         return leaves[0] if self.structure is None else bk.unleaves(self.structure, leaves)
 
 
-def _shape_of(array: Any, what: str) -> tuple[int, ...]:
+def _array(bk: Backend, leaf: Any, what: str) -> Array:
     try:
-        return tuple(array.shape)
-    except ValueError as error:  # of TensorFlow, while a graph is made
-        raise ValueError(
-            f"{what} returned an array whose number of axes is not known while the function is compiled; tell its "
-            "shape by tf.ensure_shape."
+        return leaf if bk.is_array(leaf) else bk.asarray(leaf)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{what} is a {type(leaf).__name__}; expected an array of {bk.name}, the library of b."
         ) from error

@@ -161,12 +161,20 @@ class NumpyBackend(NumpyKernels, Backend):
     def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
         if y.shape[1] > BLOCK and y.flags.c_contiguous:
             return y, vectors.axpy_norm(a, x, y)
-        y = self.axpy(a, x, y)
+        if y.shape[1] < _LONG:  # as `axpy`, whose call takes as long there
+            y += a * x
+        else:
+            y = self.axpy(a, x, y)
         return y, self.square_norm(y)
 
     def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
         if p.shape[1] > BLOCK and x.flags.c_contiguous:
             vectors.axpy_xpay(a, p, x, z, b)
+            return x, p
+        if p.shape[1] < _LONG:
+            x += a * p
+            p *= b
+            p += z
             return x, p
         return self.axpy(a, p, x), self.xpay(z, b, p)
 

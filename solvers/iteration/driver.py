@@ -219,7 +219,8 @@ class Iteration:
             everyone = counts_only and not bk.any(~active)
             while everyone:
                 steps = tally.steps + method.steps_taken(state)
-                if not rule.everyone_goes_on(state, steps):
+                (sound, _), (early, _), (unfinished, _), (bounded, _) = rule.conditions(state, steps)
+                if not (sound & early & unfinished & bounded).all():
                     break
                 tally = tally._replace(steps=steps, products=tally.products + method.products_made(state))
                 state = method.step(bk, self.A, self.M, method.limited(bk, state, limit - steps))

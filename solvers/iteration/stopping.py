@@ -46,8 +46,3 @@ class StoppingRule(NamedTuple):
         for goes_on, reason in self.conditions(state, steps):
             status = bk.where(goes_on, status, reason)
         return status
-
-    def everyone_goes_on(self, state: Any, steps: Array) -> bool:
-        """Where arrays have values."""
-        (a, _), (b, _), (c, _), (d, _) = self.conditions(state, steps)
-        return bool((a & b & c & d).all())

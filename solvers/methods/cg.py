@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...backends import Array, Backend
 from ...sparse import Operator
-from ..iteration.method import Goal, Method, apply
+from ..iteration.method import Goal, Method
 
 
 class CGState(NamedTuple):
@@ -47,8 +47,11 @@ class CG(Method):
         return CGState(bk.zeros_like(r), r, bk.zeros_like(r), none, bk.copy(none), rr, bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGState) -> CGState:
-        z = apply(M, s.r)
-        rho = bk.dot(s.r, z) if M is not None else s.rr if s.rr.dtype == s.r.dtype else bk.astype(s.rr, bk.dtype(s.r))
+        if M is None:
+            z, rho = s.r, s.rr if s.rr.dtype == s.r.dtype else bk.astype(s.rr, bk.dtype(s.r))
+        else:
+            z = M.apply(s.r)
+            rho = bk.dot(s.r, z)
         x, p = bk.axpy_xpay(s.alpha, s.p, s.x, z, bk.safe_divide(rho, s.rho))
         q = A.apply(p)
         pq = bk.dot(p, q)

@@ -126,7 +126,7 @@ def _layout(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dt
     dtype = working_dtype(
         np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c", integer=integer
     )
-    same = all(d.kind == dtype.kind and d.itemsize == dtype.itemsize for d in layout.dtypes)
+    same = {(d.kind, d.itemsize) for d in layout.dtypes} == {(dtype.kind, dtype.itemsize)}
     return layout if same or (len(layout.dtypes) > 1 and dtype.kind == layout.dtypes[0].kind) else layout.with_dtype(
         dtype
     ), dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -134,10 +135,8 @@ class FunctionOperator(LinearFunction):
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
-        other = FunctionOperator(
-            self.bk, self.function, self.layout, self.dtype, self.args, self.name, self.like, constant, self.image
-        )
-        other.tracked = self.tracked
+        other = copy.copy(self)
+        other.constant, other._entries, other._matrix = constant, None, None
         return other
 
     def apply(self, x: Array) -> Array:
