@@ -20,6 +20,7 @@ from ...sparse import (
     SparseMatrix,
     UnsupportedOperation,
 )
+from ...sparse.definite import is_seen_indefinite
 from ...sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
 from ...sparse.symmetry import products_agree, seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
@@ -27,7 +28,6 @@ from ..methods.direct.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.choose import is_easy
 from ..preconditioners.known import as_matrix
-from .definite import is_seen_indefinite
 from .factors import factors_now
 from .fill import LARGE, FactorCost, band_cost, dense_cost, factor_cost
 from .problem import Problem

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 
 from krylix import linear_solve, matrix_from_function, prepare
 from krylix.solvers import PRECONDITIONERS
-from krylix.solvers.setup.definite import is_seen_indefinite
 from krylix.solvers.setup.fill import band_cost, factor_cost
 from krylix.solvers.setup.table import ROWS
+from krylix.sparse.definite import is_seen_indefinite
 from modes import array, compiled, to_numpy
 
 rng = np.random.default_rng(0)

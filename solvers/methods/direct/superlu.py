@@ -18,6 +18,7 @@ from ...preconditioners.known import kept
 from .band_lapack import band_lu
 from .dense import factorise
 from .factorisation import Factorisation, check_truths
+from .pivot_order import factors_of
 from .refinement import Refinement
 
 _Solve = Callable[[np.ndarray, bool], np.ndarray]
@@ -27,7 +28,7 @@ _MUCH = 1e3  # between scales: less changes little in what is singular
 
 @dataclass(frozen=True)
 class ScipyDirect(Refinement):
-    """LU of a sparse matrix with column ordering and partial pivoting (SuperLU); dense and banded ones by LAPACK.
+    """LU of a sparse matrix by SuperLU, with partial pivoting where it is needed; dense and banded ones by LAPACK.
 
     For any square matrix, real or complex. One factorisation serves all systems of a batch; a batch of matrices has
     one for each. A singular matrix is shifted a little and the solution refined, which solves consistent systems;
@@ -224,9 +225,7 @@ def _regular_factors(matrix: Any) -> Any:
 
 
 def _lu(matrix: Any) -> Any:
-    from scipy.sparse.linalg import splu
-
-    return band_lu(matrix) or splu(matrix)
+    return band_lu(matrix) or factors_of(matrix)
 
 
 def _is_singular(matrix: Any, lu: Any) -> bool:
