@@ -50,7 +50,7 @@ def cases(settings: Settings) -> dict[str, tuple[Callable[[], Any], int]]:
     stencil = Stencil([rng.random((n, n)) for _ in shifts], shifts, (n, n))
     diagonals = stencil.to("dia")
     x, p, r, q = (rng.random((1, n * n)) for _ in range(4))
-    a, f = np.full((1, 1), 1e-9), operator(coefficients(n)["smooth"], np)
+    a, f = np.full((1, 1), 1e-9), operator(coefficients(n, 2)["smooth"], 2, np)
 
     def iterations() -> Any:
         return linear_solve(A, b.reshape(-1), method="CG", rtol=0.0, max_iter=32, on_failure="status")
