@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ def fast_inverse(A: Operator) -> Operator:
     found = separable(matrix, make([matrix.bk.to_numpy(array) for array in arrays]))
     if isinstance(found, str):
         raise _refusal(found)
-    return from_host(_inverse(found, matrix.dtype, matrix.bk), matrix)
+    return from_host(inverse_of_sum(found, matrix.dtype, matrix.bk, _pseudo_inverse), matrix)
 
 
 class _Axis(NamedTuple):
@@ -55,7 +56,14 @@ class _Axis(NamedTuple):
     inverse: Any = None
 
 
-def _inverse(parts: Separable, dtype: np.dtype, bk: Backend) -> Operator:
+def inverse_of_sum(
+    parts: Separable, dtype: np.dtype, bk: Backend, inverse: Callable[[np.ndarray, Separable, float], None]
+) -> Operator:
+    """Of the eigenvalues, `inverse(values, parts, eps)` of which is taken in place, in NumPy's arrays.
+
+    Raises:
+        UnsupportedOperation: the eigenvectors along an axis would need too much memory, or there are none.
+    """
     wide = np.result_type(dtype, np.float64)
     constants, spectra, axes = [np.asarray(parts.shift, wide)], [], []
     room = _MOST_PER_UNKNOWN * int(np.prod(parts.grid)) + _MOST
@@ -66,11 +74,15 @@ def _inverse(parts: Separable, dtype: np.dtype, bk: Backend) -> Operator:
         axes.append(how)
         spectra.append(values.reshape([len(values) if k == axis else 1 for k in range(len(parts.grid))]))
     values = sum(spectra[1:], sum(constants) + spectra[0])
-    zero = _zeros(values, parts, float(np.finfo(dtype).eps))
+    inverse(values, parts, float(np.finfo(dtype).eps))
+    return _nested(values, dtype, axes, bk)
+
+
+def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> None:
+    zero = _zeros(values, parts, eps)
     values[zero] = 1
     np.divide(1, values, out=values)
     values[zero] = 0
-    return _nested(values, dtype, axes, bk)
 
 
 def _along(A: Any, axis: int, eps: float, bk: Backend, room: int) -> tuple[Any, np.ndarray, _Axis]:

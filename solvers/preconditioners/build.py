@@ -12,18 +12,19 @@ import numpy as np
 from ...backends import Backend, choose_backend, left_alone
 from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, operand_dtype, to_operator
 from .amg.amg import amg, updated
+from .automatic import AUTOMATIC
 from .base import Preconditioner
 from .block_jacobi.block_jacobi import block_jacobi
 from .chebyshev.chebyshev import chebyshev
 from .choose import choose_kind
 from .cluster.cluster import cluster
 from .composed.pieces import foreign_piece
+from .fast.fast import fast
 from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .known import linear, without_derivatives
 from .multigrid.multigrid import multigrid
-from .multigrid.where_it_suits import multigrid_where_it_suits
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,
@@ -34,12 +35,10 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "ic": ic,
     "amg": amg,
     "multigrid": multigrid,
+    "fast": fast,
     "cluster": cluster,
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
-
-AUTOMATIC: dict[str, Callable[[Operator], Preconditioner]] = {"multigrid": multigrid_where_it_suits}
-"""Name -> what builds it where nobody asked for it by name, if that differs."""
 
 UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner | None]] = {"amg": updated}
 """Name -> function that gives M the numbers of another matrix, for kinds that keep some work; None where it cannot."""
@@ -51,8 +50,8 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     Args:
         A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or what is a preconditioner
             by itself: factors of SciPy's `splu` and `spilu`, a hierarchy of pyamg.
-        kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "amg", "multigrid", "cluster"; "auto" chooses
-            by what is known about A.
+        kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "amg", "multigrid", "fast", "cluster"; "auto"
+            chooses by what is known about A.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
         settings: further settings of that kind, which docs/preconditioners.md lists.

@@ -26,12 +26,15 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     |---|---|
     | symmetric (Hermitian), smaller than 5000 unknowns, or a batch | jacobi |
     | symmetric (Hermitian), diagonal of one sign, at least 1.02 times the sum of its row everywhere | jacobi |
-    | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid that it knows | multigrid |
+    | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid that it knows | multigrid, or fast |
     | symmetric (Hermitian), diagonal of one sign, no row of zeros | amg |
     | not symmetric, sparse, no zero on the diagonal | ilu |
     | products only | chebyshev |
     | not known before it runs, couples neighbours on a large grid that it knows | multigrid |
     | anything else: dense, or values that are not known | jacobi |
+
+    "multigrid" then stands for `automatic.on_grid`, which takes "fast" outside of compiled functions where coefficients
+    are so smooth that it is quicker.
     """
     A = _traced(A.without_offset)
     if not isinstance(A, Matrix) and "chebyshev" in kinds:

@@ -151,6 +151,7 @@ def _difference(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> li
 
 def _far(shift: Shift, grid: tuple[int, ...]) -> UnsupportedOperation:
     return UnsupportedOperation(
-        f"multigrid was asked for a matrix that couples points of the grid {grid} at a distance of {shift}; expected "
-        "neighbours, across corners at most. Give the shape of the grid (grid=) if it is another one, or use 'amg'."
+        f"A preconditioner for grids was asked for a matrix that couples points of the grid {grid} at a distance of "
+        f"{shift}; expected neighbours, across corners at most. Give the shape of the grid (grid=) if it is another "
+        "one, or use 'amg'."
     )

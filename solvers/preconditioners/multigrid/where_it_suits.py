@@ -13,9 +13,9 @@ from ..base import Preconditioner
 from ..cycle.either import Either
 from ..diagonal import DOMINANT
 from ..jacobi import jacobi
-from ..known import as_matrix, grid_of, is_known
+from ..known import as_matrix, grid_of
 from .couplings import Couplings, total
-from .multigrid import Smoothing, cycle_of, described, multigrid
+from .multigrid import Smoothing, cycle_of, described
 from .read import couples_neighbours, couplings_of
 
 _DIRECT = 64**2  # points of the coarsest grid: one for which elimination takes no longer than the finer grids
@@ -34,14 +34,12 @@ def pays_unseen(A: Matrix) -> bool:
 
 
 def multigrid_where_it_suits(A: Operator) -> Preconditioner:
-    """`multigrid` for known values. Else these decide in each run between it, and `jacobi` where they do not suit it:
+    """The values, which are not known yet, decide in each run between it, and `jacobi` where they do not suit it:
 
     a diagonal with zeros, or so large that scaling by it is enough; mostly convection; waves; nonsense. It costs a few
     passes over the values to see; the grids are set up only where they are used.
     """
     matrix = as_matrix(A)
-    if is_known(matrix):
-        return multigrid(A)
     other = jacobi(matrix)
     own = couplings_of(matrix, grid_of(matrix, A, None))
     bk, chosen = own.bk, _suits(own.map(own.bk.constant))

@@ -1,0 +1,24 @@
+"""What is made where nobody named a kind, if that depends on more than the choice looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...sparse import Operator
+from .base import Preconditioner
+from .fast.fast import fast_where_near
+from .known import as_matrix, is_known
+from .multigrid.multigrid import multigrid
+from .multigrid.where_it_suits import multigrid_where_it_suits
+
+
+def on_grid(A: Operator) -> Preconditioner:
+    """`fast` where coefficients are smooth, else `multigrid`; in compiled functions, whose runs pay more, multigrid."""
+    if not is_known(as_matrix(A)):
+        return multigrid_where_it_suits(A)
+    near = None if A.bk.compiled() else fast_where_near(A)
+    return multigrid(A) if near is None else near
+
+
+AUTOMATIC: dict[str, Callable[[Operator], Preconditioner]] = {"multigrid": on_grid}
+"""Name of the kind that was chosen -> what builds it, if that is not the kind itself."""

@@ -1,0 +1,1 @@
+"""Fast transforms of a nearby operator."""

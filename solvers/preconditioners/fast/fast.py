@@ -1,0 +1,127 @@
+"""A fast direct solve of a nearby sum of matrices along the axes of a grid, as a preconditioner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
+from ...grids.fast_diagonalisation import inverse_of_sum
+from ...grids.separable import Separable
+from ...grids.transforms import AlongWaves, Periodic
+from ..base import Preconditioner
+from ..cycle.cost import numbers_stored
+from ..cycle.scaled import Scaled
+from ..cycle.small import exact_inverse
+from ..known import as_matrix, entries_of, from_host, grid_of, is_known
+from ..multigrid.read import couplings_of
+from .nearby import Nearby, nearby
+
+_SMALL = 64  # unknowns up to which it is the inverse itself
+_NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A
+_SPREAD, _LEFT = 0.2, 15  # of what is near: then CG takes at most some twenty iterations to 1e-8
+
+
+def fast(A: Operator, *, grid: Sequence[int] | None = None) -> Preconditioner:
+    """The inverse of a matrix near A that fast transforms along the axes of a grid invert at once.
+
+    For coefficients that vary smoothly, by large factors too: these are taken out by a scaling, and what is left is
+    averaged along each axis. The number of iterations does not depend on that of the points. Jumps are not for it: use
+    `multigrid`. Of a non-symmetric A it is that of the symmetric part. Symmetric, and definite where A is; for waves
+    (an indefinite A) with the signs of the nearby matrix. Up to 64 unknowns it is the inverse of A.
+
+    Args:
+        grid: shape of the grid that the unknowns lie on, last axis fastest, if A does not know it.
+
+    Raises:
+        UnsupportedOperation: the values of A are not known now, it couples points that are no neighbours, or it is a
+            batch of matrices.
+        ValueError: entries that are infinite or NaN.
+
+    Stores 2 numbers per unknown, and `2 n_k^2` for each axis whose coefficients vary along it alone. Costs two
+    transforms along each axis: about 3 log2(n_k) multiplications per unknown, or 2 n_k.
+
+    Source: Concus and Golub, SIAM J. Numer. Anal. 10 (1973), 1103-1120; Lynch, Rice, Thomas, Numer. Math. 6 (1964).
+    """
+    matrix = as_matrix(A)
+    shape = grid_of(matrix, A, grid)
+    if matrix.shape[0] <= _SMALL:
+        inverse, hermitian = exact_inverse(matrix, "fast")
+        return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, entries_of(A))
+    if matrix.systems is not None or not is_known(matrix):
+        what = "a batch of matrices" if matrix.systems is not None else "values that are computed when a program runs"
+        raise UnsupportedOperation(
+            f"fast was asked for {what}; expected one matrix whose values are known. Use 'multigrid' or 'jacobi'."
+        )
+    return _described(_inverse(_nearby(matrix, shape), matrix)[0], matrix, A)
+
+
+def fast_where_near(A: Operator) -> Preconditioner | None:
+    """The same for a known matrix on the grid that it knows, where a few iterations will do; else None.
+
+    Cost: a few passes over the values, where the answer is no.
+    """
+    matrix = as_matrix(A)
+    found = _nearby(matrix, grid_of(matrix, A, None))
+    if found.spread > _SPREAD:
+        return None
+    inner, least = _inverse(found, matrix)
+    return _described(inner, matrix, A) if found.left <= _LEFT * least else None
+
+
+def _nearby(matrix: Matrix, shape: tuple[int, ...]) -> Nearby:
+    couplings = couplings_of(matrix, shape)
+    if not all(np.isfinite(a).all() for a in couplings.values.values()):
+        raise ValueError("fast was asked for a matrix with entries that are infinite or NaN; expected numbers.")
+    return nearby(couplings.map(lambda a: np.real(a).astype(np.float64)).symmetrised())
+
+
+def _inverse(found: Nearby, matrix: Matrix) -> tuple[Operator, float]:
+    """For NumPy's arrays, and the smallest eigenvalue: 0 where there are clearly negative ones beside positive ones."""
+    least = []
+
+    def regular(values: np.ndarray, _: Separable, eps: float) -> None:
+        least.append(_regular_inverse(values.real, eps))
+        values /= found.size
+
+    inner = inverse_of_sum(found.sum, matrix.dtype, matrix.bk, regular)
+    if found.root is not None:
+        scale = (1 / found.root).reshape(1, -1).astype(matrix.dtype)
+        inner = Scaled(inner, scale, scale)
+    return inner, least[0]
+
+
+def _regular_inverse(values: np.ndarray, eps: float) -> float:
+    """In place, with none of zero, and all of one sign but for waves; the smallest in size, 0 for waves."""
+    sign = 1 if values.sum() >= 0 else -1
+    values *= sign
+    tiny = eps * float(np.max(np.abs(values), initial=0))
+    least = float(np.min(values, where=values > tiny, initial=np.inf))
+    least = least if np.isfinite(least) else 1.0
+    waves = bool(np.min(values, initial=0) < -max(_NEGATIVE * least, tiny))
+    if waves:
+        values[np.abs(values) <= tiny] = least
+    else:
+        np.maximum(values, least, out=values)
+    np.divide(sign, values, out=values)
+    return 0.0 if waves else least
+
+
+def _described(inner: Operator, matrix: Matrix, A: Operator) -> Preconditioner:
+    return Preconditioner(from_host(inner, matrix), "fast", True, numbers_stored(inner), _work_of(inner), entries_of(A))
+
+
+def _work_of(M: Operator) -> int:
+    """Multiplications of one application: 1.5 log2(n_k) per unknown and transform, or n_k."""
+    n = M.shape[1]
+    if not isinstance(M, Composed):
+        return n
+    parts = [getattr(M, name) for name in M.parts]
+    work = sum(
+        n * part.shape[0] if isinstance(part, Dense) else _work_of(part) for part in parts if isinstance(part, Operator)
+    )
+    if isinstance(M, AlongWaves | Periodic):
+        work += sum(int(3 * n * math.log2(max(M.grid[axis], 2))) for axis in M.axes)
+    return work + 2 * n * isinstance(M, Scaled)

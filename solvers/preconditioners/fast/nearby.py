@@ -1,0 +1,161 @@
+"""A sum of matrices along the axes of a grid that is near a given matrix on the grid.
+
+The matrix is taken apart into differences of neighbours and the sums of its rows,
+
+    (A u)(x) = sum over s of a_s(x) (u(x + s) - u(x)) + rho(x) u(x).
+
+What couples neighbours along an axis is averaged over the other axes, and rho becomes a sum of functions of one
+coordinate each. A coupling across a corner counts for each of its axes, as u(x + s) is about a sum of steps along them.
+So a matrix that is a sum of matrices along the axes stays what it is.
+
+Coefficients that vary by large factors are taken out before: D^-1/2 A D^-1/2, where D is the mean of the couplings
+around a point, has couplings that are nearly constant, and what is left of the coefficients is in rho (Concus and
+Golub).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...grids.separable import Separable
+from ..multigrid.couplings import Couplings, Shift, total
+
+_ROUNDING = 1e-12
+_AS_NEAR = 1.5  # times the distance: constants along an axis, whose transforms are fast, may be so much farther away
+
+
+class Nearby(NamedTuple):
+    """`size D^1/2 sum D^1/2` is near the matrix, with the diagonal matrix D.
+
+    Attributes:
+        size: a power of two, so that units play no role.
+        sum: of matrices along the axes.
+        root: `(*grid)`, of D; None: of ones.
+        distance: of the couplings and of the sums of rows, relative to the size of all couplings.
+        spread: the largest difference of a coupling from the nearby one, relative to that.
+        left: the root mean square of what is left of the sums of rows.
+    """
+
+    size: float
+    sum: Separable
+    root: np.ndarray | None
+    distance: float
+    spread: float
+    left: float
+
+
+def nearby(A: Couplings) -> Nearby:
+    """The nearest of those that are tried, for one real symmetric matrix of NumPy."""
+    largest = max(float(np.max(np.abs(a), initial=0)) for a in A.values.values())
+    size = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+    A = A.map(lambda a: a / size)
+    root = np.sqrt(_around(A))
+    found = []
+    for D in (None, root) if np.ptp(root) > 0 else (None,):
+        scaled = A if D is None else A.with_values(_scaled(A, 1 / D))
+        found.append(_of_lines(scaled, D, size))
+    return min(found, key=lambda one: one.distance)
+
+
+class _Line(NamedTuple):
+    """What couples neighbours along an axis: from point i to i + 1 (mod n), and the part of the sum of rows, `(n,)`."""
+
+    up: np.ndarray
+    rows: np.ndarray
+    ring: bool
+
+
+def _around(A: Couplings) -> np.ndarray:
+    """`(*grid)`: the mean size of a point's couplings, in units of the mean along each axis; 1 without any."""
+    sums, counts = np.zeros(A.grid), np.zeros(A.grid)
+    for axis in range(len(A.grid)):
+        sizes = [np.abs(A.values[s][0]) for s in _along(A, axis)]
+        size, count = sum(sizes, np.zeros(A.grid)), sum((a > 0 for a in sizes), np.zeros(A.grid))
+        mean = size.sum() / max(count.sum(), 1)
+        if mean > 0:
+            here = count > 0
+            sums += np.divide(size, count * mean, out=np.zeros(A.grid), where=here)
+            counts += here
+    return np.where(sums > 0, sums / np.maximum(counts, 1), 1)
+
+
+def _along(A: Couplings, axis: int) -> list[Shift]:
+    """Shifts by one point along this axis only."""
+    return [s for s in A.values if s[axis] and not any(step for k, step in enumerate(s) if k != axis)]
+
+
+def _scaled(A: Couplings, D: np.ndarray) -> dict[Shift, np.ndarray]:
+    return {s: D * a * A.moved(D[None], s) for s, a in A.values.items()}
+
+
+def _of_lines(A: Couplings, root: np.ndarray | None, size: float) -> Nearby:
+    """By averages along each axis; constant ones if these are about as near."""
+    couplings = [_forward(A, axis) for axis in range(len(A.grid))]
+    rows = total(list(A.values.values()))[0]
+    lines = [_averages(A, axis, couplings[axis], rows) for axis in range(len(A.grid))]
+    constant = [_constant(line) for line in lines]
+    general, simple = (_compared(some, couplings, rows) for some in (lines, constant))
+    is_simple = simple[0] <= _AS_NEAR * general[0] + _ROUNDING
+    along = tuple(_matrix(line) for line in (constant if is_simple else lines))
+    parts = Separable(A.grid, along, A.diagonal.dtype.type(0))
+    return Nearby(size, parts, root, *(simple if is_simple else general))
+
+
+def _forward(A: Couplings, axis: int) -> np.ndarray:
+    """`(*grid)`: what couples a point to the next ones along an axis."""
+    return sum((a[0] for s, a in A.values.items() if s[axis] == 1), np.zeros(A.grid, A.diagonal.dtype))
+
+
+def _averages(A: Couplings, axis: int, couplings: np.ndarray, rows: np.ndarray) -> _Line:
+    rank = len(A.grid)
+    others = tuple(k for k in range(rank) if k != axis)
+    own = rows.mean(axis=others) - rows.mean() * (rank - 1) / rank
+    return _Line(couplings.mean(axis=others), own, A.periodic[axis])
+
+
+def _constant(line: _Line) -> _Line:
+    """With one coupling, and a multiple of it added at the ends, as boundaries make them."""
+    n = len(line.up)
+    if n < 3:
+        return line
+    inner = line.up if line.ring else line.up[:-1]
+    up = np.full(n, inner.mean(), line.up.dtype)
+    up[len(inner) :] = 0
+    rows = np.zeros(n, line.rows.dtype)
+    if not line.ring and up[0] != 0:
+        middle = line.rows[1:-1].mean()
+        for end in (0, -1):
+            rows[end] = -up[0] * np.clip(np.round((line.rows[end] - middle) / -up[0]), 0, 2)
+    return _Line(up, rows + (line.rows.mean() - rows.mean()), line.ring)
+
+
+def _compared(lines: list[_Line], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
+    """Distance, spread and what is left of the sums of rows, see Nearby."""
+    rank = len(lines)
+    left = rows - sum(_on_axis(line.rows, axis, rank) for axis, line in enumerate(lines))
+    total_left, size, spread = float(np.sum(left**2)), 0.0, 0.0
+    mean = total_left / max(left.size, 1)
+    for axis, (own, line) in enumerate(zip(couplings, lines)):
+        near = _on_axis(line.up, axis, rank)
+        difference = own - near
+        total_left += float(np.sum(difference**2))
+        size += float(np.sum(own**2))
+        ratio = np.divide(np.abs(difference), np.abs(near), out=np.zeros_like(own), where=near != 0)
+        spread = max(spread, float(ratio.max(initial=0)))
+    return float(np.sqrt(total_left / size)) if size > 0 else 0.0, spread, float(np.sqrt(mean))
+
+
+def _on_axis(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
+    return values.reshape([-1 if k == axis else 1 for k in range(rank)])
+
+
+def _matrix(line: _Line) -> sp.csr_array:
+    n = len(line.up)
+    here = np.arange(n if line.ring else n - 1)
+    there = (here + 1) % n
+    values = line.up[here]
+    off = sp.csr_array(sp.coo_array((np.r_[values, values], (np.r_[here, there], np.r_[there, here])), shape=(n, n)))
+    return sp.csr_array(off + sp.diags_array(line.rows - off.sum(axis=1)))
