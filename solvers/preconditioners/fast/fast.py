@@ -64,18 +64,18 @@ def fast_where_near(A: Operator) -> Preconditioner | None:
     Cost: a few passes over the values, where the answer is no.
     """
     matrix = as_matrix(A)
-    found = _nearby(matrix, grid_of(matrix, A, None))
+    found = _nearby(matrix, grid_of(matrix, A, None), _SPREAD)
     if found.spread > _SPREAD:
         return None
     inner, least = _inverse(found, matrix)
     return _described(inner, matrix, A) if found.left <= _LEFT * least else None
 
 
-def _nearby(matrix: Matrix, shape: tuple[int, ...]) -> Nearby:
+def _nearby(matrix: Matrix, shape: tuple[int, ...], most: float = math.inf) -> Nearby:
     couplings = couplings_of(matrix, shape)
     if not all(np.isfinite(a).all() for a in couplings.values.values()):
         raise ValueError("fast was asked for a matrix with entries that are infinite or NaN; expected numbers.")
-    return nearby(couplings.map(lambda a: np.real(a).astype(np.float64)).symmetrised())
+    return nearby(couplings.map(lambda a: np.real(a).astype(np.float64)).symmetrised(), most)
 
 
 def _inverse(found: Nearby, matrix: Matrix) -> tuple[Operator, float]:

@@ -47,8 +47,12 @@ class Nearby(NamedTuple):
     left: float
 
 
-def nearby(A: Couplings) -> Nearby:
-    """The nearest of those that are tried, for one real symmetric matrix of NumPy."""
+def nearby(A: Couplings, most: float = np.inf) -> Nearby:
+    """The nearest of those that are tried, for one real symmetric matrix of NumPy.
+
+    Args:
+        most: the spread that is of use; of what has a larger one only that is sure.
+    """
     largest = max(float(np.max(np.abs(a), initial=0)) for a in A.values.values())
     size = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
     A = A.map(lambda a: a / size)
@@ -56,7 +60,7 @@ def nearby(A: Couplings) -> Nearby:
     found = []
     for D in (None, root) if np.ptp(root) > 0 else (None,):
         scaled = A if D is None else A.with_values(_scaled(A, 1 / D))
-        found.append(_of_lines(scaled, D, size))
+        found.append(_of_lines(scaled, D, size, most))
     return min(found, key=lambda one: one.distance)
 
 
@@ -91,14 +95,17 @@ def _scaled(A: Couplings, D: np.ndarray) -> dict[Shift, np.ndarray]:
     return {s: D * a * A.moved(D[None], s) for s, a in A.values.items()}
 
 
-def _of_lines(A: Couplings, root: np.ndarray | None, size: float) -> Nearby:
-    """By averages along each axis; constant ones if these are about as near."""
+def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -> Nearby:
+    """By averages along each axis; constant ones if these are about as near, unless both are of no use."""
     couplings = [_forward(A, axis) for axis in range(len(A.grid))]
     rows = total(list(A.values.values()))[0]
     lines = [_averages(A, axis, couplings[axis], rows) for axis in range(len(A.grid))]
     constant = [_constant(line) for line in lines]
-    general, simple = (_compared(some, couplings, rows) for some in (lines, constant))
-    is_simple = simple[0] <= _AS_NEAR * general[0] + _ROUNDING
+    general = simple = _compared(lines, couplings, rows)
+    is_simple = general[1] <= most
+    if is_simple:
+        simple = _compared(constant, couplings, rows)
+        is_simple = simple[0] <= _AS_NEAR * general[0] + _ROUNDING
     along = tuple(_matrix(line) for line in (constant if is_simple else lines))
     parts = Separable(A.grid, along, A.diagonal.dtype.type(0))
     return Nearby(size, parts, root, *(simple if is_simple else general))
