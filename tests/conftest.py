@@ -32,6 +32,9 @@ for name, value in {
 }.items():
     os.environ.setdefault(name, value)
 
+# What the frameworks hold, a million objects and more with every program, would be looked through over and over.
+gc.set_threshold(50_000, 20, 50)
+
 import krylix
 from frameworks import framework_of, missing
 from modes import forget_compiled
