@@ -61,6 +61,26 @@ def methods_and_modes(methods: Iterable[str], modes: Iterable[str] = MODES) -> l
     return found
 
 
+def in_turn(
+    first: Iterable[Any], second: Iterable[Any], always: Iterable[Any] = (), tier: str = "merge", shift: int = 0
+) -> list[Any]:
+    """Every pair; by default only so many that each value is in one of them, and those of the second in `always`.
+
+    The other pairs wait for `tier`. For tests whose parts do not depend on each other: what a kind of preconditioner
+    is made of, and the library that compiles it. With another `shift`, other pairs come first.
+    """
+    first, second, always = list(first), list(second), tuple(always)
+    turns = [s for s in second if s not in always]
+    count = max(len(first), len(turns))
+    chosen = {(k % len(first), k % len(turns)) for k in range(count)} if turns else set()
+    found = []
+    for i, one in enumerate(first):
+        for other in second:
+            now = other in always or ((i + shift) % len(first), turns.index(other)) in chosen
+            found.append(pytest.param(one, other, marks=() if now else getattr(pytest.mark, tier)))
+    return found
+
+
 def later_where_compiled(method: str) -> list[Any]:
     """(method, mode), on demand where a program is compiled."""
     return [pytest.param(method, m, marks=() if m in ("numpy", "torch") else pytest.mark.slow) for m in MODES]
