@@ -148,26 +148,37 @@ def test_exported_programs_keep_the_failure() -> None:
     assert int(program(B, K)) == 1
 
 
-@pytest.mark.needs("tensorflow")
-def test_tensorflow_lanes_and_jacobians() -> None:
-    """Of easy systems, where no lane asks the host, and of hard ones, where each does."""
+def in_tensorflow(systems: str) -> tuple[Any, Any, Any, np.ndarray]:
+    """How to solve easy systems, where no lane asks the host, or hard ones, where each does; A's inverse."""
     import tensorflow as tf
 
-    solve = solver("tf")
     f = function_of("tf")
-    hard, right = K[:FEW_LANES], B[:FEW_LANES]
-    for k in (1 + rng.random(FEW_LANES), hard):
-        inverse = np.linalg.inv(dense(k))
-        one = solve if k is hard else lambda b, k: linear_solve(f, b, args=(k,))
-        coefficients = tf.constant(k)
-        lanes = tf.vectorized_map(lambda b, c=coefficients, s=one: s(b, c).x, tf.constant(np.stack([right, 2 * right])))
-        x = inverse @ right
-        np.testing.assert_allclose(lanes, [x, 2 * x], rtol=1e-6, atol=1e-6 * np.abs(x).max())
-        b = tf.constant(right)
-        with tf.GradientTape() as tape:
-            tape.watch(b)
-            x = one(b, coefficients).x
-        np.testing.assert_allclose(tape.jacobian(x, b), inverse, rtol=1e-6, atol=1e-8 * np.abs(inverse).max())
+    k = K[:FEW_LANES] if systems == "hard" else 1 + rng.random(FEW_LANES)
+    solve = solver("tf") if systems == "hard" else lambda b, k: linear_solve(f, b, args=(k,))
+    return solve, tf.constant(k), tf.constant(B[:FEW_LANES]), np.linalg.inv(dense(k))
+
+
+@pytest.mark.needs("tensorflow")
+@pytest.mark.parametrize("systems", [pytest.param("easy", marks=pytest.mark.merge), "hard"])
+def test_tensorflow_lanes(systems: str) -> None:
+    import tensorflow as tf
+
+    solve, k, b, inverse = in_tensorflow(systems)
+    lanes = tf.vectorized_map(lambda b: solve(b, k).x, tf.stack([b, 2 * b]))
+    x = inverse @ b.numpy()
+    np.testing.assert_allclose(lanes, [x, 2 * x], rtol=1e-6, atol=1e-6 * np.abs(x).max())
+
+
+@pytest.mark.needs("tensorflow")
+@pytest.mark.parametrize("systems", ["easy", pytest.param("hard", marks=pytest.mark.merge)])
+def test_tensorflow_jacobians(systems: str) -> None:
+    import tensorflow as tf
+
+    solve, k, b, inverse = in_tensorflow(systems)
+    with tf.GradientTape() as tape:
+        tape.watch(b)
+        x = solve(b, k).x
+    np.testing.assert_allclose(tape.jacobian(x, b), inverse, rtol=1e-6, atol=1e-8 * np.abs(inverse).max())
 
 
 @pytest.mark.parametrize("mode", ["numpy", "jax", "jax-jit", "torch", "tf"])

@@ -107,14 +107,17 @@ def test_solution(mode: str, kind: str, transforms: str) -> None:
     A = kronecker(parts)
     b = rng.standard_normal(len(A))
     operator = matrix(mode, parts)
-    x = compiled(mode, lambda b: linear_solve(operator, b, method="fast-direct").x)(array(mode, b))
-    np.testing.assert_allclose(to_numpy(x), np.linalg.solve(A, b), rtol=1e-9, atol=1e-12)
     solver = prepare(operator, array(mode, b), method="fast-direct")
-    found = compiled(mode, lambda b: solver.solve(b).x)(array(mode, b))
-    np.testing.assert_allclose(to_numpy(found), to_numpy(x), rtol=1e-10, atol=1e-13)
     factors = solver.preconditioner
     assert factors is not None
-    image = to_numpy(factors.T @ array(mode, b))
+
+    def solutions(b: Any) -> tuple[Any, Any, Any]:
+        """In one program."""
+        return linear_solve(operator, b, method="fast-direct").x, solver.solve(b).x, factors.T @ b
+
+    x, found, image = map(to_numpy, compiled(mode, solutions)(array(mode, b)))
+    np.testing.assert_allclose(x, np.linalg.solve(A, b), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found, x, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(image, np.linalg.solve(A.T, b), rtol=1e-9, atol=1e-12)
 
 

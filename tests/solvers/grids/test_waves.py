@@ -99,7 +99,9 @@ def test_what_is_nearly_of_constants_has_no_formula(change: str) -> None:
 def test_transforms(mode: str, kind: str) -> None:
     """Lengths that are even, odd and one; along each axis; of all dtypes, which stay as they are."""
     bk = get_backend(library(mode))
-    for n, dtype in itertools.product((1, 2, 7, 8), ("float32", "float64", "complex64", "complex128")):
+    cells = [*itertools.product((1, 2, 7, 8), ("float32", "float64", "complex64", "complex128"))]
+    # where each shape is a program, as many as have every length and every dtype
+    for n, dtype in cells if mode in ("numpy", "torch") else cells[::5]:
         x = rng.standard_normal((2, n, 3)).astype(dtype)
         x = x * np.exp(1j * np.arange(3)).astype(dtype) if dtype.startswith("c") else x
         exact = np.moveaxis(by_sum(kind, np.moveaxis(x, 1, -1)), -1, 1)
