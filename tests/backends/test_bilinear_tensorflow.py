@@ -64,7 +64,13 @@ class TestTensorflow:
     @dtypes
     @pytest.mark.parametrize(
         ("transposed", "how"),
-        [(False, "eager"), (True, "eager"), (False, "function"), (True, "function"), (False, "xla")],
+        [
+            (False, "eager"),
+            (True, "eager"),
+            pytest.param(False, "function", marks=pytest.mark.merge),
+            (True, "function"),
+            (False, "xla"),
+        ],
     )
     def test_gradients(self, name: str, dtype: str, transposed: bool, how: str) -> None:
         import tensorflow as tf

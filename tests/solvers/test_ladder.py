@@ -159,7 +159,7 @@ def in_tensorflow(systems: str) -> tuple[Any, Any, Any, np.ndarray]:
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("systems", [pytest.param("easy", marks=pytest.mark.merge), "hard"])
+@pytest.mark.parametrize("systems", [pytest.param("easy", marks=pytest.mark.merge), "hard"])  # the loop is dear
 def test_tensorflow_lanes(systems: str) -> None:
     import tensorflow as tf
 
@@ -170,7 +170,7 @@ def test_tensorflow_lanes(systems: str) -> None:
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("systems", ["easy", pytest.param("hard", marks=pytest.mark.merge)])
+@pytest.mark.parametrize("systems", [pytest.param("easy", marks=pytest.mark.slow), "hard"])
 def test_tensorflow_jacobians(systems: str) -> None:
     import tensorflow as tf
 
@@ -181,7 +181,7 @@ def test_tensorflow_jacobians(systems: str) -> None:
     np.testing.assert_allclose(tape.jacobian(x, b), inverse, rtol=1e-6, atol=1e-8 * np.abs(inverse).max())
 
 
-@pytest.mark.parametrize("mode", ["numpy", "jax", "jax-jit", "torch", "tf"])
+@pytest.mark.parametrize("mode", ["numpy", pytest.param("jax", marks=pytest.mark.slow), "jax-jit", "torch", "tf"])
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
 def test_only_systems_that_failed_are_solved_again(mode: str) -> None:
     """Of a batch; and none for a right-hand side that is not finite."""

@@ -59,10 +59,12 @@ def test_in_compiled_functions(method: str, mode: str) -> None:
     matrix = SYSTEMS["definite"].matrix
     A, exact = make_operator(mode, "scipy", matrix), np.linalg.solve(matrix, B.T).T
     solver = prepare(A, array(mode, B[0]), method=method)
-    found = compiled(mode, lambda b: solver.solve(b).x)(array(mode, B[1]))
+
+    def both(m: Any, b: Any) -> tuple[Any, Any]:
+        return solver.solve(b).x, prepare(2 * m, b, method=method).solve(b).x
+
+    found, inside = compiled(mode, both)(array(mode, matrix), array(mode, B[1]))
     np.testing.assert_allclose(to_numpy(found), exact[1], rtol=1e-8)
-    dense = array(mode, matrix)
-    inside = compiled(mode, lambda m, b: prepare(2 * m, b, method=method).solve(b).x)(dense, array(mode, B[1]))
     np.testing.assert_allclose(to_numpy(inside), exact[1] / 2, rtol=1e-8)
 
 

@@ -15,7 +15,9 @@ from library import ROOT
 _SET = runpy.run_path(str(ROOT / "benchmarks" / "robustness.py"))
 MATRICES, right_hand_side = _SET["matrices"](), _SET["right_hand_side"]
 RTOL = 1e-8
-IN_JIT = {"knot", "recirc_flow", "saddle point", "convection, Péclet 1000, central", "jumps 1e8, cell by cell"}
+# in `jit`, before a merge: with values that are known, or not
+IN_JIT = ("knot", "recirc_flow", "saddle point", "convection, Péclet 1000, central", "jumps 1e8, cell by cell")
+BEFORE_A_MERGE = {(name, k % 2 == 0) for k, name in enumerate(IN_JIT)}
 
 
 def relative(A: sp.csr_array, b: np.ndarray, x: Any) -> float:
@@ -32,9 +34,13 @@ def test_eager(name: str) -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.merge if n in IN_JIT else pytest.mark.slow) for n in MATRICES]
+    ("name", "known"),
+    [
+        pytest.param(n, known, marks=pytest.mark.merge if (n, known) in BEFORE_A_MERGE else pytest.mark.slow)
+        for n in MATRICES
+        for known in (True, False)
+    ],
 )
 def test_in_jit(name: str, known: bool) -> None:
     """With values that are known when it is compiled, and with values that are an argument."""

@@ -214,7 +214,7 @@ def gradient(mode: str, loss: Any, *arguments: np.ndarray) -> list[np.ndarray]:
     if mode == "jax":
         import jax
 
-        return [np.asarray(g) for g in jax.grad(loss, (0, 1))(*(array(mode, a) for a in arguments))]
+        return [np.asarray(g) for g in jax.jit(jax.grad(loss, (0, 1)))(*(array(mode, a) for a in arguments))]
     if mode == "torch":
         leaves = [array(mode, a.copy()).requires_grad_() for a in arguments]
         loss(*leaves).backward()
@@ -269,7 +269,7 @@ def test_jax_second_derivatives_and_transformations() -> None:
             return solve_triangular(A.with_values(values), b, lower=False)
 
         values, rhs = A.values, array("jax", b)
-        check_grads(solve, (values, rhs), order=2, modes=["fwd", "rev"], rtol=1e-4, atol=1e-4)
+        check_grads(jax.jit(solve), (values, rhs), order=2, modes=["fwd", "rev"], rtol=1e-4, atol=1e-4)
         many = jax.numpy.stack([values * (1 + i) for i in range(3)])
         mapped = jax.jit(jax.vmap(solve, (0, None)))(many, rhs)
         for i in range(3):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cells import in_turn
 from krylix import SolveResult, linear_solve
 from krylix.solvers import Status
 
@@ -29,8 +30,13 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", ["GMRES", "direct", pytest.param("scipy-direct", marks=pytest.mark.merge)])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        *in_turn(KINDS, ["GMRES", "direct"]),
+        *(pytest.param(kind, "scipy-direct", marks=pytest.mark.merge) for kind in KINDS),
+    ],
+)
 def test_each_system(kind: str, method: str) -> None:
     A = KINDS[kind]()
     axes = {"batch_ndim": 1} if kind == "function" else {}

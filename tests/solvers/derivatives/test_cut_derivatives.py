@@ -86,8 +86,12 @@ def gradient_in_tf(kind: str, method: str, graph: bool = False, xla: bool = Fals
 
 KINDS = {"torch": ("cut", "no_grad", "replaced", "symmetric"), "tf": ("cut", "replaced", "symmetric")}
 METHODS = ("direct", "scipy-direct", "GMRES", "biCG-stab(2)")
+# in graphs, each kind and each method; the other pairs before a merge
+IN_GRAPHS = (("cut", "direct"), ("replaced", "GMRES"), ("symmetric", "CG"))
 CELLS = [
-    (mode, kind, method)
+    pytest.param(
+        mode, kind, method, marks=pytest.mark.merge if mode == "tf-function" and (kind, method) not in IN_GRAPHS else ()
+    )
     for mode, library in {"torch": "torch", "torch-func": "torch", "tf": "tf", "tf-function": "tf"}.items()
     for kind in KINDS[library]
     for method in (*METHODS, *(("CG",) if kind == "symmetric" else ()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -119,26 +120,36 @@ QUICK = {
     *(("biCG-stab(2)", "function", t) for t in ("gradient", "gradient in a graph", "second order")),
     *(("direct", "dense", t) for t in ("gradient in a graph", "second order", "vectorized_map")),
 }
-DEAR = ("jacobian", "second order in a graph")  # much to compile
+# much to compile; on demand, where another method or kind of matrix goes through the same before
+DEAR = ("jacobian", "second order in a graph")
+ON_DEMAND = {("CG", "function", "persistent tape in a graph")}
 BEFORE_A_MERGE = {
     *(("CG", t) for t in ("persistent tape in a graph", "XLA", "gradient of a graph")),
     *(("direct", t) for t in ("vectorized_map", "gradient in a graph")),
+    *(("biCG-stab(2)", t) for t in ("gradient in a graph", "second order")),
 }
+
+
+def by_inverse(transform: str, skew: float) -> list[Any]:
+    with_inverse = {"vectorized_map": vectorized, "jacobian": jacobian, "second": second}.get(transform, gradient)
+    return _by_inverse(with_inverse, skew)
+
+
+@cache
+def _by_inverse(transform: Callable[..., Any], skew: float) -> list[Any]:
+    return tf.nest.flatten(transform(dense_inverse(skew), *point()))  # type: ignore[no-any-return]
 
 
 def check(method: str, kind: str, transform: str) -> None:
     found = tf.nest.flatten(TRANSFORMS[transform](solver(method, kind), *point()))
-    with_inverse = {"vectorized_map": vectorized, "jacobian": jacobian}.get(transform)
-    if with_inverse is None:
-        with_inverse = second if transform.startswith("second") else gradient
-    wanted = tf.nest.flatten(with_inverse(dense_inverse(skew_of(method)), *point()))
+    wanted = by_inverse("second" if transform.startswith("second") else transform, skew_of(method))
     assert len(found) == len(wanted) > 0
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
 
 
 def mark_of(method: str, kind: str, transform: str) -> Any:
-    if (method, kind, transform) not in QUICK or transform in DEAR:
+    if (method, kind, transform) not in QUICK - ON_DEMAND or transform in DEAR:
         return pytest.mark.slow
     return pytest.mark.merge if (method, transform) in BEFORE_A_MERGE else ()
 

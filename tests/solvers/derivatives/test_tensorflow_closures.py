@@ -194,7 +194,8 @@ def in_switch_case(solve: Solve, M: Any, b: Any) -> Any:
 
 FLOWS = [in_while_loop, as_loop_variable, in_range, in_map_fn, in_scan, in_cond, in_switch_case]
 BY_DEFAULT = ((in_while_loop, 1), (in_cond, 1))
-BEFORE_A_MERGE = tuple((flow, 1) for flow in FLOWS)  # second order takes up to a minute each
+# Second order takes up to a minute each; the others on demand differ from one of these in a detail.
+BEFORE_A_MERGE = tuple((flow, 1) for flow in (in_while_loop, in_range, in_scan, in_cond))
 
 
 def tier_of(flow: Callable[..., Any], order: int) -> Any:
@@ -216,7 +217,7 @@ def test_control_flow(flow: Callable[..., Any], order: int) -> None:
     check(gradient(order, by(by_krylix), M), gradient(order, by(by_inverse), M))
 
 
-@pytest.mark.parametrize("flow", [in_while_loop, pytest.param(in_cond, marks=pytest.mark.merge)])
+@pytest.mark.parametrize("flow", [in_while_loop, pytest.param(in_cond, marks=pytest.mark.slow)])
 def test_control_flow_with_an_eager_constant(flow: Callable[..., Any]) -> None:
     """The graph captures the matrix; what it was computed from outside is watched."""
     M, b = given()
@@ -305,7 +306,9 @@ def test_evaluations_of_the_function() -> None:
     assert calls == [4]
 
 
-@pytest.mark.parametrize("method", ["direct", pytest.param("GMRES", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", ["scipy-direct", *(pytest.param(m, marks=pytest.mark.slow) for m in ("direct", "GMRES"))]
+)
 def test_a_tape_outside_of_vectorized_map_is_refused(method: str) -> None:
     """TensorFlow drops custom gradients there: it would be zero."""
     M, b = given()

@@ -162,14 +162,21 @@ def test_complex(method: str) -> None:
     torch.testing.assert_close(*forward, rtol=1e-8, atol=1e-9)
 
 
+# Each kind of matrix with a method or two; the other pairs on demand.
 QUICK = {("CG", "csr"), ("biCG-stab(2)", "args"), ("GMRES", "coo"), ("scipy-direct", "dense"), ("CG", "function")}
-MARKS = dict.fromkeys(("GMRES", "scipy-direct"), pytest.mark.slow)
+BEFORE_A_MERGE = {("CG", "coo"), ("biCG-stab(2)", "dense"), ("biCG-stab(2)", "csr")}
+
+
+def mark_of(method: str, kind: str) -> Any:
+    if (method, kind) in QUICK:
+        return ()
+    return pytest.mark.merge if (method, kind) in BEFORE_A_MERGE else pytest.mark.slow
 
 
 @pytest.mark.parametrize(
     ("method", "kind"),
     [
-        pytest.param(m, k, marks=() if (m, k) in QUICK else MARKS.get(m, pytest.mark.merge))
+        pytest.param(m, k, marks=mark_of(m, k))
         for k in ("function", "args", "dense", "csr", "coo")
         for m in ("CG", "biCG-stab(2)", "GMRES", "scipy-direct")
     ],

@@ -9,10 +9,11 @@ import pytest
 import scipy.fft
 import scipy.sparse as sp
 
+from cells import in_turn
 from krylix import UnsupportedOperation, linear_solve, matrix_from_function, preconditioner, prepare
 from krylix.solvers.grids import fast_diagonalisation
 from krylix.sparse import Stencil
-from modes import COMPILED, EAGER, array, compiled, to_numpy
+from modes import EAGER, array, compiled, to_numpy
 
 rng = np.random.default_rng(0)
 ENDS = {"point": 0.0, "derivative": 1.0, "value": -1.0}
@@ -98,9 +99,18 @@ def transforms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     return choice
 
 
+AGAIN = in_turn(KINDS, ("jax", "tf-function"), tier="slow")  # what jax-jit and tf run
+
+
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("mode", "transforms"), chosen(*EAGER, *COMPILED[:2]), indirect=["transforms"])
+@pytest.mark.parametrize(
+    ("kind", "mode", "transforms"),
+    [
+        *((kind, *way) for kind in KINDS for way in chosen("numpy", "jax-jit", "torch", "tf")),
+        *(pytest.param(*case.values, "fast", marks=case.marks) for case in AGAIN),
+    ],
+    indirect=["transforms"],
+)
 def test_solution(mode: str, kind: str, transforms: str) -> None:
     """Against a dense solve, transposed too: `prepare` outside, and all of it in the compiled function."""
     parts = KINDS[kind]
@@ -252,7 +262,9 @@ def test_factors_are_mapped_and_differentiated(mode: str, kind: str, monkeypatch
         return image.sum() if mode == "torch" else _sum(mode, image)
 
     np.testing.assert_allclose(
-        to_numpy(_gradient(mode, loss, array(mode, rows[0]))), np.linalg.solve(A.T, g), atol=1e-12
+        to_numpy(_gradient("jax-jit" if mode == "jax" else mode, loss, array(mode, rows[0]))),
+        np.linalg.solve(A.T, g),
+        atol=1e-12,
     )
 
 

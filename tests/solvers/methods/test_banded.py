@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -76,11 +77,15 @@ def diagonals(A: np.ndarray, width: int) -> np.ndarray:
     return found
 
 
+LATER = {  # eagerly in JAX, which compiles each operation of each shape, and which the tests in `jit` compile again
+    ("jax", case): pytest.mark.slow for case in CASES if case not in ("ring", "complex", "another order")
+}
+EAGER_CASES = [pytest.param(*cell, marks=LATER.get(cell, ())) for cell in itertools.product(EAGER, CASES)]
 COMPILED_CASES = [(mode, case) for mode in COMPILED[:2] for case in ("five diagonals", "another order")]
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
-@pytest.mark.parametrize(("mode", "case"), [*((mode, case) for mode in EAGER for case in CASES), *COMPILED_CASES])
+@pytest.mark.parametrize(("mode", "case"), [*EAGER_CASES, *COMPILED_CASES])
 def test_known_matrices(mode: str, case: str) -> None:
     """In compiled functions, too; and the factors themselves, transposed and conjugated."""
     A, (b, x) = CASES[case], exact(case)

@@ -14,6 +14,8 @@ from krylix import as_operator, linear_solve, preconditioner
 from krylix.sparse import UnsupportedOperation
 from modes import EAGER, MODES, array, compiled, product, to_numpy
 
+OTHERS = ("block-jacobi", "cluster")
+
 
 def poisson(*shape: int) -> sp.csr_array:
     return sp.csr_array(pyamg.gallery.poisson(shape, format="csr"))
@@ -229,7 +231,7 @@ def test_mapped_and_differentiated_by_torch(kind: str) -> None:
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("kind", ["chebyshev", "block-jacobi", "cluster"])
+@pytest.mark.parametrize("kind", ["chebyshev", *(pytest.param(k, marks=pytest.mark.merge) for k in OTHERS)])
 def test_gradient_by_tensorflow(kind: str) -> None:
     import tensorflow as tf
 

@@ -275,8 +275,14 @@ def test_operators_and_preconditioners_trace_the_function() -> None:
     assert linear_solve(laplace, b, method="CG", preconditioner="jacobi").converged
 
 
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.merge)])
-@pytest.mark.parametrize("method", ["scipy-direct", "direct", "matrix"])
+@pytest.mark.parametrize(
+    ("method", "compiled"),
+    [
+        *((method, False) for method in ("scipy-direct", "direct", "matrix")),
+        pytest.param("scipy-direct", True, marks=pytest.mark.merge),
+        *(pytest.param(method, True, marks=pytest.mark.slow) for method in ("direct", "matrix")),
+    ],
+)
 def test_derivatives_of_solves_through_the_matrix(method: str, compiled: bool) -> None:
     b, k = numbers(4, 4), tf.constant(rng.random((4, 4)))
 
