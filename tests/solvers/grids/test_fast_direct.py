@@ -99,7 +99,14 @@ def transforms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     return choice
 
 
-AGAIN = in_turn(KINDS, ("jax", "tf-function"), tier="slow")  # what jax-jit and tf run
+# what jax-jit and tf run, again: for a few kinds before a merge
+AGAIN = in_turn(("periodic", "both ends", "three axes", "fourth order"), ("jax", "tf-function"), tier="slow")
+AGAIN += [
+    pytest.param(kind, mode, marks=pytest.mark.slow)
+    for kind in KINDS
+    for mode in ("jax", "tf-function")
+    if kind not in {case.values[0] for case in AGAIN}
+]
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))

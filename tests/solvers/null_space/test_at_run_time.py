@@ -55,7 +55,7 @@ def coefficients(kind: str) -> np.ndarray:
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
-@pytest.mark.parametrize("kind", ["closed", "obstacle"])
+@pytest.mark.parametrize("kind", [pytest.param("closed", marks=pytest.mark.merge), "obstacle"])
 @pytest.mark.parametrize("mode", TRACED)
 def test_solutions(mode: str, kind: str) -> None:
     """Without the part that A does not see, though x0 has one; a system without a solution is not called solved."""
@@ -77,7 +77,7 @@ def test_solutions(mode: str, kind: str) -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("kind", ["closed", "obstacle"])
+@pytest.mark.parametrize("kind", ["closed", pytest.param("obstacle", marks=pytest.mark.merge)])
 def test_gradients(kind: str) -> None:
     """Of a loss that sees the mean, by coefficients and right-hand side: those of the pseudo-inverse."""
     import jax

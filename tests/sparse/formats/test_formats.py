@@ -65,9 +65,16 @@ def test_everything(mode: str, format: str, dtype: str) -> None:
             assert "stored" in A.explain() and format.upper() in repr(A)
 
 
-@formats
-@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
-def test_compiled(mode: str, format: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "format", "known"),
+    [
+        pytest.param(mode, format, known, marks=pytest.mark.merge if (i + j + known) % 2 else ())
+        for i, mode in enumerate(("jax-jit", "tf-function"))
+        for j, format in enumerate(FORMATS)
+        for known in (True, False)
+    ],  # every two of the three together, by default
+)
+def test_compiled(mode: str, format: str, known: bool) -> None:
     """With values that are known, and values that are arguments."""
     S = random_matrix((8, 8), "float64")
     M = S.toarray()
@@ -75,12 +82,13 @@ def test_compiled(mode: str, format: str) -> None:
     A = in_krylix(mode, S, format)
     values = A.arrays()
     inputs = [array(mode, x) for x in vectors]
-    for function, given in (
-        (lambda *x: everything(A, *x), inputs),
-        (lambda *x: everything(A.with_values(x[: len(values)]), *x[len(values) :]), [*values, *inputs]),
-    ):
-        for got, want in zip(compiled(mode, function)(*given), expected(M, *vectors), strict=True):
-            np.testing.assert_allclose(to_numpy(got), want, **tolerance("float64"))
+
+    def function(*x: Any) -> tuple[Any, ...]:
+        return everything(A, *x) if known else everything(A.with_values(x[: len(values)]), *x[len(values) :])
+
+    given = inputs if known else [*values, *inputs]
+    for got, want in zip(compiled(mode, function)(*given), expected(M, *vectors), strict=True):
+        np.testing.assert_allclose(to_numpy(got), want, **tolerance("float64"))
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cells import in_turn
 from krylix import matrix_from_function
 
 tf = pytest.importorskip("tensorflow")
@@ -145,10 +146,14 @@ def derivatives(product: Callable[[Any], Any], k: Any, direction: Any) -> list[A
 
 IN_GRAPHS = ("diffusion", "where", "masked", "products", "calls", "custom gradient")  # by default
 WAYS = [(name, "closed") for name in FUNCTIONS] + [(name, "graph") for name in IN_GRAPHS] + [("stopped", "variable")]
-OTHERS = [(name, way) for name in FUNCTIONS for way in ("argument", "variable", "graph") if (name, way) not in WAYS]
+OTHERS = [
+    pytest.param(*case.values, marks=case.marks or pytest.mark.merge)  # in turn before a merge
+    for case in in_turn(FUNCTIONS, ("argument", "variable", "graph"), tier="slow")
+    if case.values not in WAYS
+]
 
 
-@pytest.mark.parametrize(("name", "way"), [*WAYS, *(pytest.param(*case, marks=pytest.mark.merge) for case in OTHERS)])
+@pytest.mark.parametrize(("name", "way"), [*WAYS, *OTHERS])
 def test_derivatives(name: str, way: str) -> None:
     """First and second, through the product with the matrix and through the function."""
     f = FUNCTIONS[name]
