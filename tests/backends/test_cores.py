@@ -18,7 +18,7 @@ from krylix.backends.cores import Cores, available, shared
 from krylix.backends.rows import rows_times
 from krylix.sparse import Stencil
 
-N = 3 * 131072 + 17  # several blocks, the last one short
+N = 2 * 131072 + 17  # several blocks, the last one short
 DTYPES = ("float32", "float64", "complex64", "complex128")
 rng = np.random.default_rng(0)
 bk: Any = get_backend("numpy")

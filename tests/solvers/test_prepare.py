@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 import krylix
-from cells import METHOD_NAMES
+from cells import METHOD_NAMES, in_turn
 from krylix import linear_solve, prepare
 from krylix.solvers import METHODS, PreparedSolver
 from krylix.solvers.methods.direct import dense, superlu
@@ -177,21 +177,21 @@ def test_derivatives_in_torch(method: str) -> None:
 
 
 @pytest.mark.needs("tensorflow")
-def test_derivatives_in_tensorflow() -> None:
+@pytest.mark.compiled_by_default("CG", "direct")
+@pytest.mark.parametrize(("method", "mode"), in_turn(["CG", "direct"], ["tf", "tf-function"]))
+def test_derivatives_in_tensorflow(method: str, mode: str) -> None:
     import tensorflow as tf
 
     matrix, b = tf.Variable(SYSTEMS["definite"].matrix), tf.constant(B[0])
-    for mode in ("tf", "tf-function"):
-        for method in ("CG", "direct"):
 
-            def gradient(method: str = method) -> Any:
-                with tf.GradientTape() as tape:
-                    loss = tf.reduce_sum(prepare(matrix, b, method=method).solve(b).x ** 3)
-                return tape.gradient(loss, matrix)
+    def gradient() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(prepare(matrix, b, method=method).solve(b).x ** 3)
+        return tape.gradient(loss, matrix)
 
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(tf.linalg.matvec(tf.linalg.inv(matrix), b) ** 3)
-            np.testing.assert_allclose(compiled(mode, gradient)(), tape.gradient(loss, matrix), rtol=1e-8, atol=1e-9)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.linalg.matvec(tf.linalg.inv(matrix), b) ** 3)
+    np.testing.assert_allclose(compiled(mode, gradient)(), tape.gradient(loss, matrix), rtol=1e-8, atol=1e-9)
 
 
 def test_least_squares_and_batches() -> None:

@@ -255,12 +255,14 @@ def test_a_start_and_an_absolute_tolerance_are_for_the_given_right_hand_side_onl
     def solve(b: Any) -> Any:
         return linear_solve(S, b, x0=jnp.full(N, 3.0, jnp.float32), method="biCG-stab(2)", atol=1e-3).x
 
+    push = jax.jit(lambda b, v: jax.jvp(solve, (b,), (v,))[1])
+    pull = jax.jit(lambda b, v: jax.vjp(solve, b)[1](v))
     for scale in (1e-20, 1e20):
         v = np.float32(scale) * jnp.arange(1, N + 1, dtype=jnp.float32)
         wanted = np.linalg.solve(MATRIX, np.arange(1.0, N + 1))
-        tangent = jax.jit(lambda b, v: jax.jvp(solve, (b,), (v,))[1])(b, v)
+        tangent = push(b, v)
         np.testing.assert_allclose(tangent / np.float32(scale), wanted, rtol=2e-2, atol=1e-2)
-        (cotangent,) = jax.jit(lambda b, v: jax.vjp(solve, b)[1](v))(b, v)
+        (cotangent,) = pull(b, v)
         wanted = np.linalg.solve(MATRIX.T, np.arange(1.0, N + 1))
         np.testing.assert_allclose(cotangent / np.float32(scale), wanted, rtol=2e-2, atol=1e-2)
 

@@ -332,7 +332,7 @@ def test_gradient_of_a_solve(mode: str) -> None:
 @pytest.mark.parametrize("mode", EAGER)
 def test_saved_moved_and_pickled(mode: str, tmp_path: Path) -> None:
     cells = [*itertools.product((True, False), ("float64", "complex64"))]
-    for symmetric, dtype in cells if mode in ("numpy", "torch") else cells[::3]:
+    for symmetric, dtype in cells if mode in ("numpy", "torch") else cells[-1:]:
         A, r = problem(symmetric, dtype), rng.standard_normal((2, SHAPE[0] * SHAPE[1])).astype(dtype)
         M = krylix.preconditioner(A, "multigrid", grid=SHAPE, **MIXED)
         M.save(tmp_path / "M.npz")
@@ -393,8 +393,15 @@ def test_singular_up_to_single_precision(name: str) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
-@pytest.mark.parametrize("dtype, rtol", [("float64", 1e-9), ("float32", 1e-4)])
-@pytest.mark.parametrize("mode", ["numpy", "jax-jit"])
+@pytest.mark.parametrize(
+    ("mode", "dtype", "rtol"),
+    [
+        ("numpy", "float64", 1e-9),
+        ("numpy", "float32", 1e-4),
+        pytest.param("jax-jit", "float64", 1e-9, marks=pytest.mark.merge),
+        ("jax-jit", "float32", 1e-4),
+    ],
+)
 def test_closed_regions_without_null_vectors(mode: str, dtype: str, rtol: float) -> None:
     """Regions that shrink to a point, or to a few, leave no rounding that M would blow up; nobody projects here."""
     draw = np.random.default_rng(2)
