@@ -63,19 +63,24 @@ class TestJax:
         values, x = values_of(name, dtype), rows(dtype, (2, N if transposed else M))
         dv, dx = values_of(name, dtype, 1), rows(dtype, x.shape, 2)
         ct = rows(dtype, (2, M if transposed else N), 3)
-        for wrap in (lambda f: f, jax.jit):
-            for found, want in zip(
-                wrap(lambda *a: jax.jvp(f, a[:2], a[2:]))(values, x, dv, dx),
-                jax.jvp(g, (values, x), (dv, dx)), strict=True,
-            ):  # fmt: skip
-                close(found, want)
-            found, want = wrap(lambda v, x: jax.vjp(f, v, x)[1](ct))(values, x), jax.vjp(g, values, x)[1](ct)
+
+        def everything(h: Any) -> Any:
+            def parts(v: Any, x: Any, dv: Any, dx: Any) -> list[Any]:
+                return [
+                    jax.jvp(h, (v, x), (dv, dx)),
+                    jax.vjp(h, v, x)[1](ct),
+                    jax.jvp(lambda x: h(values, x), (x,), (dx,))[1],
+                    jax.linear_transpose(lambda x: h(values, x), x)(ct),
+                    jax.linear_transpose(lambda v: h(v, rows(dtype, x.shape, 4)), v)(ct),
+                ]
+
+            return parts
+
+        given = values, x, dv, dx
+        want = jax.jit(everything(g))(*given)
+        for found in (everything(f)(*given), jax.jit(everything(f))(*given)):
             jax.tree.map(close, found, want)
-            close(wrap(lambda x: jax.jvp(lambda x: f(values, x), (x,), (dx,)))(x)[1], g(values, dx))
-            close(wrap(lambda x: jax.linear_transpose(lambda x: f(values, x), x)(ct))(x)[0],
-                  jax.linear_transpose(lambda x: g(values, x), x)(ct)[0])  # fmt: skip
-            jax.tree.map(close, wrap(lambda v: jax.linear_transpose(lambda v: f(v, x), v)(ct))(values),
-                         jax.linear_transpose(lambda v: g(v, x), values)(ct))  # fmt: skip
+        close(want[2], jax.jit(g)(values, dx))
 
     @few_forms
     @dtypes
@@ -97,10 +102,14 @@ class TestJax:
             push = lambda v, x: jax.jvp(lambda v, x: jnp.real(jax.grad(f, 1)(v, x)).sum(), (v, x), (v, x))[1]  # noqa: E731
             return jax.grad(push, (0, 1))
 
-        jax.tree.map(close, jax.jit(thrice(found))(values, x), thrice(want)(values, x))
+        ways = [thrice]
         if dtype == "float64":
-            for twice in (lambda f: jax.hessian(f, (0, 1)), lambda f: jax.jacfwd(jax.jacfwd(f, 0), 1)):
-                jax.tree.map(close, *(jax.jit(twice(f))(values, x) for f in (found, want)))
+            ways += [lambda f: jax.hessian(f, (0, 1)), lambda f: jax.jacfwd(jax.jacfwd(f, 0), 1)]
+
+        def everything(f: Any) -> Any:
+            return jax.jit(lambda v, x: [way(f)(v, x) for way in ways])
+
+        jax.tree.map(close, everything(found)(values, x), everything(want)(values, x))
 
     @few_forms
     @pytest.mark.parametrize("axes", AXES)
@@ -133,9 +142,11 @@ class TestJax:
         def twice(f: Any) -> Any:
             return jax.grad(lambda v, x: sum(jnp.sum(jnp.sin(a)) for a in jax.tree.leaves(inside(f)(v, x))), (0, 1))
 
-        close(mapped(f)(values, x), mapped(g)(values, x))
-        for transform in (outside, inside, twice):
-            jax.tree.map(close, jax.jit(transform(f))(values, x), transform(g)(values, x))
+        def everything(f: Any) -> Any:
+            return lambda v, x: [transform(f)(v, x) for transform in (mapped, outside, inside, twice)]
+
+        close(mapped(f)(values, x), jax.jit(mapped(g))(values, x))
+        jax.tree.map(close, *(jax.jit(everything(h))(values, x) for h in (f, g)))
 
     @forms
     def test_nested_vmaps(self, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cells import METHOD_NAMES, others_before_a_merge
+from cells import METHOD_NAMES, in_turn, others_before_a_merge
 from krylix import linear_solve
 from krylix.solvers import METHODS
 from modes import compiled
@@ -122,10 +122,10 @@ QUICK = {
 }
 # much to compile; on demand, where another method or kind of matrix goes through the same before
 DEAR = ("jacobian", "second order in a graph")
-ON_DEMAND = {("CG", "function", "persistent tape in a graph")}
+ON_DEMAND = {("CG", "function", "persistent tape in a graph"), ("direct", "dense", "vectorized_map")}
 BEFORE_A_MERGE = {
-    *(("CG", t) for t in ("persistent tape in a graph", "XLA", "gradient of a graph")),
-    *(("direct", t) for t in ("vectorized_map", "gradient in a graph")),
+    *(("CG", t) for t in ("persistent tape in a graph", "XLA", "gradient of a graph", "vectorized_map")),
+    ("direct", "gradient in a graph"),
     *(("biCG-stab(2)", t) for t in ("gradient in a graph", "second order")),
 }
 
@@ -248,8 +248,7 @@ def test_complex(method: str, mode: str) -> None:
         np.testing.assert_allclose(a, w, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", ["function", "dense"])
-@pytest.mark.parametrize("method", ["CG", "direct", "scipy-CG"])
+@pytest.mark.parametrize(("method", "kind"), in_turn(["CG", "direct", "scipy-CG"], ["function", "dense"]))
 def test_forward_mode_is_refused(method: str, kind: str) -> None:
     """TensorFlow would answer None."""
     p = point()
