@@ -77,14 +77,21 @@ def test_jax(kind: str) -> None:
 
     arrays = A.arrays()
     expected = by_differences(A, x, w)
-    for gradient in (jax.grad(f)(arrays, x), jax.jit(jax.grad(f))(arrays, x)):
+    tangent = tuple(jnp.ones_like(v) for v in arrays)
+
+    @jax.jit
+    def derivatives(v: Any, x: Any) -> tuple[Any, ...]:
+        """In one program."""
+        by_values, by_x = jax.grad(f, (0, 1))(v, x)
+        return by_values, by_x, jax.hessian(f, 1)(v, x), jax.jvp(lambda v: f(v, x), (v,), (tangent,))[1]
+
+    by_values, by_x, twice, moved = derivatives(arrays, x)
+    for gradient in (by_values, jax.grad(f)(arrays, x)) if kind in ("csr", "dia") else (by_values,):
         for got, want in zip(gradient, expected, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10)
     M = A.toarray()
-    np.testing.assert_allclose(jax.jit(jax.grad(f, 1))(arrays, x), 2 * M.T @ (w * (M @ x)), rtol=1e-10)
-    np.testing.assert_allclose(jax.jit(jax.hessian(f, 1))(arrays, x), 2 * M.T @ np.diag(w) @ M, rtol=1e-10, atol=1e-12)
-    tangent = tuple(jnp.ones_like(v) for v in arrays)
-    _, moved = jax.jit(lambda v: jax.jvp(lambda v: f(v, x), (v,), (tangent,)))(arrays)
+    np.testing.assert_allclose(by_x, 2 * M.T @ (w * (M @ x)), rtol=1e-10)
+    np.testing.assert_allclose(twice, 2 * M.T @ np.diag(w) @ M, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(moved, sum(g.sum() for g in expected), rtol=1e-8)
 
 
@@ -120,15 +127,22 @@ def test_jax_containers(kind: str) -> None:
     assert count == 1, "an equal structure was compiled again"
 
     many = tuple(jnp.stack([v, 2 * v, 0 * v]) for v in A.arrays())
-    each = jax.vmap(lambda v, x: A.with_values(v) @ x, (0, None))(many, x)
-    np.testing.assert_allclose(each, [M @ x, 2 * M @ x, 0 * M @ x], rtol=1e-12, atol=1e-12)
     X = np.random.default_rng(1).normal(size=(3, len(x)))
-    both = jax.vmap(lambda v, x: A.with_values(v).T.T @ x)(many, X)
+
+    @jax.jit
+    def mapped(many: Any, x: Any, X: Any) -> tuple[Any, ...]:
+        return (
+            jax.vmap(lambda v, x: A.with_values(v) @ x, (0, None))(many, x),
+            jax.vmap(lambda v, x: A.with_values(v).T.T @ x)(many, X),
+            jax.vmap(lambda x: A @ x)(X),
+            jax.vmap(lambda k: (k * A) @ x)(jnp.arange(3.0)),
+        )
+
+    each, both, rows, multiples = mapped(many, x, X)
+    np.testing.assert_allclose(each, [M @ x, 2 * M @ x, 0 * M @ x], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(both, [M @ X[0], 2 * M @ X[1], 0 * X[2, :1] + M @ (0 * X[2])], rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(jax.vmap(lambda x: A @ x)(X), X @ M.T, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(
-        jax.vmap(lambda k: (k * A) @ x)(jnp.arange(3.0)), np.outer(np.arange(3), M @ x), atol=1e-12
-    )
+    np.testing.assert_allclose(rows, X @ M.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(multiples, np.outer(np.arange(3), M @ x), atol=1e-12)
 
 
 @pytest.mark.merge
@@ -156,11 +170,9 @@ def test_jax_gradient_through_operations() -> None:
         low = jnp.kron(K[:2, :2], P[np.array([0, 2, 4]), 1:4])
         return jnp.sum((R @ x) ** 2) + jnp.sum((low @ x) ** 2) + P.sum() + jnp.trace(R)
 
-    arguments = A.values, B.values
-    np.testing.assert_allclose(sparse(*arguments), dense(*arguments), rtol=1e-12)
-    for got, want in zip(
-        jax.jit(jax.grad(sparse, (0, 1)))(*arguments), jax.grad(dense, (0, 1))(*arguments), strict=True
-    ):
+    found, wanted = (jax.jit(jax.value_and_grad(f, (0, 1)))(A.values, B.values) for f in (sparse, dense))
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12)
+    for got, want in zip(found[1], wanted[1], strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
