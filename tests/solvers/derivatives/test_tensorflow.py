@@ -182,6 +182,7 @@ def test_every_method_in_every_way(method: str, kind: str, transform: str) -> No
     check(method, kind, transform)
 
 
+@pytest.mark.compiled_by_default(modes=("tf-function",))
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 @pytest.mark.parametrize("kind", ["function", pytest.param("dense", marks=pytest.mark.merge)])
 def test_variables(kind: str, mode: str) -> None:
@@ -207,6 +208,7 @@ def test_variables_that_are_read_where_tapes_stop() -> None:
     np.testing.assert_allclose(tape.gradient(loss, variable), -b / (4 * variable**2), rtol=1e-10)
 
 
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 def test_what_was_computed_before(mode: str) -> None:
     """A closed-over tensor that was itself computed from what is watched; and an affine part."""
@@ -260,6 +262,7 @@ def test_forward_mode_is_refused(method: str, kind: str) -> None:
             solver(method, kind)(*p)
 
 
+@pytest.mark.compiled_by_default(modes=("tf-function",))
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 def test_a_failing_backward_solve_names_itself(mode: str) -> None:
     singular = tf.linalg.diag(tf.constant([1.0, 2, 0], REAL))
@@ -275,6 +278,7 @@ def test_a_failing_backward_solve_names_itself(mode: str) -> None:
         compiled(mode, by_b)(tf.constant([1.0, 1, 0], REAL))
 
 
+@pytest.mark.compiled_by_default(modes=("tf-function",))
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 def test_tiny_and_huge_cotangents_in_single_precision(mode: str) -> None:
     m = tf.constant(np.diag([1.0, 2, 3]) + 0.5 * np.eye(3, k=1), tf.float32)
