@@ -40,8 +40,8 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None) -> Preconditioner:
             batch of matrices.
         ValueError: entries that are infinite or NaN.
 
-    Stores 2 numbers per unknown, and `2 n_k^2` for each axis whose coefficients vary along it alone. Costs two
-    transforms along each axis: about 3 log2(n_k) multiplications per unknown, or 2 n_k.
+    Stores 2 numbers per unknown, and `2 n_k^2` for each axis whose coefficients vary along it alone. An application
+    costs two transforms along each axis: about 3 log2(n_k) multiplications per unknown, or 2 n_k.
 
     Source: Concus and Golub, SIAM J. Numer. Anal. 10 (1973), 1103-1120; Lynch, Rice, Thomas, Numer. Math. 6 (1964).
     """
