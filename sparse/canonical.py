@@ -20,6 +20,16 @@ def canonical(A: Any) -> Any:
     return found
 
 
+def rows_of(A: Any, first: int, last: int) -> Any:
+    """Some rows of a matrix in that form, which share its memory."""
+    start, stop = A.indptr[first], A.indptr[last]
+    found = sp.csr_array(
+        (A.data[start:stop], A.indices[start:stop], A.indptr[first : last + 1] - start), (last - first, A.shape[1])
+    )
+    found.has_canonical_format = True
+    return found
+
+
 def row_maxima(A: Any) -> np.ndarray:
     """`(n,)` float64: the largest |a_ij| of each row, NaN where one is NaN, 0 where the row is empty."""
     lengths = np.diff(A.indptr)

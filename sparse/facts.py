@@ -13,8 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from ..backends.cores import shared as cores
 from .canonical import canonical as canonical
-from .canonical import row_maxima
+from .canonical import row_maxima, rows_of
 from .symmetry import is_hermitian as is_hermitian
 from .symmetry import is_symmetric as is_symmetric
 
@@ -60,7 +61,14 @@ def is_diagonally_dominant(A: Any) -> bool:
     if A.shape[0] != A.shape[1]:
         return False
     A, ones = canonical(A), np.ones(A.shape[1])
-    return all(bool(_dominance(A[i : i + _ROWS], i, ones).weak.all()) for i in range(0, A.shape[0], _ROWS))
+    others: list[int] = []
+
+    def look(first: int, last: int) -> None:
+        if not others and not _dominance(rows_of(A, first, last), first, ones).weak.all():
+            others.append(first)
+
+    cores.in_blocks(look, A.shape[0], _ROWS)
+    return not others
 
 
 def is_positive_definite(A: Any) -> bool | None:

@@ -24,13 +24,13 @@ class NumpyFourier(Fourier):
 
     def forward(self, x: Array, axes: Sequence[int]) -> Array:
         function = scipy.fft.fftn if x.dtype.kind == "c" else scipy.fft.rfftn
-        return function(x, axes=tuple(axes), workers=_workers(x))
+        return function(x, axes=tuple(axes), workers=self.threads(x))
 
     def backward(self, x: Array, axes: Sequence[int], length: int | None) -> Array:
         if length is None:
-            return scipy.fft.ifftn(x, axes=tuple(axes), workers=_workers(x))
+            return scipy.fft.ifftn(x, axes=tuple(axes), workers=self.threads(x))
         lengths = [*(x.shape[axis] for axis in axes[:-1]), length]
-        return scipy.fft.irfftn(x, lengths, tuple(axes), workers=_workers(x))
+        return scipy.fft.irfftn(x, lengths, tuple(axes), workers=self.threads(x))
 
     def parts(self, x: Array) -> tuple[Array, Array]:
         return x.real, x.imag
@@ -45,8 +45,8 @@ class NumpyFourier(Fourier):
         if number not in _TYPES:
             return None
         function = scipy.fft.dstn if family == "DST" else scipy.fft.dctn
-        return function(x, _TYPES[number], axes=tuple(axes), norm="ortho", workers=_workers(x))
+        return function(x, _TYPES[number], axes=tuple(axes), norm="ortho", workers=self.threads(x))
 
-
-def _workers(x: Array) -> int:
-    return _CORES if x.size > _SMALL else 1
+    def threads(self, x: Array) -> int:
+        """That work on this array at the same time."""
+        return _CORES if x.size > _SMALL else 1

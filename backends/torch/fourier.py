@@ -8,12 +8,22 @@ import torch
 
 from ..interface.arrays import Array
 from ..interface.fourier import Fourier
+from ..numpy.fourier import NumpyFourier
+from .transformed import is_plain
+
+
+class _OnHost(NumpyFourier):
+    """On as many threads as torch takes."""
+
+    def threads(self, x: Array) -> int:
+        return min(super().threads(x), torch.get_num_threads())
 
 
 class TorchFourier(Fourier):
-    """`torch.fft`."""
+    """`torch.fft`; and SciPy for the sines and cosines of plain tensors, in half of the time or less."""
 
     cost = 3.0
+    _host = _OnHost()
 
     def forward(self, x: Array, axes: Sequence[int]) -> Array:
         return (torch.fft.fftn if x.is_complex() else torch.fft.rfftn)(x, dim=tuple(axes))
@@ -28,3 +38,9 @@ class TorchFourier(Fourier):
 
     def complex(self, real: Array, imaginary: Array) -> Array:
         return torch.complex(real, imaginary)
+
+    def trigonometric(self, kind: str, x: Array, axes: Sequence[int]) -> Array | None:
+        if not is_plain(x):
+            return None
+        found = self._host.trigonometric(kind, x.resolve_conj().resolve_neg().detach().numpy(), axes)
+        return None if found is None else torch.from_numpy(found)

@@ -202,5 +202,6 @@ def _of_cosines(bk: Backend, x: Array) -> Array:
 
 def _turns(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Of half of the frequencies: what makes cosines orthonormal, and by which angle half a step turns them."""
-    k = np.arange(n // 2 + 1)
-    return np.sqrt(np.where(k == 0, 1, 2) / n), np.pi * k / (2 * n)
+    k = np.arange(n // 2 + 1, dtype=np.float64)
+    # not by `where` or whole numbers, of which torch.compile makes single precision
+    return np.sqrt(np.minimum(k + 1.0, 2.0) / n), np.pi * k / (2 * n)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
+from krylix.solvers.grids.waves import as_matrix, transformed
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
 rng = np.random.default_rng(0)
@@ -53,3 +54,52 @@ def test_any_number_of_threads_gives_the_same(monkeypatch: pytest.MonkeyPatch) -
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("kind", ["DST-I", "DCT-II", "DCT-III", "DST-IV"])
+def test_torch_hands_plain_tensors_only_to_another_library(kind: str) -> None:
+    import torch
+    from torch.autograd import forward_ad
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watched(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return function(*args, **(kwargs or {}))
+
+    class Dispatched(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return function(*args, **(kwargs or {}))
+
+    bk = get_backend("torch")
+
+    def own(x: Any) -> Any:
+        return bk.fourier.trigonometric(kind, x, (1,))
+
+    x = torch.as_tensor(rng.standard_normal((3, 7)))
+    exact = as_matrix(kind, 7)
+    for given in (x, x + 0.5j * x, x.T.contiguous().T, (x + 0j).conj(), x.float()):
+        close = 1e-6 if given.dtype == torch.float32 else 1e-14
+        np.testing.assert_allclose(own(given).numpy(), to_numpy(given) @ exact.T, atol=close)
+    differentiable = x.clone().requires_grad_()
+    with torch.no_grad():
+        assert own(differentiable) is not None
+    assert own(differentiable) is None
+    for mode in (Watched(), Dispatched()):
+        with mode:
+            assert own(x) is None
+    with forward_ad.dual_level():
+        assert own(forward_ad.make_dual(x, x)) is None
+    for transformation in (torch.func.vmap, lambda f: lambda x: torch.func.jvp(f, (x,), (x,))[1]):
+        np.testing.assert_allclose(
+            transformation(lambda x: transformed(bk, kind, x[None], (1,))[0])(
+                x[:1] if transformation is torch.func.vmap else x[0]
+            ).reshape(-1, 7),
+            to_numpy(x[:1]) @ exact.T,
+            atol=1e-14,
+        )
+    jacobian = torch.autograd.functional.jacobian(lambda x: transformed(bk, kind, x, (1,)), x[:1], vectorize=True)
+    np.testing.assert_allclose(jacobian.reshape(7, 7).numpy(), exact, atol=1e-14)
+    compiled_one = torch.compile(lambda x: transformed(bk, kind, x, (1,)), backend="eager")
+    np.testing.assert_allclose(compiled_one(x).numpy(), to_numpy(x) @ exact.T, atol=1e-14)

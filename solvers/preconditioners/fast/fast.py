@@ -16,8 +16,9 @@ from ..cycle.cost import numbers_stored
 from ..cycle.scaled import Scaled
 from ..cycle.small import exact_inverse
 from ..known import as_matrix, entries_of, from_host, grid_of, is_known
+from ..multigrid.couplings import Couplings
 from ..multigrid.read import couplings_of
-from .nearby import Nearby, nearby
+from .nearby import Nearby, is_far, nearby
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
 _NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A
@@ -55,7 +56,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None) -> Preconditioner:
         raise UnsupportedOperation(
             f"fast was asked for {what}; expected one matrix whose values are known. Use 'multigrid' or 'jacobi'."
         )
-    return _described(_inverse(_nearby(matrix, shape), matrix)[0], matrix, A)
+    return _described(_inverse(nearby(_symmetric_part(matrix, shape)), matrix)[0], matrix, A)
 
 
 def fast_where_near(A: Operator) -> Preconditioner | None:
@@ -64,18 +65,22 @@ def fast_where_near(A: Operator) -> Preconditioner | None:
     Cost: a few passes over the values, where the answer is no.
     """
     matrix = as_matrix(A)
-    found = _nearby(matrix, grid_of(matrix, A, None), _SPREAD)
+    own = _symmetric_part(matrix, grid_of(matrix, A, None))
+    if is_far(own, _SPREAD):
+        return None
+    found = nearby(own, _SPREAD)
     if found.spread > _SPREAD:
         return None
     inner, least = _inverse(found, matrix)
     return _described(inner, matrix, A) if found.left <= _LEFT * least else None
 
 
-def _nearby(matrix: Matrix, shape: tuple[int, ...], most: float = math.inf) -> Nearby:
+def _symmetric_part(matrix: Matrix, shape: tuple[int, ...]) -> Couplings:
+    """The real one."""
     couplings = couplings_of(matrix, shape)
     if not all(np.isfinite(a).all() for a in couplings.values.values()):
         raise ValueError("fast was asked for a matrix with entries that are infinite or NaN; expected numbers.")
-    return nearby(couplings.map(lambda a: np.real(a).astype(np.float64)).symmetrised(), most)
+    return couplings.map(lambda a: np.real(a).astype(np.float64)).symmetrised()
 
 
 def _inverse(found: Nearby, matrix: Matrix) -> tuple[Operator, float]:

@@ -15,6 +15,8 @@ Golub).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ from ...grids.separable import Separable
 from ..multigrid.couplings import Couplings, Shift, total
 
 _ROUNDING = 1e-12
+_PLANES = 9  # of each axis, less one: those that are looked at first
 _AS_NEAR = 1.5  # times the distance: constants along an axis, whose transforms are fast, may be so much farther away
 
 
@@ -56,7 +59,7 @@ def nearby(A: Couplings, most: float = np.inf) -> Nearby:
     largest = max(float(np.max(np.abs(a), initial=0)) for a in A.values.values())
     size = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
     A = A.map(lambda a: a / size)
-    root = np.sqrt(_around(A))
+    root = np.sqrt(_around(A, _means(A)))
     found = []
     for D in (None, root) if np.ptp(root) > 0 else (None,):
         scaled = A if D is None else A.with_values(_scaled(A, 1 / D))
@@ -72,13 +75,57 @@ class _Line(NamedTuple):
     ring: bool
 
 
-def _around(A: Couplings) -> np.ndarray:
+def is_far(A: Couplings, most: float) -> bool:
+    """Is the spread of what is near surely larger? Of one real symmetric matrix of NumPy, by a few planes of points.
+
+    Whatever number is near the couplings that lead on from a plane, it is as far from the least or the largest of them.
+    """
+    plain = scaled = False
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = _means(A)
+        for axis, n in enumerate(A.grid):
+            here = (slice(None),) * axis + (0,)
+            for plane in np.unique(np.linspace(0, n - 1, _PLANES, dtype=int)[:-1]):
+                part = _planes(A, axis, int(plane), min(int(plane) + 2, n))
+                own = replace(part, values=_scaled(part, 1 / np.sqrt(_around(part, means))))
+                plain = plain or _spread(_forward(part, axis)[here]) > most
+                scaled = scaled or _spread(_forward(own, axis)[here]) > most
+                if plain and scaled:
+                    return True
+    return False
+
+
+def _spread(a: np.ndarray) -> float:
+    """The least spread of these numbers around any other one; 0 if it is not known."""
+    low, high = float(np.min(a, initial=np.inf)), float(np.max(a, initial=-np.inf))
+    low, high = min(abs(low), abs(high)), max(abs(low), abs(high))
+    same = bool(np.all(a >= 0) or np.all(a <= 0))
+    return (high - low) / (high + low) if same and 0 < high < np.inf else 0.0
+
+
+def _planes(A: Couplings, axis: int, first: int, last: int) -> Couplings:
+    at = (slice(None),) * (axis + 1) + (slice(first, last),)
+    grid = (*A.grid[:axis], last - first, *A.grid[axis + 1 :])
+    rings = (*A.periodic[:axis], False, *A.periodic[axis + 1 :])
+    return replace(A, grid=grid, periodic=rings, values={s: a[at] for s, a in A.values.items()})
+
+
+def _means(A: Couplings) -> list[float]:
+    """The mean size of the couplings along each axis, of those that are not zero; 0 without any."""
+    found = []
+    for axis in range(len(A.grid)):
+        values = [A.values[s] for s in _along(A, axis)]
+        count = sum(np.count_nonzero(a) for a in values)
+        found.append(float(sum(np.abs(a).sum() for a in values)) / max(count, 1))
+    return found
+
+
+def _around(A: Couplings, means: Sequence[float]) -> np.ndarray:
     """`(*grid)`: the mean size of a point's couplings, in units of the mean along each axis; 1 without any."""
     sums, counts = np.zeros(A.grid), np.zeros(A.grid)
-    for axis in range(len(A.grid)):
+    for axis, mean in enumerate(means):
         sizes = [np.abs(A.values[s][0]) for s in _along(A, axis)]
         size, count = sum(sizes, np.zeros(A.grid)), sum((a > 0 for a in sizes), np.zeros(A.grid))
-        mean = size.sum() / max(count.sum(), 1)
         if mean > 0:
             here = count > 0
             sums += np.divide(size, count * mean, out=np.zeros(A.grid), where=here)

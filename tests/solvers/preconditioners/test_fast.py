@@ -13,6 +13,8 @@ import scipy.sparse as sp
 import krylix
 from grid_problems import diffusion
 from krylix import linear_solve, preconditioner
+from krylix.solvers.preconditioners.fast.nearby import is_far, nearby
+from krylix.solvers.preconditioners.multigrid.read import couplings_of
 from krylix.sparse import UnsupportedOperation
 from modes import EAGER, MODES, array, compiled, library, to_numpy
 
@@ -217,6 +219,28 @@ def test_auto_takes_it_for_smooth_coefficients(kind: str, coefficients: Callable
 def stencil_of(A: sp.csr_array, shape: tuple[int, ...]) -> Function:
     """The same as a function that can be traced, on the grid."""
     return lambda u: (A @ u.reshape(-1)).reshape(shape)
+
+
+@pytest.mark.parametrize("boundary", ["D", "N", "P"])
+@pytest.mark.parametrize("corners", [False, True])
+def test_a_few_planes_never_reject_what_is_near(corners: bool, boundary: str) -> None:
+    """They say no only where all couplings do, and in half of these cases at least."""
+    shape, said, far = (11, 9), 0, 0
+    for seed in range(40):
+        own = np.random.default_rng(seed)
+        ramps = [np.cos(own.uniform(0, 3) * np.linspace(0, 1, n)) for n in shape]
+        k = np.exp(own.choice([0.1, 0.5, 2, 6]) * np.add.outer(*ramps))
+        k *= np.exp(own.choice([0, 0.05, 1.5]) * own.standard_normal(shape))
+        A = sp.csr_array(diffusion(k, boundary) * own.choice([1.0, -1.0, 1e150]))
+        if corners:
+            A = sp.csr_array(A + abs(A).max() * across_corners(shape, boundary == "P"))
+        couplings = couplings_of(krylix.as_operator(A), shape).symmetrised()
+        spread = nearby(couplings, 0.2).spread
+        if is_far(couplings, 0.2):
+            said += 1
+            assert spread > 0.2
+        far += spread > 0.2
+    assert 0.5 * far <= said and 0 < far < 40
 
 
 def test_auto_takes_multigrid_in_compiled_functions() -> None:
