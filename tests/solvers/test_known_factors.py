@@ -103,7 +103,9 @@ def test_factors_of_what_depends_on_an_argument_are_not_kept(mode: str, method: 
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("method", ["direct", "scipy-direct", "fast-direct", "CG"])
+@pytest.mark.parametrize(
+    "method", ["direct", "scipy-direct", "fast-direct", pytest.param("CG", marks=pytest.mark.merge)]
+)
 def test_tensors_that_a_tf_function_closes_over(method: str, made: list[str]) -> None:
     """They are the same in every run: factors are made of them once, and derivatives by them stay."""
     import tensorflow as tf

@@ -82,7 +82,9 @@ def test_interval_holds_the_eigenvalues(A: sp.csr_array, degree: int) -> None:
     assert definite.min() > 0.1 / end
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [pytest.param(m, marks=pytest.mark.merge if m == "torch-compile" else ()) for m in MODES]
+)
 def test_made_of_traced_values(mode: str) -> None:
     """The same as of known ones, to the accuracy of the bound."""
     A, b = poisson(6, 7), np.random.default_rng(0).standard_normal(42)

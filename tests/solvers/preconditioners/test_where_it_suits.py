@@ -118,7 +118,7 @@ def _applied(mode: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name in [*SUITED, *OTHERS] if name != "nothing"])
-@modes
+@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
 def test_solves(mode: str, name: str) -> None:
     """All are right; with multigrid in few steps."""
     coefficients, b = (SUITED | OTHERS)[name], rng.standard_normal(X.size)
@@ -184,6 +184,7 @@ def test_derivatives(mode: str) -> None:
 
 
 @pytest.mark.needs("jax")
+@pytest.mark.merge
 def test_lanes_of_vmap() -> None:
     """Some of which it suits."""
     import jax
@@ -199,6 +200,7 @@ def test_lanes_of_vmap() -> None:
 
 
 @pytest.mark.needs("jax")
+@pytest.mark.merge
 def test_single_precision() -> None:
     import jax
 

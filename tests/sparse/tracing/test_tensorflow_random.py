@@ -228,7 +228,7 @@ def run(seed: int, names: list[str], x: Any) -> Any:
 
 @random_examples(
     30,
-    300,
+    150,
     2000,
     shape=st.sampled_from(SHAPES),
     dtype=st.sampled_from(DTYPES),
