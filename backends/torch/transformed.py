@@ -38,7 +38,9 @@ def is_plain(x: Any) -> bool:
     """Is it memory of the host, and does nobody watch what happens to it? Then other libraries may work on it."""
     if type(x) is not torch.Tensor or x.device.type != "cpu" or x.layout != torch.strided:
         return False
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
         return False
     held = is_transformed(x) or transforming() or _functorch.is_legacy_batchedtensor(x)
     return not held and not (may_have_derivatives() and is_tracked(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -101,5 +102,9 @@ def test_torch_hands_plain_tensors_only_to_another_library(kind: str) -> None:
         )
     jacobian = torch.autograd.functional.jacobian(lambda x: transformed(bk, kind, x, (1,)), x[:1], vectorize=True)
     np.testing.assert_allclose(jacobian.reshape(7, 7).numpy(), exact, atol=1e-14)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is old, and that shapes are constants
+        traced_one = torch.jit.trace(lambda x: transformed(bk, kind, x, (1,)), x, check_trace=False)  # type: ignore[no-untyped-call]
+    np.testing.assert_allclose(traced_one(2 * x).numpy(), 2 * to_numpy(x) @ exact.T, atol=1e-14)
     compiled_one = torch.compile(lambda x: transformed(bk, kind, x, (1,)), backend="eager")
     np.testing.assert_allclose(compiled_one(x).numpy(), to_numpy(x) @ exact.T, atol=1e-14)
