@@ -509,7 +509,7 @@ def test_gradients_do_not_depend_on_it(kind: str, mode: str) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
-@pytest.mark.parametrize(("kind", "mode"), in_turn(PRECONDITIONERS, ["jax-jit", "tf-function"]))
+@pytest.mark.parametrize(("kind", "mode"), in_turn(PRECONDITIONERS, ["jax-jit", "tf-function"], tier="slow"))
 def test_made_once_for_a_compiled_function(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a matrix that does not depend on an argument, while the function is compiled; its numbers are known then."""
     made: list[Preconditioner] = []

@@ -261,12 +261,12 @@ def test_facts_and_adjoints(symmetric: bool, dtype: str, cycle: str) -> None:
 @pytest.mark.parametrize(
     ("symmetric", "systems", "mode"),
     [
-        pytest.param(symmetric, systems, mode, marks=pytest.mark.merge if later else ())
+        pytest.param(symmetric, systems, mode, marks=pytest.mark.slow if later else ())
         for mode in MODES
         if mode != "torch-compile"  # which traces no `with_values`
         for symmetric in (True, False)
         for systems in (None, 2)
-        # every two of the three together, by default
+        # every two of the three together; all three on demand
         for later in [mode in COMPILED and (symmetric == (systems is None)) == (mode == "tf-function")]
     ],
 )
