@@ -512,6 +512,7 @@ def test_gradients_do_not_depend_on_it(kind: str, mode: str) -> None:
 @pytest.mark.parametrize(("kind", "mode"), in_turn(PRECONDITIONERS, ["jax-jit", "tf-function"], tier="slow"))
 def test_made_once_for_a_compiled_function(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a matrix that does not depend on an argument, while the function is compiled; its numbers are known then."""
+    A = suited(kind, "float64")  # which makes one itself to see what suits
     made: list[Preconditioner] = []
     known: list[bool] = []
     build = PRECONDITIONERS[kind]
@@ -522,7 +523,6 @@ def test_made_once_for_a_compiled_function(kind: str, mode: str, monkeypatch: py
         return made[-1]
 
     monkeypatch.setitem(PRECONDITIONERS, kind, counted)
-    A = suited(kind, "float64")
     matrix = sp.csr_array(A)
     solve = compiled(mode, lambda b: krylix.linear_solve(matrix, b, method="biCG-stab", preconditioner=kind).x)
     for b in vectors("float64", 3):
