@@ -137,7 +137,8 @@ def components(A: Any) -> tuple[int, np.ndarray]:
     A = canonical(A)
     if A.shape[0] == 0:
         return 0, np.zeros(0, np.int32)
-    graph = sp.csr_array((np.ones(A.nnz), A.indices, A.indptr), A.shape)
+    weights = A.data if A.dtype == np.float64 else np.ones(A.nnz)  # of which none is 0
+    graph = sp.csr_array((weights, A.indices, A.indptr), A.shape)
     count, labels = connected_components(graph, directed=False)
     return int(count), labels
 

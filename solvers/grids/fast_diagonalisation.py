@@ -12,6 +12,7 @@ from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import eigen, waves
+from .find import on_its_grid
 from .separable import Separable, separable
 from .transforms import AlongAxis, AlongWaves, Periodic
 from .waves import as_matrix as waves_as_matrix
@@ -33,7 +34,7 @@ def fast_inverse(A: Operator) -> Operator:
     """
     if A.offset:
         raise _refusal("matrix_offset is added to all its entries; a singular matrix needs none here")
-    matrix = _matrix_of(A)
+    matrix = on_its_grid(_matrix_of(A))
     if not is_known(matrix):
         raise _refusal(
             "its values are computed in the compiled function; give coefficients that are known before, as numbers or "

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from ...sparse import Dense, Matrix, NonlinearError, Operator, UnsupportedOperation
 from ...sparse.facts import has_diagonal_of_one_sign
 from ...sparse.symmetry import seems_hermitian
+from ..grids.find import on_its_grid
 from .diagonal import DOMINANT
 from .known import as_matrix, at_hand
 from .multigrid.read import couples_neighbours
@@ -26,11 +27,11 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     |---|---|
     | symmetric (Hermitian), smaller than 5000 unknowns, or a batch | jacobi |
     | symmetric (Hermitian), diagonal of one sign, at least 1.02 times the sum of its row everywhere | jacobi |
-    | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid that it knows | multigrid, or fast |
+    | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid | multigrid, or fast |
     | symmetric (Hermitian), diagonal of one sign, no row of zeros | amg |
     | not symmetric, sparse, no zero on the diagonal | ilu |
     | products only | chebyshev |
-    | not known before it runs, couples neighbours on a large grid that it knows | multigrid |
+    | not known before it runs, couples neighbours on a large grid | multigrid |
     | anything else: dense, or values that are not known | jacobi |
 
     "multigrid" then stands for `automatic.on_grid`, which takes "fast" outside of compiled functions where coefficients
@@ -47,7 +48,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
         large = A.shape[0] > _SMALL and A.systems is None
         if not large or not has_diagonal_of_one_sign(A.known()) or is_easy(A.known()):
             return "jacobi"
-        if "multigrid" in kinds and couples_neighbours(A):
+        if "multigrid" in kinds and couples_neighbours(on_its_grid(A)):
             return "multigrid"
         return "amg" if "amg" in kinds and _has_whole_diagonal(A) else "jacobi"
     return "ilu" if "ilu" in kinds and _has_whole_diagonal(A) else "jacobi"

@@ -20,6 +20,7 @@ from ...sparse.formats.traced_coo import places_unknown
 from ...sparse.linearity import linear_part
 from ...sparse.operators.function import FunctionOperator, LinearFunction
 from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry, is_hermitian
+from ..grids.find import on_its_grid
 from .checks import check_grid
 
 
@@ -108,6 +109,12 @@ def grid_of(matrix: Matrix, A: Operator, grid: Any) -> tuple[int, ...]:
     if math.prod(found) != A.shape[0]:
         raise ValueError(f"grid={found} has {math.prod(found)} points; expected {A.shape[0]}, the number of unknowns.")
     return found
+
+
+def grid_for(matrix: Matrix, A: Operator, grid: Any = None) -> tuple[int, ...]:
+    """Likewise; where nobody knows it, the one that the entries of the matrix show, see `on_its_grid`."""
+    found = grid_of(matrix, A, grid)
+    return on_its_grid(matrix).in_shape if len(found) == 1 and grid is None else found
 
 
 def at_hand(A: Operator) -> Operator:

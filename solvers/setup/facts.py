@@ -24,6 +24,7 @@ from ...sparse.definite import is_seen_indefinite
 from ...sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
 from ...sparse.symmetry import products_agree, seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
+from ..grids.find import on_its_grid
 from ..methods.direct.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.choose import is_easy
@@ -111,12 +112,14 @@ class Facts:
     def fast(self) -> Operator | None:
         """Factors of the fast solver on grids, if it is one for this matrix."""
         problem = self.problem
-        suits = len(self.A.in_shape) > 1 and self.unknowns >= _LEAST_GRID and not problem.A.offset
-        suits = suits and (problem.null is None or problem.both)
+        suits = self.unknowns >= _LEAST_GRID and not problem.A.offset and (problem.null is None or problem.both)
         if self.preconditioned or not suits or not isinstance(self.matrix, SparseMatrix):
             return None
+        matrix = on_its_grid(self.matrix)
+        if len(matrix.in_shape) < 2:
+            return None
         try:
-            return factors_now(replace(problem, A=self.matrix), FAST)
+            return factors_now(replace(problem, A=matrix), FAST)
         except (UnsupportedOperation, NonlinearError):
             return None
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends import Backend
-from .entries.integers import places_in_rows, starts_from
+from .entries.some_rows import entries_in, scattered
 
 MOST_DIAGONALS = 40
 _LEAST_FILLED = 0.3  # entries per place of the diagonals
@@ -32,8 +32,9 @@ def choose_format(bk: Backend, starts: np.ndarray, cols: np.ndarray, shape: tupl
     nnz = len(cols)
     if not nnz:
         return Choice("csr", "it has no entries")
-    seen = _diagonals(starts, cols, _sample(shape[0]))
-    if len(seen) <= MOST_DIAGONALS:
+    sample = scattered(shape[0], _SAMPLE)
+    rows, there = entries_in(starts[sample], starts[sample + 1], cols, sample)
+    if len(np.unique(there - rows)) <= MOST_DIAGONALS:
         diagonals = np.count_nonzero(_all_diagonals(starts, cols, shape))
         if diagonals <= MOST_DIAGONALS and nnz >= _LEAST_FILLED * diagonals * shape[0]:
             filled = nnz / (diagonals * shape[0])
@@ -47,19 +48,6 @@ def choose_format(bk: Backend, starts: np.ndarray, cols: np.ndarray, shape: tupl
     padding = int(lengths.max()) * shape[0] / nnz
     text = f"{why}; rows of at most {lengths.max()} entries: {padding:.2f} stored values per entry if all are that long"
     return Choice("ell" if padding <= _WIDEST_ELL else "hyb", text)
-
-
-def _sample(n: int) -> np.ndarray:
-    if n <= _SAMPLE:
-        return np.arange(n)
-    # runs of neighbours and a fixed scatter: what repeats along the grid's axes shows in both
-    return np.unique((np.arange(_SAMPLE, dtype=np.int64) * 2654435761) % n)
-
-
-def _diagonals(starts: np.ndarray, cols: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    lengths = starts[rows + 1] - starts[rows]
-    entries = np.repeat(starts[rows], lengths) + places_in_rows(starts_from(lengths))
-    return np.unique(cols[entries].astype(np.int64) - np.repeat(rows, lengths))
 
 
 def _all_diagonals(starts: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

@@ -26,6 +26,12 @@ def random_matrix(shape: tuple[int, int], dtype: str = "float64", seed: int = 0)
     return sp.csr_array(dense.astype(dtype))
 
 
+def in_random_order(A: Any) -> sp.csr_array:
+    """The same system with its unknowns in another order, which shows no grid."""
+    order = np.random.default_rng(0).permutation(A.shape[0])
+    return sp.csr_array(sp.csr_array(A)[order][:, order])
+
+
 def in_krylix(mode: str, S: Any, format: str | None, known: bool = True, **options: Any) -> SparseMatrix:
     """The matrix in a format of krylix, with values that are NumPy's or of the library."""
     coo = S.tocoo()

@@ -16,6 +16,7 @@ from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.setup.fill import band_cost, factor_cost
 from krylix.solvers.setup.table import ROWS
 from krylix.sparse.definite import is_seen_indefinite
+from matrices import in_random_order
 from modes import array, compiled, to_numpy
 
 rng = np.random.default_rng(0)
@@ -154,9 +155,9 @@ def _laplace_of(mode: str) -> Callable[[Any], Any]:
 
 def test_prepared_matrices_get_factors_where_these_are_cheap() -> None:
     """As many solves come. Factors of a random graph are nearly dense."""
-    plane = sp.csr_array(pyamg.gallery.poisson((60, 60), format="csr"))
+    plane = in_random_order(pyamg.gallery.poisson((60, 60), format="csr"))
     assert prepare(plane, np.ones(3600)).method.name == "scipy-direct"
-    cube = sp.csr_array(pyamg.gallery.poisson((18, 18, 18), format="csr"))
+    cube = in_random_order(pyamg.gallery.poisson((18, 18, 18), format="csr"))
     assert prepare(cube, np.ones(5832)).method.name == "scipy-direct"
     assert linear_solve(cube, np.ones(5832)).method == "CG"
     edges = sp.random_array((6000, 6000), density=1e-3, rng=rng)
@@ -183,7 +184,7 @@ def test_operations_of_a_band() -> None:
 
 def test_large_symmetric_matrices_get_multigrid() -> None:
     """But those whose diagonal dominates, as in short time steps; and where it cannot be made, scaling."""
-    A = sp.csr_array(pyamg.gallery.poisson((18, 19, 20), format="csr"))  # whose factors fill up
+    A = in_random_order(pyamg.gallery.poisson((18, 19, 20), format="csr"))  # whose factors fill up
     b = rng.standard_normal(A.shape[0])
     result = linear_solve(A, b)
     assert result.method == "CG" and result.preconditioner == "amg" and result.iterations < 30
@@ -195,7 +196,7 @@ def test_what_cannot_be_made_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> N
     def fails(A: Any) -> Any:
         raise ValueError("no")
 
-    A = sp.csr_array(pyamg.gallery.poisson((18, 19, 20), format="csr"))
+    A = in_random_order(pyamg.gallery.poisson((18, 19, 20), format="csr"))
     monkeypatch.setitem(PRECONDITIONERS, "amg", fails)
     assert linear_solve(A, np.ones(A.shape[0])).preconditioner == "jacobi"
     with pytest.raises(ValueError, match="no"):
@@ -234,13 +235,13 @@ def test_the_page_shows_the_table() -> None:
 
 def test_explanations_name_the_rows() -> None:
     """Those that do not hold, in order, and the one that does."""
-    plane = sp.csr_array(pyamg.gallery.poisson((60, 60), format="csr"))
+    plane = in_random_order(pyamg.gallery.poisson((60, 60), format="csr"))
     lines = prepare(plane, np.ones(3600)).explain().splitlines()
     decided = next(i for i, row in enumerate(ROWS) if row.known.startswith("`prepare`"))
     assert [line.split(maxsplit=1)[1] for line in lines[1 : decided + 2]] == [r.known for r in ROWS[: decided + 1]]
     assert lines[1].split()[0] == "no" and lines[decided + 1].split()[0] == "yes"
     assert lines[decided + 2].startswith("-> scipy-direct")
-    cube = sp.csr_array(pyamg.gallery.poisson((32, 32, 32), format="csr"))
+    cube = in_random_order(pyamg.gallery.poisson((32, 32, 32), format="csr"))
     text = prepare(cube, np.ones(32**3)).explain()
     assert "-> CG, preconditioned" in text and "if it fails: scipy-direct" in text and "amg preconditioner" in text
     assert "the method was given" in prepare(plane, np.ones(3600), method="CG").explain()
@@ -257,7 +258,7 @@ def test_large_factors_are_no_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they would not fit into memory the failure stands."""
     from krylix.solvers.setup import facts
 
-    A = sp.csr_array(pyamg.gallery.poisson((18, 19, 20), format="csr"))
+    A = in_random_order(pyamg.gallery.poisson((18, 19, 20), format="csr"))
     b = rng.standard_normal(A.shape[0])
     assert linear_solve(A, b, max_iter=1, on_failure="status").method == "scipy-direct (after CG had failed)"
     monkeypatch.setattr(facts, "_memory", lambda: 1e6)

@@ -15,7 +15,7 @@ from ..base import Preconditioner
 from ..cycle.cost import numbers_stored
 from ..cycle.scaled import Scaled
 from ..cycle.small import exact_inverse
-from ..known import as_matrix, entries_of, from_host, grid_of, is_known
+from ..known import as_matrix, entries_of, from_host, grid_for, is_known
 from ..multigrid.couplings import Couplings
 from ..multigrid.read import couplings_of
 from .nearby import Nearby, is_far, nearby
@@ -34,7 +34,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None) -> Preconditioner:
     (an indefinite A) with the signs of the nearby matrix. Up to 64 unknowns it is the inverse of A.
 
     Args:
-        grid: shape of the grid that the unknowns lie on, last axis fastest, if A does not know it.
+        grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
 
     Raises:
         UnsupportedOperation: the values of A are not known now, it couples points that are no neighbours, or it is a
@@ -47,7 +47,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None) -> Preconditioner:
     Source: Concus and Golub, SIAM J. Numer. Anal. 10 (1973), 1103-1120; Lynch, Rice, Thomas, Numer. Math. 6 (1964).
     """
     matrix = as_matrix(A)
-    shape = grid_of(matrix, A, grid)
+    shape = grid_for(matrix, A, grid)
     if matrix.shape[0] <= _SMALL:
         inverse, hermitian = exact_inverse(matrix, "fast")
         return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, entries_of(A))
@@ -65,7 +65,7 @@ def fast_where_near(A: Operator) -> Preconditioner | None:
     Cost: a few passes over the values, where the answer is no.
     """
     matrix = as_matrix(A)
-    own = _symmetric_part(matrix, grid_of(matrix, A, None))
+    own = _symmetric_part(matrix, grid_for(matrix, A))
     if is_far(own, _SPREAD):
         return None
     found = nearby(own, _SPREAD)

@@ -18,7 +18,7 @@ from ..cycle.level import VISITS, Level
 from ..cycle.scaled import Scaled
 from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
-from ..known import as_matrix, entries_of, from_host, grid_of
+from ..known import as_matrix, entries_of, from_host, grid_for
 from .block_tridiagonal import BlockTridiagonalInverse, inverse_of
 from .couplings import Couplings, total
 from .hierarchy import GridLevel, levels_of
@@ -48,7 +48,7 @@ def multigrid(
     the values of A are traced, all of it is computed in the library.
 
     Args:
-        grid: shape of the grid that the unknowns lie on, last axis fastest, if A does not know it.
+        grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
         cycle: "V" or "W".
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser grids.
@@ -71,7 +71,7 @@ def multigrid(
         smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
     degree = check_integer("degree", degree, 1)
     matrix = as_matrix(A)
-    shape = grid_of(matrix, A, grid)
+    shape = grid_for(matrix, A, grid)
     if matrix.shape[0] <= _SMALL:
         return described(*exact_inverse(matrix, "multigrid"), A, ())
     size = direct_size(shape) if direct is None else check_integer("direct", direct, 1)

@@ -8,9 +8,10 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import CSR, DIA, Matrix, SparseMatrix, Stencil, UnsupportedOperation
-from ....sparse.formats import choose_format
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
+from ...grids.diagonals import neighbours_diagonals
+from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
 from ..known import at_hand, entries_at_hand
 from .couplings import Couplings, Shift, opposite, total
 
@@ -50,13 +51,12 @@ def couples_neighbours(matrix: Matrix) -> bool:
         structure: Any = own.structure
         if structure.in_grid != grid or structure.out_grid != grid:
             return False
-        steps = [_step(np.asarray(box.start) - np.asarray(box.lo), np.asarray(grid))[0] for box in structure.boxes]
+        steps = [step_of(np.asarray(box.start) - np.asarray(box.lo), np.asarray(grid))[0] for box in structure.boxes]
         return all(bool(np.all(np.abs(step) <= 1)) for step in steps)
     if isinstance(own, DIA) and _of_diagonals(own, grid) is not None:
         return True
     rows, cols, _ = own.structure.entries()
-    differences = _difference(rows, cols, grid)
-    return all(bool(np.all(np.abs(_step(d, n)[0]) <= 1)) for d, n in zip(differences, grid))
+    return are_neighbours(rows, cols, grid)
 
 
 def _of_boxes(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
@@ -66,7 +66,7 @@ def _of_boxes(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ..
     for box, number, value in zip(matrix.structure.boxes, matrix.structure.numbers, matrix.stored.known_or_arrays()):
         shift = []
         for axis, (start, lo, n) in enumerate(zip(box.start, box.lo, grid)):
-            step, ring = _step(np.asarray(start - lo), n)
+            step, ring = step_of(np.asarray(start - lo), n)
             shift.append(int(step))
             rings[axis] |= bool(ring)
         if any(abs(s) > 1 for s in shift):
@@ -85,14 +85,17 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
     """Of known diagonals of neighbours that stay on the grid; None for others. Rows are looked at as diagonals, too."""
     if matrix.systems is not None or min(grid) < 3 or not isinstance(matrix, (CSR, DIA)) or matrix.constant is None:
         return None
-    if isinstance(matrix, CSR):
+    if isinstance(matrix, DIA):
         structure: Any = matrix.structure
-        if choose_format(matrix.bk, structure.starts, structure.cols, matrix.shape).format != "dia":
+        offsets, diagonals = structure.offsets, matrix.constant[0]
+    else:
+        found = neighbours_diagonals(matrix.known(), grid)
+        if found is None:
             return None
-    known: Any = matrix.to("dia")
+        offsets, diagonals = found
     parts: Parts = {}
-    for offset, diagonal in zip(known.structure.offsets, known.constant[0]):
-        shift = _decoded(int(offset), grid)
+    for offset, diagonal in zip(offsets, diagonals):
+        shift = shift_of(int(offset), grid)
         if shift is None:
             return None
         values = diagonal.reshape(1, *grid)
@@ -105,16 +108,6 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
     return parts, (False,) * len(grid)
 
 
-def _decoded(offset: int, grid: tuple[int, ...]) -> Shift | None:
-    """Steps of -1, 0 or 1 along each axis that make an offset in the list of points."""
-    shift = []
-    for stride in row_strides(grid):
-        step = round(offset / stride)
-        shift.append(step)
-        offset -= step * stride
-    return tuple(shift) if not offset and max(map(abs, shift)) <= 1 else None
-
-
 def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
     bk, rows, cols, values = entries_at_hand(matrix)
     if bk.on_host:
@@ -123,11 +116,11 @@ def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, 
     codes = np.zeros(len(rows), np.int64)
     rings = []
     for n, stride in zip(grid, row_strides(grid)):
-        step, ring = _step(cols // stride % n - rows // stride % n, n)
+        step, ring = step_of(cols // stride % n - rows // stride % n, n)
         rings.append(bool(np.any(ring)))
         if np.any(np.abs(step) > 1):
             at = int(np.argmax(np.abs(step) > 1))
-            raise _far(tuple(int(v[at]) for v in _difference(rows, cols, grid)), grid)
+            raise _far(tuple(int(v[at]) for v in differences(rows, cols, grid)), grid)
         codes = 3 * codes + step + 1
     parts: Parts = {}
     for code in np.flatnonzero(np.bincount(codes)):
@@ -137,16 +130,6 @@ def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, 
         shift = tuple(int(code) // 3**k % 3 - 1 for k in reversed(range(len(grid))))
         parts[shift] = [bk.reshape(take_or_zero(bk, values, source), (-1, *grid))]
     return parts, tuple(rings)
-
-
-def _step(difference: np.ndarray, n: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Steps along an axis, where those around a ring of n > 2 points count as -1 and 1, and which go around it."""
-    around = (np.abs(difference) == n - 1) & (n > 2)
-    return np.where(around, -np.sign(difference), difference), around
-
-
-def _difference(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> list[np.ndarray]:
-    return [cols // stride % n - rows // stride % n for n, stride in zip(grid, row_strides(grid))]
 
 
 def _far(shift: Shift, grid: tuple[int, ...]) -> UnsupportedOperation:

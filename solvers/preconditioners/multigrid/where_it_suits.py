@@ -9,11 +9,12 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import Matrix, Operator
+from ...grids.find import on_its_grid
 from ..base import Preconditioner
 from ..cycle.either import Either
 from ..diagonal import DOMINANT
 from ..jacobi import jacobi
-from ..known import as_matrix, grid_of
+from ..known import as_matrix, grid_for
 from .couplings import Couplings, total
 from .multigrid import Smoothing, cycle_of, described
 from .read import couples_neighbours, couplings_of
@@ -27,6 +28,7 @@ _INDEFINITE = 0.1  # of the diagonal may be missing in the sums of rows of the c
 
 def pays_unseen(A: Matrix) -> bool:
     """Is A, whose values are not known yet, on a grid so large that multigrid is worth the time to compile it?"""
+    A = on_its_grid(A)
     bk, grid = A.bk, A.in_shape
     axes = sum(n > 1 for n in grid) if all(isinstance(n, int) for n in grid) else 0
     large = axes in _LEAST and math.prod(grid) >= _LEAST[axes]
@@ -41,7 +43,7 @@ def multigrid_where_it_suits(A: Operator) -> Preconditioner:
     """
     matrix = as_matrix(A)
     other = jacobi(matrix)
-    own = couplings_of(matrix, grid_of(matrix, A, None))
+    own = couplings_of(matrix, grid_for(matrix, A))
     bk, chosen = own.bk, _suits(own.map(own.bk.constant))
     made = []
 

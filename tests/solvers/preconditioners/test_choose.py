@@ -14,10 +14,12 @@ from krylix import as_operator, linear_solve, preconditioner
 from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.preconditioners.choose import choose_kind
 from krylix.sparse import Stencil
+from matrices import in_random_order
 from modes import array, compiled, to_numpy
 
 ALL = ("jacobi", "block-jacobi", "chebyshev", "cluster", "ilu", "ic", "ssor", "amg", "multigrid", "fast")
-LARGE = sp.csr_array(pyamg.gallery.poisson((80, 80), format="csr"))
+PLANE = sp.csr_array(pyamg.gallery.poisson((80, 80), format="csr"))
+LARGE = in_random_order(PLANE)
 SMALL = sp.csr_array(pyamg.gallery.poisson((8, 8), format="csr"))
 
 
@@ -39,11 +41,11 @@ def saddle() -> sp.csr_array:
         (saddle() + sp.eye_array(74, k=1), "jacobi"), (spl.aslinearoperator(SMALL), "chebyshev"),
         ([LARGE, 2 * LARGE], "jacobi"), (LARGE + 0.1 * sp.eye_array(6400), "jacobi"), (GRID, "multigrid"),
         (-1 * GRID, "multigrid"), (GRID.to("dia"), "multigrid"), (GRID.to("csr"), "multigrid"), (FAR, "amg"),
-        (FAR.to("csr"), "amg"),
+        (FAR.to("csr"), "amg"), (PLANE, "multigrid"), (-PLANE.tocsc(), "multigrid"),
     ],
     ids=["large", "negative", "small", "not symmetric", "large and not symmetric", "dense", "indefinite",
          "zeros on the diagonal", "products", "batch", "dominant", "grid", "negative grid", "diagonals", "rows",
-         "far on a grid", "far in rows"],
+         "far on a grid", "far in rows", "grid in rows", "grid in columns"],
 )  # fmt: skip
 def test_table(A: Any, kind: str) -> None:
     operator = as_operator(A)

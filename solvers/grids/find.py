@@ -1,0 +1,97 @@
+"""The grid that the unknowns of a matrix lie on, where nobody says so, as in a CSR matrix that a program assembled.
+
+A point's neighbours on a grid `(l, m, n)`, last axis fastest, are 1, about n and about m n places away in the list of
+points. A few rows show these distances, and then a thousand rows whether all of their entries are neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...sparse import DIA, Matrix, SparseMatrix
+from ...sparse.formats.entries.some_rows import entries_in, scattered
+from .neighbours import differences, shift_of, step_of
+
+Grid = tuple[int, ...]
+_LEAST = 5  # points along an axis: fewer may be fields beside each other, or layers
+_FEW, _MANY = 8, 1000  # runs of rows that are looked at for distances, and rows for all their entries
+_LONGEST_ROW = 27  # entries: all neighbours in three dimensions
+
+
+def on_its_grid(matrix: Matrix) -> Matrix:
+    """A square matrix for arrays of the grid on which it couples neighbours, if its rows look like that; else itself.
+
+    For one matrix that maps vectors, last axis fastest, on a grid of two or three axes of at least 5 points each. It is
+    looked at by samples: who relies on it has to look at all entries.
+
+    Cost: about a thousand rows.
+    """
+    found = _grid_of(matrix)
+    return matrix if found is None else SparseMatrix.of_stored(matrix.stored, found, found)  # type: ignore[attr-defined]
+
+
+def _grid_of(matrix: Matrix) -> Grid | None:
+    n, m = matrix.shape
+    flat = isinstance(matrix, SparseMatrix) and matrix.in_shape == matrix.out_shape == (n,)
+    if not flat or n != m or matrix.systems is not None or n < _LEAST**2:
+        return None
+    runs = scattered(n - 2, _FEW)[1:, None] + np.arange(3)  # in each there is one that is not at the end of its line
+    rows, cols = _entries_in(matrix, np.unique(runs))
+    if len(rows) > 3 * _FEW * _LONGEST_ROW:
+        return None
+    grids = dict.fromkeys(g for row in np.unique(rows) for g in _candidates(cols[rows == row] - row, n))
+    best, fewest = None, np.inf
+    for grid in grids:
+        around = _around(matrix, grid)
+        if around is not None and around < fewest:  # an axis that is taken for too short a one looks like a ring
+            best, fewest = grid, around
+    return best
+
+
+def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
+    """Grids of n points on which all these steps from one of them lead to a neighbour."""
+    ahead = sorted({int(s) for s in np.abs(steps)} - {0})
+    beyond = [s for s in ahead if s > 1]
+    if len(beyond) == len(ahead) or not beyond:  # nothing next to it, or nothing else
+        return
+    for width in (beyond[0], beyond[0] + 1):
+        planes = [s for s in beyond if s > width + 1]
+        multiples = range(-(-planes[0] // width) * width, planes[0] + width + 2, width) if planes else (n,)
+        for plane in multiples:
+            grid = (n // plane, plane // width, width) if planes else (n // width, width)
+            whole = n % plane == 0 and plane % width == 0
+            if whole and min(grid) >= _LEAST and all(shift_of(s, grid) is not None for s in ahead):
+                yield grid
+
+
+def _around(matrix: Any, grid: Grid) -> int | None:
+    """How many entries of a sample lead around an axis; None where some lead further than to a neighbour."""
+    n, width = matrix.shape[0], grid[-1]
+    firsts = scattered(n // width, _MANY // 4) * width
+    rows, cols = _entries_in(matrix, np.unique(np.concatenate([scattered(n, _MANY), firsts, firsts + width - 1])))
+    count = 0
+    for difference, length in zip(differences(rows, cols, grid), grid):
+        step, around = step_of(difference, length)
+        if np.any(np.abs(step) > 1):
+            return None
+        count += int(np.count_nonzero(around))
+    return count
+
+
+def _entries_in(matrix: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the entries in some rows, int64; of known diagonals without zeros."""
+    structure = matrix.structure
+    if isinstance(matrix, DIA) and (matrix.constant is not None or structure.present is None):
+        cols = rows[:, None] + np.asarray(structure.offsets, np.int64)
+        there = (cols >= 0) & (cols < matrix.shape[1])
+        if matrix.constant is not None:
+            there &= matrix.constant[0][:, rows].T != 0
+        at, diagonal = np.nonzero(there)
+        return rows[at], cols[at, diagonal]
+    if structure.format == "csr":
+        return entries_in(structure.starts[rows], structure.starts[rows + 1], structure.cols, rows)
+    every, cols, _ = structure.entries()
+    return entries_in(np.searchsorted(every, rows), np.searchsorted(every, rows + 1), cols, rows)
