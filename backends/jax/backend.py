@@ -85,6 +85,12 @@ class JaxBackend(JaxIndexing, JaxVectors):
     def device(self, x: Array) -> Hashable:
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 
+    def in_every_run(self, x: Array) -> np.ndarray | None:
+        x = cells_of(x)
+        if is_traced(x) or (isinstance(x, jax.Array) and not (x.is_fully_addressable and len(x.devices()) == 1)):
+            return None
+        return np.asarray(x)
+
     def is_at_hand(self, x: Array) -> bool:
         x = cells_of(x)
         here = not is_compiled(x) and x.is_fully_addressable  # not on other processes, too

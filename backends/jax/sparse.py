@@ -68,8 +68,8 @@ class JaxSparse:
             every = len(kept) == len(rows)
             if not every:
                 rows, cols, systems = rows[kept], cols[kept], None if systems is None else systems[kept]
-        values = jnp.reshape(values, -1)
-        return Entries(values if every else values[kept], rows, cols, shape, systems)
+            values = jnp.reshape(values, -1)
+            return Entries(values if every else values[kept], rows, cols, shape, systems)
 
     def native(self, values: Array, rows: Any, cols: Any, shape: tuple[int, int]) -> jsp.BCOO:
         """A BCOO matrix of entries in the order of rows, then columns, without duplicates.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...sparse import DIA, Matrix, SparseMatrix
+from ...sparse import DIA, Matrix, SparseMatrix, Stencil
 from ...sparse.formats.entries.some_rows import entries_in, scattered
 from .neighbours import differences, shift_of, step_of
 
@@ -38,6 +38,8 @@ def _grid_of(matrix: Matrix) -> Grid | None:
     flat = isinstance(matrix, SparseMatrix) and matrix.in_shape == matrix.out_shape == (n,)
     if not flat or n != m or matrix.systems is not None or n < _LEAST**2:
         return None
+    if isinstance(matrix, Stencil) and matrix.own_grid is not None and len(matrix.own_grid) > 1:
+        return matrix.own_grid
     runs = scattered(n - 2, _FEW)[1:, None] + np.arange(3)  # in each there is one that is not at the end of its line
     rows, cols = _entries_in(matrix, np.unique(runs))
     if len(rows) > 3 * _FEW * _LONGEST_ROW:

@@ -22,9 +22,11 @@ from ...sparse import (
     operand_dtype,
     to_operator,
 )
+from ..grids.numbers import with_numbers
 from ..iteration.method import Method
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
+from ..preconditioners.known import in_every_run
 from ..results.failure import POLICIES
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
@@ -216,6 +218,8 @@ def _operator(
         )
     if isinstance(operator, Matrix) and operator.systems is not None:
         operator = matched(operator, batch_shape(A, bk), layout)
+    elif isinstance(operator, Matrix) and (bk.in_program() if bk.has_pure_arrays else bk.compiled()):
+        operator = _as_compiled(operator)
     elif isinstance(operator, FunctionOperator):
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
@@ -225,6 +229,12 @@ def _operator(
     if np.ndim(offset) or not np.isfinite(offset):
         raise ValueError(f"matrix_offset must be one finite number; got {offset!r}.")
     return OffsetOperator(operator, offset) if offset else operator
+
+
+def _as_compiled(A: Matrix) -> Matrix:
+    """A known matrix as a program has the least to hold, and to compute, of it."""
+    own = in_every_run(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
+    return with_numbers(own) if A.bk.fuses_elementwise else own
 
 
 def _without_constant(rows: Array, operator: Operator, layout: Layout) -> Array:

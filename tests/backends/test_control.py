@@ -801,7 +801,7 @@ def test_rescued_lanes_ask_together() -> None:
 @covers("in_every_run")
 @pytest.mark.parametrize("mode", MODES)
 def test_in_every_run(mode: str) -> None:
-    """An argument is not; what a graph of TensorFlow closes over is, unless it is a variable."""
+    """An argument is not; what a program of JAX or TensorFlow closes over is, unless it is a variable."""
     seen: list[Any] = []
 
     def look(bk: Backend, x: Any) -> Any:
@@ -810,6 +810,13 @@ def test_in_every_run(mode: str) -> None:
 
     run(mode, look, np.ones(3))
     assert seen[0] is None
+    if mode == "jax-jit":
+        import jax
+
+        closed, seen[:] = jax.numpy.arange(3.0), []
+        jax.jit(lambda x: seen.extend(backend(mode).in_every_run(a) for a in (x, closed)))(closed)
+        assert seen[0] is None
+        np.testing.assert_array_equal(seen[1], [0.0, 1.0, 2.0])
     if mode == "tf-function":
         import tensorflow as tf
 

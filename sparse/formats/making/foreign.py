@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,11 @@ def from_native(
     if bk.on_host:
         return from_scipy(bk, x, dtype, like, format=format, name=name)
     bk.sparse.check(x, name)
+    with bk.at_once() if bk.has_pure_arrays else nullcontext():  # then what is known stays so in compiled functions
+        return _of_entries(bk, x, dtype, like, format)
+
+
+def _of_entries(bk: Backend, x: Any, dtype: Any, like: Array | None, format: str | None) -> Matrix:
     values, rows, cols, shape, systems = bk.sparse.entries(x)
     if dtype is not None and bk.dtype(values) != np.dtype(dtype):
         values = bk.astype(values, np.dtype(dtype))

@@ -14,6 +14,7 @@ from grid_problems import diffusion, entries
 from krylix import as_operator, linear_solve, preconditioner, prepare
 from krylix.solvers.grids.diagonals import neighbours_diagonals
 from krylix.solvers.grids.find import on_its_grid
+from krylix.solvers.grids.numbers import with_numbers
 from krylix.sparse import UnsupportedOperation
 from matrices import FORMATS, in_krylix, in_random_order
 from modes import array, compiled, to_numpy
@@ -199,6 +200,60 @@ def test_known_in_compiled_functions(mode: str) -> None:
     b = np.random.default_rng(0).standard_normal(A.shape[0])
     x = compiled(mode, lambda b: linear_solve(own, b, method="fast-direct").x)(array(mode, b))
     np.testing.assert_allclose(to_numpy(x), np.linalg.solve(A.toarray(), b), atol=1e-9)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_matrices_that_a_compiled_function_closes_over(inside: bool) -> None:
+    """JAX's own are known there, and with numbers on their diagonals no arrays of the program."""
+    import jax
+    import jax.experimental.sparse as jsp
+
+    A = diffusion(np.ones((60, 61)), "N") + 0.1 * sp.eye_array(3660)
+    own = jsp.BCOO.from_scipy_sparse(sp.csr_array(A))
+    A = pyamg.gallery.poisson((60, 61), format="csr")
+    numbers = jsp.BCOO.from_scipy_sparse(A)
+    b = np.random.default_rng(0).standard_normal(3660)
+    sizes = []
+    for M in (own, numbers):
+        given = M if inside else as_operator(M)
+        f = jax.jit(lambda b, A=given: linear_solve(A, b, method="CG").x)
+        np.testing.assert_allclose(f(b), sp.linalg.spsolve(sp.csc_array(_scipy_of(M)), b), atol=1e-7)
+        sizes.append(len(f.lower(b).as_text()))
+    assert sizes[0] - sizes[1] > 3 * 16 * 3660  # digits of at least three of five diagonals
+    assert jax.jit(lambda b: linear_solve(own, b).x)(b).shape == b.shape
+    result = jax.jit(lambda b: linear_solve(own, b))(b)
+    assert result.method == "fast-direct"
+
+
+def _scipy_of(M: Any) -> sp.coo_array:
+    rows, cols = np.asarray(M.indices).T
+    return sp.coo_array((np.asarray(M.data), (rows, cols)), shape=M.shape)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("points", [5, 27])
+def test_numbers(points: int, dtype: str) -> None:
+    shape, name = ((8, 9), "5 points") if points == 5 else ((6, 7, 8), "27 points")
+    axes, holds = STENCILS[name]
+    shifts = [s for s in itertools.product((-1, 0, 1), repeat=axes) if holds(s)]
+    values = np.random.default_rng(0).standard_normal(len(shifts)) * (1 if dtype == "float32" else 1 + 2j)
+    A = entries(shape, {s: np.full(shape, v) for s, v in zip(shifts, values)}, (False,) * axes).astype(dtype)
+    own: Any = as_operator(A).to("dia")  # type: ignore[attr-defined]
+    found: Any = with_numbers(own)
+    assert found.format == "stencil" and found.in_shape == own.in_shape and found.dtype == own.dtype
+    assert abs(found.to_scipy() - A).max() == 0
+    for place in (0, 3, A.nnz // 2, A.nnz - 1):  # one other number
+        B = A.copy()
+        B.data[place] *= 2
+        assert with_numbers(as_operator(B).to("dia")).format == "dia"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("place", [(8, 9), (9, 8), (0, 71), (17, 18)])
+def test_numbers_stay_on_the_grid(place: tuple[int, int]) -> None:
+    """An entry that goes on in the next line is no number of a stencil."""
+    A = sp.lil_array(pyamg.gallery.poisson((8, 9), format="csr"))
+    A[place] = -1
+    assert with_numbers(as_operator(sp.csr_array(A)).to("dia")).format == "dia"  # type: ignore[attr-defined]
 
 
 def test_traced_values() -> None:

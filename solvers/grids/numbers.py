@@ -1,0 +1,41 @@
+"""Diagonals of one number each on a grid, as a stencil: a compiled program then reads no matrix, and holds none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...sparse import DIA, Matrix, Stencil
+from .find import on_its_grid
+from .neighbours import shift_of
+
+
+def with_numbers(matrix: Matrix) -> Matrix:
+    """A matrix of known diagonals as a stencil, where each is one number wherever it stays on the grid; else itself.
+
+    It maps the same arrays as before. Cost: up to one pass over the values.
+    """
+    grid = on_its_grid(matrix).in_shape
+    if not isinstance(matrix, DIA) or matrix.constant is None or matrix.systems is not None or len(grid) < 2:
+        return matrix
+    structure: Any = matrix.structure
+    numbers, shifts = [], []
+    for offset, values in zip(structure.offsets, matrix.constant[0]):
+        shift = shift_of(offset, grid)
+        number = None if shift is None else _number(values.reshape(grid), shift)
+        if number is None:
+            return matrix
+        numbers.append(number)
+        shifts.append(shift)
+    found: Any = Stencil(numbers, shifts, grid)
+    moved = found if matrix.bk.on_host else found.on_backend(matrix.bk, matrix.stored.anchor())
+    return matrix._with(moved.stored, f"{len(numbers)} diagonals with a number each on the grid {grid}")
+
+
+def _number(values: np.ndarray, shift: tuple[int, ...]) -> np.ndarray | None:
+    """Of all points from which the shift stays on the grid, where those of the others are 0; None where they differ."""
+    inside = values[tuple(slice(max(0, -s), n - max(0, s)) for s, n in zip(shift, values.shape))]
+    number = inside[(0,) * inside.ndim]
+    same = bool(np.all(inside == number)) and np.count_nonzero(values) == (inside.size if number else 0)
+    return np.asarray(number) if same else None
