@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...sparse import DIA, Matrix, SparseMatrix, Stencil
-from ...sparse.formats.entries.some_rows import entries_in, scattered
+from ...sparse import Matrix, SparseMatrix, Stencil
+from ...sparse.formats.entries.some_rows import scattered
 from .neighbours import differences, shift_of, step_of
 
 Grid = tuple[int, ...]
@@ -40,8 +40,9 @@ def _grid_of(matrix: Matrix) -> Grid | None:
         return None
     if isinstance(matrix, Stencil) and matrix.own_grid is not None and len(matrix.own_grid) > 1:
         return matrix.own_grid
+    structure: Any = matrix.structure  # type: ignore[attr-defined]
     runs = scattered(n - 2, _FEW)[1:, None] + np.arange(3)  # in each there is one that is not at the end of its line
-    rows, cols = _entries_in(matrix, np.unique(runs))
+    rows, cols = structure.in_rows(np.unique(runs))
     if len(rows) > 3 * _FEW * _LONGEST_ROW:
         return None
     grids = dict.fromkeys(g for row in np.unique(rows) for g in _candidates(cols[rows == row] - row, n))
@@ -73,7 +74,7 @@ def _around(matrix: Any, grid: Grid) -> int | None:
     """How many entries of a sample lead around an axis; None where some lead further than to a neighbour."""
     n, width = matrix.shape[0], grid[-1]
     firsts = scattered(n // width, _MANY // 4) * width
-    rows, cols = _entries_in(matrix, np.unique(np.concatenate([scattered(n, _MANY), firsts, firsts + width - 1])))
+    rows, cols = matrix.structure.in_rows(np.unique(np.concatenate([scattered(n, _MANY), firsts, firsts + width - 1])))
     count = 0
     for difference, length in zip(differences(rows, cols, grid), grid):
         step, around = step_of(difference, length)
@@ -81,19 +82,3 @@ def _around(matrix: Any, grid: Grid) -> int | None:
             return None
         count += int(np.count_nonzero(around))
     return count
-
-
-def _entries_in(matrix: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of the entries in some rows, int64; of known diagonals without zeros."""
-    structure = matrix.structure
-    if isinstance(matrix, DIA) and (matrix.constant is not None or structure.present is None):
-        cols = rows[:, None] + np.asarray(structure.offsets, np.int64)
-        there = (cols >= 0) & (cols < matrix.shape[1])
-        if matrix.constant is not None:
-            there &= matrix.constant[0][:, rows].T != 0
-        at, diagonal = np.nonzero(there)
-        return rows[at], cols[at, diagonal]
-    if structure.format == "csr":
-        return entries_in(structure.starts[rows], structure.starts[rows + 1], structure.cols, rows)
-    every, cols, _ = structure.entries()
-    return entries_in(np.searchsorted(every, rows), np.searchsorted(every, rows + 1), cols, rows)

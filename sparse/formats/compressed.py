@@ -16,6 +16,7 @@ from .entries.integers import check_size, lengths_text, repeat_rows, starts_of
 from .entries.order import rows_first
 from .entries.sample import entries_sample
 from .entries.scipy_form import csr_array
+from .entries.some_rows import entries_in
 from .structure import Slots, Sources, Structure
 
 
@@ -69,6 +70,9 @@ class CsrStructure(Structure):
     def rows(self) -> np.ndarray:
         """`(nnz,)`: the row of each entry."""
         return repeat_rows(self.starts)
+
+    def in_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return entries_in(self.starts[rows], self.starts[rows + 1], self.cols, rows)
 
     def _find_entries(self) -> Slots:
         return Slots(self.rows, self.cols, np.arange(self.nnz, dtype=np.int32))

@@ -134,6 +134,14 @@ class DiaStructure(Structure):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_present": self.present}  # and no function that finds it
 
+    def in_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        cols = rows[:, None] + np.asarray(self.offsets, np.int64)
+        there = (cols >= 0) & (cols < self.shape[1])
+        if self.present is not None:
+            there &= self.present[:, rows].T
+        at, diagonal = np.nonzero(there)
+        return rows[at], cols[at, diagonal]
+
     def _find_entries(self) -> Slots:
         return Slots(*compress(self.offsets, self.shape, self.present))
 

@@ -18,6 +18,7 @@ from .entries.integers import check_shape, starts_of
 from .entries.order import rows_first
 from .entries.regather import Regather, flatten
 from .entries.scipy_form import csr_array
+from .entries.some_rows import entries_in
 
 S = TypeVar("S", bound="Structure")
 Sources = tuple[np.ndarray, ...]
@@ -104,6 +105,11 @@ class Structure(ABC):
     @cached_property
     def _entries(self) -> Slots:
         return self._find_entries()
+
+    def in_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns of the entries in some rows, int64."""
+        every, cols, _ = self.entries()
+        return entries_in(np.searchsorted(every, rows), np.searchsorted(every, rows + 1), cols, rows)
 
     @property
     def size(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_operator
@@ -14,6 +15,7 @@ from ....sparse.symmetry import is_hermitian
 from ..base import Preconditioner
 from ..cycle.checked import checked
 from ..cycle.cost import numbers_stored, work_of
+from ..cycle.permuted import Permuted, permuted
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
 from ..known import as_matrix, entries_of, from_host, in_scipy
@@ -23,6 +25,7 @@ from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, levels_of_pyamg
 from .known import known_cycle
 from .level import covers, tentative_matrices
+from .order import in_order, nearer_order, rows_in
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, Settings, in_dtype, near_nullspace_columns
 
@@ -108,21 +111,24 @@ def amg(
     known = in_scipy(matrix)
     if settings.coarsening == GIVEN:
         return _of_hierarchy(matrix, known, hierarchy, settings)
+    order = nearer_order(matrix) if block_size == 1 else None
+    columns = columns if columns is None or order is None else columns[order]
     if isinstance(known, sp.csr_array):
         if pattern is not None:
             _known_pattern(pattern, matrix)  # which says nothing more
         hermitian, wide = checked(known, "amg")
-        return _of_levels(matrix, coarsened(wide, settings, hermitian, columns, block_size), settings, hermitian)
+        levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
+        return _of_levels(matrix, levels, settings, hermitian, order)
     if matrix.shape[0] <= settings.max_coarse or settings.max_levels == 1 or matrix.systems == 0:
         return _small(matrix, settings)
     sparse = _sparse(matrix)
     if pattern is not None:
         hermitian, wide = checked(_known_pattern(pattern, sparse), "amg")
-        levels = coarsened(wide, settings, hermitian, columns, block_size)
+        levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
         found = [level.tentative for level in levels if level.tentative is not None]
     else:
-        found = list(tentative_of(sparse.structure, settings, columns, block_size))
-    return _on_pattern(sparse, _placed(found, sparse), settings)
+        found = list(tentative_of(in_order(sparse, order).structure, settings, columns, block_size))
+    return _on_pattern(sparse, _placed(found, sparse), settings, order)
 
 
 def _renewal(M: Preconditioner, A: Operator) -> Preconditioner:
@@ -145,26 +151,31 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
     if M.dtype.kind == "c" and A.dtype.kind != "c":
         return None
     matrix, settings = _square(as_matrix(A)), Settings(**dict(M.settings))
-    tentative = tentative_matrices(M.inner) or []
+    cycle, order = (M.inner.inner, M.inner.order) if isinstance(M.inner, Permuted) else (M.inner, None)
+    tentative = tentative_matrices(cycle) or []
     if not tentative and matrix.shape[0] <= settings.max_coarse:
         return _small(matrix, settings)
     sparse = _sparse(matrix)
-    return _on_pattern(sparse, tentative, settings) if covers(M.inner, sparse) else None
+    return _on_pattern(sparse, tentative, settings, order) if covers(cycle, in_order(sparse, order)) else None
 
 
-def _on_pattern(matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings) -> Preconditioner:
+def _on_pattern(
+    matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings, order: np.ndarray | None = None
+) -> Preconditioner:
     """By SciPy where all numbers are known, else by products in the library."""
     known, prolongations = in_scipy(matrix), [T.known() for T in tentative]
     if known is None or any(T is None for T in prolongations):
-        return _described(renewed(matrix, tentative, settings, None), matrix, settings, None)
+        cycle = renewed(in_order(matrix, order), tentative, settings, None)
+        return _described(cycle, matrix, settings, None, order)
     if isinstance(known, sp.csr_array):
         hermitian, wide = checked(known, "amg")
-        return _of_levels(matrix, galerkin_levels(wide, prolongations, settings), settings, hermitian)
+        levels = galerkin_levels(rows_in(wide, order), prolongations, settings)
+        return _of_levels(matrix, levels, settings, hermitian, order)
     hermitian = all(checked(one, "amg")[0] for one in known)
-    arrays, make = matrix.for_host()
+    arrays, make = in_order(matrix, order).for_host()
     host: Any = make([matrix.bk.to_numpy(a) for a in arrays])
     cycle = from_host(renewed(host, _placed(prolongations, host), settings, hermitian), matrix)
-    return _described(cycle, matrix, settings, hermitian)
+    return _described(cycle, matrix, settings, hermitian, order)
 
 
 def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: Settings) -> Preconditioner:
@@ -228,11 +239,16 @@ def _small(matrix: Matrix, settings: Settings) -> Preconditioner:
     return _described(cycle, matrix, settings, hermitian)
 
 
-def _of_levels(matrix: Matrix, levels: list[HostLevel], settings: Settings, hermitian: bool) -> Preconditioner:
-    return _described(known_cycle(levels, settings, hermitian, Target.of(matrix)), matrix, settings, hermitian)
+def _of_levels(
+    matrix: Matrix, levels: list[HostLevel], settings: Settings, hermitian: bool, order: np.ndarray | None = None
+) -> Preconditioner:
+    return _described(known_cycle(levels, settings, hermitian, Target.of(matrix)), matrix, settings, hermitian, order)
 
 
-def _described(cycle: Operator, matrix: Matrix, settings: Settings, hermitian: bool | None) -> Preconditioner:
+def _described(
+    cycle: Operator, matrix: Matrix, settings: Settings, hermitian: bool | None, order: np.ndarray | None = None
+) -> Preconditioner:
+    cycle = cycle if order is None else permuted(cycle, order, Target.of(matrix))
     costs = numbers_stored(cycle), work_of(cycle), entries_of(matrix)
     return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs())
 

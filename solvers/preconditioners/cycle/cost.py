@@ -6,6 +6,7 @@ import math
 
 from ....sparse import Composed, Matrix, Operator
 from .level import Level
+from .permuted import Permuted
 from .scaled import Scaled
 
 
@@ -21,6 +22,8 @@ def work_of(cycle: Operator) -> int:
     """Multiplications of one application, in all systems."""
     if isinstance(cycle, Scaled):
         return work_of(cycle.inner) + 2 * cycle.shape[0] * (cycle.systems or 1)
+    if isinstance(cycle, Permuted):
+        return work_of(cycle.inner) + numbers_stored(cycle.there) + numbers_stored(cycle.back)
     if not isinstance(cycle, Level):
         return numbers_stored(cycle)
     products = 2 * int(cycle.steps.shape[0]) + cycle.visits - 1
