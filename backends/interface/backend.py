@@ -151,9 +151,6 @@ class Backend(Control, SparseKernels, Transformations):
         return rows
 
     @abstractmethod
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array: ...
-
-    @abstractmethod
     def stack(self, arrays: Sequence[Array]) -> Array:
         """Along a new first axis."""
 

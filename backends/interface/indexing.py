@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
 
 from .arrays import Array, Integers
 
@@ -51,10 +52,21 @@ class Indexing(ABC):
             widths.append((before, n - before - count))
         return self.pad(x[(..., *inside)], [(0, 0)] * (len(x.shape) - len(shape)) + widths)
 
+    @abstractmethod
+    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+        """Arrays one after the other along an axis."""
+
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
         """`x` with `part`, which has as many axes, added to the box of its shape that begins at `lo`."""
         widths = [(first, int(n) - first - int(k)) for first, n, k in zip(lo, x.shape, part.shape, strict=True)]
-        return x + self.pad(part, widths)
+        cut = [axis for axis, width in enumerate(widths) if width != (0, 0)]
+        if len(cut) != 1:
+            return x + self.pad(part, widths)
+        axis, (first, last) = cut[0], widths[cut[0]]  # one pass over x, and no zeros
+        bounds = (0, first, int(x.shape[axis]) - last, int(x.shape[axis]))
+        pieces = [x[(slice(None),) * axis + (slice(a, b),)] for a, b in pairwise(bounds)]
+        kept = [piece for piece, width in ((pieces[0], first), (pieces[1] + part, 1), (pieces[2], last)) if width]
+        return self.concat(kept, axis)
 
     @abstractmethod
     def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:

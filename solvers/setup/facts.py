@@ -37,6 +37,7 @@ FAST = FastDirect()
 SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
 _MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # unknowns of a grid from which looking for a fast solver pays
+_LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix that does not know its grid
 BAND = 4  # diagonals beside the main one, up to which cyclic reduction takes no longer than some iterations
 BAND_TO_COMPILE = 2  # likewise where the reduction is a part of the program: for 4 it compiles in ten seconds
 _LEAST_EASY = 1000  # unknowns from which factors take longer than a few iterations
@@ -115,7 +116,8 @@ class Facts:
         suits = self.unknowns >= _LEAST_GRID and not problem.A.offset and (problem.null is None or problem.both)
         if self.preconditioned or not suits or not isinstance(self.matrix, SparseMatrix):
             return None
-        matrix = on_its_grid(self.matrix)
+        looks = self.problem.compiled or self.unknowns >= _LEAST_FOUND
+        matrix = on_its_grid(self.matrix) if looks else self.matrix
         if len(matrix.in_shape) < 2:
             return None
         try:

@@ -75,8 +75,9 @@ class StencilForm(Bilinear):
 
     @cached_property
     def shared(self) -> tuple[bool, ...]:
-        """Which boxes are natural and hold a number."""
-        return tuple(number and natural for number, natural in zip(self.numbers, self.natural))
+        """Which boxes are natural and hold a number, and are worth a pass over the grid."""
+        every = zip(self.numbers, self.natural, self.thin)
+        return tuple(number and natural and not thin for number, natural, thin in every)
 
 
 def _product(bk: Any, form: StencilForm, values: Arrays, x: Array) -> Array:
@@ -98,9 +99,7 @@ def _by_windows(bk: Any, form: StencilForm, values: Arrays, grid: Array) -> Arra
     Where arrays are spread over devices a shift takes one message to the neighbour, and everything else several, so
     there thin boxes and those of arrays are such copies, too.
     """
-    whole = form.natural if bk.spreads_arrays() else tuple(
-        shared and not thin for shared, thin in zip(form.shared, form.thin)
-    )  # fmt: skip
+    whole = form.natural if bk.spreads_arrays() else form.shared
     image = None
     for box, number, value, shifts in zip(form.boxes, form.numbers, values, whole, strict=True):
         if shifts:

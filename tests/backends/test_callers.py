@@ -9,13 +9,11 @@ from library import label, library_files
 # Called in one place only, and yet part of a backend: what it gains there, or why nothing else can do it.
 # Times: one thread, n = 1024^2 (blocks: 8 rows of 1024^2 / 4), in the way of the library and by other names.
 REASONS = {
-    "at_once": "only the library can leave the program that it records, to factorise what is known once",
     "axpy_block": "in place, by gemm and addmm_: 3.7 ms for 17.6 in NumPy, 28 for 58 in torch",
     "boxes_product": "in place, part by part: five numbers in 3.5 ms for 19, five arrays in 9 for 31 in NumPy",
     "by_parts": "updates and sums of a block while it is in the cache: 8.7 ms for 11.7 in NumPy",
     "can_rescue": "only the library knows whether the program that it records may call the host",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
-    "in_program": "only the library knows whether a transformation runs eagerly",
     "in_every_run": "only the library knows what a program that it records closes over",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",

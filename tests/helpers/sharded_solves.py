@@ -79,16 +79,18 @@ def solves() -> Iterator[tuple[str, Solve]]:
     rows = {"mesh": "rows", "spec": ("i",), "b": grid.ravel(), "expected": exact(star, grid).ravel()}
     stencil = Stencil(list(STAR.values()), list(STAR), (N, N))
     yield "stencil, rows", Solve(solve=partial(solve, A=stencil), **rows)
-    diagonals = partial(solve, A=stencil.to("dia"))
-    yield "diagonals, rows", Solve(solve=diagonals, **rows)
-    yield "GMRES with diagonals, rows", Solve(solve=partial(diagonals, method="GMRES(9)"), **rows)
+    yield "diagonals of numbers, rows", Solve(solve=partial(solve, A=stencil.to("dia")), **rows)
     arrays = [c + 0.2 * grid**2 if c > 0 else np.full((N, N), c) for c in STAR.values()]
 
     def varying(u: Any) -> Any:
         return star(u) + 0.2 * grid**2 * u
 
-    one = Solve(solve=partial(solve, A=Stencil(arrays, list(STAR), (N, N))), **rows)
-    yield "stencil of arrays, rows", one._replace(expected=exact(varying, grid).ravel())
+    stencil_of_arrays = Stencil(arrays, list(STAR), (N, N))
+    one = Solve(**{**rows, "expected": exact(varying, grid).ravel()}, solve=partial(solve, A=stencil_of_arrays))
+    yield "stencil of arrays, rows", one
+    diagonals = partial(solve, A=stencil_of_arrays.to("dia"))
+    yield "diagonals, rows", one._replace(solve=diagonals)
+    yield "GMRES with diagonals, rows", one._replace(solve=partial(diagonals, method="GMRES(9)"))
     wrapped = dict.fromkeys([(-1, 0), (1, 0), (0, -1), (0, 1), (N - 1, 0), (1 - N, 0), (0, N - 1), (0, 1 - N)], -0.9)
     periodic_stencil = Stencil([4.0, *wrapped.values()], [(0, 0), *wrapped], (N, N))
     one = Solve(solve=partial(solve, A=periodic_stencil), **rows)

@@ -17,6 +17,7 @@ from cells import METHOD_NAMES, in_turn
 from krylix import linear_solve, prepare
 from krylix.solvers import METHODS, PreparedSolver
 from krylix.solvers.methods.direct import dense, superlu
+from matrices import in_random_order
 from modes import EAGER, MODES, Numbers, array, compiled, library, to_numpy
 from problems import SYSTEMS, make_operator
 
@@ -290,7 +291,7 @@ def test_update_keeps_the_kind_that_auto_chose(n: int, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(table, "MANY_SOLVES", 0)  # no factors
     monkeypatch.setattr(table, "ONE_SOLVE", 0)
-    A, b = sp.csr_array(pyamg.gallery.poisson((n, n), format="csr")), np.ones(n * n)
+    A, b = in_random_order(pyamg.gallery.poisson((n, n), format="csr")), np.ones(n * n)
     solver = prepare(A, b)
     updated = solver.update(3 * A).update(2 * A)
     assert solver.preconditioner.kind == updated.preconditioner.kind == ("amg" if n == 80 else "jacobi")

@@ -22,6 +22,7 @@ EXPECTED = {
     "stencil of arrays, rows": (2, 2),
     "periodic stencil, rows": (4, 2),
     "diagonals, rows": (4, 2),
+    "diagonals of numbers, rows": (2, 2),
     "GMRES with diagonals, rows": (4, 8),
     "biCG-stab(2), both": (16, 14),
     "MINRES, both": (4, 10),

@@ -163,7 +163,7 @@ def test_kinds_on_grids(kind: str, sides: str) -> None:
 @pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tensorflow"])
 def test_fast_direct(mode: str, sides: str) -> None:
     """Eagerly `auto` takes it; singular matrices included."""
-    A = diffusion(np.ones((16, 17)), sides)
+    A = diffusion(np.ones((32, 33)), sides)
     b = A @ np.random.default_rng(0).standard_normal(A.shape[0])
     own = in_krylix(mode, A, "csr", known=False)
     result = linear_solve(own, array(mode, b))
