@@ -27,6 +27,17 @@ class Control(ABC):
             state = body(state)
         return state
 
+    def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
+        """`body`, so many times: the library's loop where arrays have no values, with derivatives both ways."""
+        for _ in range(count):
+            state = body(state)
+        return state
+
+    def _counted(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
+        """`repeat` by `while_loop`, for libraries whose loops have both derivatives."""
+        first = self.asarray(np.zeros((), np.int32))
+        return self.while_loop(lambda s: s[0] < count, lambda s: (s[0] + 1, body(s[1])), (first, state))[1]
+
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
         """One of two branches; only the chosen one runs."""
         return if_true(*operands) if predicate else if_false(*operands)

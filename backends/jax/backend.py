@@ -172,6 +172,11 @@ class JaxBackend(JaxIndexing, JaxVectors):
             body = varying_function(body, axes_of(jax.tree.leaves(state)))
         return lax.while_loop(condition, body, state)
 
+    def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
+        if is_mapped():  # where a loop has to say over which devices its state varies
+            return self._counted(count, body, state)
+        return lax.fori_loop(0, count, lambda _, s: body(s), state)
+
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
         if is_mapped():  # where JAX cannot vectorise a condition that differs from device to device
             return jax.tree.map(partial(jnp.where, predicate), if_true(*operands), if_false(*operands))

@@ -129,7 +129,7 @@ class LevelSolve(Composed):
             return done + 1, bk.put_block(y, now * width, new)
 
         first = bk.asarray(np.zeros(1, np.int32), like=r), bk.zeros((batch, size), bk.dtype(r), r)
-        return bk.while_loop(lambda state: bk.any(state[0] < steps), solve_step, first)[1]
+        return bk.repeat(steps, solve_step, first)[1]
 
 
 class _Plan(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ _MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenval
 
 
 class _Step(NamedTuple):
-    count: Any  # a number, or counted by the library's loop
     z: Array
     d: Array  # what the last step added
     rho: Array  # (1, 1)
@@ -57,12 +56,12 @@ class ChebyshevOperator(Composed):
         def step(s: _Step) -> _Step:
             new = 1 / (2 * sigma - s.rho)
             d = (new * s.rho) * s.d + (2 / radius) * new * (scaled * (x - self.A.apply(s.z)))
-            return _Step(s.count + 1, s.z + d, d, new)
+            return _Step(s.z + d, d, new)
 
         d = (1 / centre) * (scaled * x)
-        first = _Step(0, d, d, one / sigma)
+        first = _Step(d, d, one / sigma)
         # a loop, as XLA would compute a product in a chain of them once for each place where it is read
-        return bk.while_loop(lambda s: s.count < self.degree - 1, step, first).z
+        return bk.repeat(self.degree - 1, step, first).z
 
     def transpose(self) -> ChebyshevOperator:
         """p(D^-1 A) D^-1 = D^-1 p(A D^-1), whose transpose has the same form."""

@@ -138,7 +138,7 @@ def scanned(bk: Backend, step: Callable[[Any, Array], Array], first: Array, coun
         return done + 1, last, bk.put_block(buffer, i * m, last)
 
     start = bk.asarray(np.zeros(1, np.int32), like=first), first, bk.zeros((rows, count * m), bk.dtype(first), first)
-    found = bk.while_loop(lambda state: bk.any(state[0] < count), body, start)[2]
+    found = bk.repeat(count, body, start)[2]
     return bk.reshape(found, (rows, count, m))
 
 

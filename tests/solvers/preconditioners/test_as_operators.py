@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyamg
 import pytest
 import scipy.sparse as sp
 
@@ -85,6 +86,23 @@ def test_pytorch_differentiates_what_they_return(kind: str) -> None:
     assert torch.equal(r.detach(), rows[0])
     lanes = torch.func.vmap(lambda r: M @ r)(rows)
     np.testing.assert_allclose(lanes, rows.numpy() @ dense.T, atol=1e-12)
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("kind", PRECONDITIONERS)
+def test_jax_differentiates_what_they_return(kind: str) -> None:
+    """By r, forward and backward, in a compiled function and as a sum of several products; loops too."""
+    import jax
+
+    settings = {"multigrid": {"direct": 16}, "amg": {"max_coarse": 10}}.get(kind, SETTINGS.get(kind, {}))
+    A = sp.csr_array(pyamg.gallery.poisson((9, 8), format="csr"))
+    M = preconditioner(A, kind, **settings)
+    dense, M = M.dense(), M.to("jax")
+    r, w = np.random.default_rng(2).standard_normal((2, 72))
+    gradient = jax.jit(jax.grad(lambda r: w @ (M @ (M @ r))))(r)
+    np.testing.assert_allclose(gradient, dense.T @ dense.T @ w, atol=1e-10)
+    _, tangent = jax.jvp(lambda r: M @ r, (r,), (w,))
+    np.testing.assert_allclose(tangent, dense @ w, atol=1e-10)
 
 
 def test_arrays_of_functions_and_of_files(tmp_path: Any) -> None:
