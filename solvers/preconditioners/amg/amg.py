@@ -111,7 +111,7 @@ def amg(
     known = in_scipy(matrix)
     if settings.coarsening == GIVEN:
         return _of_hierarchy(matrix, known, hierarchy, settings)
-    order = nearer_order(matrix) if block_size == 1 else None
+    order = nearer_order(matrix, block_size)
     columns = columns if columns is None or order is None else columns[order]
     if isinstance(known, sp.csr_array):
         if pattern is not None:

@@ -22,13 +22,15 @@ _NEARER = 0.25  # as much of that at most in a better order
 _SAMPLE = 1000  # rows
 
 
-def nearer_order(matrix: Matrix) -> np.ndarray | None:
+def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
     """Unknown `order[k]` comes as number k, int32: by reverse Cuthill-McKee, where that is better by far, else None.
+
+    Blocks of consecutive unknowns stay together.
 
     Cost: a sample of 1000 rows; where these are spread, some passes over the entries.
     """
     n = matrix.shape[0]
-    if not isinstance(matrix, SparseMatrix) or matrix.systems is not None or n < _LEAST:
+    if not isinstance(matrix, SparseMatrix) or matrix.systems is not None or n < _LEAST or n % block_size:
         return None
     rows, cols = matrix.structure.in_rows(scattered(n, _SAMPLE))
     distance = float(np.mean(np.abs(rows - cols))) if len(rows) else 0.0
@@ -36,7 +38,11 @@ def nearer_order(matrix: Matrix) -> np.ndarray | None:
         return None
     every, to, _ = matrix.structure.entries()
     graph = csr_array(np.ones(len(every), np.int8), to, starts_of(every, n), matrix.shape)
-    order = reverse_cuthill_mckee(graph, symmetric_mode=False).astype(np.int32)
+    if block_size > 1:
+        pairs = (every // block_size, to // block_size)
+        graph = sp.csr_array((np.ones(len(every), np.int8), pairs), (n // block_size, n // block_size))
+    points = reverse_cuthill_mckee(graph, symmetric_mode=False).astype(np.int32)
+    order = (points[:, None] * block_size + np.arange(block_size, dtype=np.int32)).reshape(-1)
     places = places_in(order)
     return order if float(np.mean(np.abs(places[rows] - places[cols]))) <= _NEARER * distance else None
 
