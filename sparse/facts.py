@@ -71,6 +71,21 @@ def is_diagonally_dominant(A: Any) -> bool:
     return not others
 
 
+def is_m_matrix(A: Any) -> bool:
+    """Is A a real M-matrix, or -A, as far as its rows prove it?
+
+    A diagonal of one sign, no other entries of that sign, and rows that are diagonally dominant up to rounding: so are
+    diffusion with convection by upwind differences, Markov chains and Laplacians of directed graphs. May be singular.
+    """
+    A = canonical(A)
+    if A.dtype.kind == "c" or A.shape[0] != A.shape[1] or not A.nnz:
+        return False
+    diagonal = A.diagonal()
+    sign = np.sign(diagonal[0])
+    alike = np.count_nonzero(sign * A.data > 0)  # those on the diagonal, if there are no others
+    return bool(sign and np.all(sign * diagonal > 0) and alike == A.shape[0]) and is_diagonally_dominant(A)
+
+
 def is_positive_definite(A: Any) -> bool | None:
     """True if that is proven, None if it is not known.
 

@@ -131,20 +131,29 @@ def to_preconditioner(
 def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     """M as a constant to derivatives, made of the linear part of A."""
     A = without_derivatives(linear(A))
-    key = _key(A, kind)
-    if key != kind.strip().lower() and not settings:
-        try:
-            return AUTOMATIC.get(key, PRECONDITIONERS[key])(A).on_grid_of(A)
-        except (ValueError, UnsupportedOperation):  # which it finds out when it is made; `kind` tells what was taken
-            key = "jacobi"
-    if key not in PRECONDITIONERS:
+    key = kind.strip().lower()
+    if key not in ("auto", *PRECONDITIONERS):
         raise ValueError(f"No preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
-    _check_settings(key, settings)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
+    if key == "auto" and not settings:
+        return _chosen(A).on_grid_of(A)
+    key = _key(A, kind)
+    _check_settings(key, settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
         return replace(jacobi(A), kind=key).on_grid_of(A)
     return PRECONDITIONERS[key](A, **settings).on_grid_of(A)
+
+
+def _chosen(A: Operator) -> Preconditioner:
+    """The first that can be made of those that suit A; `kind` tells which."""
+    kinds = dict.fromkeys(PRECONDITIONERS)
+    while (key := choose_kind(A, kinds)) != "jacobi":
+        try:
+            return AUTOMATIC.get(key, PRECONDITIONERS[key])(A)
+        except (ValueError, UnsupportedOperation):  # which it finds out when it is made
+            del kinds[key]
+    return jacobi(A)
 
 
 def _key(A: Operator, kind: str) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...sparse import Dense, Matrix, NonlinearError, Operator, UnsupportedOperation
-from ...sparse.facts import has_diagonal_of_one_sign
+from ...sparse.canonical import canonical
+from ...sparse.facts import has_diagonal_of_one_sign, is_m_matrix
 from ...sparse.symmetry import seems_hermitian
 from ..grids.find import on_its_grid
 from .diagonal import DOMINANT
@@ -29,6 +30,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | symmetric (Hermitian), diagonal of one sign, at least 1.02 times the sum of its row everywhere | jacobi |
     | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid | multigrid, or fast |
     | symmetric (Hermitian), diagonal of one sign, no row of zeros | amg |
+    | not symmetric, at least 5000 unknowns, an M-matrix by its rows, not dominated by its diagonal as above | amg |
     | not symmetric, sparse, no zero on the diagonal | ilu |
     | products only | chebyshev |
     | not known before it runs, couples neighbours on a large grid | multigrid |
@@ -51,7 +53,15 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
         if "multigrid" in kinds and couples_neighbours(on_its_grid(A)):
             return "multigrid"
         return "amg" if "amg" in kinds and _has_whole_diagonal(A) else "jacobi"
+    if "amg" in kinds and _is_elliptic(A):
+        return "amg"
     return "ilu" if "ilu" in kinds and _has_whole_diagonal(A) else "jacobi"
+
+
+def _is_elliptic(A: Matrix) -> bool:
+    """Not symmetric: is it like diffusion with convection, and large enough for a hierarchy?"""
+    large = A.shape[0] > _SMALL and A.systems is None
+    return large and is_m_matrix(A.known()) and not is_easy(canonical(A.known()))
 
 
 def _has_whole_diagonal(A: Matrix) -> bool:

@@ -144,6 +144,27 @@ def test_hermitian_complex_definite() -> None:
     assert facts.is_positive_definite(1j * A) is None
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_m_matrix(dtype: type, sign: int) -> None:
+    """By its rows: no wrong sign anywhere, zeros stored or not, at any scale."""
+    rng = np.random.default_rng(2)
+    coupling = sp.random_array((30, 30), density=0.2, rng=rng, data_sampler=rng.random)
+    coupling = sp.csr_array(coupling - sp.diags_array(coupling.diagonal()))  # with stored zeros on the diagonal
+    A = sp.csr_array(sign * (sp.diags_array(coupling @ np.ones(30)) - coupling) + sign * sp.eye_array(30)).astype(dtype)
+    for scale in (1.0, 1e-30, 1e30):
+        assert facts.is_m_matrix(A * dtype(scale))
+    wrong = A.tolil()
+    wrong[3, 4] = sign * 1e-3  # no longer one, although it is dominant
+    assert facts.is_diagonally_dominant(wrong.tocsr()) and not facts.is_m_matrix(wrong)
+    wrong[3, 4], wrong[5, 5] = 0, -wrong[5, 5]
+    assert facts.is_diagonally_dominant(wrong.tocsr()) and not facts.is_m_matrix(wrong)
+    wrong[5, 5] = 0
+    assert not facts.is_m_matrix(wrong)
+    assert not facts.is_m_matrix(A - sp.diags_array(A.diagonal() / 2))  # the rows no longer prove it
+    assert not facts.is_m_matrix(A * 1j)
+
+
 # ---- components, diagonals
 
 
@@ -193,7 +214,8 @@ def test_nan_and_infinity_prove_nothing(bad: float) -> None:
         A[place] = A[place[::-1]] = bad
         sparse = sp.csr_array(A)
         assert not facts.is_hermitian(sparse)
-        assert not facts.is_diagonally_dominant(sparse)
+        assert not facts.is_diagonally_dominant(sparse) and not facts.is_m_matrix(sparse)
+        assert not facts.is_m_matrix(-sparse)
         assert facts.is_positive_definite(sparse) is None and facts.is_positive_semidefinite(sparse) is None
 
 
@@ -207,6 +229,7 @@ def test_empty_one_and_rectangular() -> None:
     assert facts.components(zero)[0] == 4
     wide = sp.csr_array((2, 3))
     assert not (facts.is_hermitian(wide) or facts.is_symmetric(wide) or facts.is_diagonally_dominant(wide))
+    assert not (facts.is_m_matrix(empty) or facts.is_m_matrix(zero) or facts.is_m_matrix(wide))
     assert facts.is_positive_definite(wide) is None and facts.is_positive_semidefinite(wide) is None
     assert not facts.has_symmetric_pattern(wide)
     for function in (facts.components, facts.dominance):

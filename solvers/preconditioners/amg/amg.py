@@ -83,12 +83,7 @@ def amg(
     algebraic multigrid for elliptic problems of second order, Computing 55 (1995), for "aggregation"; Bell, Olson and
     Schroder, PyAMG: algebraic multigrid solvers in Python, JOSS 7 (2022), for what it makes.
     """
-    if coarsening == GIVEN or (coarsening is not None and hierarchy is not None):
-        beside = " with a hierarchy" if hierarchy is not None else ""
-        raise ValueError(
-            f"coarsening={coarsening!r} was given{beside}; expected one of {', '.join(map(repr, COARSENINGS))}, or a "
-            "hierarchy without it."
-        )
+    _refuse_two(coarsening, hierarchy)
     settings = Settings(
         coarsening=coarsening or (GIVEN if hierarchy is not None else "smoothed-aggregation"),
         cycle=cycle,
@@ -129,6 +124,15 @@ def amg(
     else:
         found = list(tentative_of(in_order(sparse, order).structure, settings, columns, block_size))
     return _on_pattern(sparse, _placed(found, sparse), settings, order)
+
+
+def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:
+    if coarsening == GIVEN or (coarsening is not None and hierarchy is not None):
+        beside = " with a hierarchy" if hierarchy is not None else ""
+        raise ValueError(
+            f"coarsening={coarsening!r} was given{beside}; expected one of {', '.join(map(repr, COARSENINGS))}, or a "
+            "hierarchy without it."
+        )
 
 
 def _renewal(M: Preconditioner, A: Operator) -> Preconditioner:

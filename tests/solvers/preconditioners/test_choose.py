@@ -28,6 +28,21 @@ GRID = Stencil([4.0, -1.0, -1.0, -1.0, -1.0], SHIFTS, (80, 80))
 FAR = Stencil([4.0, -1.0, -1.0, -1.0, -1.0], [(2 * a, 2 * b) for a, b in SHIFTS], (80, 80))
 
 
+def wind(n: int, size: float, upwind: bool = True, mass: float = 0.0) -> sp.csr_array:
+    """Diffusion, and convection around the middle of a square, on n x n cells."""
+    x = (np.arange(n) + 0.5) / n
+    turn = np.outer(np.sin(np.pi * x), np.cos(np.pi * x))
+    A = sp.csr_array(pyamg.gallery.poisson((n, n), format="csr")) + mass * sp.eye_array(n * n)
+    step = sp.diags_array([1.0, -1.0], offsets=[0, -1], shape=(n, n))
+    for along, v in ((sp.kron(step, sp.eye_array(n)), turn), (sp.kron(sp.eye_array(n), step), -turn.T)):
+        back, v = sp.csr_array(along), size * v.reshape(-1)
+        if upwind:
+            A = A + sp.diags_array(np.maximum(v, 0)) @ back + sp.diags_array(np.maximum(-v, 0)) @ back.T
+        else:
+            A = A + sp.diags_array(v / 2) @ (back - back.T)
+    return sp.csr_array(A)
+
+
 def saddle() -> sp.csr_array:
     B = sp.eye_array(10, 64)
     return sp.csr_array(sp.block_array([[SMALL, B.T], [B, None]]))
@@ -42,10 +57,13 @@ def saddle() -> sp.csr_array:
         ([LARGE, 2 * LARGE], "jacobi"), (LARGE + 0.1 * sp.eye_array(6400), "jacobi"), (GRID, "multigrid"),
         (-1 * GRID, "multigrid"), (GRID.to("dia"), "multigrid"), (GRID.to("csr"), "multigrid"), (FAR, "amg"),
         (FAR.to("csr"), "amg"), (PLANE, "multigrid"), (-PLANE.tocsc(), "multigrid"),
+        (wind(72, 10), "amg"), (-wind(72, 1e3), "amg"), (wind(8, 10), "ilu"), (wind(72, 10, upwind=False), "ilu"),
+        (wind(72, 10, mass=10.0), "ilu"), (wind(72, 10) * (1 + 0.1j), "ilu"),
     ],
     ids=["large", "negative", "small", "not symmetric", "large and not symmetric", "dense", "indefinite",
          "zeros on the diagonal", "products", "batch", "dominant", "grid", "negative grid", "diagonals", "rows",
-         "far on a grid", "far in rows", "grid in rows", "grid in columns"],
+         "far on a grid", "far in rows", "grid in rows", "grid in columns",
+         "wind", "negative wind", "small wind", "central differences", "short time steps", "complex"],
 )  # fmt: skip
 def test_table(A: Any, kind: str) -> None:
     operator = as_operator(A)
@@ -73,3 +91,25 @@ def test_values_that_are_not_known(mode: str) -> None:
 
 def test_functions() -> None:
     assert preconditioner(lambda x: SMALL @ x, like=np.ones(64)).kind == "jacobi"
+
+
+@pytest.mark.parametrize("size", [0.1, 10.0, 1e3])
+def test_iterations_in_the_wind(size: float) -> None:
+    """Where other kinds take hundreds; of the transpose, too."""
+    A, b = wind(80, size), np.random.default_rng(0).standard_normal(6400)
+    M = preconditioner(A)
+    for one, P in ((A, M), (sp.csr_array(A.T), M.T)):
+        result = linear_solve(one, b, method="biCG-stab(2)", preconditioner=P, rtol=1e-8)
+        assert result.iterations <= 40 and np.linalg.norm(one @ result.x - b) <= 1e-8 * np.linalg.norm(b)
+
+
+def test_the_next_one_where_a_kind_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(A: Any) -> Any:
+        raise ValueError("no")
+
+    monkeypatch.setitem(PRECONDITIONERS, "amg", fails)
+    assert preconditioner(wind(72, 10)).kind == "ilu"
+    monkeypatch.setitem(PRECONDITIONERS, "ilu", fails)
+    assert preconditioner(wind(72, 10)).kind == "jacobi"
+    with pytest.raises(ValueError, match="no"):
+        preconditioner(wind(72, 10), "amg")
