@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import lapack
 
+# Of so many rows, each matrix is inverted by itself: NumPy's call divides even small ones among the cores, where other
+# work on them makes it wait for tens of milliseconds. LAPACK's LU, with little room to work in, does not.
+_ALONE = range(32, 200)
+
 
 def lu_factor(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """L and U of `(..., n, n)` in one array, and the row interchanges `(..., n)`."""
@@ -13,6 +17,22 @@ def lu_factor(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     parts = [factor(m)[:2] for m in single]  # a zero pivot is no error here: it shows on the diagonal of U
     lu = np.array([lu for lu, _ in parts]).reshape(matrix.shape)
     return lu, np.array([pivots for _, pivots in parts]).reshape(matrix.shape[:-1])
+
+
+def inverse(matrix: np.ndarray) -> np.ndarray:
+    """The inverses of `(batch, n, n)`; not finite where one is singular."""
+    if matrix.shape[-1] not in _ALONE:
+        try:
+            return np.linalg.inv(matrix)
+        except np.linalg.LinAlgError:  # says nothing about the others
+            pass
+    factor, invert = lapack.get_lapack_funcs(("getrf", "getri"), (matrix,))
+    found = np.full(matrix.shape, np.nan, matrix.dtype)
+    for one, place in zip(matrix, found, strict=True):
+        lu, pivots, singular = factor(one.T)  # the transpose of a row-major matrix is read without a copy
+        if not singular:
+            place[:] = invert(lu, pivots, overwrite_lu=True)[0].T
+    return found
 
 
 def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
