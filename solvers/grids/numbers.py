@@ -17,7 +17,10 @@ def with_numbers(matrix: Matrix) -> Matrix:
     It maps the same arrays as before. Cost: up to one pass over the values.
     """
     grid = on_its_grid(matrix).in_shape
-    if not isinstance(matrix, DIA) or matrix.constant is None or matrix.systems is not None or len(grid) < 2:
+    square = matrix.shape[0] == matrix.shape[1]
+    if not isinstance(matrix, DIA) or matrix.constant is None or matrix.systems is not None:
+        return matrix
+    if not square or len(grid) < 2:
         return matrix
     structure: Any = matrix.structure
     numbers, shifts = [], []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from .galerkin import eigenvalue_bound, smoothed
+from .galerkin import adjoint, eigenvalue_bound, smoothed
 from .hierarchy import HostLevel
 from .settings import Settings
 
@@ -22,15 +22,15 @@ def aggregated_levels(
     found: list[HostLevel] = []
     right, left = _candidates(A, hermitian, near_nullspace, block_size)
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
-        tentative, coarse_right, adjoint, coarse_left = _tentative(A, settings, right, left, block_size)
+        tentative, coarse_right, other, coarse_left = _tentative(A, settings, right, left, block_size)
         n = A.shape[0]
         if not 0 < tentative.shape[1] < n:
             break
         rho = eigenvalue_bound(A)
         P = smoothed(A, tentative, rho) if settings.smooths else tentative
-        R = sp.csr_array(P.conj().T)
-        if adjoint is not None:
-            R = sp.csr_array((smoothed(_adjoint(A), adjoint, rho) if settings.smooths else adjoint).conj().T)
+        R = adjoint(P)
+        if other is not None:
+            R = adjoint(smoothed(adjoint(A), other, rho) if settings.smooths else other)
         found.append(HostLevel(A, P, R, tentative, rho))
         A, right, left, block_size = sp.csr_array(R @ sp.csr_array(A @ P)), coarse_right, coarse_left, right.shape[1]
         A.sum_duplicates()
@@ -45,7 +45,7 @@ def _candidates(
         given = near_nullspace.astype(A.dtype)
         return given, None if hermitian else given
     ones = np.kron(np.ones((A.shape[0] // block_size, 1), A.dtype), np.eye(block_size, dtype=A.dtype))
-    return _relaxed(A, ones), None if hermitian else _relaxed(_adjoint(A), ones)
+    return _relaxed(A, ones), None if hermitian else _relaxed(adjoint(A), ones)
 
 
 def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
@@ -72,8 +72,8 @@ def _tentative(
     T, coarse_right = fit_candidates(together, right)
     if left is None:
         return _rows(T), coarse_right, None, None
-    adjoint, coarse_left = fit_candidates(together, left)
-    return _rows(T), coarse_right, _rows(adjoint), coarse_left
+    other, coarse_left = fit_candidates(together, left)
+    return _rows(T), coarse_right, _rows(other), coarse_left
 
 
 def _rows(A: sp.sparray) -> sp.csr_array:
@@ -81,6 +81,3 @@ def _rows(A: sp.sparray) -> sp.csr_array:
     found.sum_duplicates()
     return found
 
-
-def _adjoint(A: sp.csr_array) -> sp.csr_array:
-    return sp.csr_array(A.conj().T)

@@ -173,7 +173,7 @@ def _on_pattern(
         return _described(cycle, matrix, settings, None, order)
     if isinstance(known, sp.csr_array):
         hermitian, wide = checked(known, "amg")
-        levels = galerkin_levels(rows_in(wide, order), prolongations, settings)
+        levels = galerkin_levels(rows_in(wide, order), prolongations, settings, hermitian)
         return _of_levels(matrix, levels, settings, hermitian, order)
     hermitian = all(checked(one, "amg")[0] for one in known)
     arrays, make = in_order(matrix, order).for_host()

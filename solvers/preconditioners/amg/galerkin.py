@@ -15,13 +15,15 @@ from .hierarchy import HostLevel
 from .settings import OMEGA, Settings
 
 
-def galerkin_levels(A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: Settings) -> list[HostLevel]:
+def galerkin_levels(
+    A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: Settings, hermitian: bool
+) -> list[HostLevel]:
     """Finest first. Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing."""
     found = []
     for T in tentative:
         rho = eigenvalue_bound(A)
         P = smoothed(A, T, rho) if settings.smooths else T
-        R = sp.csr_array(P.conj().T)
+        R = adjoint(P if hermitian or not settings.smooths else smoothed(adjoint(A), T, rho))
         found.append(HostLevel(A, P, R, T, rho))
         A = sp.csr_array(R @ sp.csr_array(A @ P))
         A.sum_duplicates()
@@ -31,6 +33,11 @@ def galerkin_levels(A: sp.csr_array, tentative: Sequence[sp.csr_array], settings
 def smoothed(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:
     """`(I - omega / rho D⁻¹ A) T`, with D the diagonal of A where it is not zero."""
     return sp.csr_array(T - OMEGA / rho * (relative(A) @ T))
+
+
+def adjoint(A: sp.csr_array) -> sp.csr_array:
+    """Its conjugate transpose."""
+    return sp.csr_array(A.conj().T)
 
 
 def eigenvalue_bound(A: sp.csr_array) -> float:

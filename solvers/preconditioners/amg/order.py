@@ -40,7 +40,8 @@ def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
     graph = csr_array(np.ones(len(every), np.int8), to, starts_of(every, n), matrix.shape)
     if block_size > 1:
         pairs = (every // block_size, to // block_size)
-        graph = sp.csr_array((np.ones(len(every), np.int8), pairs), (n // block_size, n // block_size))
+        # entries of one place are added: numbers of 8 bits would come to 0 with 256 of them
+        graph = sp.csr_array((np.ones(len(every), bool), pairs), (n // block_size, n // block_size))
     points = reverse_cuthill_mckee(graph, symmetric_mode=False).astype(np.int32)
     order = (points[:, None] * block_size + np.arange(block_size, dtype=np.int32)).reshape(-1)
     places = places_in(order)

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from grid_problems import diffusion, entries
+import krylix
 from krylix import as_operator, linear_solve, preconditioner, prepare
 from krylix.solvers.grids.diagonals import neighbours_diagonals
 from krylix.solvers.grids.find import on_its_grid
@@ -254,6 +255,20 @@ def test_numbers_stay_on_the_grid(place: tuple[int, int]) -> None:
     A = sp.lil_array(pyamg.gallery.poisson((8, 9), format="csr"))
     A[place] = -1
     assert with_numbers(as_operator(sp.csr_array(A)).to("dia")).format == "dia"  # type: ignore[attr-defined]
+
+
+def test_numbers_of_rectangular_matrices() -> None:
+    """Differences along an axis, which leave the grid of their argument: the matrix stays one of diagonals."""
+    import jax
+
+    def differences(u: Any) -> Any:
+        return u[1:] - u[:-1]
+
+    own: Any = krylix.matrix_from_function(differences, np.ones((8, 9)), format="dia")[0]
+    assert with_numbers(own) is own
+    b = np.arange(63.0)
+    x = jax.jit(lambda b: linear_solve(own, b, method="LSMR", rtol=1e-10).x)(jax.numpy.asarray(b))
+    np.testing.assert_allclose(differences(np.asarray(x).reshape(8, 9)).reshape(-1), b, atol=1e-7)
 
 
 def test_traced_values() -> None:

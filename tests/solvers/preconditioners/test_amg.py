@@ -435,3 +435,19 @@ def test_systems_without_unknowns_and_no_systems(systems: int) -> None:
     pattern: Any = krylix.as_operator(laplacian(12))
     M = krylix.preconditioner(pattern.with_values(np.ones((systems, pattern.nnz))), "amg", max_coarse=20)
     assert M.systems == systems
+
+
+def test_new_numbers_of_a_non_symmetric_matrix() -> None:
+    """As few iterations as a new hierarchy: restrictions are smoothed by the adjoint, also on an old pattern."""
+    rng = np.random.default_rng(0)
+    diffusing, step = poisson(60, 60), sp.diags_array([1.0, -1.0], offsets=[0, -1], shape=(60, 60))
+    wind = sp.kron(step, sp.eye_array(60)) + 2 * sp.kron(sp.eye_array(60), step)
+    first, second = (sp.csr_array(diffusing + size * wind) for size in (3.0, 20.0))
+    b = rng.standard_normal(3600)
+    solver = krylix.prepare(first, b, method="biCG-stab(2)", preconditioner="amg", rtol=1e-8)
+    for A in (first, second):
+        again = solver.update(A)
+        new = krylix.prepare(A, b, method="biCG-stab(2)", preconditioner="amg", rtol=1e-8).solve(b)
+        found = again.solve(b)
+        assert np.linalg.norm(A @ found.x - b) <= 1e-8 * np.linalg.norm(b)
+        assert found.iterations <= new.iterations + 4

@@ -113,6 +113,17 @@ def test_unknowns_of_a_point_stay_together() -> None:
     assert steps[1] <= steps[0] + 1
 
 
+def test_points_of_many_unknowns() -> None:
+    """256 entries of a pair of points, whose number does not fit into eight bits."""
+    plane = in_random_order(pyamg.gallery.poisson((16, 17), format="csr"))
+    own: Any = krylix.as_operator(sp.csr_array(sp.kron(plane, np.ones((16, 16)))))
+    order = nearer_order(own, 16)
+    assert order is not None
+    expected = nearer_order(krylix.as_operator(sp.csr_array(sp.kron(plane, np.ones((10, 10))))), 10)  # type: ignore[arg-type]
+    assert expected is not None
+    np.testing.assert_array_equal(order[::16] // 16, expected[::10] // 10)
+
+
 def test_non_symmetric() -> None:
     wind = sp.diags_array([1.0, -1.0], offsets=[0, -1], shape=(N, N))
     A = in_random_order(PLANE + 0.5 * wind)
