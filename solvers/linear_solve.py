@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..backends import Array, left_alone
-from .iteration.method import Method
+from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
@@ -126,7 +126,7 @@ def _linear_solve(request: Request) -> SolveResult:
         problem = with_constants(problem, A, request)
     if M is not None:
         refuse_preconditioner(method, M)
-        M = to_preconditioner(M, A, problem.bk, problem.layout, problem.like)
+        M = to_preconditioner(M, A, problem.bk, problem.layout, problem.like, precision=precision_for(method))
     check_requirements(problem, method, M)
     if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
         M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..backends import Array, left_alone
 from ..sparse import FunctionOperator, Operator
-from .iteration.method import Method
+from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
 from .methods.registry import find_method, is_auto
@@ -203,7 +203,7 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
     if previous is not None and isinstance(kind, Preconditioner):
         older = "made for other values of A"
         kind = replace(kind, note=older if kind.note in (None, older) else f"{kind.note}; {older}")
-    M = to_preconditioner(kind, A, problem.bk, problem.layout, problem.like, previous)
+    M = to_preconditioner(kind, A, problem.bk, problem.layout, problem.like, previous, precision_for(method))
     check_requirements(problem, method, M)
     if automatic and isinstance(M, Preconditioner):
         kind = M.kind  # for `update`: what it was that suited A

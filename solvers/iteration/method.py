@@ -40,6 +40,8 @@ class Method(ABC):
     """Takes rectangular matrices, and has a setting `damp`."""
     takes_preconditioner: ClassVar[bool] = True
     takes_complex: ClassVar[bool] = True
+    combines_images: ClassVar[bool] = False
+    """x is made of what M returned, and residuals of the products of that with A: M may then round as it likes."""
 
     # --- how it works
     on_host: ClassVar[bool] = False
@@ -131,6 +133,11 @@ def declare(method: Method, facts: Mapping[str, Any]) -> None:
     """Facts that differ between methods of one class; to be called from `__post_init__`."""
     for name, value in facts.items():
         object.__setattr__(method, name, value)  # the settings are frozen
+
+
+def precision_for(method: Method) -> str | None:
+    """In which a preconditioner that is chosen for it computes, where it can: what one reads takes most of its time."""
+    return "single" if method.combines_images else None
 
 
 def apply(M: Operator | None, r: Array) -> Array:

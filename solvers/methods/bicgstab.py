@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .shared.scaling import growth, scaled_product
+from .shared.scaling import growth
 from .shared.shadow import left_vector
 
 
 class BiCGStabState(NamedTuple):
-    """Vectors are (batch, n), scalars (batch, 1). Solves K y = r with K = A M / size; `x` holds y."""
+    """Vectors are (batch, n), scalars (batch, 1). Solves K y = r with K = A M / size, for x = M y / size."""
 
     x: Array
     r: Array
@@ -31,12 +30,25 @@ class BiCGStabState(NamedTuple):
     broken: Array
 
 
-class _Cycle(NamedTuple):
-    """The bi-conjugate half of a step: r[j] = K^j r and u[j] = K^j u."""
+class _Image(NamedTuple):
+    """Of a vector v."""
 
-    y: Array
+    M: Any  # M v, which x is made of; v itself where there is no M
+    K: Array  # A M v / size, new memory
+
+
+class _Cycle(NamedTuple):
+    """The bi-conjugate half of a step: r[j] = K^j r and u[j] = K^j u.
+
+    Mr[j] and Mu[j] are what M made of r[j] and u[j], but for the last ones; () without M. They follow the same
+    recurrences, so that x is made of what A was applied to: M may round as it likes.
+    """
+
+    x: Array
     r: tuple[Array, ...]
     u: tuple[Array, ...]
+    Mr: tuple[Array, ...]
+    Mu: tuple[Array, ...]
     rho: Array
     alpha: Array
     rr: Array
@@ -52,13 +64,14 @@ class BiCGStab(Method):
     BiCGStab; `l=2` also copes with eigenvalues near the imaginary axis, larger l with harder spectra. One iteration is
     one such cycle. A breakdown restarts from the best x with another left vector.
 
-    Cost: 2 l + 6 vectors; per iteration 2 l products with A and 2 l with M, and per round one more of each at the start
-    and one more M at the end.
+    Cost: 2 l + 6 vectors, with M 2 l more; per iteration 2 l products with A and 2 l with M, and per round one more of
+    each at the start.
 
     Source: Sleijpen and Fokkema, ETNA 1 (1993), Algorithm 3.1; van der Vorst, SIAM J. Sci. Stat. Comput. 13 (1992).
     """
 
     keeps_grids = True
+    combines_images = True
     products_at_start = 1
 
     l: int = 1
@@ -78,9 +91,6 @@ class BiCGStab(Method):
     @property
     def products_per_step(self) -> int:  # type: ignore[override]
         return 2 * self.l
-
-    def solution(self, bk: Backend, M: Operator | None, state: BiCGStabState) -> Array:
-        return apply(M, bk.times(1 / state.size, state.x))
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> BiCGStabState:
         rr = bk.square_norm(r)
@@ -102,61 +112,90 @@ class BiCGStab(Method):
         )
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BiCGStabState) -> BiCGStabState:
-        def product(v: Array) -> Array:
-            return scaled_product(bk, A, M, v, s.size)
-
         broken = bk.full_like(s.rr, False, bool)
-        cycle = _Cycle(s.x, (s.r,), (s.u,), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, broken)
+        cycle = _Cycle(s.x, (s.r,), (s.u,), (), (), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, broken)
+        products = _Products(bk, A, M, s.size, keeps=self.l > 1)
         for j in range(self.l):
-            cycle = _half_step(bk, product, s.shadow, s.done, cycle, j)
-        return _minimise(bk, s, cycle)
+            cycle = _half_step(products, s, cycle, j)
+        return _minimise(products, s, cycle)
 
 
-def _half_step(bk: Backend, product: Callable[[Array], Array], shadow: Array, done: Array, c: _Cycle, j: int) -> _Cycle:
+class _Products(NamedTuple):
+    """With A M; `keeps`: is what M returns needed after M was applied again, or changed?"""
+
+    bk: Backend
+    A: Operator
+    M: Operator | None
+    size: Array
+    keeps: bool
+
+    def image(self, v: Array) -> _Image:
+        bk, A, M, size = self.bk, self.A, self.M, self.size
+        if bk.updates_in_place:  # scaled afterwards: new memory, also where a function returns its own buffer
+            z = apply(M, v)
+            z = bk.copy(z) if self.keeps and M is not None else z
+            return _Image(z, bk.times(1 / size, A.apply(z)))
+        z = apply(M, bk.times(1 / size, v))  # else XLA would compute the product again for each use
+        return _Image(v if M is None else z, A.apply(z))
+
+    def corrected(self, x: Array, factor: Array, image: Array) -> Array:
+        """x and a multiple of what M made of a vector."""
+        scaled = not self.bk.updates_in_place and self.M is not None
+        return self.bk.axpy(factor if scaled else factor / self.bk.astype(self.size, self.bk.dtype(factor)), image, x)
+
+
+def _half_step(products: _Products, s: BiCGStabState, c: _Cycle, j: int) -> _Cycle:
     """One step of bi-conjugate gradients, on r[0..j] and u[0..j]; systems that are done or broken stand still."""
-    zero = bk.zeros_like(c.alpha)
+    bk, zero, shadow = products.bk, products.bk.zeros_like(c.alpha), s.shadow
     rho = bk.dot(shadow, c.r[j])
     beta = bk.where(c.live, bk.safe_divide(c.alpha * rho, c.rho), zero)
     u = tuple(bk.xpay(c.r[i], -beta, c.u[i]) for i in range(j + 1))
-    u = (*u, product(u[j]))
+    Mu = tuple(bk.xpay(Mr, -beta, before) for Mr, before in zip(c.Mr, c.Mu))
+    image = products.image(u[j])
+    u, Mu = (*u, image.K), (*Mu, image.M) if products.M is not None else ()
     gamma = bk.dot(shadow, u[j + 1])
     # Where gamma is rounding noise, alpha would be noise too, and of any size.
     noise = np.finfo(real_dtype(bk.dtype(c.rr))).eps * bk.sqrt(bk.square_norm(u[j + 1]) * bk.square_norm(shadow))
     broken = c.live & ((bk.abs(gamma) <= noise) | (rho == 0))
     live = c.live & ~broken
     alpha = bk.where(live, bk.safe_divide(rho, gamma), zero)
-    y = bk.axpy(alpha, u[0], c.y)
+    x = products.corrected(c.x, alpha, (Mu or u)[0])
     r = tuple(bk.axpy(-alpha, u[i + 1], c.r[i]) for i in range(j + 1))
+    Mr = tuple(bk.axpy(-alpha, Mu[i + 1], c.Mr[i]) for i in range(len(c.Mr)))
     rr = bk.square_norm(r[0])
-    r = (*r, product(r[j]))
-    return _Cycle(y, r, u, rho, alpha, rr, live & (rr > done), c.broken | broken)
+    image = products.image(r[j])
+    r, Mr = (*r, image.K), (*Mr, image.M) if products.M is not None else ()
+    return _Cycle(x, r, u, Mr, Mu, rho, alpha, rr, live & (rr > s.done), c.broken | broken)
 
 
-def _minimise(bk: Backend, s: BiCGStabState, c: _Cycle) -> BiCGStabState:
+def _minimise(products: _Products, s: BiCGStabState, c: _Cycle) -> BiCGStabState:
     """Subtract from r[0] its best approximation by r[1..l], found by modified Gram-Schmidt."""
-    degree, zero = len(c.r) - 1, bk.zeros_like(c.alpha)
+    bk, degree, zero = products.bk, len(c.r) - 1, products.bk.zeros_like(c.alpha)
     # Systems that reached their goal in a half step leave the minimisation out: r[1..l] is noise to them.
     live = c.rr > s.done
-    r, tau, first = list(c.r), {}, {}
+    r, Mr, tau, first = list(c.r), list(c.Mr), {}, {}
     for j in range(1, degree + 1):
         for i in range(1, j):
             tau[i, j] = bk.safe_divide(bk.dot(r[i], r[j]), bk.astype(bk.square_norm(r[i]), bk.dtype(r[i])))
             r[j] = bk.axpy(-tau[i, j], r[i], r[j])
+            if j < len(Mr):
+                Mr[j] = bk.axpy(-tau[i, j], Mr[i], Mr[j])
         square = bk.astype(bk.square_norm(r[j]), bk.dtype(r[j]))
         first[j] = bk.where(live, bk.safe_divide(bk.dot(r[j], r[0]), square), zero)
     gamma = dict(first)
     for j in range(degree - 1, 0, -1):
         for i in range(j + 1, degree + 1):
             gamma[j] = gamma[j] - tau[j, i] * gamma[i]
-    y, u = bk.axpy(gamma[1], r[0], c.y), c.u[0]
+    directions, u = Mr or r, c.u[0]
+    x = products.corrected(c.x, gamma[1], directions[0])
     for j in range(1, degree):
         second = gamma[j + 1]
         for i in range(j + 1, degree):
             second = second + tau[j, i] * gamma[i + 1]
-        y = bk.axpy(second, r[j], y)
+        x = products.corrected(x, second, directions[j])
     for j in range(1, degree + 1):
         r[0] = bk.axpy(-first[j], r[j], r[0])
         u = bk.axpy(-gamma[j], c.u[j], u)
     rr, omega = bk.square_norm(r[0]), gamma[degree]
     broken = c.broken | (live & (omega == 0))
-    return BiCGStabState(y, r[0], u, s.shadow, c.rho, c.alpha, omega, rr, s.size, s.done, broken)
+    return BiCGStabState(x, r[0], u, s.shadow, c.rho, c.alpha, omega, rr, s.size, s.done, broken)

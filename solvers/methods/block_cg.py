@@ -54,6 +54,7 @@ class BlockCG(Method):
     """
 
     needs_hermitian = True
+    combines_images = True
     needs_definite = True
     couples_systems = True
     can_pause = False

@@ -34,6 +34,7 @@ class CG(Method):
     """
 
     keeps_grids = True
+    combines_images = True
     needs_hermitian = True
     needs_definite = True
 

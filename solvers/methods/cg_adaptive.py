@@ -33,6 +33,7 @@ class CGAdaptive(Method):
     """
 
     keeps_grids = True
+    combines_images = True
     needs_hermitian = True
     needs_definite = True
 

@@ -86,6 +86,10 @@ class GMRES(Method):
         return "GMRES" if self.restart == 30 else f"GMRES({self.restart})"
 
     @property
+    def combines_images(self) -> bool:  # type: ignore[override]
+        return self.flexible
+
+    @property
     def summary(self) -> str:
         varying = ", with a preconditioner that may be another one in every step" if self.flexible else ""
         return super().summary.replace("m = restart steps", f"{self.restart} steps") + varying

@@ -63,6 +63,7 @@ class MixedPrecision(Method):
 
     can_pause = False
     lower_precision = True
+    combines_images = True  # A and M are in single precision
 
     def __post_init__(self) -> None:
         m = self.inner

@@ -12,13 +12,16 @@ from .multigrid.multigrid import multigrid
 from .multigrid.where_it_suits import multigrid_where_it_suits
 
 
-def on_grid(A: Operator) -> Preconditioner:
-    """`fast` where coefficients are smooth, else `multigrid`; in compiled functions, whose runs pay more, multigrid."""
+def on_grid(A: Operator, precision: str | None = None) -> Preconditioner:
+    """`fast` where coefficients are smooth, else `multigrid`; in compiled functions, whose runs pay more, multigrid.
+
+    In the precision that was asked for where values are known: where they are not, most of the time is set-up.
+    """
     if not is_known(as_matrix(A)):
         return multigrid_where_it_suits(A)
-    near = None if A.bk.compiled() else fast_where_near(A)
-    return multigrid(A) if near is None else near
+    near = None if A.bk.compiled() else fast_where_near(A, precision)
+    return multigrid(A, precision=precision) if near is None else near
 
 
-AUTOMATIC: dict[str, Callable[[Operator], Preconditioner]] = {"multigrid": on_grid}
+AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": on_grid}
 """Name of the kind that was chosen -> what builds it, if that is not the kind itself."""

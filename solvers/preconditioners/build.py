@@ -90,11 +90,18 @@ def _asked(kind: str, settings: dict[str, Any]) -> str:
 
 
 def to_preconditioner(
-    M: Any, A: Operator, bk: Backend, layout: Layout, like: Any, previous: Operator | None = None
+    M: Any,
+    A: Operator,
+    bk: Backend,
+    layout: Layout,
+    like: Any,
+    previous: Operator | None = None,
+    precision: str | None = None,
 ) -> Operator | None:
     """The operator that `linear_solve(preconditioner=M)` means, or None.
 
     Args:
+        precision: in which a kind that is chosen here computes, where it can, see `Method.combines_images`.
         previous: one that was made for other values of A, whose work is kept where its kind can.
 
     Raises:
@@ -108,7 +115,7 @@ def to_preconditioner(
             updated = UPDATES[previous.kind](previous, A)
             if updated is not None:
                 return updated
-        return _build(A, M, {})
+        return _build(A, M, {}, precision)
     if is_function(M):
         return Preconditioner(to_operator(bk, M, layout, A.dtype, (), like, "preconditioner"), "user's function")
     foreign = from_foreign(M)
@@ -128,7 +135,7 @@ def to_preconditioner(
     return Preconditioner(operator, getattr(operator, "kind", "user's matrix"))
 
 
-def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
+def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None) -> Preconditioner:
     """M as a constant to derivatives, made of the linear part of A."""
     A = without_derivatives(linear(A))
     key = kind.strip().lower()
@@ -137,7 +144,7 @@ def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
     if key == "auto" and not settings:
-        return _chosen(A).on_grid_of(A)
+        return _chosen(A, precision).on_grid_of(A)
     key = _key(A, kind)
     _check_settings(key, settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
@@ -145,12 +152,13 @@ def _build(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
     return PRECONDITIONERS[key](A, **settings).on_grid_of(A)
 
 
-def _chosen(A: Operator) -> Preconditioner:
+def _chosen(A: Operator, precision: str | None) -> Preconditioner:
     """The first that can be made of those that suit A; `kind` tells which."""
     kinds = dict.fromkeys(PRECONDITIONERS)
     while (key := choose_kind(A, kinds)) != "jacobi":
         try:
-            return AUTOMATIC.get(key, PRECONDITIONERS[key])(A)
+            make = AUTOMATIC.get(key, PRECONDITIONERS[key])
+            return make(A, **({"precision": precision} if "precision" in signature(make).parameters else {}))
         except (ValueError, UnsupportedOperation):  # which it finds out when it is made
             del kinds[key]
     return jacobi(A)

@@ -44,8 +44,10 @@ class Dense(Matrix):
         return self.bk.product(self.matrix, x)
 
     def astype(self, dtype: np.dtype) -> Dense:
-        constant = None if self.constant is None else self.constant.astype(dtype)
-        return Dense(self.bk, self.bk.astype(self.matrix, dtype), constant)
+        matrix = self.bk.astype(self.matrix, dtype)
+        same = self.constant is self.matrix  # as of NumPy: kept once
+        constant = matrix if same else None if self.constant is None else self.constant.astype(dtype)
+        return Dense(self.bk, matrix, constant)
 
     def on_backend(self, bk: Backend, like: Array | None) -> Dense:
         own = self.matrix.copy()  # a user may write to the other

@@ -80,4 +80,3 @@ def _rows(A: sp.sparray) -> sp.csr_array:
     found = sp.csr_array(A)
     found.sum_duplicates()
     return found
-

@@ -9,6 +9,7 @@ from ....backends import get_backend
 from ....sparse import Operator
 from ..cycle.dense import check_dense, known_inverse, rounding_of
 from ..cycle.level import VISITS
+from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import Scaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
@@ -36,9 +37,10 @@ def known_cycle(levels: list[HostLevel], settings: Settings, hermitian: bool, ta
         if len(levels) == 1:
             return target.dense(right[:, None] * inverse * left)
         found = target.dense(inverse)
+    within = target._replace(dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
     for level, own, below in reversed(list(zip(levels[:-1], scales[:-1], scales[1:]))):
-        found = _level(level, own, below, found, settings, hermitian, target)
-    return Scaled(found, target.array(right[None]), target.array(left[None]))
+        found = _level(level, own, below, recast(found, within.stored), settings, hermitian, within)
+    return Scaled(recast(found, target.stored), target.array(right[None]), target.array(left[None]))
 
 
 def _level(

@@ -13,6 +13,7 @@ from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.regather import take_or_zero
 from ..cycle.dense import check_dense, traced_inverse
 from ..cycle.level import VISITS
+from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import Scaled
 from ..cycle.smoother import largest_eigenvalue, steps_for
 from ..diagonal import DiagonalOperator
@@ -44,13 +45,17 @@ def renewed(A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settin
     rows = bk.take(phase, structures[0].entries().rows, len(phase.shape) - 1)
     current, outer = current._replace(values=rows * current.values), _as_rows(current.scale)
     made = []
-    for level, T, below in zip(pattern.levels, tentative, structures[1:]):
-        parts, current = _level(bk, level, below, current, T, settings, hermitian, like)
+    for level, T, coarser in zip(pattern.levels, tentative, structures[1:]):
+        parts, current = _level(bk, level, coarser, current, T, settings, hermitian, like)
         made.append((parts, T))
     found = _coarsest(bk, pattern.coarsest, current, like)
+    dtype = np.dtype(bk.dtype(outer))
+    within = inner_dtype(settings.precision, dtype) if made else dtype
     for (A_, P, R, steps), T in reversed(made):
-        found = AlgebraicLevel(A_, P, R, found, steps, VISITS[settings.cycle], bool(hermitian), tentative=T)
-    return Scaled(found, outer, _as_rows(phase) * outer)
+        matrices, steps = (A_.astype(within), P.astype(within), R.astype(within)), bk.astype(steps, within)
+        below = recast(found, within)
+        found = AlgebraicLevel(*matrices, below, steps, VISITS[settings.cycle], bool(hermitian), tentative=T)
+    return Scaled(recast(found, dtype), outer, _as_rows(phase) * outer)
 
 
 def _coarsest(bk: Backend, A: CsrStructure, current: Current, like: Array | None) -> Operator:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..checks import check_number
 from ..cycle.level import VISITS
+from ..cycle.recast import check_precision
 from ..cycle.smoother import SMOOTHERS
 
 COARSENINGS = ("smoothed-aggregation", "aggregation", "ruge-stuben", "root-node", "energy-minimising", "adaptive")
@@ -30,12 +31,14 @@ class Settings:
     max_levels: int = 20
     max_coarse: int = 300
     over_correction: float | None = None
+    precision: str | None = None
 
     def __post_init__(self) -> None:
         if self.coarsening != GIVEN:
             _one_of("coarsening", self.coarsening, COARSENINGS)
         _one_of("cycle", self.cycle, tuple(VISITS))
         _one_of("smoother", self.smoother, (None, *SMOOTHERS))
+        check_precision(self.precision)
         for name in ("degree", "max_levels", "max_coarse"):
             _at_least_one(name, getattr(self, name))
         if self.block_size is not None:

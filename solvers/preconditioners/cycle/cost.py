@@ -7,6 +7,7 @@ import math
 from ....sparse import Composed, Matrix, Operator
 from .level import Level
 from .permuted import Permuted
+from .recast import Recast
 from .scaled import Scaled
 
 
@@ -24,6 +25,8 @@ def work_of(cycle: Operator) -> int:
         return work_of(cycle.inner) + 2 * cycle.shape[0] * (cycle.systems or 1)
     if isinstance(cycle, Permuted):
         return work_of(cycle.inner) + numbers_stored(cycle.there) + numbers_stored(cycle.back)
+    if isinstance(cycle, Recast):
+        return work_of(cycle.inner)
     if not isinstance(cycle, Level):
         return numbers_stored(cycle)
     products = 2 * int(cycle.steps.shape[0]) + cycle.visits - 1

@@ -25,13 +25,18 @@ class Target(NamedTuple):
         """Where a matrix is."""
         return cls(matrix.bk, anchor(matrix), matrix.dtype)
 
+    @property
+    def stored(self) -> np.dtype:
+        """The dtype that arrays get there."""
+        return self.bk.stored_dtype(self.dtype)
+
     def dense(self, matrix: np.ndarray) -> Dense:
-        known = matrix.astype(self.bk.stored_dtype(self.dtype))
+        known = matrix.astype(self.stored)
         return Dense(self.bk, self.bk.asarray(known, like=self.like), known)
 
     def array(self, values: np.ndarray) -> Array:
         """A constant: of NumPy where a program is compiled, or where that is the library."""
-        known = values.astype(self.bk.stored_dtype(self.dtype))
+        known = values.astype(self.stored)
         return known if self.bk.on_host or self.bk.compiled() else self.bk.asarray(known, like=self.like)
 
     def matrix(self, A: Any, format: str | None = None) -> SparseMatrix:

@@ -15,6 +15,7 @@ from ..checks import check_choice, check_integer
 from ..cycle.cost import numbers_stored, work_of
 from ..cycle.dense import rounding_of
 from ..cycle.level import VISITS, Level
+from ..cycle.recast import check_precision, inner_dtype, note_on_precision, precision_as_setting, recast
 from ..cycle.scaled import Scaled
 from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
@@ -39,6 +40,7 @@ def multigrid(
     degree: int = 2,
     direct: int | None = None,
     directional: bool = True,
+    precision: str | None = None,
 ) -> Preconditioner:
     """One cycle of multigrid for a matrix on a grid, whose points are coupled to their neighbours.
 
@@ -55,6 +57,8 @@ def multigrid(
         direct: the coarsest grid has at most so many points; by default 64 along one axis, 128^2, and 16^3, or 24^3 for
             grids of more than 70^3. It should still show what the coefficients do.
         directional: halve only axes along which couplings are strong, where values are known.
+        precision: "single" computes on all grids but the coarsest in single precision where A is in double: half of the
+            memory, half to two thirds of the time, and as many iterations.
 
     Raises:
         ValueError: a setting, a zero on the diagonal of a row that is not empty, or too large a coarsest grid.
@@ -70,6 +74,7 @@ def multigrid(
     if smoother is not None:
         smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
     degree = check_integer("degree", degree, 1)
+    check_precision(precision)
     matrix = as_matrix(A)
     shape = grid_for(matrix, A, grid)
     if matrix.shape[0] <= _SMALL:
@@ -78,9 +83,11 @@ def multigrid(
     own = couplings_of(matrix, shape)
     known = own.bk.on_host
     hermitian = _checked(own) if known else None
-    smoothing = Smoothing(smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle])
+    smoothing = Smoothing(
+        smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision
+    )
     inner = cycle_of(own, matrix.dtype, size, smoothing, hermitian, directional)
-    settings = (("direct", size), ("degree", degree), ("cycle", cycle))
+    settings = (("direct", size), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
     return described(from_host(inner, matrix) if known else inner, hermitian, A, settings)
 
 
@@ -90,6 +97,7 @@ class Smoothing(NamedTuple):
     smoother: str = "chebyshev"
     degree: int = 2
     visits: int = VISITS["V"]
+    precision: str | None = None
 
 
 def cycle_of(
@@ -106,10 +114,13 @@ def cycle_of(
     working = own.map(lambda a: a.astype(wide)) if known else own.map(own.bk.constant)
     working = working.symmetrised() if hermitian else working
     sign = _sign(working)
+    within = inner_dtype(smoothing.precision, dtype)
+    if within != dtype:  # interpolation has numbers of the size of sqrt(A)
+        sign = sign / _size(working)
     signed = working.with_values({s: sign * a for s, a in working.values.items()})
     by_strength = directional and known and own.systems is None
     levels = levels_of(signed, size, bool(hermitian), by_strength, float(np.finfo(dtype).eps) ** _DUST)
-    return _assembled(levels, sign, smoothing, bool(hermitian), dtype)
+    return _assembled(levels, sign, smoothing, bool(hermitian), dtype, within)
 
 
 def described(
@@ -117,13 +128,16 @@ def described(
 ) -> Preconditioner:
     """With its cost."""
     costs = numbers_stored(cycle), work_of(cycle), entries_of(A)
-    return Preconditioner(cycle, "multigrid", hermitian, *costs, settings)
+    return Preconditioner(cycle, "multigrid", hermitian, *costs, settings, note_on_precision(cycle))
 
 
 def _assembled(
-    levels: list[GridLevel], sign: Array, smoothing: Smoothing, hermitian: bool, dtype: np.dtype
+    levels: list[GridLevel], sign: Array, smoothing: Smoothing, hermitian: bool, dtype: np.dtype, within: np.dtype
 ) -> Operator:
-    """The cycle over all levels, in the dtype of the matrix; for `sign` times what they were made of."""
+    """The cycle over all levels for vectors of the dtype of the matrix, on all but the coarsest in that of `within`.
+
+    For `sign` times what they were made of.
+    """
     coarsest = levels[-1].A
     bk, batch = coarsest.bk, coarsest.systems is not None
     shift = 2 * rounding_of(dtype, len(levels))
@@ -133,14 +147,17 @@ def _assembled(
     for level in reversed(levels):
         A = level.A
         if level.P is not None:
-            P = level.P.astype(dtype)
+            P = level.P.astype(within)
             bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
-            steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), dtype)
-            found = Level(matrix_of(A.astype(dtype)), P, P.T, found, steps, smoothing.visits, hermitian)
+            steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), within)
+            found = recast(found, within)
+            found = Level(matrix_of(A.astype(within)), P, P.T, found, steps, smoothing.visits, hermitian)
         if level.scale is not None:
+            finest = level is levels[0]
             rows = bk.reshape(level.scale, (int(level.scale.shape[0]), math.prod(A.grid)))
-            signed = rows if level is not levels[0] else rows * bk.reshape(sign, (int(sign.shape[0]), 1))
-            found = Scaled(found, bk.astype(rows, dtype), bk.astype(signed, dtype))
+            signed = rows * bk.reshape(sign, (int(sign.shape[0]), 1)) if finest else rows
+            found = recast(found, dtype) if finest else found
+            found = Scaled(found, bk.astype(rows, found.dtype), bk.astype(signed, found.dtype))
     return found
 
 
@@ -152,6 +169,13 @@ def _sign(A: Couplings) -> Array:
     highest, lowest = (bk.max_abs(bk.where(part, rows, 0 * rows)) for part in (rows > 0, rows < 0))
     one = bk.full_like(highest, 1)
     return bk.reshape(bk.where((highest == 0) & (lowest > 0), -one, one), axes)
+
+
+def _size(A: Couplings) -> Array:
+    """Of the diagonal of each system, `(systems or 1, 1, ...)`, real and positive."""
+    bk, diagonal = A.bk, A.diagonal
+    largest = bk.max_abs(bk.reshape(diagonal, (int(diagonal.shape[0]), -1)))
+    return bk.reshape(bk.where(largest > 0, largest, bk.full_like(largest, 1)), (-1, *(1,) * len(A.grid)))
 
 
 def _checked(A: Couplings) -> bool:

@@ -10,8 +10,8 @@ import pyamg
 import pytest
 import scipy.sparse as sp
 
-from grid_problems import diffusion, entries
 import krylix
+from grid_problems import diffusion, entries
 from krylix import as_operator, linear_solve, preconditioner, prepare
 from krylix.solvers.grids.diagonals import neighbours_diagonals
 from krylix.solvers.grids.find import on_its_grid
