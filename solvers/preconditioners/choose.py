@@ -7,13 +7,14 @@ from collections.abc import Container
 import numpy as np
 import scipy.sparse as sp
 
-from ...sparse import Dense, Matrix, NonlinearError, Operator, UnsupportedOperation
+from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.canonical import canonical
 from ...sparse.facts import has_diagonal_of_one_sign, is_m_matrix
+from ...sparse.row_sums import row_sums
 from ...sparse.symmetry import seems_hermitian
 from ..grids.find import on_its_grid
 from .diagonal import DOMINANT
-from .known import as_matrix, at_hand
+from .known import as_matrix, at_hand, is_known
 from .multigrid.read import couples_neighbours
 from .multigrid.where_it_suits import pays_unseen
 
@@ -44,11 +45,11 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
         return "chebyshev"
     if not isinstance(A, Matrix) or isinstance(A, Dense):
         return "jacobi"
-    if A.known() is None:
+    if not (is_known(A) if isinstance(A, SparseMatrix) else A.known() is not None):
         return "multigrid" if "multigrid" in kinds and pays_unseen(A) else "jacobi"
     if seems_hermitian(A):
         large = A.shape[0] > _SMALL and A.systems is None
-        if not large or not has_diagonal_of_one_sign(A.known()) or is_easy(A.known()):
+        if not large or not _needs_more_than_scaling(A):
             return "jacobi"
         if "multigrid" in kinds and couples_neighbours(on_its_grid(A)):
             return "multigrid"
@@ -56,6 +57,14 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     if "amg" in kinds and _is_elliptic(A):
         return "amg"
     return "ilu" if "ilu" in kinds and _has_whole_diagonal(A) else "jacobi"
+
+
+def _needs_more_than_scaling(A: Matrix) -> bool:
+    """Symmetric: has it a diagonal of one sign, which does not dominate?"""
+    rows = row_sums(A)
+    if rows is not None:
+        return rows.one_sign and not rows.dominates(DOMINANT)
+    return has_diagonal_of_one_sign(A.known()) and not is_easy(A.known())
 
 
 def _is_elliptic(A: Matrix) -> bool:

@@ -22,13 +22,15 @@ from ...sparse import (
 )
 from ...sparse.definite import is_seen_indefinite
 from ...sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
+from ...sparse.row_sums import RowSums, row_sums
 from ...sparse.symmetry import products_agree, seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..grids.find import on_its_grid
 from ..methods.direct.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.choose import is_easy
-from ..preconditioners.known import as_matrix
+from ..preconditioners.diagonal import DOMINANT
+from ..preconditioners.known import as_matrix, is_known
 from .factors import factors_now
 from .fill import LARGE, FactorCost, band_cost, dense_cost, factor_cost
 from .problem import Problem
@@ -98,6 +100,22 @@ class Facts:
         return None if self.matrix is None else self.matrix.known()
 
     @cached_property
+    def is_known(self) -> bool:
+        """Are the values of the entries at hand now, or while a function is compiled? Without converting them."""
+        return is_known(self.matrix) if isinstance(self.matrix, SparseMatrix) else self._known is not None
+
+    @cached_property
+    def entries(self) -> int | None:
+        """How many entries one sparse matrix has, whose values are known now."""
+        one = isinstance(self.matrix, SparseMatrix) and self.matrix.systems is None and self.is_known
+        return self.matrix.nnz if one else None  # type: ignore[union-attr]
+
+    @cached_property
+    def rows(self) -> RowSums | None:
+        """Sums over the rows of known diagonals, which need no entries row by row."""
+        return None if self.matrix is None else row_sums(self.matrix)
+
+    @cached_property
     def values(self) -> sp.csr_array | None:
         """One sparse matrix for all systems, where it is known now, or while a function is compiled."""
         return sp.csr_array(self._known) if sp.issparse(self._known) else None
@@ -107,7 +125,7 @@ class Facts:
         """Can the host factorise it now, and solve with that quickly?"""
         problem = self.problem
         at_hand = not problem.compiled and problem.bk.is_at_hand(problem.b)
-        return at_hand and self.unknowns > 0 and self._known is not None
+        return at_hand and self.unknowns > 0 and self.is_known
 
     @cached_property
     def fast(self) -> Operator | None:
@@ -134,7 +152,7 @@ class Facts:
         transforming = problem.bk.is_eager and problem.bk.compiled()  # where the matrices of all lanes are not at hand
         if self.on_host or transforming or not may_be_narrow(found):
             return False
-        return narrow(found).width <= (BAND if self._known is not None else BAND_TO_COMPILE)
+        return narrow(found).width <= (BAND if self.is_known else BAND_TO_COMPILE)
 
     @cached_property
     def symmetric(self) -> bool:
@@ -147,12 +165,16 @@ class Facts:
     @cached_property
     def is_easy(self) -> bool:
         """Symmetric, with a diagonal so large everywhere that scaled conjugate gradients take few iterations?"""
-        large = self.values is not None and self.unknowns > _LEAST_EASY
-        return large and is_easy(self.values) and self.symmetric and self.one_sign
+        if self.unknowns <= _LEAST_EASY or (self.rows is None and self.values is None):
+            return False
+        easy = is_easy(self.values) if self.rows is None else self.rows.dominates(DOMINANT)
+        return easy and self.symmetric and self.one_sign
 
     @cached_property
     def one_sign(self) -> bool:
         """Has its diagonal one sign, but for rows of zeros, which obstacles on a grid make?"""
+        if self.rows is not None:
+            return self.rows.one_sign
         if self.values is not None:
             return has_diagonal_of_one_sign(self.values)
         found = self.matrix
@@ -164,9 +186,11 @@ class Facts:
         """One sign on the diagonal, and definite by proof, or as far as a few steps of Lanczos' method see."""
         if not self.one_sign:
             return False
+        if self.rows is not None and self.rows.is_dominant:
+            return True
         if self.values is None:  # dense, or a batch
             return True
-        if is_diagonally_dominant(self.values):  # by Gershgorin's circles
+        if self.rows is None and is_diagonally_dominant(self.values):  # by Gershgorin's circles
             return True
         return not is_seen_indefinite(self.values * np.sign(self.values.diagonal().real.sum()))
 

@@ -39,7 +39,7 @@ def _factors_at_most(facts: Facts, operations: float) -> bool:
 
 
 def _cheap(facts: Facts) -> bool:
-    return facts.values is not None and _factors_at_most(facts, ONE_SOLVE * facts.values.nnz)
+    return facts.entries is not None and _factors_at_most(facts, ONE_SOLVE * facts.entries)
 
 
 ROWS = (

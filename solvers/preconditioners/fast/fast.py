@@ -60,7 +60,9 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
         raise UnsupportedOperation(
             f"fast was asked for {what}; expected one matrix whose values are known. Use 'multigrid' or 'jacobi'."
         )
-    return _described(_inverse(nearby(_symmetric_part(matrix, shape)), matrix, precision)[0], matrix, A, precision)
+    return _described(
+        _inverse(nearby(_symmetric_part(couplings_of(matrix, shape))), matrix, precision)[0], matrix, A, precision
+    )
 
 
 def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner | None:
@@ -69,22 +71,21 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
     Cost: a few passes over the values, where the answer is no.
     """
     matrix = as_matrix(A)
-    own = _symmetric_part(matrix, grid_for(matrix, A))
-    if is_far(own, _SPREAD):
+    couplings = couplings_of(matrix, grid_for(matrix, A))
+    if is_far(couplings.map(np.real), _SPREAD):
         return None
-    found = nearby(own, _SPREAD)
+    found = nearby(_symmetric_part(couplings), _SPREAD)
     if found.spread > _SPREAD:
         return None
     inner, least = _inverse(found, matrix, precision)
     return _described(inner, matrix, A, precision) if found.left <= _LEFT * least else None
 
 
-def _symmetric_part(matrix: Matrix, shape: tuple[int, ...]) -> Couplings:
+def _symmetric_part(couplings: Couplings) -> Couplings:
     """The real one."""
-    couplings = couplings_of(matrix, shape)
     if not all(np.isfinite(a).all() for a in couplings.values.values()):
         raise ValueError("fast was asked for a matrix with entries that are infinite or NaN; expected numbers.")
-    return couplings.map(lambda a: np.real(a).astype(np.float64)).symmetrised()
+    return couplings.map(lambda a: np.real(a).astype(np.float64, copy=False)).symmetrised()
 
 
 def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
