@@ -54,7 +54,8 @@ def cases() -> dict[str, sp.csr_array]:
     found = {
         "line": line, "negative": -line, "rounded": laplacian, "single": laplacian.astype(np.float32),
         "a row of zeros": hole, "not quite": far, "zero on the diagonal": zero, "both signs": both, "NaN": one_nan,
-        "infinite": infinite, "huge": 6e307 * line, "tiny": 1e-310 * line, "zeros": 0 * line, "beyond": beyond, "complex": line * 1j,
+        "infinite": infinite, "huge": 6e307 * line, "tiny": 1e-310 * line, "zeros": 0 * line, "beyond": beyond,
+        "complex": line * 1j,
     }  # fmt: skip
     return {name: sp.csr_array(A) for name, A in found.items()}
 
