@@ -272,3 +272,58 @@ def test_definite_is_tested(shift: float) -> None:
     assert not is_seen_indefinite(A)
     assert is_seen_indefinite(sp.csr_array(A - shift * sp.eye_array(1600)))
     assert not is_seen_indefinite(sp.csr_array(sp.diags_array(10.0 ** rng.uniform(-8, 8, 50))))
+
+
+def _waves(u: Any, k: Any) -> Any:
+    """Helmholtz' equation with a wave number for each point: indefinite, which no kind here is made for."""
+    import jax.numpy as jnp
+
+    p = jnp.pad(u, 1)
+    return (4 - k) * u - p[2:, 1:-1] - p[:-2, 1:-1] - p[1:-1, 2:] - p[1:-1, :-2]
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("max_iter", [None, 2000])
+def test_patience_of_a_solve_that_factors_follow(max_iter: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More iterations than factors take are left out, but where the user says how many there may be."""
+    import jax
+
+    monkeypatch.setattr("krylix.solvers.setup.choose._LEAST_PATIENCE", 3)
+    b = np.random.default_rng(0).standard_normal((24, 24))
+    k = np.full((24, 24), 0.7)
+
+    def solve(k: Any, b: Any) -> Any:
+        result = linear_solve(_waves, b, args=(k,), max_iter=max_iter, rtol=1e-6)
+        return result.x, result.iterations, result.function_evaluations
+
+    x, steps, _ = jax.jit(solve)(k, b)
+    p = np.pad(np.asarray(x), 1)
+    image = (4 - k) * p[1:-1, 1:-1] - p[2:, 1:-1] - p[:-2, 1:-1] - p[1:-1, 2:] - p[1:-1, :-2]
+    assert np.linalg.norm(image - b) <= 1.01e-6 * np.linalg.norm(b)
+    assert (steps <= 3) == (max_iter is None)
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize(("shape", "patience"), [((100, 100), 1000), ((40, 40, 40), 4671)])
+def test_patience_grows_with_the_cost_of_factors(shape: tuple[int, ...], patience: int) -> None:
+    """For n points of which coupled ones are w apart at most, n w^2 operations, beside 20 for each of 4 products."""
+    import jax
+    import jax.numpy as jnp
+
+    found: list[Any] = []
+
+    def solver(k: Any) -> Any:
+        def waves(u: Any) -> Any:
+            p, around = jnp.pad(u, 1), 0.0
+            for axis in range(u.ndim):
+                for side in (slice(2, None), slice(None, -2)):
+                    around += p[tuple(side if i == axis else slice(1, -1) for i in range(u.ndim))]
+            return k * u - around
+
+        found.append(prepare(waves, jnp.ones(shape))._request.max_iter)
+        return k
+
+    jax.eval_shape(jax.jit(solver), np.ones(shape))
+    entries = sum(np.prod(shape) - np.prod(shape) // n for n in shape) * 2 + np.prod(shape)
+    cost = np.prod(shape) * float(np.prod(shape[1:])) ** 2
+    assert found == [patience] == [max(1000, int(cost / (20 * 4 * entries)))]

@@ -257,6 +257,7 @@ def test_numbers_stay_on_the_grid(place: tuple[int, int]) -> None:
     assert with_numbers(as_operator(sp.csr_array(A)).to("dia")).format == "dia"  # type: ignore[attr-defined]
 
 
+@pytest.mark.needs("jax")
 def test_numbers_of_rectangular_matrices() -> None:
     """Differences along an axis, which leave the grid of their argument: the matrix stays one of diagonals."""
     import jax

@@ -200,6 +200,7 @@ def test_inside_of_a_method_in_single_precision(kind: str) -> None:
     assert np.linalg.norm(SMOOTH @ result.x - RHS) <= 1.01e-11 * np.linalg.norm(RHS)
 
 
+@pytest.mark.needs("jax")
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=[] if k == "fast" else pytest.mark.merge) for k in KINDS]
 )  # which compile for ten seconds
@@ -241,6 +242,17 @@ def test_values_that_a_program_computes(mode: str, kind: str) -> None:
 
     given = array(mode, 3.0 * np.asarray(SMOOTH.data)), array(mode, RHS)
     close(compiled(mode, apply)(*given), to_numpy(compiled(mode, wide)(*given)))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "fast"])  # which takes one matrix
+def test_batches_of_matrices(kind: str) -> None:
+    """Each as it would be alone, also where sizes differ by more than single precision holds."""
+    other = diffusion(np.exp(np.cos(5 * x) * y))
+    M = made([SMOOTH, 1e60 * other, -SMOOTH], kind)
+    assert any(isinstance(part, Recast) for part in parts_of(M))
+    found, wide = M.apply(np.stack([RHS] * 3)), made([SMOOTH, other, -SMOOTH], kind, None).apply(np.stack([RHS] * 3))
+    for row, size in enumerate((1.0, 1e60, 1.0)):
+        close(size * found[row], wide[row])
 
 
 def test_new_numbers_stay_in_single_precision() -> None:
