@@ -35,6 +35,23 @@ def inverse(matrix: np.ndarray) -> np.ndarray:
     return found
 
 
+def inverse_of_definite(matrix: np.ndarray) -> np.ndarray | None:
+    """That of one large Hermitian matrix `(n, n)`, exactly Hermitian; None where it is small, or not positive definite.
+
+    Half of the operations of `inverse`.
+    """
+    if len(matrix) < _ALONE.stop:
+        return None
+    factor, invert = lapack.get_lapack_funcs(("potrf", "potri"), (matrix,))
+    # the transpose of a row-major matrix, its conjugate, is read without a copy; that of its inverse is the inverse
+    half, indefinite = factor(matrix.T, lower=False)
+    half, singular = invert(half, lower=False, overwrite_c=True) if not indefinite else (half, 1)
+    if singular:
+        return None
+    upper: np.ndarray = np.tril(half.T)
+    return upper + np.tril(half.T, -1).conj().T
+
+
 def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
     """Lower Cholesky factor of `(..., n, n)`, None where some matrix is not positive definite."""
     try:

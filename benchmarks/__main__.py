@@ -29,6 +29,7 @@ GROUPS = (
     "matvec_tuned",
     "preconditioners",
     "poisson",
+    "pressure",
     "auto",
     "cores",
 )

@@ -50,22 +50,22 @@ def _lineax(function: Function, b: Any, method: Any, options: dict[str, Any]) ->
 
 
 def phiml_cg() -> Solver:
-    program = cache(lambda k: _phiml(rel_tol=0.0, abs_tol=0.0, max_iterations=k))
+    program = cache(lambda k: _phiml(laplace, "CG", rel_tol=0.0, abs_tol=0.0, max_iterations=k))
     return lambda b, k: program(k)(b).block_until_ready()
 
 
-def _phiml(**stop: Any) -> Function:
+def _phiml(operator: Function, method: str, **stop: Any) -> Function:
     from phiml import math
     from phiml.backend.jax import JAX
 
     axes, ignored = math.spatial("x,y"), [math.NotConverged, math.Diverged]
 
     def function(x: Any) -> Any:
-        return math.wrap(laplace(x.native("x,y")), axes)
+        return math.wrap(operator(x.native("x,y")), axes)
 
     @math.jit_compile
     def program(b: Any) -> Any:
-        return math.solve_linear(function, b, math.Solve("CG", x0=math.zeros_like(b), suppress=ignored, **stop))
+        return math.solve_linear(function, b, math.Solve(method, x0=math.zeros_like(b), suppress=ignored, **stop))
 
     def solve(b: Any) -> Any:
         with JAX, math.precision(b.dtype.itemsize * 8):
@@ -119,7 +119,12 @@ def lineax_in(rtol: float) -> Callable[[Function, Any], Any]:
 
 
 def phiml_to(rtol: float) -> Function:
-    return _phiml(rel_tol=rtol, abs_tol=0.0, max_iterations=10_000)
+    return _phiml(laplace, "CG", rel_tol=rtol, abs_tol=0.0, max_iterations=10_000)
+
+
+def phiml_by_default(operator: Function, rtol: float) -> Function:
+    """With the method that it takes by itself."""
+    return _phiml(operator, "auto", rel_tol=rtol, abs_tol=0.0, max_iterations=100_000)
 
 
 def sparse_product(A: Any) -> Function:

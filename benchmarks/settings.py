@@ -24,6 +24,7 @@ class Settings:
     grid_of_blocks: int = 300
     grid_of_gradients: int = 512
     grid_in_3d: int = 96
+    grid_of_pressure: int = 512
     grid_of_forms: int = 64  # in three dimensions
     nodes: int = 100_000
     calls: int = 100  # in a row, for the overhead of one
@@ -40,6 +41,7 @@ QUICK = Settings(
     grid_of_blocks=16,
     grid_of_gradients=16,
     grid_in_3d=6,
+    grid_of_pressure=16,
     grid_of_forms=6,
     nodes=200,
     calls=2,

@@ -14,6 +14,7 @@ from ....sparse import Composed, storable
 from ....sparse.formats.entries.regather import take_or_zero
 from .blocks import Blocks, blocks_of
 from .couplings import Couplings
+from .elimination import inverse_pivots
 
 _SHIFT = 100  # times the rounding unit, of the diagonal: for singular matrices
 
@@ -147,11 +148,12 @@ def mirrored(bk: Backend, sides: Array, positions: np.ndarray) -> Array:
     return take_or_zero(bk, bk.reshape(sides, (int(sides.shape[0]), -1)), positions)
 
 
-def inverse_of(A: Couplings, shift: float = 0.0) -> tuple[Array, Array, Array]:
+def inverse_of(A: Couplings, shift: float = 0.0, hermitian: bool = False) -> tuple[Array, Array, Array]:
     """The parts of the inverse of a matrix of couplings; rows of zeros, of obstacles, count as those of the identity.
 
     Args:
         shift: of the diagonal, in parts of it, where A may be singular up to more than rounding.
+        hermitian: is it known to be?
 
     Cost: the inverse of each block, and a few products of arrays of its size.
     """
@@ -164,7 +166,10 @@ def inverse_of(A: Couplings, shift: float = 0.0) -> tuple[Array, Array, Array]:
     flat = bk.concat([bk.broadcast_to(p, (systems, int(p.shape[1]))) for p in parts], 1)
     lower, upper = (take_or_zero(bk, flat, source) for source in (blocks.lower_source, blocks.upper_source))
     back = mirrored(bk, upper, blocks.lower_mirror)
-    within, m = _within(bk, blocks, flat, shift), blocks.size
+    m = blocks.size
+    if bk.on_host:
+        return inverse_pivots(blocks, flat, _regular(bk.dtype(flat), shift), lower, back, hermitian), lower, upper
+    within = _within(bk, blocks, flat, shift)
 
     def step(i: Any, last: Array) -> Array:
         index, width = _at(bk, blocks.lower, i, 0), blocks.lower.shape[1]
@@ -181,11 +186,16 @@ def inverse_of(A: Couplings, shift: float = 0.0) -> tuple[Array, Array, Array]:
     return pivots, lower, upper
 
 
+def _regular(dtype: np.dtype, shift: float) -> float:
+    """By which diagonals are multiplied."""
+    return 1 + max(_SHIFT * float(np.finfo(dtype).eps), shift)
+
+
 def _within(bk: Backend, blocks: Blocks, flat: Array, shift: float) -> Array:
     """The blocks on the diagonal `(systems, count, m * m)`, made regular: a one where a place has no unknown."""
     m, dtype = blocks.size, bk.dtype(flat)
     regular = np.ones(m * m, dtype)
-    regular[:: m + 1] += max(_SHIFT * float(np.finfo(dtype).eps), shift)
+    regular[:: m + 1] = _regular(dtype, shift)
     dense = take_or_zero(bk, flat, blocks.within) * bk.asarray(regular, like=flat)
     empty = np.flatnonzero(blocks.order < 0)
     if not len(empty):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -39,6 +39,12 @@ class Blocks:
     upper_source: np.ndarray
     lower_mirror: np.ndarray
     upper_mirror: np.ndarray
+
+    @cached_property
+    def entries_within(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each block the places of its couplings among its m m numbers, and where these are."""
+        found = [np.flatnonzero(one >= 0) for one in self.within]
+        return [(places, one[places]) for places, one in zip(found, self.within)]
 
 
 def numbers_of_blocks(grid: Grid, periodic: tuple[bool, ...]) -> int:

@@ -141,7 +141,7 @@ def _assembled(
     coarsest = levels[-1].A
     bk, batch = coarsest.bk, coarsest.systems is not None
     shift = 2 * rounding_of(dtype, len(levels))
-    pivots, lower, upper = (bk.astype(part, dtype) for part in inverse_of(coarsest, shift))
+    pivots, lower, upper = (bk.astype(part, dtype) for part in inverse_of(coarsest, shift, hermitian))
     positions = coarsest.grid, coarsest.periodic, coarsest.shifts
     found: Operator = BlockTridiagonalInverse(bk, pivots, lower, upper, *positions, batch)
     for level in reversed(levels):

@@ -212,6 +212,26 @@ def test_block_tridiagonal_inverse(name: str, dtype: str, systems: int | None) -
     np.testing.assert_allclose(inverse.apply(rows), [exact[i % len(exact)] @ r for i, r in enumerate(rows)], atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("shift", [0.0, 5.0])
+def test_block_tridiagonal_inverse_of_large_blocks(shift: float, dtype: str) -> None:
+    """Of 210 points in a plane, by Cholesky's factors where the matrix is definite: exactly Hermitian."""
+    shape = (14, 15, 16)
+    n = int(np.prod(shape))
+    A = diffusion(np.exp(rng.standard_normal(shape))) - shift * sp.eye_array(n)
+    if dtype.startswith("complex"):
+        turned = np.exp(1j * np.arange(n))
+        A = sp.diags_array(turned) @ A @ sp.diags_array(turned.conj())
+    own = couplings_of(krylix.as_operator(sp.csr_array(A)), shape)  # type: ignore[arg-type]
+    found = BlockTridiagonalInverse(HOST, *inverse_of(own, hermitian=True), own.grid, own.periodic, own.shifts)
+    assert found.pivots.shape == (1, 16, 210, 210)
+    x = rng.standard_normal((2, n)).astype(dtype)
+    # blocks of an indefinite matrix are eliminated in their order, whatever their size
+    np.testing.assert_allclose(found.apply(x @ A.T), x, atol=1e-8 if shift else 1e-11)
+    same = np.array_equal(found.pivots, np.swapaxes(found.pivots, 2, 3).conj())
+    assert same == (shift == 0)
+
+
 # --- the whole ---
 
 SHAPE = (14, 12)
