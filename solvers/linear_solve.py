@@ -11,7 +11,7 @@ from .methods.direct.refinement import Refinement
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
-from .setup.choose import choose, with_patience
+from .setup.choose import choose
 from .setup.factors import factors_now, factors_of_known
 from .setup.make_problem import make_problem
 from .setup.null_at_run_time import with_constants
@@ -123,7 +123,7 @@ def _linear_solve(request: Request) -> SolveResult:
         choice = choose(problem, M is not None)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
         M = choice.preconditioner if M is None else M
-        problem = with_patience(with_constants(problem, A, request), choice, request.max_iter)
+        problem = with_constants(problem, A, request)
     if M is not None:
         refuse_preconditioner(method, M)
         M = to_preconditioner(M, A, problem.bk, problem.layout, problem.like, precision=precision_for(method))

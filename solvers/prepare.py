@@ -15,7 +15,7 @@ from .methods.direct.superlu import HostFactors
 from .methods.registry import find_method, is_auto
 from .preconditioners import Preconditioner, to_preconditioner
 from .results.result import SolveResult
-from .setup.choose import choose, with_patience
+from .setup.choose import choose
 from .setup.explanation import Explanation
 from .setup.factors import factors_now
 from .setup.make_problem import make_problem
@@ -195,9 +195,7 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
         choice = choose(problem, not (automatic or kind is None), many)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
         why = choice.explain()
-        default = problem.limits
-        problem = with_patience(with_constants(problem, A, request), choice, request.max_iter)
-        request = request if problem.limits is default else replace(request, max_iter=problem.limits.most)
+        problem = with_constants(problem, A, request)
         kind = choice.preconditioner if automatic else kind
     elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
         kind = None

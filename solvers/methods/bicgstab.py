@@ -114,26 +114,25 @@ class BiCGStab(Method):
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BiCGStabState) -> BiCGStabState:
         broken = bk.full_like(s.rr, False, bool)
         cycle = _Cycle(s.x, (s.r,), (s.u,), (), (), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, broken)
-        products = _Products(bk, A, M, s.size, keeps=self.l > 1)
+        products = _Products(bk, A, M, s.size)
         for j in range(self.l):
             cycle = _half_step(products, s, cycle, j)
         return _minimise(products, s, cycle)
 
 
 class _Products(NamedTuple):
-    """With A M; `keeps`: is what M returns needed after M was applied again, or changed?"""
+    """With A M."""
 
     bk: Backend
     A: Operator
     M: Operator | None
     size: Array
-    keeps: bool
 
     def image(self, v: Array) -> _Image:
         bk, A, M, size = self.bk, self.A, self.M, self.size
         if bk.updates_in_place:  # scaled afterwards: new memory, also where a function returns its own buffer
             z = apply(M, v)
-            z = bk.copy(z) if self.keeps and M is not None else z
+            z = z if M is None else bk.copy(z)  # needed when a function may have written to its buffer again
             return _Image(z, bk.times(1 / size, A.apply(z)))
         z = apply(M, bk.times(1 / size, v))  # else XLA would compute the product again for each use
         return _Image(v if M is None else z, A.apply(z))

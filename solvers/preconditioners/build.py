@@ -115,7 +115,7 @@ def to_preconditioner(
             updated = UPDATES[previous.kind](previous, A)
             if updated is not None:
                 return updated
-        return _build(A, M, {}, precision)
+        return _build(A, M, _kept(previous, M), precision)
     if is_function(M):
         return Preconditioner(to_operator(bk, M, layout, A.dtype, (), like, "preconditioner"), "user's function")
     foreign = from_foreign(M)
@@ -133,6 +133,12 @@ def to_preconditioner(
     if isinstance(operator, Preconditioner):
         return operator
     return Preconditioner(operator, getattr(operator, "kind", "user's matrix"))
+
+
+def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
+    """The precision of one that was made for other values, which nobody may have named."""
+    same = isinstance(previous, Preconditioner) and previous.kind == kind.strip().lower()
+    return {k: v for k, v in previous.settings if k == "precision"} if same else {}  # type: ignore[union-attr]
 
 
 def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None) -> Preconditioner:

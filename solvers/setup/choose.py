@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ...sparse import Operator, SparseMatrix
-from ..iteration.limits import Limits
+from ...sparse import Operator
 from ..iteration.method import Method
 from ..methods.registry import METHODS, find_method
 from .explanation import Explanation, explain
 from .facts import FAST, Facts
-from .fill import pattern_cost
 from .problem import Problem
 from .table import ROWS
-
-_PRODUCT = 20  # operations of factors (a bound of them) that take as long as those of a product with one entry
-_LEAST_PATIENCE = 1000  # iterations
 
 
 class Choice(NamedTuple):
@@ -40,29 +34,9 @@ class Choice(NamedTuple):
     row: int
     facts: Facts
 
-    @property
-    def patience(self) -> int | None:
-        """Iterations after which it pays to take the fallback; None: none comes, or nobody knows what that costs."""
-        facts, matrix = self.facts, self.facts.matrix
-        if self.fallback is None or not isinstance(matrix, SparseMatrix) or self.method.on_host:
-            return None
-        if facts.problem.compiled and not facts.problem.bk.can_rescue():
-            return None
-        cost = facts.cost or pattern_cost(matrix)
-        one = _PRODUCT * max(matrix.nnz, 1) * self.method.products_per_step
-        return max(_LEAST_PATIENCE, int(min(cost.operations / one, 2.0**31)))
-
     def explain(self) -> Explanation:
         """In words."""
         return explain(self.facts, self.row, self.fallback)
-
-
-def with_patience(problem: Problem, choice: Choice, max_iter: Any) -> Problem:
-    """With fewer iterations than there are by default, where more would take longer than the fallback."""
-    patience = choice.patience
-    if max_iter is not None or patience is None or patience >= problem.limits.most:
-        return problem
-    return replace(problem, limits=Limits(((patience,),)))
 
 
 def choose(problem: Problem, preconditioned: bool = False, many: bool = False) -> Choice:

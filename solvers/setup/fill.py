@@ -10,8 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from ...sparse import SparseMatrix
-
 
 class FactorCost(NamedTuple):
     """Upper bounds, by the widths of the rows in a narrow order.
@@ -38,12 +36,6 @@ def band_cost(n: int, offsets: Sequence[int]) -> FactorCost:
     """What it takes to factorise a matrix of n unknowns whose entries are on these diagonals, in their order."""
     width = float(max((abs(int(offset)) for offset in offsets), default=0))
     return FactorCost(n * width**2, 2 * n * width)
-
-
-def pattern_cost(A: SparseMatrix) -> FactorCost:
-    """What it takes to factorise a matrix whose values are not known yet, in the order that its unknowns have."""
-    rows, cols, _ = A.structure.entries()
-    return band_cost(A.shape[0], [int(np.max(np.abs(cols - rows), initial=0))])
 
 
 def factor_cost(A: sp.csr_array) -> FactorCost:

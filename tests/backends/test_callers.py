@@ -12,6 +12,7 @@ REASONS = {
     "axpy_block": "in place, by gemm and addmm_: 3.7 ms for 17.6 in NumPy, 28 for 58 in torch",
     "boxes_product": "in place, part by part: five numbers in 3.5 ms for 19, five arrays in 9 for 31 in NumPy",
     "by_parts": "updates and sums of a block while it is in the cache: 8.7 ms for 11.7 in NumPy",
+    "can_rescue": "only the library knows whether the program that it records may call the host",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
     "in_every_run": "only the library knows what a program that it records closes over",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",

@@ -10,6 +10,7 @@ import numpy as np
 from ....backends import Array
 from ....sparse import Composed, Operator, storable
 
+_PLAIN = 1e15  # numbers up to it, and down to its inverse, are far from the ends of the range of single precision
 _SINGLE = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
 
 
@@ -53,9 +54,10 @@ def recast(inner: Operator, dtype: np.dtype) -> Operator:
 class Recast(Composed):
     """`factor inner` for vectors of another precision, `given`, than that of `inner`.
 
-    In a lower one vectors are divided by a power of two near their largest number before, and images multiplied with
-    it, so that only the numbers of one vector have to lie in its range. Rounding does not show in a preconditioner that
-    is the inverse of A only up to a tenth anyway: methods take as many iterations.
+    In a lower one vectors whose largest number is beyond `_PLAIN` are divided by a power of two near it before, and
+    images multiplied with it, so that only the numbers of one vector have to lie in its range. To derivatives that is a
+    constant: those of M @ r itself (no solve has these) are for an r within. Rounding does not show in a preconditioner
+    that is the inverse of A only up to a tenth anyway: methods take as many iterations.
 
     Source: Goddeke, Strzodka and Turek, Performance and accuracy of hardware-oriented native-, emulated- and
     mixed-precision solvers in FEM simulations, Int. J. Parallel Emergent Distrib. Syst. 22 (2007), for multigrid in
@@ -84,6 +86,7 @@ class Recast(Composed):
         if self.inner.dtype.itemsize > self.dtype.itemsize:
             return self.factor * bk.astype(self.inner.apply(bk.astype(x, self.inner.dtype)), self.dtype)
         scale = bk.constant(bk.binary_scale(x))
+        scale = bk.where((scale < 1 / _PLAIN) | (scale > _PLAIN), scale, bk.full_like(scale, 1))
         found = self.inner.apply(bk.in_memory(bk.astype(bk.times(1 / scale, x), self.inner.dtype)))
         return bk.times(self.factor * scale, bk.astype(found, self.dtype))
 
@@ -91,4 +94,7 @@ class Recast(Composed):
         return replace(self, inner=self.inner.transpose())
 
     def astype(self, dtype: np.dtype) -> Operator:
-        return replace(self, given=np.dtype(dtype).name) if self.factor != 1 else recast(self.inner, dtype)
+        inner = self.inner
+        if inner.dtype.kind != np.dtype(dtype).kind:
+            inner = inner.astype(np.result_type(inner.dtype, np.complex64))
+        return recast(inner, dtype) if self.factor == 1 else Recast(inner, np.dtype(dtype).name, self.factor)

@@ -23,6 +23,7 @@ from .nearby import Nearby, is_far, nearby
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
 _NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A
+_EXACT = 1e-3  # spread of what is so near that only rounding keeps it from being the inverse
 _SPREAD, _LEFT = 0.2, 15  # of what is near: then CG takes at most some twenty iterations to 1e-8
 
 
@@ -36,8 +37,8 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
 
     Args:
         grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
-        precision: "single" computes in single precision where A is in double: half of the memory, half of the time, and
-            as many iterations.
+        precision: "single" computes in single precision where A is in double: three quarters of the memory, half of the
+            time, and as many iterations, unless it is nearly the inverse.
 
     Raises:
         UnsupportedOperation: the values of A are not known now, it couples points that are no neighbours, or it is a
@@ -77,6 +78,7 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
     found = nearby(_symmetric_part(couplings), _SPREAD)
     if found.spread > _SPREAD:
         return None
+    precision = precision if found.spread > _EXACT else None
     inner, least = _inverse(found, matrix, precision)
     return _described(inner, matrix, A, precision) if found.left <= _LEFT * least else None
 

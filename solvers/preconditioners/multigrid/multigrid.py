@@ -57,8 +57,8 @@ def multigrid(
         direct: the coarsest grid has at most so many points; by default 64 along one axis, 128^2, and 16^3, or 24^3 for
             grids of more than 70^3. It should still show what the coefficients do.
         directional: halve only axes along which couplings are strong, where values are known.
-        precision: "single" computes on all grids but the coarsest in single precision where A is in double: half of the
-            memory, half to two thirds of the time, and as many iterations.
+        precision: "single" computes on all grids but the coarsest in single precision where A is in double: three
+            quarters of the memory, half to two thirds of the time, and as many iterations.
 
     Raises:
         ValueError: a setting, a zero on the diagonal of a row that is not empty, or too large a coarsest grid.

@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 
+from ....sparse.formats.entries.some_rows import scattered
 from .blocks import numbers_of_blocks
 from .couplings import Couplings
 
 _WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet
 _LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least
 _LEAST = 3
-_SAMPLE = 50_000  # points that tell how strong couplings are
+_SAMPLE = 200_000  # points that tell how strong couplings are
 _MOST_NUMBERS = 4 * 10**7  # of the inverse on the coarsest grid
 
 
@@ -44,17 +45,16 @@ def factors_for(A: Couplings, directional: bool) -> tuple[int, ...] | None:
 
 def _strength(A: Couplings, axis: int) -> float:
     """What a point in the middle of the field has of couplings to its neighbours along an axis; by some of them."""
-    some = (0, *(slice(None, None, step) for step in _steps(A.grid)))
+    some = (0, *np.ix_(*(scattered(n, _least(A.grid)) for n in A.grid)))
     own = np.abs(A.diagonal[some])
     sizes = sum((np.abs(a[some]) for s, a in A.values.items() if s[axis]), np.zeros_like(own))
     live = own > 0
     return float(np.median(sizes[live] / own[live])) if live.any() else 0.0
 
 
-def _steps(grid: tuple[int, ...]) -> list[int]:
-    """Along each axis, so that some `_SAMPLE` points are left: odd ones, as coefficients may alternate."""
-    step = int((math.prod(grid) / _SAMPLE) ** (1 / max(sum(n > 1 for n in grid), 1)))
-    return [max(step - (step % 2 == 0), 1) if n > 1 else 1 for n in grid]
+def _least(grid: tuple[int, ...]) -> int:
+    """Points along each axis that are looked at; scattered ones, as coefficients may come in layers of any period."""
+    return int(_SAMPLE ** (1 / max(sum(n > 1 for n in grid), 1)))
 
 
 def check_coarsest(grid: tuple[int, ...], periodic: tuple[bool, ...]) -> None:

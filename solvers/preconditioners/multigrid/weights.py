@@ -12,6 +12,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
+import numpy as np
+
 from ....backends import Array, Backend
 from .couplings import Couplings, Shift, Stacked, moved, opposite, settled, total
 
@@ -42,12 +44,14 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
 
     A point between two coarse ones along an axis takes the couplings of its row summed over the other axes; the points
     between four of them then take from the points that have their weights already, and so on. Where a row sums to
-    almost nothing the weights sum to one; a point that depends on no other is no part of the coarser grid.
+    almost nothing the weights sum to one; a point that depends on no other, as in obstacles, is no part of the coarser
+    grid, and no point takes from it: what is coupled past it, across corners, is taken from the other points.
     """
-    bk, here = A.bk, A.here
-    found: dict[Shift, Mapping[Shift, Array]] = {here: {here: _depends(A, factors)}}
+    bk, here, live = A.bk, A.here, _live(A)
+    first = bk.full_like(A.diagonal, 1) if live is None else live
+    found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.in_memory(every(bk, first, here, factors))}}
     for p in parities(factors)[1:]:
-        along, share = _collapsed(A, p, factors)
+        along, share = _collapsed(A, p, factors, live)
         parts: dict[Shift, list[Array]] = {}
         for t, coupling in along.items():
             between = tuple(k if not s else 0 for k, s in zip(p, t))  # the parity of the point at x + t
@@ -79,12 +83,14 @@ def without_dust(bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool,
     return bk.where(bk.abs(diagonal) <= limit, other, diagonal + bk.astype(limit, dtype))
 
 
-def _depends(A: Couplings, factors: tuple[int, ...]) -> Array:
-    """1 at coarse points that are coupled to another one, 0 at others."""
-    bk, rows = A.bk, _rows(A, A.here, factors)
-    one = bk.full_like(rows[A.here], 1)
-    others = [bk.abs(a) for s, a in rows.items() if s != A.here]
+def _live(A: Couplings) -> Array | None:
+    """1 at points that are coupled to another one, 0 at others; None where all are, as far as that is known now."""
+    bk = A.bk
+    one = bk.full_like(A.diagonal, 1)
+    others = [bk.abs(a) for s, a in A.values.items() if s != A.here]
     sizes = total(others) if others else bk.zeros_like(one)
+    if bk.on_host and np.all(sizes > 0):
+        return None
     return bk.in_memory(bk.where(sizes > 0, one, bk.zeros_like(one)))
 
 
@@ -99,7 +105,9 @@ def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Ar
     return Stacked(list(values), rows)
 
 
-def _collapsed(A: Couplings, p: Shift, factors: tuple[int, ...]) -> tuple[dict[Shift, Array], Array]:
+def _collapsed(
+    A: Couplings, p: Shift, factors: tuple[int, ...], live: Array | None
+) -> tuple[dict[Shift, Array], Array]:
     """The couplings of the points p summed over the axes where p is 0, and the factor that makes them weights."""
     bk, rows = A.bk, _rows(A, p, factors)
     sums: dict[Shift, list[Array]] = {}
@@ -108,6 +116,8 @@ def _collapsed(A: Couplings, p: Shift, factors: tuple[int, ...]) -> tuple[dict[S
         if any(t):
             sums.setdefault(t, []).append(a)
     along = {t: -total(terms) for t, terms in sums.items()}
+    if live is not None:
+        along = {t: coupling * _at_neighbour(A, live, p, t, factors) for t, coupling in along.items()}
     excess, diagonal = total(list(rows.values())), rows[A.here]
     zero = bk.zeros_like(diagonal)
     one = bk.full_like(diagonal, 1)
@@ -118,6 +128,12 @@ def _collapsed(A: Couplings, p: Shift, factors: tuple[int, ...]) -> tuple[dict[S
     divisor = strength + bk.where(counts, excess, zero)
     good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
     return along, bk.in_memory(bk.where(good, 1 / bk.where(good, divisor, one), zero))
+
+
+def _at_neighbour(A: Couplings, a: Array, p: Shift, t: Shift, factors: tuple[int, ...]) -> Array:
+    """`a` at the points `factor X + p + t`, one of which is between coarse points along fewer axes."""
+    between = tuple(k if not s else 0 for k, s in zip(p, t))
+    return moved(A.bk, every(A.bk, a, between, factors), tuple(int(s > 0) for s in t), A.periodic)
 
 
 def _weakest(bk: Backend, along: dict[Shift, Array], p: Shift) -> Array:

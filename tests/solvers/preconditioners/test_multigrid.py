@@ -20,12 +20,13 @@ from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighb
 from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
 from krylix.solvers.preconditioners.multigrid.matrix import matrix_of, stencil_of
 from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
+from krylix.solvers.preconditioners.multigrid.plan import factors_for
 from krylix.solvers.preconditioners.multigrid.probes import colours_of, probed_couplings
 from krylix.solvers.preconditioners.multigrid.read import couplings_of
 from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
 from krylix.solvers.preconditioners.multigrid.weights import weights
 from krylix.sparse import CSR, DIA, Stencil, UnsupportedOperation
-from matrices import in_random_order
+from matrices import in_krylix, in_random_order
 from modes import COMPILED, EAGER, MODES, array, compiled, library, to_numpy
 
 HOST = get_backend("numpy")
@@ -539,3 +540,48 @@ def test_rings_that_cannot_be_halved() -> None:
     large = Stencil([4.0, -1.0, -1.0, -1.0, -1.0], [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)], (1001, 1001))
     with pytest.raises(ValueError, match="coarsest grid is"):
         krylix.preconditioner(large, "multigrid", direct=10**6)
+
+
+@pytest.mark.parametrize("period", [2, 3, 4, 5, 7])
+def test_strong_axes_of_layers_of_any_period(period: int) -> None:
+    """Found by some of the points of a large grid as by all of them: two thirds or more of the layers decide."""
+    n = 700
+    along = np.ones((1, n, n))
+    across = np.where(np.arange(n) % period == 0, 0.01, 1.0)[None, :, None] * along
+    for first, second in ((along, 100 * across), (100 * across, along)):
+        zero = (0, 0)
+        values = {(0, 1): -first, (0, -1): -first, (1, 0): -second, (-1, 0): -second, zero: 2 * first + 2 * second}
+        own = Couplings(HOST, (n, n), (False, False), values, None)
+        weak = [np.median(np.abs(2 * c) / values[zero]) for c in (second, first)]
+        expected = tuple(2 if share >= 0.25 * max(weak) else 1 for share in weak)
+        assert factors_for(own, directional=True) == expected
+
+
+@pytest.mark.parametrize("sides", ["N", "D"])
+def test_obstacles_on_grids_of_all_sizes(sides: str) -> None:
+    """No point takes from an obstacle on any level: iterations do not grow with the number of levels."""
+    counts = []
+    for n in (64, 128, 256):
+        A = diffusion(obstacles(n), sides)
+        b = A @ np.random.default_rng(0).standard_normal(n * n)
+        M = krylix.preconditioner(A, "multigrid", grid=(n, n), direct=32**2)
+        counts.append(krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8).iterations)
+    assert max(counts) <= 9
+
+
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+def test_obstacles_of_traced_values(mode: str) -> None:
+    """The same weights in a program, whose values decide where obstacles are."""
+    A = diffusion(obstacles(40), "N")
+    own = in_krylix(mode, A, "csr", known=False)
+    r = rng.standard_normal(1600)
+    settings: dict[str, Any] = {"grid": (40, 40), "direct": 100, "directional": False}
+    expected = krylix.preconditioner(A, "multigrid", **settings) @ r
+
+    def apply(values: Any, r: Any) -> Any:
+        return krylix.preconditioner(own.with_values(values), "multigrid", **settings) @ r
+
+    found = to_numpy(compiled(mode, apply)(array(mode, A.data), array(mode, r)))
+    live = A.diagonal() > 0
+    part = expected[live] - found[live]  # constants are free
+    np.testing.assert_allclose(part, part.mean(), atol=1e-8 * np.abs(expected).max())

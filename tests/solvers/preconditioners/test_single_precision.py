@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import krylix
 from grid_problems import blocks, diffusion, obstacles
 from krylix import linear_solve, preconditioner
+from krylix.backends import get_backend
 from krylix.solvers import METHODS, PRECONDITIONERS
 from krylix.solvers.iteration.method import precision_for
 from krylix.solvers.preconditioners import to_preconditioner
@@ -309,3 +310,68 @@ def test_methods_that_let_m_round(mode: str, method: str) -> None:
     settings = METHODS[method]
     if not settings.lower_precision:  # which corrects anew in each round
         assert products == settings.products_at_start + steps * settings.products_per_step + 1
+
+
+@of_each_kind
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_real_cycles_for_complex_systems(dtype: str, kind: str) -> None:
+    M, wide = made(SMOOTH, kind), made(SMOOTH, kind, None)
+    b = (RHS + 1j * RHS[::-1]).astype(dtype)
+    expected = (wide @ RHS + 1j * (wide @ RHS[::-1])).astype(dtype)
+    close(krylix.sparse.in_precision(M, np.dtype(dtype)).apply(b[None])[0], expected)
+    result = linear_solve(SMOOTH.astype(dtype), b, method="CG", preconditioner=M, rtol=1e-5)
+    assert result.x.dtype == dtype and np.linalg.norm(SMOOTH @ result.x - b) <= 1.1e-5 * np.linalg.norm(b)
+
+
+@pytest.mark.needs("jax")
+@of_each_kind
+@pytest.mark.parametrize("size, cotangent", [(1e10, 1e-20), (1e-10, 1e20), (1e14, 1.0), (1e-14, 1.0)])
+def test_derivatives_do_not_depend_on_units(kind: str, size: float, cotangent: float) -> None:
+    """Of M @ r, for an r between 1e-15 and 1e15."""
+    import jax
+    import jax.numpy as jnp
+
+    M, wide = made(in_krylix("jax", SMOOTH, "csr"), kind), made(SMOOTH, kind, None)
+    v = np.random.default_rng(4).standard_normal(N)
+    gradient = jax.grad(lambda r: jnp.sum(cotangent * v * (M @ r)))(jnp.asarray(size * RHS))
+    close(gradient / cotangent, wide @ v)
+    tangent = jax.jvp(lambda r: M @ r, (jnp.asarray(size * RHS),), (jnp.asarray(cotangent * v),))[1]
+    close(tangent / cotangent, wide @ v)
+
+
+@pytest.mark.parametrize("kind", ["multigrid", "fast"])
+def test_a_prepared_solver_stays_in_single_precision(kind: str) -> None:
+    """Of a kind that was chosen; one that was named stays as it was made."""
+    A = CHOSEN[{"multigrid": "jumps", "fast": "smooth"}[kind]][0]
+    n = A.shape[0]
+    single = to_preconditioner("auto", krylix.as_operator(A), get_backend("numpy"), None, np.ones(n), None, "single")
+    assert single.kind == kind
+    for M, narrow in ((single, True), (preconditioner(A, kind), False)):
+        again = to_preconditioner(kind, krylix.as_operator(2 * A), get_backend("numpy"), None, np.ones(n), M, "single")
+        assert any(isinstance(part, Recast) for part in parts_of(again)) == narrow
+
+
+def test_nearly_the_inverse_stays_in_double_precision() -> None:
+    """`fast` of a sum of matrices along the axes, for which "auto" takes no direct solve as the method is named."""
+    A = sp.csr_array(diffusion(np.ones((80, 80)), "N") + 1e-9 * sp.eye_array(6400))
+    b = np.random.default_rng(0).standard_normal(6400)
+    result = linear_solve(A, b, method="CG", preconditioner="auto", rtol=1e-9)
+    assert result.preconditioner == "fast" and result.iterations <= 3
+
+
+@pytest.mark.parametrize("method", [name for name, one in METHODS.items() if one.combines_images])
+def test_functions_that_share_a_buffer(method: str) -> None:
+    """A and M write what they return to the same memory: what M returned is needed after A was applied."""
+    buffer, matrix = np.empty(N), SMOOTH
+    inverse = 1 / matrix.diagonal()
+
+    def A(x: Any) -> Any:
+        buffer[:] = matrix @ np.array(x)
+        return buffer
+
+    def M(r: Any) -> Any:
+        buffer[:] = inverse * np.array(r)
+        return buffer
+
+    result = linear_solve(A, RHS, method=method, preconditioner=M, rtol=1e-8, max_iter=4000)
+    assert np.linalg.norm(matrix @ result.x - RHS) <= 1.01e-8 * np.linalg.norm(RHS)
