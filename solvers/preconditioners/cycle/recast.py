@@ -55,9 +55,9 @@ class Recast(Composed):
     """`factor inner` for vectors of another precision, `given`, than that of `inner`.
 
     In a lower one vectors whose largest number is beyond `_PLAIN` are divided by a power of two near it before, and
-    images multiplied with it, so that only the numbers of one vector have to lie in its range. To derivatives that is a
-    constant: those of M @ r itself (no solve has these) are for an r within. Rounding does not show in a preconditioner
-    that is the inverse of A only up to a tenth anyway: methods take as many iterations.
+    images multiplied with it, so that only the numbers of one vector have to lie in its range. Derivatives of M @ r
+    itself, which no solve has, are not finite for such an r: tangents of another size would vanish. Rounding does not
+    show in a preconditioner that is the inverse of A only up to a tenth anyway: methods take as many iterations.
 
     Source: Goddeke, Strzodka and Turek, Performance and accuracy of hardware-oriented native-, emulated- and
     mixed-precision solvers in FEM simulations, Int. J. Parallel Emergent Distrib. Syst. 22 (2007), for multigrid in
@@ -85,10 +85,19 @@ class Recast(Composed):
         bk = self.bk
         if self.inner.dtype.itemsize > self.dtype.itemsize:
             return self.factor * bk.astype(self.inner.apply(bk.astype(x, self.inner.dtype)), self.dtype)
-        scale = bk.constant(bk.binary_scale(x))
-        scale = bk.where((scale < 1 / _PLAIN) | (scale > _PLAIN), scale, bk.full_like(scale, 1))
+        scale = self._scale(x)
         found = self.inner.apply(bk.in_memory(bk.astype(bk.times(1 / scale, x), self.inner.dtype)))
         return bk.times(self.factor * scale, bk.astype(found, self.dtype))
+
+    def _scale(self, x: Array) -> Array:
+        """`(batch, 1)`: 1, or of vectors beyond `_PLAIN` the power of two, whose derivative is then not finite."""
+        bk, scale = self.bk, self.bk.constant(self.bk.binary_scale(x))
+        beyond, one = (scale < 1 / _PLAIN) | (scale > _PLAIN), bk.full_like(scale, 1)
+        if bk.has_derivatives:
+            first = bk.real(x[:, :1])
+            root = bk.sqrt(bk.where(beyond, first - bk.constant(first), one))  # of 0
+            scale = scale * (1 + bk.where(beyond, root, 0 * one))
+        return bk.where(beyond, scale, one)
 
     def transpose(self) -> Operator:
         return replace(self, inner=self.inner.transpose())

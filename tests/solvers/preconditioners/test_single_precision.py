@@ -375,3 +375,29 @@ def test_functions_that_share_a_buffer(method: str) -> None:
 
     result = linear_solve(A, RHS, method=method, preconditioner=M, rtol=1e-8, max_iter=4000)
     assert np.linalg.norm(matrix @ result.x - RHS) <= 1.01e-8 * np.linalg.norm(RHS)
+
+
+@pytest.mark.parametrize("size", [1e60, 1e-60])
+@pytest.mark.parametrize("mode", ["jax", "torch", "tf"])
+def test_derivatives_beyond_are_not_finite(mode: str, size: float) -> None:
+    """And not zero, which nobody would see; M @ r is what it is."""
+    M = made(in_krylix(mode, SMOOTH, "csr"), "multigrid")
+    r = array(mode, size * RHS)
+    close(to_numpy(M @ r) / size, made(SMOOTH, "multigrid") @ RHS)
+    if mode == "jax":
+        import jax
+
+        found = jax.grad(lambda r: (M @ r).sum())(r)
+        assert not np.isfinite(to_numpy(jax.jvp(lambda r: M @ r, (r,), (r / size,))[1])).any()
+    elif mode == "torch":
+        r.requires_grad_()
+        (M @ r).sum().backward()
+        found = r.grad
+    else:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(r)
+            total = tf.reduce_sum(M @ r)
+        found = tape.gradient(total, r)
+    assert not np.isfinite(to_numpy(found)).all()
