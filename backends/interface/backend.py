@@ -20,6 +20,7 @@ from .arrays import Array as Array
 from .control import Control
 from .fourier import Fourier
 from .linalg import Linalg
+from .recurrence import Recurrences
 from .scattered import scattered
 from .sparse_kernels import SparseKernels
 from .structure import Opened, flatten
@@ -28,7 +29,7 @@ from .transformations import Transformations
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
 
 
-class Backend(Control, SparseKernels, Transformations):
+class Backend(Control, SparseKernels, Transformations, Recurrences):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str

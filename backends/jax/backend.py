@@ -29,6 +29,7 @@ from .grid_rows import GridStack, cells_of, on_cells
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
+from .recurrence import JaxRecurrences
 from .reporting import reporting
 from .rescue import rescued
 from .sparse import JaxSparse
@@ -38,7 +39,7 @@ from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_f
 from .vectors import JaxVectors
 
 
-class JaxBackend(JaxIndexing, JaxVectors):
+class JaxBackend(JaxIndexing, JaxRecurrences, JaxVectors):
     """JAX arrays and tracers."""
 
     name = "jax"

@@ -16,6 +16,7 @@ from . import vectors
 from .fourier import NumpyFourier
 from .kernels import NumpyKernels
 from .linalg import NumpyLinalg
+from .recurrence import COST_OF_STEP, recurrence
 from .sparse import NumpySparse
 from .stand_in import StandIn
 from .vectors import BLOCK, vecdot
@@ -198,6 +199,11 @@ class NumpyBackend(NumpyKernels, Backend):
         for i in np.flatnonzero(row[:, 0] < stack.shape[1]):
             stack[i, row[i, 0]] = values[i]
         return stack
+
+    cost_of_step = COST_OF_STEP  # type: ignore[assignment]
+
+    def recurrence(self, factors: Array, x: Array, backward: bool = False) -> Array:
+        return recurrence(factors, x, backward)
 
     def put_block(self, rows: Array, start: Array, values: Array) -> Array:
         first = int(start[0])

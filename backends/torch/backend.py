@@ -16,6 +16,7 @@ from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
 from ..interface.structure import Opened
 from ..interface.tree import tree_leaves
+from ..numpy.recurrence import COST_OF_STEP, recurrence
 from ..precision import exponent_bits
 from .bilinear import bilinear
 from .closures import open_function
@@ -25,7 +26,7 @@ from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg
 from .sparse import TorchSparse
-from .transformed import is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
+from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
 
 _LONG = 2**15  # bytes of a row; see `dot`
 _BOUNDARY = 64  # bytes
@@ -191,6 +192,14 @@ class TorchBackend(TorchKernels, Backend):
         systems = (row[:, 0] < stack.shape[1]).nonzero()[:, 0]
         stack[systems, row[systems, 0]] = values[systems]
         return stack
+
+    cost_of_step = COST_OF_STEP  # type: ignore[assignment]
+
+    def recurrence(self, factors: Array, x: Array, backward: bool = False) -> Array:
+        if not (is_plain(x) and is_plain(factors)):
+            return super().recurrence(factors, x, backward)
+        of = (a.resolve_conj().resolve_neg().detach().numpy() for a in (factors, x))
+        return torch.from_numpy(recurrence(*of, backward))
 
     def put_block(self, rows: Array, start: Array, values: Array) -> Array:
         first = int(start[0])

@@ -11,12 +11,13 @@ from ...backends import Backend, get_backend
 from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known
-from .eigenvectors import eigen, waves
+from .eigenvectors import Waves, eigen, waves
+from .elimination import eliminated, extremes, pays
 from .find import on_its_grid
 from .separable import Separable, separable
 from .transforms import AlongAxis, AlongWaves, Periodic
 from .waves import as_matrix as waves_as_matrix
-from .waves import is_fast
+from .waves import fast_cost, is_fast
 
 _MOST_PER_UNKNOWN, _MOST = 4, 10**6  # numbers of all eigenvectors
 _LAPACK = 64 * float(np.finfo(float).eps)  # relative to the largest eigenvalue
@@ -46,73 +47,131 @@ def fast_inverse(A: Operator) -> Operator:
     found = separable(matrix, make([matrix.bk.to_numpy(array) for array in arrays]))
     if isinstance(found, str):
         raise _refusal(found)
-    return from_host(inverse_of_sum(found, matrix.dtype, matrix.bk, _pseudo_inverse), matrix)
+    return from_host(inverse_of_sum(found, matrix.dtype, matrix.bk, _pseudo_inverse).operator, matrix)
+
+
+class Inverse(NamedTuple):
+    """Of a sum, in NumPy's arrays.
+
+    Attributes:
+        operator: the inverse.
+        least: the smallest eigenvalue, as `inverse` of `inverse_of_sum` counts it.
+    """
+
+    operator: Operator
+    least: float
 
 
 class _Axis(NamedTuple):
-    """How the lines along an axis are transformed into eigenvectors: by waves of a kind, or by matrices."""
+    """Eigenvalues, `base + values`, and how lines are transformed into eigenvectors: by waves of a kind, or matrices.
 
-    kind: str | None
-    vectors: Any = None  # (n_k, n_k), as the inverse
+    Attributes:
+        waves: those of which there is a formula.
+        vectors, inverse: `(n_k, n_k)`; None where the waves have a fast transform.
+    """
+
+    base: Any
+    values: np.ndarray
+    waves: Waves | None
+    vectors: Any = None
     inverse: Any = None
+
+    @property
+    def kind(self) -> str | None:
+        """Of the fast transform, if that is taken."""
+        return self.waves.kind if self.waves is not None and self.vectors is None else None
 
 
 def inverse_of_sum(
-    parts: Separable, dtype: np.dtype, bk: Backend, inverse: Callable[[np.ndarray, Separable, float], None]
-) -> Operator:
-    """Of the eigenvalues, `inverse(values, parts, eps)` of which is taken in place, in NumPy's arrays.
+    parts: Separable, dtype: np.dtype, bk: Backend, inverse: Callable[[np.ndarray, Separable, float], float]
+) -> Inverse:
+    """The inverse, for which `inverse(values, parts, eps)` is taken of eigenvalues in place, and returns the smallest.
+
+    It has nothing to do where lines along the first axis are eliminated, of matrices that are definite.
 
     Raises:
         UnsupportedOperation: the eigenvectors along an axis would need too much memory, or there are none.
     """
-    wide = np.result_type(dtype, np.float64)
-    constants, spectra, axes = [np.asarray(parts.shift, wide)], [], []
+    wide, eps = np.result_type(dtype, np.float64), float(np.finfo(dtype).eps)
+    along = [A.astype(wide) for A in parts.along]
     room = _MOST_PER_UNKNOWN * int(np.prod(parts.grid)) + _MOST
-    for axis, A in enumerate(parts.along):
-        base, values, how = _along(A.astype(wide), axis, float(np.finfo(dtype).eps), bk, room)
-        room -= 0 if how.vectors is None else len(values) ** 2
-        constants.append(base)
-        axes.append(how)
-        spectra.append(values.reshape([len(values) if k == axis else 1 for k in range(len(parts.grid))]))
-    values = sum(spectra[1:], sum(constants) + spectra[0])
-    inverse(values, parts, float(np.finfo(dtype).eps))
-    return _nested(values, dtype, axes, bk)
+    axes: list[_Axis] = []
+    for A in along[1:]:
+        axes.append(_along(A, len(axes) + 1, eps, bk, room))
+        room -= 0 if axes[-1].vectors is None else A.shape[0] ** 2
+    spectra = [_on_axis(one.values, axis, len(along)) for axis, one in enumerate(axes, 1)]
+    bases, shift = [one.base for one in axes], np.asarray(parts.shift, wide)
+    found = _eliminated(along[0], sum(spectra, sum(bases, shift)), dtype, bk)
+    if found is not None:
+        return found._replace(operator=_nested(found.operator, parts.grid, [None, *axes], bk))
+    first = _along(along[0], 0, eps, bk, room)
+    values = sum(spectra, sum(bases, shift + first.base) + _on_axis(first.values, 0, len(along)))
+    least = inverse(values, parts, eps)
+    return Inverse(_nested(values.astype(dtype, copy=False), parts.grid, [first, *axes], bk), least)
 
 
-def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> None:
+def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> Inverse | None:
+    """The lines along the first axis, where that is the quickest way and the sum is definite beyond rounding."""
+    n, eps = A.shape[0], float(np.finfo(dtype).eps)
+    if not others.size or others.dtype.kind != "f":
+        return None
+    known = waves(A, eps)
+    if not pays(bk, others.size, n if known is None else min(n, fast_cost(bk, known.kind, n))):
+        return None
+    ends = extremes(A, known)
+    if ends is None:
+        return None
+    low, high = ends[0] + float(np.min(others)), ends[1] + float(np.max(others))
+    sign, least = (1, low) if low > 0 else (-1, -high)
+    if not least > max(_LAPACK, eps) * max(abs(low), abs(high)):
+        return None
+    operator = eliminated(A, others, sign, dtype)
+    return None if operator is None else Inverse(operator, least)
+
+
+def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> float:
     zero = _zeros(values, parts, eps)
     values[zero] = 1
     np.divide(1, values, out=values)
     values[zero] = 0
+    return 0.0
 
 
-def _along(A: Any, axis: int, eps: float, bk: Backend, room: int) -> tuple[Any, np.ndarray, _Axis]:
-    """The eigenvalues, of which the first number is to be added to the others, and the eigenvectors.
+def _along(A: Any, axis: int, eps: float, bk: Backend, room: int) -> _Axis:
+    """The eigenvalues and eigenvectors.
 
     Fast transforms are those of the library, and taken where they are quicker than products with a matrix.
     """
     n, found = A.shape[0], waves(A, eps)
     if found is not None:
         if is_fast(bk, found.kind, n) or n * n > room:
-            return found.base, found.values, _Axis(found.kind)
+            return _Axis(found.base, found.values, found)
         matrix = waves_as_matrix(found.kind, n)
-        return found.base, found.values, _Axis(None, matrix.T, matrix)
+        return _Axis(found.base, found.values, found, matrix.T, matrix)
     if n * n > room:
         raise _refusal(f"axis {axis} has {n} points, so many that eigenvectors without a formula do not pay")
     one = eigen(A, eps)
     if one is None:
         raise _refusal(f"its part along axis {axis} is neither Hermitian nor made so by a scaling of its rows")
-    return 0, one.values, _Axis(None, one.vectors, one.inverse)
+    return _Axis(0, one.values, None, one.vectors, one.inverse)
 
 
-def _nested(reciprocals: np.ndarray, dtype: np.dtype, axes: list[_Axis], bk: Backend) -> Operator:
-    """From the outside: matrices along axes, sines and cosines, and the periodic axes around the diagonal."""
-    grid = reciprocals.shape
+def _on_axis(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
+    return values.reshape([-1 if k == axis else 1 for k in range(rank)])
+
+
+def _nested(core: Operator | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], bk: Backend) -> Operator:
+    """From the outside: matrices along axes, sines and cosines, and the periodic axes around what is left.
+
+    Args:
+        core: reciprocals of the eigenvalues on the grid; or what solves along the first axis, which then has no waves.
+    """
+    dtype = core.dtype
     around: list[Any] = []  # functions of what is inside
     order = list(range(len(grid)))  # of the axes, as swaps leave them
-    for axis, (kind, *both) in enumerate(axes):
-        if kind is None:
-            v, i = (_dense(m.astype(dtype, copy=False)) for m in both)
+    for axis, one in enumerate(axes):
+        if one is not None and one.vectors is not None:
+            v, i = (_dense(m.astype(dtype, copy=False)) for m in (one.vectors, one.inverse))
             around.append(lambda A, v=v, i=i, axis=axis: AlongAxis(A, v, i, grid, axis))
     for kind, which in _by_kind(axes, bk.fourier.along_any_axis):
         now, places = tuple(grid[k] for k in order), tuple(order.index(axis) for axis in which)
@@ -120,19 +179,30 @@ def _nested(reciprocals: np.ndarray, dtype: np.dtype, axes: list[_Axis], bk: Bac
         around.append(lambda A, k=kind, g=now, p=places, s=swapped: AlongWaves(A, k, g, p, s))
         if swapped:
             order[places[0]], order[-1] = order[-1], order[places[0]]
-    values = np.ascontiguousarray(reciprocals.transpose(order), dtype).reshape(1, -1)
-    diagonal = DiagonalOperator(get_backend("numpy"), values)
-    periodic = tuple(k for k, axis in enumerate(order) if axes[axis].kind == "periodic")
-    inverse: Operator = Periodic(diagonal, tuple(grid[k] for k in order), periodic) if periodic else diagonal
+    inverse = _core(core, grid, axes, order)
     for wrap in reversed(around):
         inverse = wrap(inverse)
     return inverse
 
 
-def _by_kind(axes: list[_Axis], together: bool) -> list[tuple[str, tuple[int, ...]]]:
+def _core(core: Operator | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], order: list[int]) -> Operator:
+    """What is left inside of the others, for axes in this order."""
+    if isinstance(core, Operator):
+        return core
+    values = np.ascontiguousarray(core.transpose(order)).reshape(1, -1)
+    periodic = tuple(k for k, axis in enumerate(order) if _kind(axes[axis]) == "periodic")
+    diagonal = DiagonalOperator(get_backend("numpy"), values)
+    return Periodic(diagonal, tuple(grid[k] for k in order), periodic) if periodic else diagonal
+
+
+def _kind(one: _Axis | None) -> str | None:
+    return None if one is None else one.kind
+
+
+def _by_kind(axes: list[_Axis | None], together: bool) -> list[tuple[str, tuple[int, ...]]]:
     """Axes with sines and cosines, the last one first; those of one kind together where the library has that."""
     found: dict[Any, tuple[str, tuple[int, ...]]] = {}
-    for axis, (kind, *_) in reversed(list(enumerate(axes))):
+    for axis, kind in reversed(list(enumerate(map(_kind, axes)))):
         if kind is not None and kind != "periodic":
             key = kind if together else axis
             found[key] = kind, (axis, *found.get(key, (kind, ()))[1])

@@ -82,14 +82,19 @@ def as_matrix(kind: str, n: int) -> np.ndarray:
 
 
 def is_fast(bk: Backend, kind: str, n: int) -> bool:
-    """Is the fast transform of n numbers quicker than the product with its matrix?
+    """Is the fast transform of n numbers quicker than the product with its matrix?"""
+    return n > fast_cost(bk, kind, n)
+
+
+def fast_cost(bk: Backend, kind: str, n: int) -> float:
+    """Of the fast transform of n numbers, for each of them; that of the product with its matrix is n.
 
     A Fourier transform takes time in proportion to the sum of the prime factors of its length, to a limit, which is
     that of lengths without small factors; and a product to n. The constant between them is that of the library.
     """
     times, plus = KINDS[kind].length
     factors = min(_prime_factors(times * n + plus), _MOST_FACTORS)
-    return n > bk.fourier.cost * times * (factors + _PASSES)
+    return bk.fourier.cost * times * (factors + _PASSES)
 
 
 def _prime_factors(n: int) -> int:

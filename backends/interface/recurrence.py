@@ -1,0 +1,54 @@
+"""Linear recurrences of first order, of which the elimination of a tridiagonal matrix is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array
+
+
+class Recurrences:
+    """The way for all libraries: in log2(n) passes, each of which doubles how far every point has seen."""
+
+    asarray: Callable[..., Array]
+    astype: Callable[..., Array]
+    concat: Callable[..., Array]
+    dtype: Callable[[Array], np.dtype]
+
+    @property
+    def cost_of_step(self) -> float:
+        """Of one along the axis of `recurrence`, in `Fourier.cost`'s units; measured. Infinite where passes are made.
+
+        It comes on top of what is done with the numbers.
+        """
+        return math.inf
+
+    def recurrence(self, factors: Array, x: Array, backward: bool = False) -> Array:
+        """`y_i = x_i + factors_i y_(i-1)` along axis 1 of `(batch, n, m)`; backward from `y_(i+1)`.
+
+        Args:
+            factors: `(n, m)`; the first, or backward the last of them, are of no effect.
+        """
+        n = int(x.shape[1])
+        found, factors = x, self.astype(factors, self.dtype(x))[None]
+        reach = 1
+        while reach < n:
+            found = self._added(found, factors, found, reach, backward)
+            if 2 * reach < n:
+                factors = self._added(None, factors, factors, reach, backward)
+            reach *= 2
+        return found
+
+    def _added(self, to: Array | None, factors: Array, of: Array, reach: int, backward: bool) -> Any:
+        """`to_i + factors_i of_(i - reach)`; where there is none the first alone, or zeros."""
+        n = int(of.shape[1])
+        edge, rest = (slice(n - reach, n), slice(n - reach)) if backward else (slice(reach), slice(reach, n))
+        there = slice(reach, n) if backward else slice(n - reach)
+        inner = factors[:, rest] * of[:, there]
+        outer = 0 * factors[:, edge] if to is None else to[:, edge]
+        inner = inner if to is None else to[:, rest] + inner
+        return self.concat([inner, outer] if backward else [outer, inner], 1)

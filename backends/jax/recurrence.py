@@ -1,0 +1,37 @@
+"""Linear recurrences in JAX: a loop over the rows where that is the CPU's, else passes over all of them."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..interface.arrays import Array
+from ..interface.recurrence import Recurrences
+
+_COST_OF_STEP = 5e3
+
+
+class JaxRecurrences(Recurrences):
+    """An accelerator takes longer to start a row than to go over all of them."""
+
+    @property
+    def cost_of_step(self) -> float:
+        return _COST_OF_STEP if jax.default_backend() == "cpu" else math.inf
+
+    def recurrence(self, factors: Array, x: Array, backward: bool = False) -> Array:
+        if jax.default_backend() != "cpu":
+            return super().recurrence(factors, x, backward)
+        rows = jnp.swapaxes(x, 0, 1)
+        # a start made of x, which tells over which devices it varies
+        _, found = lax.scan(_step, 0 * rows[0], (jnp.asarray(factors, x.dtype), rows), reverse=backward)
+        return jnp.swapaxes(found, 0, 1)
+
+
+def _step(before: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+    """By name, as JAX compiles a loop anew for each function."""
+    factors, own = row
+    now = own + factors * before
+    return now, now

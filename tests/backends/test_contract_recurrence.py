@@ -1,0 +1,98 @@
+"""Linear recurrences of every library, by steps and by passes, against a loop in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from contract import CELLS, MODES, backend, check, covers, real_of, rows, run, wide
+from krylix.backends.interface.recurrence import Recurrences
+
+cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
+
+
+def expected(factors: np.ndarray, x: np.ndarray, backward: bool) -> np.ndarray:
+    found = wide(x).copy()
+    order = range(x.shape[1])
+    for i, before in zip(order[-2::-1] if backward else order[1:], order[:0:-1] if backward else order):
+        found[:, i] += wide(factors)[i] * found[:, before]
+    return found
+
+
+def parts(dtype: str, batch: int, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """Factors up to one, real ones for complex numbers too."""
+    factors = np.random.default_rng(n).uniform(-1, 1, (n, m)).astype(real_of(dtype))
+    return factors, rows(dtype, (batch, n, m), n)
+
+
+@covers("recurrence", "cost_of_step")
+@cells
+@pytest.mark.parametrize("backward", [False, True])
+def test_steps(mode: str, dtype: str, backward: bool) -> None:
+    """Lengths that are no powers of two, one row, none; with factors of any size the sum of sizes grows, too."""
+    for batch, n, m in ((1, 7, 5), (3, 8, 1), (2, 1, 4), (1, 33, 20)):
+        factors, x = parts(dtype, batch, n, m)
+        size = expected(np.abs(factors), np.abs(wide(x)), backward)
+        found = run(mode, lambda bk, f, x: bk.recurrence(f, x, backward), factors, x)
+        check(found, expected(factors, x, backward), dtype, size)
+    assert backend(mode).cost_of_step > 0
+
+
+@cells
+@pytest.mark.parametrize("backward", [False, True])
+def test_passes(mode: str, dtype: str, backward: bool) -> None:
+    """The way of all libraries, which those with steps take on accelerators and under transformations."""
+    for batch, n, m in ((1, 7, 5), (2, 8, 3), (1, 2, 2), (1, 1, 3)):
+        factors, x = parts(dtype, batch, n, m)
+        size = expected(np.abs(factors), np.abs(wide(x)), backward)
+        found = run(mode, lambda bk, f, x: Recurrences.recurrence(bk, f, x, backward), factors, x)
+        check(found, expected(factors, x, backward), dtype, size)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_is_written_to(mode: str) -> None:
+    factors, x = parts("float64", 2, 6, 4)
+
+    def used(bk: Any, f: Any, x: Any) -> Any:
+        bk.recurrence(f, x)
+        return f, x
+
+    for found, given in zip(run(mode, used, factors, x), (factors, x)):
+        np.testing.assert_array_equal(found, given)
+
+
+@pytest.mark.parametrize("m", [3, 20000])
+def test_rows_of_any_length(m: int) -> None:
+    """Long ones are taken block by block."""
+    factors, x = parts("float64", 1, 4, m)
+    for backward in (False, True):
+        found = backend("numpy").recurrence(factors, x, backward)
+        np.testing.assert_allclose(found, expected(factors, x, backward), rtol=1e-13, atol=1e-13)
+
+
+def test_derivatives() -> None:
+    """It is linear in x: tangents are images, cotangents those of the transpose; in lanes, too."""
+    factors, x = parts("float64", 2, 6, 4)
+    given = rows("float64", x.shape, 9)
+    transposed = np.zeros_like(x)
+    for index in np.ndindex(*x.shape):
+        unit = np.zeros_like(x)
+        unit[index] = 1
+        transposed[index] = np.sum(given * expected(factors, unit, False))
+    jx, tc = backend("jax"), backend("torch")
+    with jax.enable_x64(True):
+        image, pullback = jax.vjp(lambda x: jx.recurrence(factors, x), x)
+        np.testing.assert_allclose(image, expected(factors, x, False), rtol=1e-12)
+        np.testing.assert_allclose(pullback(jax.numpy.asarray(given))[0], transposed, rtol=1e-12, atol=1e-12)
+        lanes = jax.vmap(lambda row: jx.recurrence(factors, row[None])[0])(x)
+        np.testing.assert_allclose(lanes, image, rtol=1e-12)
+    at = torch.from_numpy(x).requires_grad_()
+    found = tc.recurrence(torch.from_numpy(factors), at)
+    (pulled,) = torch.autograd.grad(found, at, torch.from_numpy(given))
+    np.testing.assert_allclose(pulled.numpy(), transposed, rtol=1e-12, atol=1e-12)
+    lanes = torch.func.vmap(lambda row: tc.recurrence(torch.from_numpy(factors), row[None])[0])(torch.from_numpy(x))
+    np.testing.assert_allclose(lanes.numpy(), image, rtol=1e-12)
