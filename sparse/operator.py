@@ -40,6 +40,11 @@ class Operator(ABC):
         return self
 
     @property
+    def in_steps(self) -> Operator:
+        """What methods multiply by from step to step; true residuals are those of the operator itself."""
+        return self
+
+    @property
     def own_grid(self) -> tuple[int, ...] | None:
         """Shape of the arrays with which `apply` computes, if each row is one of these before and after; else None."""
         return None

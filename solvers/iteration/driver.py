@@ -194,7 +194,7 @@ class Iteration:
         r = bk.where(between.tally.status == _RUNNING, self.in_range(between.r), bk.zeros_like(between.r))
         scale = bk.binary_scale(r)
         goal = Goal(between.goal / scale, between.attempt)
-        state = self.method.init(bk, self.A, self.M, bk.times(1 / scale, r), goal)
+        state = self.method.init(bk, self.A.in_steps, self.M, bk.times(1 / scale, r), goal)
         tally = between.tally
         made = bk.where(
             tally.status == _RUNNING, 0 * tally.products + self.method.products_to_start(self.A), 0 * tally.products
@@ -223,7 +223,7 @@ class Iteration:
                 if not (sound & early & unfinished & bounded).all():
                     break
                 tally = tally._replace(steps=steps, products=tally.products + method.products_made(state))
-                state = method.step(bk, self.A, self.M, method.limited(bk, state, limit - steps))
+                state = method.step(bk, self.A.in_steps, self.M, method.limited(bk, state, limit - steps))
             tally = self._counted(this, tally, state, active, rule)
             return state, tally._replace(kept=self._kept(this, tally, state, active))
 
@@ -250,7 +250,7 @@ class Iteration:
         """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
 
         def step(state: Any) -> Any:
-            return self.method.step(self.bk, self.A, self.M, state)
+            return self.method.step(self.bk, self.A.in_steps, self.M, state)
 
         if not self.method.couples_systems:
             return self.bk.step_active(step, state, active)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ..errors import NonlinearError, UnsupportedOperation
-from ..formats import Dense, SparseMatrix
+from ..formats import DIA, Dense, SparseMatrix
 from ..layout import Layout
 from ..operator import Operator
 from .bridge import products_for_host
@@ -156,6 +156,13 @@ class FunctionOperator(LinearFunction):
         self.bk.register(FunctionOperator, _flatten, _restore)
         static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, self.is_linear)
         return _restore(static, (tuple(found[1]), self.constant))
+
+    @property
+    def in_steps(self) -> Operator:
+        """The diagonals that were found, where each operation of the function is a pass over memory of its own."""
+        A = self._matrix
+        quick = self.bk.is_eager and isinstance(A, DIA) and A.systems is None and A.dtype == self.dtype
+        return A if quick and isinstance(A, DIA) and not (self.tracked or self.bk.compiled()) else self
 
     def matrix(self) -> SparseMatrix:
         if isinstance(self._matrix, Exception):
