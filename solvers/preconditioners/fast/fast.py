@@ -19,7 +19,7 @@ from ..cycle.small import exact_inverse
 from ..known import as_matrix, entries_of, from_host, grid_for, is_known
 from ..multigrid.couplings import Couplings
 from ..multigrid.read import couplings_of
-from .nearby import Nearby, is_far, nearby
+from .nearby import Nearby, may_be_near, nearby
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
 _NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A
@@ -74,9 +74,10 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
     """
     matrix = as_matrix(A)
     couplings = couplings_of(matrix, grid_for(matrix, A))
-    if is_far(couplings.map(np.real), _SPREAD):
+    plain, scaled = may_be_near(couplings.map(np.real), _SPREAD)
+    if not (plain or scaled):
         return None
-    found = nearby(_symmetric_part(couplings), _SPREAD)
+    found = nearby(_symmetric_part(couplings), _SPREAD, plain)
     if found.spread > _SPREAD:
         return None
     precision = precision if found.spread > _EXACT else None
@@ -92,7 +93,7 @@ def _symmetric_part(couplings: Couplings) -> Couplings:
 
 
 def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
-    """For NumPy's arrays, and the smallest eigenvalue of the sum: 0 where there are clearly negative ones beside positive ones."""
+    """For NumPy's arrays, and the smallest eigenvalue of the sum; 0 where there are negative ones beside positive ones."""
     within = inner_dtype(precision, matrix.dtype)
     narrow, size = within != matrix.dtype, found.size  # which is in units of it, for the range of single precision
     parts = found.sum if narrow else found.sum.times(size)

@@ -22,11 +22,13 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from ....backends.cores import shared as cores
 from ...grids.separable import Separable
 from ..multigrid.couplings import Couplings, Shift, total
 
 _ROUNDING = 1e-12
 _PLANES = 9  # of each axis, less one: those that are looked at first
+_PART = 16384  # numbers that are compared at a time
 _AS_NEAR = 1.5  # times the distance: constants along an axis, whose transforms are fast, may be so much farther away
 
 
@@ -50,18 +52,19 @@ class Nearby(NamedTuple):
     left: float
 
 
-def nearby(A: Couplings, most: float = np.inf) -> Nearby:
+def nearby(A: Couplings, most: float = np.inf, plain: bool = True) -> Nearby:
     """The nearest of those that are tried, for one real symmetric matrix of NumPy.
 
     Args:
         most: the spread that is of use; of what has a larger one only that is sure.
+        plain: may it be near without a scaling? See `may_be_near`.
     """
     largest = max(float(np.max(np.abs(a), initial=0)) for a in A.values.values())
     size = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
     A = A.map(lambda a: a / size)
     root = np.sqrt(_around(A, _means(A)))
     found = []
-    for D in (None, root) if np.ptp(root) > 0 else (None,):
+    for D in (*((None,) if plain else ()), root) if np.ptp(root) > 0 else (None,):
         scaled = A if D is None else A.with_values(_scaled(A, 1 / D))
         found.append(_of_lines(scaled, D, size, most))
     return min(found, key=lambda one: one.distance)
@@ -75,12 +78,13 @@ class _Line(NamedTuple):
     ring: bool
 
 
-def is_far(A: Couplings, most: float) -> bool:
-    """Is the spread of what is near surely larger? Of one real symmetric matrix of NumPy, by a few planes of points.
+def may_be_near(A: Couplings, most: float) -> tuple[bool, bool]:
+    """Whether the spread of what is near may be so small, as it is, and scaled; by a few planes of points.
 
-    Whatever number is near the couplings that lead on from a plane, it is as far from the least or the largest of them.
+    Of one real symmetric matrix of NumPy. Whatever number is near the couplings that lead on from a plane, it is as far
+    from the least or the largest of them.
     """
-    plain = scaled = False
+    plain = scaled = True
     with np.errstate(over="ignore", invalid="ignore"):
         means = _means(A)
         for axis, n in enumerate(A.grid):
@@ -88,11 +92,11 @@ def is_far(A: Couplings, most: float) -> bool:
             for plane in np.unique(np.linspace(0, n - 1, _PLANES, dtype=int)[:-1]):
                 part = _planes(A, axis, int(plane), min(int(plane) + 2, n))
                 own = replace(part, values=_scaled(part, 1 / np.sqrt(_around(part, means))))
-                plain = plain or _spread(_forward(part, axis)[here]) > most
-                scaled = scaled or _spread(_forward(own, axis)[here]) > most
-                if plain and scaled:
-                    return True
-    return False
+                plain = plain and not _spread(_forward(part, axis)[here]) > most
+                scaled = scaled and not _spread(_forward(own, axis)[here]) > most
+                if not (plain or scaled):
+                    return False, False
+    return plain, scaled
 
 
 def _spread(a: np.ndarray) -> float:
@@ -122,6 +126,16 @@ def _means(A: Couplings) -> list[float]:
 
 def _around(A: Couplings, means: Sequence[float]) -> np.ndarray:
     """`(*grid)`: the mean size of a point's couplings, in units of the mean along each axis; 1 without any."""
+    found, n = np.empty(A.grid), A.grid[0]
+
+    def fill(first: int, last: int) -> None:
+        found[first:last] = _around_few(_planes(A, 0, first, last), means)
+
+    cores.in_blocks(fill, n, max(1, _PART * n // max(found.size, 1)))
+    return found
+
+
+def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
     sums, counts = np.zeros(A.grid), np.zeros(A.grid)
     for axis, mean in enumerate(means):
         sizes = [np.abs(A.values[s][0]) for s in _along(A, axis)]
@@ -187,19 +201,32 @@ def _constant(line: _Line) -> _Line:
 
 
 def _compared(lines: list[_Line], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
-    """Distance, spread and what is left of the sums of rows, see Nearby."""
-    rank = len(lines)
-    left = rows - sum(_on_axis(line.rows, axis, rank) for axis, line in enumerate(lines))
-    total_left, size, spread = float(np.sum(left**2)), 0.0, 0.0
-    mean = total_left / max(left.size, 1)
-    for axis, (own, line) in enumerate(zip(couplings, lines)):
-        near = _on_axis(line.up, axis, rank)
-        difference = own - near
-        total_left += float(np.sum(difference**2))
-        size += float(np.sum(own**2))
-        ratio = np.divide(np.abs(difference), np.abs(near), out=np.zeros_like(own), where=near != 0)
-        spread = max(spread, float(ratio.max(initial=0)))
-    return float(np.sqrt(total_left / size)) if size > 0 else 0.0, spread, float(np.sqrt(mean))
+    """Distance, spread and what is left of the sums of rows, see Nearby. Some planes at a time, in the cache."""
+    rank, found = len(lines), []
+
+    def compare(first: int, last: int) -> None:
+        here = slice(first, last)
+        left, size, spread, away = rows[here], 0.0, 0.0, 0.0
+        for axis, (own, line) in enumerate(zip(couplings, lines)):
+            of = here if axis == 0 else slice(None)
+            near, left = _on_axis(line.up[of], axis, rank), left - _on_axis(line.rows[of], axis, rank)
+            sizes, part = np.abs(near), own[here]
+            size += _squares(part)
+            difference = part - near
+            away += _squares(difference)
+            difference *= np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+            spread = max(spread, -float(difference.min(initial=0)), float(difference.max(initial=0)))
+        found.append((first, away, size, spread, _squares(left)))
+
+    cores.in_blocks(compare, len(rows), max(1, _PART * len(rows) // max(rows.size, 1)))
+    _, aways, sizes, spreads, lefts = zip(*sorted(found)) if found else ((0.0,),) * 5
+    away, size, left = sum(aways), sum(sizes), sum(lefts)
+    distance = float(np.sqrt((away + left) / size)) if size > 0 else 0.0
+    return distance, max(spreads), float(np.sqrt(left / max(rows.size, 1)))
+
+
+def _squares(a: np.ndarray) -> float:
+    return float(np.vdot(a, a)) if a.flags.c_contiguous else float(np.sum(a**2))
 
 
 def _on_axis(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
