@@ -9,7 +9,7 @@ from ....backends import Array, Backend
 from .couplings import Couplings
 from .galerkin import coarse_couplings
 from .on_grid import MatrixOnGrid
-from .plan import check_coarsest, factors_for
+from .plan import Coarsest, check_coarsest, factors_for, has_details
 from .probes import probed_couplings
 from .transfer import Interpolation
 from .weights import Weights, every, weights
@@ -29,8 +29,8 @@ class GridLevel(NamedTuple):
     P: Interpolation | None
 
 
-def levels_of(A: Couplings, direct: int, hermitian: bool, directional: bool, dust: float) -> list[GridLevel]:
-    """Finest first, until there are no more than `direct` points, or no axis can be coarsened.
+def levels_of(A: Couplings, direct: Coarsest, hermitian: bool, directional: bool, dust: float) -> list[GridLevel]:
+    """Finest first, until there are as few points as asked for, or no axis can be coarsened.
 
     Args:
         A: with a diagonal that is positive where it is not zero.
@@ -40,7 +40,9 @@ def levels_of(A: Couplings, direct: int, hermitian: bool, directional: bool, dus
         ValueError: the coarsest grid is too large.
     """
     bk, made = A.bk, []
-    while _points(A.grid) > direct:
+    while _points(A.grid) > direct.most:
+        if _points(A.grid) <= direct.fine and (not bk.on_host or has_details(A)):
+            break
         factors = factors_for(A, directional)
         if factors is None or max(factors) == 1:
             break

@@ -24,7 +24,7 @@ from .block_tridiagonal import BlockTridiagonalInverse, inverse_of
 from .couplings import Couplings, total
 from .hierarchy import GridLevel, levels_of
 from .matrix import matrix_of
-from .plan import direct_size
+from .plan import Coarsest, coarsest
 from .read import couplings_of
 
 _SMALL = 64  # unknowns up to which there is one grid
@@ -54,8 +54,8 @@ def multigrid(
         cycle: "V" or "W".
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser grids.
-        direct: the coarsest grid has at most so many points; by default 64 along one axis, 128^2, and 16^3, or 24^3 for
-            grids of more than 70^3. It should still show what the coefficients do.
+        direct: the coarsest grid has at most so many points; by default 64 along one axis, 16^3, and 64^2, or 128^2
+            where values are traced or jump too often. It should still show what the coefficients do.
         directional: halve only axes along which couplings are strong, where values are known.
         precision: "single" computes on all grids but the coarsest in single precision where A is in double: three
             quarters of the memory, half to two thirds of the time, and as many iterations.
@@ -79,15 +79,15 @@ def multigrid(
     shape = grid_for(matrix, A, grid)
     if matrix.shape[0] <= _SMALL:
         return described(*exact_inverse(matrix, "multigrid"), A, ())
-    size = direct_size(shape) if direct is None else check_integer("direct", direct, 1)
+    size = coarsest(shape) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
     own = couplings_of(matrix, shape)
     known = own.bk.on_host
     hermitian = _checked(own) if known else None
     smoothing = Smoothing(
         smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision
     )
-    inner = cycle_of(own, matrix.dtype, size, smoothing, hermitian, directional)
-    settings = (("direct", size), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
+    inner, points = cycle_of(own, matrix.dtype, size, smoothing, hermitian, directional)
+    settings = (("direct", points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
     return described(from_host(inner, matrix) if known else inner, hermitian, A, settings)
 
 
@@ -103,12 +103,12 @@ class Smoothing(NamedTuple):
 def cycle_of(
     own: Couplings,
     dtype: np.dtype,
-    size: int,
+    size: Coarsest,
     smoothing: Smoothing,
     hermitian: bool | None = None,
     directional: bool = False,
-) -> Operator:
-    """The cycle for these couplings, with at most `size` points on the coarsest grid, in the given dtype."""
+) -> tuple[Operator, int]:
+    """The cycle for these couplings, in the given dtype, and how many points the coarsest grid has."""
     known = own.bk.on_host
     wide = np.result_type(dtype, np.float64)
     working = own.map(lambda a: a.astype(wide)) if known else own.map(own.bk.constant)
@@ -120,7 +120,7 @@ def cycle_of(
     signed = working.with_values({s: sign * a for s, a in working.values.items()})
     by_strength = directional and known and own.systems is None
     levels = levels_of(signed, size, bool(hermitian), by_strength, float(np.finfo(dtype).eps) ** _DUST)
-    return _assembled(levels, sign, smoothing, bool(hermitian), dtype, within)
+    return _assembled(levels, sign, smoothing, bool(hermitian), dtype, within), math.prod(levels[-1].A.grid)
 
 
 def described(

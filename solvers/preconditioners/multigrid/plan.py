@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,18 +14,45 @@ from .couplings import Couplings
 _WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet
 _LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least
 _LEAST = 3
+_JUMP, _OFTEN = 4.0, 0.3
 _SAMPLE = 200_000  # points that tell how strong couplings are
 _MOST_NUMBERS = 4 * 10**7  # of the inverse on the coarsest grid
 
 
-def direct_size(grid: tuple[int, ...]) -> int:
-    """How many points the coarsest grid has at most, by default: more for larger grids, whose details it must show."""
+class Coarsest(NamedTuple):
+    """How many points the coarsest grid has.
+
+    Attributes:
+        most: at most.
+        fine: grids of so many points are made coarser only as far as details allow, see `has_details`.
+    """
+
+    most: int
+    fine: int
+
+
+def coarsest(grid: tuple[int, ...]) -> Coarsest:
+    """By default."""
     axes = sum(n > 1 for n in grid)
-    if axes < 2:
-        return 64
-    if axes == 2:
-        return 128**2
-    return 16**3 if math.prod(grid) <= 70**3 else 24**3
+    most = {0: 64, 1: 64, 2: 64**2}.get(axes, 16**3)
+    return Coarsest(most, 128**2 if axes == 2 else most)
+
+
+def has_details(A: Couplings) -> bool:
+    """Do coefficients jump so often that a coarser grid could not show them? Of known values, of the first system.
+
+    Blocks of three points, of coefficients that have nothing to do with each other, do.
+    """
+    return max((_jumps(A, axis) for axis in range(len(A.grid))), default=0.0) > _OFTEN
+
+
+def _jumps(A: Couplings, axis: int) -> float:
+    """The share of points where couplings along an axis are those of the point before, times or by `_JUMP` and more."""
+    sizes = sum((np.abs(a[0]) for s, a in A.values.items() if s[axis] == 1), np.zeros(A.grid))
+    lines = np.moveaxis(sizes, axis, 0)[:-1]
+    low, high = np.minimum(lines[:-1], lines[1:]), np.maximum(lines[:-1], lines[1:])
+    both = low > 0
+    return float(np.count_nonzero(both & (high > _JUMP * low)) / max(np.count_nonzero(both), 1))
 
 
 def factors_for(A: Couplings, directional: bool) -> tuple[int, ...] | None:

@@ -17,6 +17,7 @@ from ..jacobi import jacobi
 from ..known import as_matrix, grid_for
 from .couplings import Couplings, total
 from .multigrid import Smoothing, cycle_of, described
+from .plan import Coarsest
 from .read import couples_neighbours, couplings_of
 
 _DIRECT = 64**2  # points of the coarsest grid: one for which elimination takes no longer than the finer grids
@@ -48,7 +49,8 @@ def multigrid_where_it_suits(A: Operator) -> Preconditioner:
     made = []
 
     def hierarchy() -> list[Array]:
-        arrays, make = bk.take_apart(cycle_of(own, matrix.dtype, _DIRECT, Smoothing()).as_container())
+        cycle, _ = cycle_of(own, matrix.dtype, Coarsest(_DIRECT, _DIRECT), Smoothing())
+        arrays, make = bk.take_apart(cycle.as_container())
         made.append(make)
         return arrays
 
