@@ -129,6 +129,14 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """A copy that the caller owns; `x` itself where arrays are immutable."""
         return x
 
+    def uncut(self, x: Array) -> Array:
+        """A known array whose rows are used one by one: a compiler may else cut it by itself, number by number."""
+        return x
+
+    def apart(self, x: np.ndarray) -> Any:
+        """A known array as one of the library; as a tuple, by the first axis, where a compiler would cut it slowly."""
+        return self.asarray(x)
+
     def in_memory(self, x: Array) -> Array:
         """`x`, computed once: a compiler may else compute its elements anew wherever they are gathered."""
         return x

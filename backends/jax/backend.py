@@ -38,6 +38,9 @@ from .transposed import transpose_function
 from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 from .vectors import JaxVectors
 
+_SMALL = 16384  # numbers that are cut in no time
+_MOST_ROWS = 5  # of one array that are read at the same time: seven were in each other's way in the cache
+
 
 class JaxBackend(JaxIndexing, JaxRecurrences, JaxVectors):
     """JAX arrays and tracers."""
@@ -110,6 +113,13 @@ class JaxBackend(JaxIndexing, JaxRecurrences, JaxVectors):
         with self.at_once():
             value = function()
             return None if is_traced(value) else np.asarray(value)
+
+    def uncut(self, x: Array) -> Array:
+        few = x.ndim > 1 and x.shape[-2] <= _MOST_ROWS
+        return lax.optimization_barrier(x) if few and x.size > _SMALL and is_compiled(x) else x
+
+    def apart(self, x: np.ndarray) -> Any:
+        return tuple(map(self.asarray, x)) if x.size > _SMALL and self.compiled() else self.asarray(x)
 
     def in_memory(self, x: Array) -> Any:
         if not is_compiled(x):

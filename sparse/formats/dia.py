@@ -72,6 +72,7 @@ class DiaStructure(Structure):
     """
 
     format: ClassVar[str] = "dia"
+    cuts_values: ClassVar[bool] = True
 
     def __init__(
         self,

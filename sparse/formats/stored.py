@@ -133,7 +133,7 @@ class Stored:
         made = self._placed(self.constant or ())
         if not self.bk.compiled():
             self._arrays = made
-        return made
+        return tuple(map(self.bk.uncut, made)) if self.structure.cuts_values else made
 
     def known_or_arrays(self) -> tuple[Any, ...]:
         """The values as NumPy arrays where they are known, else the library's."""

@@ -45,6 +45,7 @@ class Structure(ABC):
 
     format: ClassVar[str]
     takes_all: ClassVar[bool] = True  # can entries at any places be stored in it?
+    cuts_values: ClassVar[bool] = False  # does a product take parts of the arrays?
     shape: tuple[int, int]
 
     def __init__(self, shape: Sequence[int]) -> None:

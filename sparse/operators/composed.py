@@ -19,6 +19,8 @@ from .products import Products
 class Composed(Products):
     """A dataclass, of whose fields some are `parts`: operators, and arrays of the library; the others are constants.
 
+    An array that `apply` takes item by item is among `cut`, and may then be a tuple of these, see `Backend.apart`.
+
     A subclass states its parts, `apply` and `transpose`; the rest follows. One with complex constants states `conj`,
     too. One that is made of arrays only has a field `bk`, and says in `_settle` what its shape and dtype are. In a
     compiled function an array that is known is NumPy's; `apply` takes it by `self.array(name)`.
@@ -39,6 +41,7 @@ class Composed(Products):
     """
 
     parts: ClassVar[tuple[str, ...]] = ("inner",)
+    cut: ClassVar[tuple[str, ...]] = ()
     passes_grids: ClassVar[bool] = False  # does it take and return rows kept as grids where its operators do?
 
     def __post_init__(self) -> None:
@@ -75,7 +78,13 @@ class Composed(Products):
     ) -> Any:
         """Made of what the functions make of each part."""
         parts = {name: self.__dict__[name] for name in self.parts}
-        return replace(self, **{k: operators(p) if isinstance(p, Operator) else arrays(p) for k, p in parts.items()})
+
+        def image(part: Any) -> Any:
+            if isinstance(part, tuple):
+                return tuple(map(arrays, part))
+            return operators(part) if isinstance(part, Operator) else arrays(part)
+
+        return replace(self, **{name: image(part) for name, part in parts.items()})
 
     def _moved(self, parts: dict[str, Any], bk: Backend) -> Any:
         """Made of parts on another backend."""
@@ -92,15 +101,28 @@ class Composed(Products):
         return self._map(lambda A: A.astype(dtype), cast)
 
     def as_container(self) -> Operator:
-        return self._map(lambda A: A.as_container(), self.bk.asarray)
+        own = self._apart()
+        return own._map(lambda A: A.as_container(), self.bk.asarray)
+
+    def _apart(self) -> Any:
+        known = {name: self.__dict__[name] for name in self.cut if isinstance(self.__dict__[name], np.ndarray)}
+        return replace(self, **{name: self.bk.apart(part) for name, part in known.items()}) if known else self
 
     def array(self, name: str) -> Array:
         """One of the parts as an array of the library."""
         part = self.__dict__[name]
-        return self.bk.asarray(part) if isinstance(part, np.ndarray) and not self.bk.on_host else part
+        if not isinstance(part, np.ndarray) or self.bk.on_host:
+            return part
+        return self.bk.apart(part) if name in self.cut else self.bk.asarray(part)
 
     def _library_of(self, array: Array) -> Backend:
         return get_backend("numpy") if isinstance(array, np.ndarray) else self.bk
+
+    def _form(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and dtype of one of the parts that are arrays, as a whole."""
+        part = self.__dict__[name]
+        array, lead = (part[0], (len(part),)) if isinstance(part, tuple) else (part, ())
+        return (*lead, *map(int, array.shape)), np.dtype(self._library_of(array).dtype(array))
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
         moved: dict[str, Any] = {}
@@ -141,6 +163,8 @@ class Composed(Products):
 
 
 def _for_host(part: Any) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Any]]:
+    if isinstance(part, tuple):
+        return part, np.stack
     if isinstance(part, Operator):
         return part.for_host()
     return ((), lambda _: part) if isinstance(part, np.ndarray) else ((part,), lambda values: values[0])
@@ -164,6 +188,13 @@ def _restore(static: Any, parts: Sequence[Any]) -> Composed:
     cls, constants = static
     operator: Composed = object.__new__(cls)
     operator.__dict__.update(zip(_constants(cls), constants), **dict(zip(cls.parts, parts)))
-    if all(isinstance(part, Operator) or (hasattr(part, "shape") and hasattr(part, "dtype")) for part in parts):
+    if all(map(_is_whole, parts)):
         operator._settle()
     return operator
+
+
+def _is_whole(part: Any) -> bool:
+    """Or a placeholder?"""
+    if isinstance(part, tuple):
+        return all(map(_is_whole, part))
+    return isinstance(part, Operator) or (hasattr(part, "shape") and hasattr(part, "dtype"))

@@ -26,7 +26,7 @@ class MatrixOnGrid(Composed):
         batch: is there one matrix for each system?
     """
 
-    parts = ("values",)
+    parts = cut = ("values",)
     is_container = True
 
     bk: Backend
@@ -44,7 +44,7 @@ class MatrixOnGrid(Composed):
         return cls(A.bk, array, tuple(values), A.grid, A.periodic, A.systems is not None)
 
     def __post_init__(self) -> None:
-        found = tuple(map(int, self.values.shape))
+        found, _ = self._form("values")
         opposites = {opposite(s) for s in self.shifts}
         axes = {len(self.grid), len(self.periodic), *map(len, self.shifts)}
         if len(axes) > 1 or opposites != set(self.shifts) or max(max(map(abs, s)) for s in self.shifts) > 1:
@@ -55,11 +55,11 @@ class MatrixOnGrid(Composed):
 
     def _settle(self) -> None:
         n = math.prod(self.grid)
-        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.values).dtype(self.values))
-        self.systems = int(self.values.shape[1]) if self.batch else None
+        (_, systems, *_), self.dtype = self._form("values")
+        self.shape, self.systems = (n, n), systems if self.batch else None
 
     def transpose(self) -> MatrixOnGrid:
-        bk = self._library_of(self.values)
+        bk = self._library_of(self.values[0])
         back = [self.shifts.index(opposite(s)) for s in self.shifts]
         mirrored = [moved(bk, self.values[k], s, self.periodic) for k, s in zip(back, self.shifts)]
         return replace(self, values=bk.stack(mirrored))

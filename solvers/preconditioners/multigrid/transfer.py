@@ -37,7 +37,7 @@ class Interpolation(Composed):
         transposed: from all points to the coarser grid?
     """
 
-    parts = ("weights",)
+    parts = cut = ("weights",)
     is_container = True
 
     bk: Backend
@@ -57,12 +57,13 @@ class Interpolation(Composed):
         return cls(bk, weights, grid, factors, periodic, systems is not None)
 
     def __post_init__(self) -> None:
-        axes = {len(self.grid), len(self.factors), len(self.periodic), len(self.weights.shape) - 2}
+        shape, _ = self._form("weights")
+        axes = {len(self.grid), len(self.factors), len(self.periodic), len(shape) - 2}
         if len(axes) > 1 or min(self.grid, default=1) < 1 or set(self.factors) - {1, 2}:
             raise ValueError(f"An interpolation on the grid {self.grid} by the factors {self.factors} does not fit.")
         expected = (len(places(self.factors)), *self.coarse)
-        found = tuple(int(n) for k, n in enumerate(self.weights.shape) if k != 1)
-        if found != expected or (int(self.weights.shape[1]) != 1 and not self.batch):
+        found = shape[:1] + shape[2:]
+        if found != expected or (shape[1] != 1 and not self.batch):
             raise ValueError(f"The weights of an interpolation have the shape {found}; expected {expected}.")
         super().__post_init__()
 
@@ -81,8 +82,8 @@ class Interpolation(Composed):
     def _settle(self) -> None:
         sizes = math.prod(self.grid), math.prod(self.coarse)
         self.shape = (sizes[1], sizes[0]) if self.transposed else sizes
-        self.dtype = np.dtype(self._library_of(self.weights).dtype(self.weights))
-        self.systems = int(self.weights.shape[1]) if self.batch else None
+        (_, systems, *_), self.dtype = self._form("weights")
+        self.systems = systems if self.batch else None
 
     def transpose(self) -> Interpolation:
         return replace(self, transposed=not self.transposed)
