@@ -106,6 +106,15 @@ class Control(ABC):
         specs = [(tuple(int(k) for k in x.shape), self.dtype(x)) for x in found]
         return self.host_call(function, specs, *arrays)
 
+    def by_host(
+        self, function: Callable[..., Sequence[np.ndarray]], otherwise: Callable[..., Sequence[Array]], *arrays: Array
+    ) -> list[Array]:
+        """What `otherwise(*arrays)` computes; found as `function(*arrays as NumPy)`, where that is quicker.
+
+        That is in compiled programs on the CPU that may call the host. Without derivatives.
+        """
+        return list(otherwise(*arrays))
+
     def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
         """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
         if failed:

@@ -200,7 +200,7 @@ class NumpyBackend(NumpyKernels, Backend):
             stack[i, row[i, 0]] = values[i]
         return stack
 
-    cost_of_step = COST_OF_STEP  # type: ignore[assignment]
+    cost_of_step = COST_OF_STEP
 
     def recurrence(self, factors: Array, x: Array, backward: bool = False) -> Array:
         return recurrence(factors, x, backward)

@@ -193,13 +193,13 @@ class TorchBackend(TorchKernels, Backend):
         stack[systems, row[systems, 0]] = values[systems]
         return stack
 
-    cost_of_step = COST_OF_STEP  # type: ignore[assignment]
+    cost_of_step = COST_OF_STEP
 
     def recurrence(self, factors: Array, x: Array, backward: bool = False) -> Array:
         if not (is_plain(x) and is_plain(factors)):
             return super().recurrence(factors, x, backward)
-        of = (a.resolve_conj().resolve_neg().detach().numpy() for a in (factors, x))
-        return torch.from_numpy(recurrence(*of, backward))
+        rows, numbers = (a.resolve_conj().resolve_neg().detach().numpy() for a in (factors, x))
+        return torch.from_numpy(recurrence(rows, numbers, backward))
 
     def put_block(self, rows: Array, start: Array, values: Array) -> Array:
         first = int(start[0])

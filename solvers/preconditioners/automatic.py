@@ -15,10 +15,10 @@ from .multigrid.where_it_suits import multigrid_where_it_suits
 def on_grid(A: Operator, precision: str | None = None) -> Preconditioner:
     """`fast` where coefficients are smooth, else `multigrid`; in compiled functions, whose runs pay more, multigrid.
 
-    In the precision that was asked for where values are known: where they are not, most of the time is set-up.
+    In the precision that was asked for, unless the inverse is nearly exact.
     """
     if not is_known(as_matrix(A)):
-        return multigrid_where_it_suits(A)
+        return multigrid_where_it_suits(A, precision)
     near = None if A.bk.compiled() else fast_where_near(A, precision)
     return multigrid(A, precision=precision) if near is None else near
 

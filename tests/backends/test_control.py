@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -68,6 +70,62 @@ def test_where_needed(mode: str) -> None:
     np.testing.assert_allclose(squares, np.sum(x**2, axis=1, keepdims=True))
     assert (like_x.shape, like_squares.shape) == ((2, 3), (2, 1))
     assert like_x.dtype == like_squares.dtype == x.dtype
+
+
+@covers("by_host")
+@modes
+def test_by_host(mode: str) -> None:
+    """The same either way; in a compiled program of JAX it is the host that finds it, once for each lane."""
+    calls = []
+
+    def on_host(x: np.ndarray) -> list[np.ndarray]:
+        calls.append(x.shape)
+        return [2 * x, np.sum(x, 1, keepdims=True)]
+
+    def found(bk: Backend, x: Any) -> list[Any]:
+        return bk.by_host(on_host, lambda x: [2 * x, bk.sum(x, (1,), keepdims=True)], x)
+
+    x = rows(np.float64, (2, 3), 1)
+    twice, sums = run(mode, found, x)
+    np.testing.assert_allclose(twice, 2 * x)
+    np.testing.assert_allclose(sums, np.sum(x, 1, keepdims=True))
+    assert calls == ([x.shape] if mode == "jax-jit" else [])
+
+
+def test_by_host_leaves_the_process_and_is_mapped() -> None:
+    """An exported program does not call back; lanes and derivatives of other things go on around it."""
+    bk = backend("jax")
+
+    def never(x: np.ndarray) -> list[np.ndarray]:
+        raise RuntimeError("called")
+
+    def doubled(on_host: Any) -> Any:
+        return lambda x: bk.by_host(on_host, lambda x: [2 * x], x)[0]
+
+    with jax.enable_x64(True):
+        x = jnp.asarray(rows(np.float64, (4, 3), 1))
+        exported = jax.export.export(jax.jit(doubled(never)))(x)
+        np.testing.assert_allclose(jax.export.deserialize(exported.serialize()).call(x), 2 * x)
+        lanes = jax.jit(jax.vmap(doubled(lambda x: [2 * np.asarray(x)])))(x[:, None])
+        np.testing.assert_allclose(lanes[:, 0], 2 * x)
+        around = jax.jit(jax.grad(lambda x: jnp.sum(doubled(lambda x: [2 * x])(bk.constant(x)) * x)))
+        np.testing.assert_allclose(around(x), 2 * x)
+
+
+@covers("uncut", "apart")
+@modes
+def test_known_arrays_in_parts(mode: str) -> None:
+    """Large ones and small ones; parts are those of the array."""
+    for shape in ((3, 4), (3, 20000), (0, 5)):
+        known = rows(np.float64, shape, 2)
+
+        def parts(bk: Backend, x: Any, known: np.ndarray = known) -> tuple[Any, ...]:
+            cut = bk.apart(known)
+            return (x, *(cut[k] for k in range(len(known))), bk.uncut(bk.asarray(known)))
+
+        _, *each, whole = run(mode, parts, rows(np.float64, (1, 1), 1))
+        np.testing.assert_array_equal(np.reshape(each, shape), known)
+        np.testing.assert_array_equal(whole, known)
 
 
 @modes

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
-from ...grids.fast_diagonalisation import inverse_of_sum
 from ...grids.elimination import Eliminated
+from ...grids.fast_diagonalisation import inverse_of_sum
 from ...grids.transforms import AlongWaves, Periodic
 from ..base import Preconditioner
 from ..cycle.cost import numbers_stored
@@ -93,7 +93,7 @@ def _symmetric_part(couplings: Couplings) -> Couplings:
 
 
 def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
-    """For NumPy's arrays, and the smallest eigenvalue of the sum; 0 where there are negative ones beside positive ones."""
+    """For NumPy's arrays, and the smallest eigenvalue of the sum; 0 where there are some of either sign."""
     within = inner_dtype(precision, matrix.dtype)
     narrow, size = within != matrix.dtype, found.size  # which is in units of it, for the range of single precision
     parts = found.sum if narrow else found.sum.times(size)

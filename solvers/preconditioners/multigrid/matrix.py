@@ -15,9 +15,9 @@ from .couplings import Couplings
 from .on_grid import MatrixOnGrid
 
 
-def matrix_of(A: Couplings) -> Operator:
-    """In the format whose products are the fastest on its library."""
-    if not A.bk.on_host:
+def matrix_of(A: Couplings, as_grid: bool = False) -> Operator:
+    """In the format whose products are the fastest on its library, or on those that are not NumPy."""
+    if as_grid or not A.bk.on_host:
         return MatrixOnGrid.of(A)
     if A.systems is None and not any(A.periodic):
         return _of_diagonals(A)

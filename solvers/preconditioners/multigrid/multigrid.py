@@ -98,6 +98,7 @@ class Smoothing(NamedTuple):
     degree: int = 2
     visits: int = VISITS["V"]
     precision: str | None = None
+    as_grids: bool = False  # are NumPy's matrices made of shifted grids, as those of all other libraries?
 
 
 def cycle_of(
@@ -151,7 +152,9 @@ def _assembled(
             bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
             steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), within)
             found = recast(found, within)
-            found = Level(matrix_of(A.astype(within)), P, P.T, found, steps, smoothing.visits, hermitian)
+            found = Level(
+                matrix_of(A.astype(within), smoothing.as_grids), P, P.T, found, steps, smoothing.visits, hermitian
+            )
         if level.scale is not None:
             finest = level is levels[0]
             rows = bk.reshape(level.scale, (int(level.scale.shape[0]), math.prod(A.grid)))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ....backends import Array, Backend
 from ....sparse import Composed, storable
 from .couplings import Couplings, Shift, Stacked, moved, opposite, settled, total
@@ -38,10 +36,10 @@ class MatrixOnGrid(Composed):
 
     @classmethod
     def of(cls, A: Couplings) -> MatrixOnGrid:
-        """Of couplings."""
-        values = settled(A.bk, A.values)
+        """Of couplings, in the order of their shifts."""
+        values = settled(A.bk, {s: A.values[s] for s in A.shifts} if [*A.values] != [*A.shifts] else A.values)
         array = values.array if isinstance(values, Stacked) else A.bk.stack([*values.values()])
-        return cls(A.bk, array, tuple(values), A.grid, A.periodic, A.systems is not None)
+        return cls(A.bk, array, A.shifts, A.grid, A.periodic, A.systems is not None)
 
     def __post_init__(self) -> None:
         found, _ = self._form("values")

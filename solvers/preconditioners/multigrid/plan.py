@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +51,7 @@ def _jumps(A: Couplings, axis: int) -> float:
     lines = np.moveaxis(sizes, axis, 0)[:-1]
     low, high = np.minimum(lines[:-1], lines[1:]), np.maximum(lines[:-1], lines[1:])
     both = low > 0
-    return float(np.count_nonzero(both & (high > _JUMP * low)) / max(np.count_nonzero(both), 1))
+    return int(np.count_nonzero(both & (high > _JUMP * low))) / max(int(np.count_nonzero(both)), 1)
 
 
 def factors_for(A: Couplings, directional: bool) -> tuple[int, ...] | None:

@@ -6,8 +6,6 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ....backends import Array, Backend
 from ....sparse import Composed, storable
 from .couplings import Shift, moved, opposite, total

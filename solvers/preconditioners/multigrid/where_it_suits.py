@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
-from ....backends import Array, Backend
-from ....sparse import Matrix, Operator
+from ....backends import Array, Backend, get_backend
+from ....sparse import Composed, Matrix, Operator
 from ...grids.find import on_its_grid
 from ..base import Preconditioner
 from ..cycle.either import Either
 from ..diagonal import DOMINANT
 from ..jacobi import jacobi
 from ..known import as_matrix, grid_for
-from .couplings import Couplings, total
+from .couplings import Couplings, Shift, Stacked, total
 from .multigrid import Smoothing, cycle_of, described
 from .plan import Coarsest
 from .read import couples_neighbours, couplings_of
@@ -36,27 +38,72 @@ def pays_unseen(A: Matrix) -> bool:
     return large and A.systems is None and bk.compiled() and not bk.spreads_arrays() and couples_neighbours(A)
 
 
-def multigrid_where_it_suits(A: Operator) -> Preconditioner:
+def multigrid_where_it_suits(A: Operator, precision: str | None = None) -> Preconditioner:
     """The values, which are not known yet, decide in each run between it, and `jacobi` where they do not suit it:
 
     a diagonal with zeros, or so large that scaling by it is enough; mostly convection; waves; nonsense. It costs a few
-    passes over the values to see; the grids are set up only where they are used.
+    passes over the values to see; the grids are set up only where they are used, and by NumPy where the program may
+    call the host, which leaves half of it to compile.
     """
     matrix = as_matrix(A)
     other = jacobi(matrix)
     own = couplings_of(matrix, grid_for(matrix, A))
-    bk, chosen = own.bk, _suits(own.map(own.bk.constant))
-    made = []
+    own = own.map(own.bk.constant)
+    bk, chosen = own.bk, _suits(own)
+    setup = _SetUp(replace(own, values={}), [*own.values], matrix.dtype, Smoothing(precision=precision, as_grids=True))
+    values = bk.stack([*own.values.values()])
+    arrays = bk.where_needed(chosen[0] > 0, lambda: bk.by_host(setup.on_host, setup.in_program, values))
+    cycle, setup.make = setup.make(arrays), None  # type: ignore[misc]  # as it may hold what is traced
+    found = described(Either(cycle, other.inner, chosen), None, A, (("direct", _DIRECT),))
+    return replace(found, note="jacobi where the values of a run do not suit it")
 
-    def hierarchy() -> list[Array]:
-        cycle, _ = cycle_of(own, matrix.dtype, Coarsest(_DIRECT, _DIRECT), Smoothing())
-        arrays, make = bk.take_apart(cycle.as_container())
-        made.append(make)
+
+@dataclass(eq=False)
+class _SetUp:
+    """The arrays of a cycle, of couplings in the order of `shifts`; it outlives the trace, and keeps nothing of it.
+
+    Attributes:
+        grid: couplings without values.
+        make: the cycle of such arrays, once they were found in the program, in which they are in its order.
+    """
+
+    grid: Couplings
+    shifts: list[Shift]
+    dtype: np.dtype
+    smoothing: Smoothing
+    make: Callable[[Sequence[Array]], Operator] | None = None
+    structure: Any = None
+
+    def in_program(self, values: Array) -> list[Array]:
+        cycle = self._cycle(self._couplings(self.grid.bk, values), False)
+        self.structure = _structure(cycle)
+        arrays, self.make = cycle.bk.take_apart(cycle.as_container())
         return arrays
 
-    arrays = bk.where_needed(chosen[0] > 0, hierarchy)
-    found = described(Either(made[-1](arrays), other.inner, chosen), None, A, (("direct", _DIRECT),))
-    return replace(found, note="jacobi where the values of a run do not suit it")
+    def on_host(self, values: np.ndarray) -> list[Array]:
+        host = get_backend("numpy")
+        with host.quiet():
+            A = self._couplings(host, values)
+            cycle = self._cycle(A, A.is_exactly_hermitian())
+        if _structure(cycle) != self.structure:
+            raise ValueError("multigrid has other parts on the host than in the program: an error of krylix.")
+        return host.take_apart(cycle)[0]
+
+    def _couplings(self, bk: Backend, values: Array) -> Couplings:
+        return replace(self.grid, bk=bk, values=Stacked(self.shifts, values))
+
+    def _cycle(self, A: Couplings, hermitian: bool) -> Operator:
+        return cycle_of(A, self.dtype, Coarsest(_DIRECT, _DIRECT), self.smoothing, hermitian)[0]
+
+
+def _structure(M: Operator) -> Any:
+    """What a cycle is made of, without its arrays: those of two with the same have the same meaning."""
+    if not isinstance(M, Composed):
+        return M.shape
+    own = (f.name for f in fields(M) if f.name not in (*M.parts, "bk", "hermitian"))
+    parts = (getattr(M, name) for name in M.parts)
+    inner = [_structure(part) if isinstance(part, Operator) else tuple(map(int, part.shape)) for part in parts]
+    return type(M), [getattr(M, name) for name in own], inner
 
 
 def _suits(A: Couplings) -> Array:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import krylix
+from krylix.backends.interface.control import Control
+from krylix.backends.jax.backend import JaxBackend
 from krylix.solvers.preconditioners.multigrid import where_it_suits
+from krylix.solvers.preconditioners.multigrid.where_it_suits import multigrid_where_it_suits
 from krylix.sparse import Stencil
 from modes import array, compiled, library, to_numpy
 
@@ -103,6 +107,21 @@ def test_which_is_applied(mode: str, name: str) -> None:
     else:
         A = dense(coefficients)
         assert np.linalg.norm(r - A @ to_numpy(image)) < 0.9 * np.linalg.norm(r)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_host_and_the_program_set_up_the_same(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """What NumPy makes for a program of JAX, and what programs make that may not call it."""
+    images = []
+    r = rng.standard_normal(X.size).astype(dtype)
+    with jax.enable_x64(dtype == "float64"):
+        for by_host in (JaxBackend.by_host, Control.by_host):
+            monkeypatch.setattr(JaxBackend, "by_host", by_host)
+            apply = jax.jit(lambda c, r: multigrid_where_it_suits(matrix(c)).inner.apply(r[None])[0])
+            images.append([apply(c.astype(dtype), r) for c in SUITED.values()])
+    for name, host, program in zip(SUITED, *images):
+        limit = 1e-3 if dtype == "float32" else 1e-8
+        np.testing.assert_allclose(host, program, atol=limit * np.max(np.abs(program)), rtol=0, err_msg=name)
 
 
 PROGRAMS: dict[str, Any] = {}
