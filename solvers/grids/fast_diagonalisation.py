@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import Waves, eigen, waves
-from .elimination import eliminated, extremes, pays
+from .elimination import Eliminated, eliminated, extremes, pays
 from .find import on_its_grid
 from .separable import Separable, separable
 from .transforms import AlongAxis, AlongWaves, Periodic
@@ -101,17 +102,19 @@ def inverse_of_sum(
         room -= 0 if axes[-1].vectors is None else A.shape[0] ** 2
     spectra = [_on_axis(one.values, axis, len(along)) for axis, one in enumerate(axes, 1)]
     bases, shift = [one.base for one in axes], np.asarray(parts.shift, wide)
-    found = _eliminated(along[0], sum(spectra, sum(bases, shift)), dtype, bk)
+    rings = any(one.kind == "periodic" for one in axes)  # whose transforms leave half of the frequencies
+    found = None if rings else _eliminated(along[0], sum(spectra, sum(bases, shift)), dtype, bk)
     if found is not None:
-        return found._replace(operator=_nested(found.operator, parts.grid, [None, *axes], bk))
+        lines, least = found
+        return Inverse(_nested(lines, parts.grid, [None, *axes], bk), least)
     first = _along(along[0], 0, eps, bk, room)
     values = sum(spectra, sum(bases, shift + first.base) + _on_axis(first.values, 0, len(along)))
     least = inverse(values, parts, eps)
     return Inverse(_nested(values.astype(dtype, copy=False), parts.grid, [first, *axes], bk), least)
 
 
-def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> Inverse | None:
-    """The lines along the first axis, where that is the quickest way and the sum is definite beyond rounding."""
+def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tuple[Eliminated, float] | None:
+    """The lines along the first axis and the smallest eigenvalue, where that is the quickest way, and A definite."""
     n, eps = A.shape[0], float(np.finfo(dtype).eps)
     if not others.size or others.dtype.kind != "f":
         return None
@@ -125,8 +128,8 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> Inv
     sign, least = (1, low) if low > 0 else (-1, -high)
     if not least > max(_LAPACK, eps) * max(abs(low), abs(high)):
         return None
-    operator = eliminated(A, others, sign, dtype)
-    return None if operator is None else Inverse(operator, least)
+    lines = eliminated(A, others, sign, dtype)
+    return None if lines is None else (lines, least)
 
 
 def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> float:
@@ -160,7 +163,7 @@ def _on_axis(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
     return values.reshape([-1 if k == axis else 1 for k in range(rank)])
 
 
-def _nested(core: Operator | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], bk: Backend) -> Operator:
+def _nested(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], bk: Backend) -> Operator:
     """From the outside: matrices along axes, sines and cosines, and the periodic axes around what is left.
 
     Args:
@@ -185,10 +188,11 @@ def _nested(core: Operator | np.ndarray, grid: tuple[int, ...], axes: list[_Axis
     return inverse
 
 
-def _core(core: Operator | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], order: list[int]) -> Operator:
-    """What is left inside of the others, for axes in this order."""
-    if isinstance(core, Operator):
-        return core
+def _core(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], order: list[int]) -> Operator:
+    """What is left inside of the others, for axes in this order; the first one stays where it is without waves."""
+    if isinstance(core, Eliminated):
+        lines = core.pivots.reshape(grid).transpose(order)
+        return replace(core, pivots=np.ascontiguousarray(lines).reshape(core.pivots.shape))
     values = np.ascontiguousarray(core.transpose(order)).reshape(1, -1)
     periodic = tuple(k for k, axis in enumerate(order) if _kind(axes[axis]) == "periodic")
     diagonal = DiagonalOperator(get_backend("numpy"), values)

@@ -88,15 +88,81 @@ def matrix(mode: str, parts: tuple[np.ndarray, ...], dtype: Any = float) -> Any:
 
 def chosen(*modes: str) -> list[tuple[str, str]]:
     """Products with matrices along axes without formulas are in all of them."""
-    return [*((mode, "fast") for mode in modes), ("numpy", "dense")]
+    eliminated = [(mode, "eliminated") for mode in modes if mode != "tf"]
+    return [*((mode, "fast") for mode in modes), *eliminated, ("numpy", "dense")]
 
 
-@pytest.fixture(params=["fast", "dense"])
+@pytest.fixture(params=["fast", "dense", "eliminated"])
 def transforms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One of the two along all axes: which is quicker depends on their lengths."""
+    """One of the two along all axes, or elimination along the first: which is quicker depends on their lengths."""
     choice: str = request.param
-    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: choice == "fast")
+    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: choice != "dense")
+    monkeypatch.setattr(fast_diagonalisation, "pays", lambda *_: choice == "eliminated")
     return choice
+
+
+def layered(n: int, ratio: float, every: int = 2) -> np.ndarray:
+    """Symmetric, with couplings that jump after so many points."""
+    c = np.where(np.arange(n + 1) // every % 2, ratio, 1.0)
+    return np.asarray(np.diag(c[1:] + c[:-1] + 0.1) - np.diag(c[1:-1], 1) - np.diag(c[1:-1], -1))
+
+
+LINES = {
+    "definite": (constant(7), constant(5)),
+    "negative": (-constant(7), -constant(5)),
+    "couplings of the diagonal's sign": (constant(7, c=1.0), constant(5)),
+    "spaced": (spaced(7), constant(5)),
+    "jumps": (layered(9, 1e3), constant(5)),
+    "three axes": (layered(5, 7.0), constant(4), constant(3, "value", "point")),
+    "three points": (constant(3), constant(5)),
+}
+NOT = {
+    "singular": tuple(constant(n, "derivative", "derivative", 2.0) for n in (7, 5)),
+    "indefinite": (constant(7, d=1.0), constant(5, d=1.1)),
+    "a ring": (periodic(6), constant(5)),
+    "a ring beside": (constant(7), periodic(6)),
+    "wide": (wide(7), constant(5)),
+    "out of range": (layered(13, 30.0, every=1), constant(5)),
+    "two points": (constant(2), constant(5)),
+    "apart": (np.diag([2.0, 3.0, 4.0, 5.0]) - np.diag([1.0, 0.0, 1.0], 1) - np.diag([1.0, 0.0, 1.0], -1), constant(5)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [*LINES, *NOT])
+def test_which_lines_are_eliminated(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same inverse, whatever the units of the matrix are."""
+    monkeypatch.setattr(fast_diagonalisation, "pays", lambda *_: True)
+    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: True)
+    parts = (LINES | NOT)[name]
+    for unit in (1.0, 1e-30, 1e30) if dtype == "float64" else (1.0,):
+        A = kronecker(parts) * unit
+        inverse = fast_diagonalisation.fast_inverse(matrix("numpy", tuple(unit * part for part in parts), dtype))
+        assert ("Eliminated" in kinds_of(inverse)) == (name in LINES)
+        if name in LINES:
+            expected, limit = np.linalg.inv(A), 1e-3 if dtype == "float32" else 1e-10
+            size = np.max(np.abs(expected))
+            for found, of in ((inverse, expected), (inverse.T, expected.T)):
+                np.testing.assert_allclose(found.apply(np.eye(len(A), dtype=dtype)).T, of, atol=limit * size, rtol=0)
+
+
+def kinds_of(M: Any) -> set[str]:
+    """Names of the classes that an operator is made of."""
+    inner = [getattr(M, name) for name in getattr(M, "parts", ())]
+    return {type(M).__name__}.union(*(kinds_of(part) for part in inner if hasattr(part, "apply")))
+
+
+def test_long_lines_are_eliminated_by_themselves() -> None:
+    """Where transforms of their length are slow; accelerators and TensorFlow have no quick steps."""
+    laplacian = Stencil([4.0, -1.0, -1.0, -1.0, -1.0], [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)], (256, 300))
+    assert "Eliminated" in kinds_of(fast_diagonalisation.fast_inverse(laplacian))
+    b = rng.standard_normal(laplacian.shape[0])
+    for mode in ("numpy", "jax-jit", "torch", "tf"):
+        x = compiled(mode, lambda b, A=laplacian: linear_solve(A, b, method="fast-direct", rtol=1e-12).x)(
+            array(mode, b)
+        )
+        residual = laplacian.to_scipy() @ to_numpy(x) - b
+        assert np.linalg.norm(residual) <= 1e-12 * np.linalg.norm(b)
 
 
 # what jax-jit and tf run, again: for a few kinds before a merge
