@@ -557,6 +557,19 @@ def test_strong_axes_of_layers_of_any_period(period: int) -> None:
         assert factors_for(own, directional=True) == expected
 
 
+@pytest.mark.parametrize(("period", "points"), [(40, 64**2), (8, 128**2)])
+def test_details_keep_the_coarsest_grid_fine(period: int, points: int) -> None:
+    """Blocks of 10 points on the grid of 128^2 are left to a coarser one, blocks of 2 are not."""
+    n, own = 512, np.random.default_rng(2)
+    count = -(-n // period)
+    k = np.kron(10.0 ** own.uniform(-2, 2, (count, count)), np.ones((period, period)))[:n, :n]
+    A = diffusion(k, "D")
+    M = krylix.preconditioner(A, "multigrid", grid=k.shape, precision="single")
+    assert dict(M.settings)["direct"] == points
+    b = A @ own.standard_normal(n * n)
+    assert krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8).iterations <= 9
+
+
 @pytest.mark.parametrize("sides", ["N", "D"])
 def test_obstacles_on_grids_of_all_sizes(sides: str) -> None:
     """No point takes from an obstacle on any level: iterations do not grow with the number of levels."""
