@@ -15,11 +15,11 @@ _COST_OF_STEP = 5e3
 
 
 class JaxRecurrences(Recurrences):
-    """An accelerator takes longer to start a row than to go over all of them."""
+    """An accelerator takes longer to start a row than to go over all of them, and rows may be on several devices."""
 
     @property
     def cost_of_step(self) -> float:
-        return _COST_OF_STEP if jax.default_backend() == "cpu" else math.inf
+        return _COST_OF_STEP if jax.default_backend() == "cpu" and jax.device_count() == 1 else math.inf
 
     def recurrence(self, factors: Array, x: Array, backward: bool = False) -> Array:
         if jax.default_backend() != "cpu":
