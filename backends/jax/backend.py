@@ -25,10 +25,11 @@ from .bilinear import bilinear
 from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import trace
-from .grid_rows import GridStack, cells_of, on_cells
+from .grid_rows import GridStack, cells_of
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
+from .memory import JaxMemory
 from .recurrence import JaxRecurrences
 from .reporting import reporting
 from .rescue import rescued
@@ -38,11 +39,8 @@ from .transposed import transpose_function
 from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 from .vectors import JaxVectors
 
-_SMALL = 16384  # numbers that are cut in no time
-_MOST_ROWS = 5  # of one array that are read at the same time: seven were in each other's way in the cache
 
-
-class JaxBackend(JaxIndexing, JaxRecurrences, JaxVectors):
+class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     """JAX arrays and tracers."""
 
     name = "jax"
@@ -113,31 +111,6 @@ class JaxBackend(JaxIndexing, JaxRecurrences, JaxVectors):
         with self.at_once():
             value = function()
             return None if is_traced(value) else np.asarray(value)
-
-    def uncut(self, x: Array) -> Array:
-        few = x.ndim > 1 and x.shape[-2] <= _MOST_ROWS
-        return lax.optimization_barrier(x) if few and x.size > _SMALL and is_compiled(x) else x
-
-    def apart(self, x: np.ndarray) -> Any:
-        return tuple(map(self.asarray, x)) if x.size > _SMALL and self.compiled() else self.asarray(x)
-
-    def in_memory(self, x: Array) -> Any:
-        if not is_compiled(x):
-            return x
-        if self.spreads_arrays():  # XLA's partitioner makes wrong numbers of what is written into a part of a grid
-            return on_cells(lax.optimization_barrier, x)
-        if not x.size:
-            return x
-        first = (0,) * x.ndim
-        return x.at[first].set(x[first])  # which XLA does in place, and never fuses into what follows
-
-    def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
-        if len(arrays) < 2 or not is_compiled(arrays[0]):
-            return super().stack_in_memory(arrays)
-        found, first = jnp.zeros((len(arrays), *arrays[0].shape), arrays[0].dtype), (0,) * arrays[0].ndim
-        for k, x in enumerate(arrays):  # each is written in place, and none fused into what follows
-            found = lax.dynamic_update_slice(found, x[None], (k, *first), allow_negative_indices=False)
-        return found
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return jnp.reshape(cells_of(x), shape)

@@ -1,0 +1,50 @@
+"""What XLA computes once and keeps, and what it is given in parts, in JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..interface.arrays import Array
+from .grid_rows import on_cells
+from .tracing import is_compiled
+
+_SMALL = 16384  # numbers that are cut in no time
+_MOST_ROWS = 5  # of one array that are read at the same time: seven were in each other's way in the cache
+
+
+class JaxMemory:
+    """XLA computes again what is cheap, wherever it is used, and cuts constants number by number when it compiles."""
+
+    asarray: Callable[..., Array]
+    compiled: Callable[..., bool]
+    spreads_arrays: Callable[[], bool]
+
+    def uncut(self, x: Array) -> Array:
+        few = x.ndim > 1 and x.shape[-2] <= _MOST_ROWS
+        return lax.optimization_barrier(x) if few and x.size > _SMALL and is_compiled(x) else x
+
+    def apart(self, x: np.ndarray) -> Any:
+        return tuple(map(self.asarray, x)) if x.size > _SMALL and self.compiled() else self.asarray(x)
+
+    def in_memory(self, x: Array) -> Any:
+        if not is_compiled(x):
+            return x
+        if self.spreads_arrays():  # XLA's partitioner makes wrong numbers of what is written into a part of a grid
+            return on_cells(lax.optimization_barrier, x)
+        if not x.size:
+            return x
+        first = (0,) * x.ndim
+        return x.at[first].set(x[first])  # which XLA does in place, and never fuses into what follows
+
+    def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
+        if len(arrays) < 2 or not is_compiled(arrays[0]):
+            return self.in_memory(jnp.stack(arrays))
+        found, first = jnp.zeros((len(arrays), *arrays[0].shape), arrays[0].dtype), (0,) * arrays[0].ndim
+        for k, x in enumerate(arrays):  # each is written in place, and none fused into what follows
+            found = lax.dynamic_update_slice(found, x[None], (k, *first), allow_negative_indices=False)
+        return found
