@@ -21,6 +21,7 @@ from .waves import as_matrix as waves_as_matrix
 from .waves import fast_cost, is_fast
 
 _MOST_PER_UNKNOWN, _MOST = 4, 10**6  # numbers of all eigenvectors
+_SURE = 1e-9  # of the largest eigenvalue: the smallest, that pivots show with digits to spare
 _LAPACK = 64 * float(np.finfo(float).eps)  # relative to the largest eigenvalue
 
 
@@ -126,7 +127,7 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tup
         return None
     low, high = ends[0] + float(np.min(others)), ends[1] + float(np.max(others))
     sign, least = (1, low) if low > 0 else (-1, -high)
-    if not least > max(_LAPACK, eps) * max(abs(low), abs(high)):
+    if not least > max(_SURE, eps) * max(abs(low), abs(high)):
         return None
     lines = eliminated(A, others, sign, dtype)
     return None if lines is None else (lines, least)
