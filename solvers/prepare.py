@@ -220,7 +220,9 @@ def _prepared(problem: Problem) -> Operator:
     """The operator that later solves take for A: without the offset, which they add, and as a program in JAX."""
     A = problem.given.A if problem.given is not None else problem.A
     A = A.without_offset
-    return A.as_container() if problem.bk.compiles_solves and isinstance(A, FunctionOperator) else A
+    if not isinstance(A, FunctionOperator):
+        return A
+    return A.as_container() if problem.bk.compiles_solves else A.lasting()
 
 
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:

@@ -22,6 +22,7 @@ from ..interface.indexing import Indexing
 from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
+from .by_host import by_host
 from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import trace
@@ -220,7 +221,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
             return list(otherwise(*arrays))
         program = jax.make_jaxpr(lambda *arrays: list(otherwise(*arrays)))(*arrays)  # which tells the shapes
         returns = [(a.shape, np.dtype(a.dtype)) for a in program.out_avals]
-        here = partial(self.host_call, function, returns)
+        here = partial(by_host, function, returns)
         return unless_exported(here, jaxpr_as_fun(program), *arrays)
 
     @property

@@ -85,9 +85,15 @@ class _Axis(NamedTuple):
 
 
 def inverse_of_sum(
-    parts: Separable, dtype: np.dtype, bk: Backend, inverse: Callable[[np.ndarray, Separable, float], float]
+    parts: Separable,
+    dtype: np.dtype,
+    bk: Backend,
+    inverse: Callable[[np.ndarray, Separable, float], float],
+    size: float = 1.0,
 ) -> Inverse:
-    """The inverse, for which `inverse(values, parts, eps)` is taken of eigenvalues in place, and returns the smallest.
+    """The inverse of `size` times the sum.
+
+    For it `inverse(values, parts, eps)` is taken of the sum's eigenvalues in place, and returns the smallest.
 
     It has nothing to do where lines along the first axis are eliminated, of matrices that are definite.
 
@@ -107,10 +113,12 @@ def inverse_of_sum(
     found = None if rings else _eliminated(along[0], sum(spectra, sum(bases, shift)), dtype, bk)
     if found is not None:
         lines, least = found
+        lines = replace(lines, before=lines.before / lines.dtype.type(size))
         return Inverse(_nested(lines, parts.grid, [None, *axes], bk), least)
     first = _along(along[0], 0, eps, bk, room)
     values = sum(spectra, sum(bases, shift + first.base) + _on_axis(first.values, 0, len(along)))
     least = inverse(values, parts, eps)
+    values /= size
     return Inverse(_nested(values.astype(dtype, copy=False), parts.grid, [first, *axes], bk), least)
 
 

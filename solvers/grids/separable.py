@@ -37,10 +37,6 @@ class Separable(NamedTuple):
     along: tuple[sp.csr_array, ...]
     shift: Any
 
-    def times(self, factor: float) -> Separable:
-        """All of it multiplied by a number."""
-        return Separable(self.grid, tuple(factor * A for A in self.along), factor * self.shift)
-
     def maps_constants_to_zero(self, relative: float) -> bool:
         """But for this much of the sum of the absolute values in a row."""
         sums = self.row_sums(lambda values: values)

@@ -126,6 +126,7 @@ class FunctionOperator(LinearFunction):
         self.bk, self.function, self.layout, self.dtype = bk, function, layout.with_dtype(dtype), dtype
         self.args, self.name, self.like, self.constant = tuple(args), name, like, constant
         self.tracked = False  # does it depend on something whose derivatives are being recorded?
+        self.lasts = False  # is it kept for solves to come, before which numbers in its arrays may change?
         self.is_linear = False  # is `function` known to be linear but for the constant?
         self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
         self.shape = (self.image.size, layout.size)
@@ -137,6 +138,12 @@ class FunctionOperator(LinearFunction):
         """The same function, `constant` `(systems, n)` taken off its results."""
         other = copy.copy(self)
         other.constant, other._entries, other._matrix = constant, None, None
+        return other
+
+    def lasting(self) -> FunctionOperator:
+        """The same, to be kept."""
+        other = copy.copy(self)
+        other.lasts = True
         return other
 
     def apply(self, x: Array) -> Array:
@@ -162,7 +169,8 @@ class FunctionOperator(LinearFunction):
         """The diagonals that were found, where each operation of the function is a pass over memory of its own."""
         A = self._matrix
         quick = self.bk.is_eager and isinstance(A, DIA) and A.systems is None and A.dtype == self.dtype
-        return A if quick and isinstance(A, DIA) and not (self.tracked or self.bk.compiled()) else self
+        quick = quick and not (self.lasts or self.tracked or self.bk.compiled())
+        return A if quick and isinstance(A, DIA) else self
 
     def matrix(self) -> SparseMatrix:
         if isinstance(self._matrix, Exception):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from krylix import linear_solve
+from krylix import linear_solve, prepare
 from modes import array, to_numpy
 
 GRID = (90, 80)  # more unknowns than a function has that is not traced
@@ -21,7 +21,7 @@ class Diffusion:
 
     def __init__(self, mode: str, scale: float = 1.0, constant: float = 0.0) -> None:
         self.mode, self.scale, self.constant, self.calls = mode, scale, constant, 0
-        self.k = array(mode, K)
+        self.k = array(mode, K.copy())
 
     def __call__(self, u: Any) -> Any:
         self.calls += 1
@@ -56,6 +56,16 @@ def test_what_changes_between_solves_is_seen(mode: str) -> None:
         f.scale, f.constant = scale, constant
         result = linear_solve(f, array(mode, B), rtol=1e-9)
         assert dense_residual(mode, f, result.x) <= 1.1e-9
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+def test_prepared_solvers_follow_arrays_that_are_written_to(mode: str) -> None:
+    """The preconditioner is that of before, the function is not."""
+    f = Diffusion(mode)
+    solver = prepare(f, array(mode, B), method="biCG-stab(2)", preconditioner="jacobi", rtol=1e-9)
+    f.k *= array(mode, np.linspace(1, 2, K.size).reshape(GRID))
+    result = solver.solve(array(mode, B))
+    assert dense_residual(mode, f, result.x) <= 1.1e-9
 
 
 def test_what_changes_during_a_solve_is_found_out() -> None:

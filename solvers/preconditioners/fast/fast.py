@@ -19,7 +19,7 @@ from ..cycle.small import exact_inverse
 from ..known import as_matrix, entries_of, from_host, grid_for, is_known
 from ..multigrid.couplings import Couplings
 from ..multigrid.read import couplings_of
-from .nearby import Nearby, may_be_near, nearby
+from .nearby import Nearby, is_far, nearby
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
 _NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A
@@ -74,10 +74,9 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
     """
     matrix = as_matrix(A)
     couplings = couplings_of(matrix, grid_for(matrix, A))
-    plain, scaled = may_be_near(couplings.map(np.real), _SPREAD)
-    if not (plain or scaled):
+    if is_far(couplings.map(np.real), _SPREAD):
         return None
-    found = nearby(_symmetric_part(couplings), _SPREAD, plain)
+    found = nearby(_symmetric_part(couplings), _SPREAD)
     if found.spread > _SPREAD:
         return None
     precision = precision if found.spread > _EXACT else None
@@ -95,15 +94,17 @@ def _symmetric_part(couplings: Couplings) -> Couplings:
 def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
     """For NumPy's arrays, and the smallest eigenvalue of the sum; 0 where there are some of either sign."""
     within = inner_dtype(precision, matrix.dtype)
-    narrow, size = within != matrix.dtype, found.size  # which is in units of it, for the range of single precision
-    parts = found.sum if narrow else found.sum.times(size)
-    inner, least = inverse_of_sum(parts, matrix.dtype, matrix.bk, lambda v, _, eps: _regular_inverse(v.real, eps))
+    narrow = within != matrix.dtype
+    size = 1.0 if narrow else found.size  # of which single precision may have no inverse
+    inner, least = inverse_of_sum(
+        found.sum, matrix.dtype, matrix.bk, lambda v, _, eps: _regular_inverse(v.real, eps), size
+    )
     if narrow:
-        inner = Recast(inner.astype(within), matrix.dtype.name, 1 / size)
+        inner = Recast(inner.astype(within), matrix.dtype.name, 1 / found.size)
     if found.root is not None:
         scale = (1 / found.root).reshape(1, -1).astype(matrix.dtype)
         inner = Scaled(inner, scale, scale)
-    return inner, least if narrow else least / size
+    return inner, least
 
 
 def _regular_inverse(values: np.ndarray, eps: float) -> float:

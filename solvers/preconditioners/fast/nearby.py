@@ -52,19 +52,18 @@ class Nearby(NamedTuple):
     left: float
 
 
-def nearby(A: Couplings, most: float = np.inf, plain: bool = True) -> Nearby:
+def nearby(A: Couplings, most: float = np.inf) -> Nearby:
     """The nearest of those that are tried, for one real symmetric matrix of NumPy.
 
     Args:
         most: the spread that is of use; of what has a larger one only that is sure.
-        plain: may it be near without a scaling? See `may_be_near`.
     """
     largest = max(float(np.max(np.abs(a), initial=0)) for a in A.values.values())
     size = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
     A = A.map(lambda a: a / size)
     root = np.sqrt(_around(A, _means(A)))
     found = []
-    for D in (*((None,) if plain else ()), root) if np.ptp(root) > 0 else (None,):
+    for D in (None, root) if np.ptp(root) > 0 else (None,):
         scaled = A if D is None else A.with_values(_scaled(A, 1 / D))
         found.append(_of_lines(scaled, D, size, most))
     return min(found, key=lambda one: one.distance)
@@ -78,13 +77,12 @@ class _Line(NamedTuple):
     ring: bool
 
 
-def may_be_near(A: Couplings, most: float) -> tuple[bool, bool]:
-    """Whether the spread of what is near may be so small, as it is, and scaled; by a few planes of points.
+def is_far(A: Couplings, most: float) -> bool:
+    """Is the spread of what is near surely larger? Of one real symmetric matrix of NumPy, by a few planes of points.
 
-    Of one real symmetric matrix of NumPy. Whatever number is near the couplings that lead on from a plane, it is as far
-    from the least or the largest of them.
+    Whatever number is near the couplings that lead on from a plane, it is as far from the least or the largest of them.
     """
-    plain = scaled = True
+    plain = scaled = False
     with np.errstate(over="ignore", invalid="ignore"):
         means = _means(A)
         for axis, n in enumerate(A.grid):
@@ -92,11 +90,11 @@ def may_be_near(A: Couplings, most: float) -> tuple[bool, bool]:
             for plane in np.unique(np.linspace(0, n - 1, _PLANES, dtype=int)[:-1]):
                 part = _planes(A, axis, int(plane), min(int(plane) + 2, n))
                 own = replace(part, values=_scaled(part, 1 / np.sqrt(_around(part, means))))
-                plain = plain and not _spread(_forward(part, axis)[here]) > most
-                scaled = scaled and not _spread(_forward(own, axis)[here]) > most
-                if not (plain or scaled):
-                    return False, False
-    return plain, scaled
+                plain = plain or _spread(_forward(part, axis)[here]) > most
+                scaled = scaled or _spread(_forward(own, axis)[here]) > most
+                if plain and scaled:
+                    return True
+    return False
 
 
 def _spread(a: np.ndarray) -> float:
