@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -241,3 +243,41 @@ def test_smaller_grids_and_other_shapes(monkeypatch: pytest.MonkeyPatch) -> None
 
     compiled("jax-jit", solve)(array("jax-jit", PLAIN), array("jax-jit", np.ones(X.size)))
     assert kinds[-1] == "jacobi"
+
+
+ON_ONE_CORE = """
+import os
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from krylix import linear_solve
+
+jax.config.update("jax_enable_x64", True)
+n = 400
+k = jnp.exp(jnp.sin(jnp.linspace(0, 6, n)))[:, None] * jnp.ones((n, n))
+
+
+@jax.jit
+def solve(k, b):
+    def diffusion(u):
+        p, q = jnp.pad(u, 1), jnp.pad(k, 1, mode="edge")
+        sides = [(slice(2, None), slice(1, -1)), (slice(0, -2), slice(1, -1))]
+        sides += [(slice(1, -1), slice(2, None)), (slice(1, -1), slice(0, -2))]
+        return sum((k + q[s]) / 2 * (u - p[s]) for s in sides)
+
+    result = linear_solve(diffusion, b, rtol=1e-8)
+    return result.x, result.iterations
+
+
+for _ in range(4):
+    assert int(solve(k, jnp.asarray(np.random.default_rng(0).standard_normal((n, n))))[1]) < 6
+"""
+
+
+@pytest.mark.merge
+def test_the_host_is_called_with_one_core() -> None:
+    """Where nobody is left to copy what it is given: arrays of more than a megabyte, again and again."""
+    subprocess.run([sys.executable, "-c", ON_ONE_CORE], check=True, timeout=200)
