@@ -19,6 +19,9 @@ from .function_matrix import CoupledSystems, function_matrix
 from .products import Products, Turned
 
 
+_SMALL = 4096  # unknowns up to which passes over memory take no time
+
+
 class LinearFunction(Products):
     """What a function can offer: its products, and the entries of a matrix where it can be traced."""
 
@@ -169,7 +172,7 @@ class FunctionOperator(LinearFunction):
         """The diagonals that were found, where each operation of the function is a pass over memory of its own."""
         A = self._matrix
         quick = self.bk.is_eager and isinstance(A, DIA) and A.systems is None and A.dtype == self.dtype
-        quick = quick and not (self.lasts or self.tracked or self.bk.compiled())
+        quick = quick and self.shape[0] > _SMALL and not (self.lasts or self.tracked or self.bk.compiled())
         return A if quick and isinstance(A, DIA) else self
 
     def matrix(self) -> SparseMatrix:
