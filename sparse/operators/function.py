@@ -18,7 +18,6 @@ from .bridge import products_for_host
 from .function_matrix import CoupledSystems, function_matrix
 from .products import Products, Turned
 
-
 _SMALL = 4096  # unknowns up to which passes over memory take no time
 
 
