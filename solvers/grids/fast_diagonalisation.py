@@ -15,7 +15,7 @@ from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import Waves, eigen, waves
 from .elimination import Eliminated, eliminated, extremes, pays
 from .find import on_its_grid
-from .separable import Separable, separable
+from .separable import Separable, on_axis, separable
 from .transforms import AlongAxis, AlongWaves, Periodic
 from .waves import as_matrix as waves_as_matrix
 from .waves import fast_cost, is_fast
@@ -107,7 +107,7 @@ def inverse_of_sum(
     for A in along[1:]:
         axes.append(_along(A, len(axes) + 1, eps, bk, room))
         room -= 0 if axes[-1].vectors is None else A.shape[0] ** 2
-    spectra = [_on_axis(one.values, axis, len(along)) for axis, one in enumerate(axes, 1)]
+    spectra = [on_axis(one.values, axis, len(along)) for axis, one in enumerate(axes, 1)]
     bases, shift = [one.base for one in axes], np.asarray(parts.shift, wide)
     rings = any(one.kind == "periodic" for one in axes)  # whose transforms leave half of the frequencies
     found = None if rings else _eliminated(along[0], sum(spectra, sum(bases, shift)), dtype, bk)
@@ -116,7 +116,7 @@ def inverse_of_sum(
         lines = replace(lines, before=lines.before / lines.dtype.type(size))
         return Inverse(_nested(lines, parts.grid, [None, *axes], bk), least)
     first = _along(along[0], 0, eps, bk, room)
-    values = sum(spectra, sum(bases, shift + first.base) + _on_axis(first.values, 0, len(along)))
+    values = sum(spectra, sum(bases, shift + first.base) + on_axis(first.values, 0, len(along)))
     least = inverse(values, parts, eps)
     values /= size
     return Inverse(_nested(values.astype(dtype, copy=False), parts.grid, [first, *axes], bk), least)
@@ -142,6 +142,7 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tup
 
 
 def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> float:
+    """In place; how small the smallest is nobody asks of a solve."""
     zero = _zeros(values, parts, eps)
     values[zero] = 1
     np.divide(1, values, out=values)
@@ -166,10 +167,6 @@ def _along(A: Any, axis: int, eps: float, bk: Backend, room: int) -> _Axis:
     if one is None:
         raise _refusal(f"its part along axis {axis} is neither Hermitian nor made so by a scaling of its rows")
     return _Axis(0, one.values, None, one.vectors, one.inverse)
-
-
-def _on_axis(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
-    return values.reshape([-1 if k == axis else 1 for k in range(rank)])
 
 
 def _nested(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], bk: Backend) -> Operator:

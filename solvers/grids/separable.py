@@ -46,7 +46,7 @@ class Separable(NamedTuple):
         """Of the entries' images, but that the parts of the diagonal come one by one: `(n_0, n_1, ...)`."""
         total = np.asarray(function(self.shift))
         for axis, A in enumerate(self.along):
-            total = total + _on_axis(_mapped(A, function).sum(axis=1), axis, len(self.grid))
+            total = total + on_axis(_mapped(A, function).sum(axis=1), axis, len(self.grid))
         return total
 
 
@@ -88,7 +88,7 @@ def _differs(host: Operator, parts: Separable) -> str | None:
         for axis, A in rest:
             image -= _product_along(A, v.reshape(parts.grid), axis)
         bound = _ROUNDING * np.finfo(host.dtype).eps
-        sizes = [_on_axis(abs(A).sum(axis=1), axis, len(parts.grid)) for axis, A in enumerate(parts.along)]
+        sizes = [on_axis(abs(A).sum(axis=1), axis, len(parts.grid)) for axis, A in enumerate(parts.along)]
         least = bound * (abs(parts.shift) + sum(np.min(s) for s in sizes))
         for rows, part in _differences(image, v.reshape(parts.grid), parts.shift, lines):
             if part.dtype.kind == "f" and max(part.max(), -part.min()) <= least:  # in one pass
@@ -141,7 +141,7 @@ def _diagonals_of(parts: Separable) -> tuple[Diagonals, list[tuple[int, sp.csr_a
             values[entries.row[steps == offset]] = entries.data[steps == offset]
             inside = values[max(0, -offset) : n - max(0, offset)]
             same = np.all(inside == inside[0])
-            found.append((axis, offset, inside[0] if same else _on_axis(values, axis, len(parts.grid))))
+            found.append((axis, offset, inside[0] if same else on_axis(values, axis, len(parts.grid))))
     return found, others
 
 
@@ -150,7 +150,8 @@ def _product_along(A: sp.csr_array, v: np.ndarray, axis: int) -> np.ndarray:
     return np.moveaxis((A @ lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis)
 
 
-def _on_axis(values: Any, axis: int, rank: int) -> np.ndarray:
+def on_axis(values: Any, axis: int, rank: int) -> np.ndarray:
+    """Numbers for the points of an axis, with axes of length 1 around it."""
     return np.reshape(values, [-1 if k == axis else 1 for k in range(rank)])
 
 

@@ -23,10 +23,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends.cores import shared as cores
-from ...grids.separable import Separable
+from ...grids.separable import Separable, on_axis
 from ..multigrid.couplings import Couplings, Shift, total
 
 _ROUNDING = 1e-12
+_TINY = float(np.finfo(float).tiny)  # the least number whose inverse is one, too
 _PLANES = 9  # of each axis, less one: those that are looked at first
 _PART = 16384  # numbers that are compared at a time
 _AS_NEAR = 1.5  # times the distance: constants along an axis, whose transforms are fast, may be so much farther away
@@ -207,12 +208,12 @@ def _compared(lines: list[_Line], couplings: list[np.ndarray], rows: np.ndarray)
         left, size, spread, away = rows[here], 0.0, 0.0, 0.0
         for axis, (own, line) in enumerate(zip(couplings, lines)):
             of = here if axis == 0 else slice(None)
-            near, left = _on_axis(line.up[of], axis, rank), left - _on_axis(line.rows[of], axis, rank)
+            near, left = on_axis(line.up[of], axis, rank), left - on_axis(line.rows[of], axis, rank)
             sizes, part = np.abs(near), own[here]
             size += _squares(part)
             difference = part - near
             away += _squares(difference)
-            difference *= np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+            difference *= np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes >= _TINY)
             spread = max(spread, -float(difference.min(initial=0)), float(difference.max(initial=0)))
         found.append((first, away, size, spread, _squares(left)))
 
@@ -225,10 +226,6 @@ def _compared(lines: list[_Line], couplings: list[np.ndarray], rows: np.ndarray)
 
 def _squares(a: np.ndarray) -> float:
     return float(np.vdot(a, a)) if a.flags.c_contiguous else float(np.sum(a**2))
-
-
-def _on_axis(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
-    return values.reshape([-1 if k == axis else 1 for k in range(rank)])
 
 
 def _matrix(line: _Line) -> sp.csr_array:
