@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +81,10 @@ class Iteration:
     report: Callable[..., None] | None = None
     by_default: bool = False  # was no tolerance asked for? Then what the precision allows counts as converged
     checkpoints: Checkpoints | None = None
+
+    @cached_property
+    def _in_steps(self) -> Operator:
+        return self.A.in_steps
 
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
         """The outcome, with a first axis for several limits. To be called inside `bk.quiet()`."""
@@ -194,7 +199,7 @@ class Iteration:
         r = bk.where(between.tally.status == _RUNNING, self.in_range(between.r), bk.zeros_like(between.r))
         scale = bk.binary_scale(r)
         goal = Goal(between.goal / scale, between.attempt)
-        state = self.method.init(bk, self.A.in_steps, self.M, bk.times(1 / scale, r), goal)
+        state = self.method.init(bk, self._in_steps, self.M, bk.times(1 / scale, r), goal)
         tally = between.tally
         made = bk.where(
             tally.status == _RUNNING, 0 * tally.products + self.method.products_to_start(self.A), 0 * tally.products
@@ -223,7 +228,7 @@ class Iteration:
                 if not (sound & early & unfinished & bounded).all():
                     break
                 tally = tally._replace(steps=steps, products=tally.products + method.products_made(state))
-                state = method.step(bk, self.A.in_steps, self.M, method.limited(bk, state, limit - steps))
+                state = method.step(bk, self._in_steps, self.M, method.limited(bk, state, limit - steps))
             tally = self._counted(this, tally, state, active, rule)
             return state, tally._replace(kept=self._kept(this, tally, state, active))
 
@@ -250,7 +255,7 @@ class Iteration:
         """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
 
         def step(state: Any) -> Any:
-            return self.method.step(self.bk, self.A.in_steps, self.M, state)
+            return self.method.step(self.bk, self._in_steps, self.M, state)
 
         if not self.method.couples_systems:
             return self.bk.step_active(step, state, active)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -29,28 +30,34 @@ def parts(dtype: str, batch: int, n: int, m: int) -> tuple[np.ndarray, np.ndarra
     return factors, rows(dtype, (batch, n, m), n)
 
 
-@covers("recurrence", "cost_of_step")
-@cells
-@pytest.mark.parametrize("backward", [False, True])
-def test_steps(mode: str, dtype: str, backward: bool) -> None:
-    """Lengths that are no powers of two, one row, none; with factors of any size the sum of sizes grows, too."""
-    for batch, n, m in ((1, 7, 5), (3, 8, 1), (2, 1, 4), (1, 33, 20)):
-        factors, x = parts(dtype, batch, n, m)
-        size = expected(np.abs(factors), np.abs(wide(x)), backward)
-        found = run(mode, lambda bk, f, x: bk.recurrence(f, x, backward), factors, x)
-        check(found, expected(factors, x, backward), dtype, size)
-    assert backend(mode).cost_of_step > 0
+def own(bk: Any, factors: Any, x: Any, backward: bool) -> Any:
+    return bk.recurrence(factors, x, backward)
 
 
-@cells
-@pytest.mark.parametrize("backward", [False, True])
-def test_passes(mode: str, dtype: str, backward: bool) -> None:
+def passes(bk: Any, factors: Any, x: Any, backward: bool) -> Any:
     """The way of all libraries, which those with steps take on accelerators and under transformations."""
-    for batch, n, m in ((1, 7, 5), (2, 8, 3), (1, 2, 2), (1, 1, 3)):
+    return Recurrences.recurrence(bk, factors, x, backward)
+
+
+@covers("recurrence")
+@cells
+@pytest.mark.parametrize("way", [own, passes])
+@pytest.mark.parametrize("backward", [False, True])
+def test_recurrence(mode: str, dtype: str, way: Any, backward: bool) -> None:
+    """Lengths that are powers of two and others, one row, rows of one number."""
+    for batch, n, m in ((1, 7, 5), (3, 8, 1), (2, 1, 4), (1, 2, 2), (1, 33, 20)):
         factors, x = parts(dtype, batch, n, m)
         size = expected(np.abs(factors), np.abs(wide(x)), backward)
-        found = run(mode, lambda bk, f, x: Recurrences.recurrence(bk, f, x, backward), factors, x)
+        found = run(mode, lambda bk, f, x: way(bk, f, x, backward), factors, x)
         check(found, expected(factors, x, backward), dtype, size)
+
+
+@covers("cost_of_step")
+@pytest.mark.parametrize("mode", MODES)
+def test_steps_have_a_cost(mode: str) -> None:
+    """Only where they are taken."""
+    cost = backend(mode).cost_of_step
+    assert 1e3 < cost < 1e7 if mode not in ("tf", "tf-function") else cost == math.inf
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,19 +112,54 @@ def test_which_is_applied(mode: str, name: str) -> None:
         assert np.linalg.norm(r - A @ to_numpy(image)) < 0.9 * np.linalg.norm(r)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_the_host_and_the_program_set_up_the_same(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    """What NumPy makes for a program of JAX, and what programs make that may not call it."""
-    images = []
-    r = rng.standard_normal(X.size).astype(dtype)
-    with jax.enable_x64(dtype == "float64"):
+def ring(coefficients: np.ndarray) -> tuple[Any, np.ndarray, tuple[int, ...]]:
+    """Closed along the first axis: shifts around the end, too."""
+    n, m = GRID
+    far = coefficients.copy()
+    shifts = [*SHIFTS, (1 - n, 0), (n - 1, 0)]
+    return shifts, np.concatenate([far, far[1:2], far[2:3]]), (n, m)
+
+
+def three_axes(coefficients: np.ndarray) -> tuple[Any, np.ndarray, tuple[int, ...]]:
+    """Of these values along the first and the second axis, and the same along the third."""
+    third = coefficients[3:5]
+    layers = np.repeat(np.concatenate([coefficients[:1] - third.sum(0), coefficients[1:], third])[..., None], 6, -1)
+    return [(*s, 0) for s in SHIFTS] + [(0, 0, 1), (0, 0, -1)], layers, (*GRID, 6)
+
+
+def plane(coefficients: np.ndarray) -> tuple[Any, np.ndarray, tuple[int, ...]]:
+    return SHIFTS, coefficients, GRID
+
+
+GEOMETRIES = {"plane": (plane, SUITED), "ring": (ring, ["smooth"]), "three axes": (three_axes, ["smooth", "negative"])}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_the_host_and_the_program_set_up_the_same(
+    monkeypatch: pytest.MonkeyPatch, geometry: str, dtype: str
+) -> None:  # fmt: skip
+    """What NumPy makes for a program of JAX, and what programs make that may not call it; both are near the inverse."""
+    make, names = GEOMETRIES[geometry]
+    turned = 1 + 0.2j if "complex" in dtype else 1
+    images, cases = [], {name: make(SUITED[name]) for name in names}
+    (shifts, _, grid), *_ = cases.values()
+    r = rng.standard_normal(int(np.prod(grid))).astype(dtype)
+    values = {name: (turned * c).astype(dtype) for name, (_, c, _) in cases.items()}
+    with jax.enable_x64(dtype != "float32"):
         for by_host in (JaxBackend.by_host, Control.by_host):
             monkeypatch.setattr(JaxBackend, "by_host", by_host)
-            apply = jax.jit(lambda c, r: multigrid_where_it_suits(matrix(c)).inner.apply(r[None])[0])
-            images.append([apply(c.astype(dtype), r) for c in SUITED.values()])
-    for name, host, program in zip(SUITED, *images):
+
+            @jax.jit
+            def apply(c: Any, r: Any) -> Any:
+                return multigrid_where_it_suits(Stencil([*c], shifts, grid)).inner.apply(r[None])[0]
+
+            images.append({name: np.asarray(apply(c, r)) for name, c in values.items()})
+    for name, host in images[0].items():
         limit = 1e-3 if dtype == "float32" else 1e-8
-        np.testing.assert_allclose(host, program, atol=limit * np.max(np.abs(program)), rtol=0, err_msg=name)
+        np.testing.assert_allclose(host, images[1][name], atol=limit * np.max(np.abs(host)), rtol=0, err_msg=name)
+        A = Stencil([*values[name]], shifts, grid).to_scipy()
+        assert np.linalg.norm(r - A @ host) < 0.9 * np.linalg.norm(r), name
 
 
 PROGRAMS: dict[str, Any] = {}
@@ -278,6 +314,7 @@ for _ in range(4):
 
 
 @pytest.mark.merge
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot keep a process on one core")
 def test_the_host_is_called_with_one_core() -> None:
     """Where nobody is left to copy what it is given: arrays of more than a megabyte, again and again."""
     subprocess.run([sys.executable, "-c", ON_ONE_CORE], check=True, timeout=200)
