@@ -194,6 +194,8 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         if not returns:
             jax.debug.callback(lambda *values: function(*(np.asarray(v) for v in values)), *arrays, ordered=False)
             return ()
+        if self.can_rescue():
+            return tuple(by_host(function, returns, *arrays))
         shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in returns)
 
         def on_host(*values: Any) -> tuple[np.ndarray, ...]:
@@ -234,16 +236,15 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
 
         # The handler sees `failed` again: under vmap both branches of the cond run. `x` depends on the result of
         # the call, or XLA would drop it.
-        def on_host(bad: Any, *values: Any) -> np.ndarray:
+        def on_host(bad: Any, *values: Any) -> tuple[np.ndarray]:
             if np.any(bad):
                 report(*(np.asarray(v) for v in values))
-            return np.zeros((), np.bool_)
+            return (np.zeros((), np.bool_),)
 
         report = reporting(handler)
 
         def fail(bad: Array, *values: Array) -> Array:
-            flag = jax.ShapeDtypeStruct((), np.bool_)
-            return jax.pure_callback(on_host, flag, bad, *values, vmap_method="sequential")
+            return by_host(on_host, [((), np.dtype(bool))], bad, *values)[0]
 
         def call(failed: Array, *values: Array) -> Array:
             if jax.device_count() == 1:

@@ -64,4 +64,4 @@ def _lower(ctx: Any, *operands: Any, function: Callable[..., Any], returns: Sequ
 
 
 batching.primitive_batchers[primitive] = _batch
-mlir.register_lowering(primitive, _lower, platform="cpu")
+mlir.register_lowering(primitive, _lower)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -17,6 +16,7 @@ from jax.custom_batching import custom_vmap
 
 from ..interface.arrays import Array
 from ..interface.control import as_declared
+from .by_host import by_host
 from .exported import unless_exported
 
 
@@ -38,8 +38,7 @@ def rescued(
         return results
 
     def call(failed: Array, *operands: Array) -> list[Array]:
-        specs = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands[:count])
-        return list(jax.pure_callback(on_host, specs, failed, *operands))
+        return by_host(on_host, [(x.shape, np.dtype(x.dtype)) for x in operands[:count]], failed, *operands)
 
     @custom_vmap
     def here(failed: Array, *operands: Array) -> list[Array]:

@@ -16,7 +16,7 @@ _LINEAR = {  # in their input-dependent operand, but without a rule
     "reduce": "It combines elements by a function of its own",
 }
 _OPAQUE = {
-    *("pure_callback", "io_callback", "ffi_call", "custom_call", "pallas_call", "tpu_custom_call"),
+    *("pure_callback", "krylix_by_host", "io_callback", "ffi_call", "custom_call", "pallas_call", "tpu_custom_call"),
     *("custom_partitioning", "shard_map", "run_state", "get", "swap", "addupdate", "call_exported", "composite"),
 }
 
