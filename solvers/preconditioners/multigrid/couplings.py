@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ class Couplings:
 
         The dtype is the one that they were given in: its rounding is no reason to say no.
         """
-        if self.is_exactly_hermitian():
+        if self.is_exactly_hermitian:
             return True
         size = np.sqrt(np.abs(self.diagonal))
         scale = 1 / np.where(size > 0, size, 1)
@@ -93,6 +94,7 @@ class Couplings:
             difference = max(difference, float(np.max(np.abs(own - other), initial=0)))
         return difference <= max(CHOSEN, ENTRIES * float(np.finfo(self.diagonal.dtype).eps)) * largest
 
+    @cached_property
     def is_exactly_hermitian(self) -> bool:
         """Digit by digit, for values that are known."""
         upper = (s for s in self.values if s >= self.here)
@@ -101,7 +103,7 @@ class Couplings:
     def symmetrised(self) -> Couplings:
         """`(A + A^H) / 2`; itself where that is seen to be the same."""
         bk = self.bk
-        if bk.on_host and self.is_exactly_hermitian():
+        if bk.on_host and self.is_exactly_hermitian:
             return self
         return self.with_values({s: (a + bk.conj(self.mirrored(s))) / 2 for s, a in self.values.items()})
 
@@ -113,10 +115,22 @@ def opposite(shift: Shift) -> Shift:
 
 def total(terms: list[Array]) -> Array:
     """The sum of at least one array."""
-    found = terms[0]
-    for term in terms[1:]:
-        found = found + term
+    found = terms[0] + terms[1] if len(terms) > 1 else terms[0]
+    for term in terms[2:]:
+        found = plus(found, term)
     return found
+
+
+def plus(own: Array, term: Array) -> Array:
+    """Their sum; may overwrite the first one, of NumPy."""
+    if isinstance(own, np.ndarray) and own.shape == term.shape and own.dtype == term.dtype:
+        return np.add(own, term, out=own)
+    return own + term
+
+
+def add(sums: dict[Any, Array], key: Any, term: Array) -> None:
+    """Of arrays that are nobody else's."""
+    sums[key] = plus(sums[key], term) if key in sums else term
 
 
 class Stacked(Mapping[Shift, Array]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....backends import Array
-from .couplings import Couplings, Shift, moved, neighbours, opposite, total
+from .couplings import Couplings, Shift, add, moved, neighbours, opposite, total
 from .weights import Weights, coarse_grid, every, parities, without_dust
 
 
@@ -23,13 +23,13 @@ def coarse_couplings(
     for S in neighbours(len(A.grid)):
         if hermitian and A.here > S:
             continue
-        parts: dict[Shift, list[Array]] = {}
+        parts: dict[Shift, Array] = {}
         for p, own in W.items():
             for c, w in own.items():
                 image = images[p].get(tuple(a + b for a, b in zip(S, c)))
                 if image is not None:
-                    parts.setdefault(c, []).append(w * image)
-        terms = [moved(bk, total(each), opposite(c), A.periodic) for c, each in parts.items()]
+                    add(parts, c, w * image)
+        terms = [moved(bk, each, opposite(c), A.periodic) for c, each in parts.items()]
         if terms:
             found[S] = bk.in_memory(total(terms))
     if hermitian:
@@ -41,12 +41,12 @@ def coarse_couplings(
 
 def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dict[Shift, Array]:
     """Row `factor X + p` of A P: what it takes from the coarse point X + k, by k."""
-    parts: dict[Shift, list[Array]] = {}
+    sums: dict[Shift, Array] = {}
     for s, a in A.values.items():
         rows = every(A.bk, a, p, factors)
         parity = tuple((x + y) % f for x, y, f in zip(p, s, factors))
         origin = tuple((x + y) // f for x, y, f in zip(p, s, factors))
         for c, w in W[parity].items():
             at = tuple(x + y for x, y in zip(origin, c))
-            parts.setdefault(at, []).append(rows * moved(A.bk, w, origin, A.periodic))
-    return {at: A.bk.in_memory(total(terms)) for at, terms in parts.items()}
+            add(sums, at, rows * moved(A.bk, w, origin, A.periodic))
+    return {at: A.bk.in_memory(image) for at, image in sums.items()}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
+
+import numpy as np
 
 from ....backends import Array, Backend
 from .couplings import Couplings
 from .galerkin import coarse_couplings
 from .on_grid import MatrixOnGrid
+from .parts import Made, in_parts
 from .plan import Coarsest, check_coarsest, factors_for, has_details
 from .probes import probed_couplings
-from .transfer import Interpolation
+from .transfer import Interpolation, stacked
 from .weights import Weights, every, weights
 
 
@@ -29,38 +33,53 @@ class GridLevel(NamedTuple):
     P: Interpolation | None
 
 
-def levels_of(A: Couplings, direct: Coarsest, hermitian: bool, directional: bool, dust: float) -> list[GridLevel]:
+def levels_of(
+    A: Couplings, direct: Coarsest, hermitian: bool, directional: bool, dust: float, dtype: np.dtype
+) -> list[GridLevel]:
     """Finest first, until there are as few points as asked for, or no axis can be coarsened.
 
     Args:
         A: with a diagonal that is positive where it is not zero.
         dust: what may be rounding, see `without_dust`.
+        dtype: in which matrices and interpolations are to be used; they may have that of A, but for the coarsest.
 
     Raises:
         ValueError: the coarsest grid is too large.
     """
-    bk, made = A.bk, []
+    bk, levels = A.bk, []
     while _points(A.grid) > direct.most:
         if _points(A.grid) <= direct.fine and (not bk.on_host or has_details(A)):
             break
         factors = factors_for(A, directional)
         if factors is None or max(factors) == 1:
             break
-        scale = _scale(A)
-        own = scaled(A, scale)
-        W = _as(bk, weights(_symmetric_part(A, hermitian), factors), bk.dtype(A.diagonal))
-        W = _divided(bk, W, scale, factors)
-        P = Interpolation.of(bk, W, A.grid, factors, A.periodic, A.systems)
-        made.append(GridLevel(own, scale, P))
-        if bk.is_eager:
-            A = coarse_couplings(own, W, factors, hermitian, dust)
-        else:
-            A = probed_couplings(MatrixOnGrid.of(own), P, dust)
+        make = partial(made, factors=factors, hermitian=hermitian, dust=dust)
+        level = in_parts(make, A, factors, dtype) if bk.on_host else make(A)
+        levels.append(GridLevel(level.own, level.scale, _interpolation(A, level.weights, factors)))
+        A = level.coarse
     check_coarsest(A.grid, A.periodic)
-    if made:
-        return [*made, GridLevel(A, None, None)]
+    if levels:
+        return [*levels, GridLevel(A, None, None)]
     scale = _scale(A)
     return [GridLevel(scaled(A, scale), scale, None)]
+
+
+def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> Made:
+    """The numbers of a level, and the matrix of the next one."""
+    bk, scale = A.bk, _scale(A)
+    own = scaled(A, scale)
+    W = _as(bk, weights(_symmetric_part(A, hermitian), factors), bk.dtype(A.diagonal))
+    W = _divided(bk, W, scale, factors)
+    array = stacked(bk, W, factors)
+    if bk.is_eager:
+        coarse = coarse_couplings(own, W, factors, hermitian, dust)
+    else:
+        coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), dust)
+    return Made(scale, own, array, coarse)
+
+
+def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpolation:
+    return Interpolation(A.bk, W, A.grid, factors, A.periodic, A.systems is not None)
 
 
 def scaled(A: Couplings, scale: Array) -> Couplings:

@@ -11,7 +11,7 @@ from ....sparse.formats.entries.box_diagonals import Shifted
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.making.build import from_diagonals
 from ....sparse.formats.stencil import StencilStructure
-from .couplings import Couplings
+from .couplings import Couplings, Stacked
 from .on_grid import MatrixOnGrid
 
 
@@ -27,7 +27,8 @@ def matrix_of(A: Couplings, as_grid: bool = False) -> Operator:
 def _of_diagonals(A: Couplings) -> SparseMatrix:
     strides = row_strides(A.grid)
     offsets = [sum(s * k for s, k in zip(shift, strides)) for shift in A.values]
-    diagonals = A.bk.stack([A.bk.reshape(a, (-1,)) for a in A.values.values()])
+    array = A.values.array if isinstance(A.values, Stacked) else A.bk.stack([*A.values.values()])
+    diagonals = A.bk.reshape(array, (len(offsets), -1))
     return from_diagonals(A.bk, offsets, diagonals, (diagonals.shape[1],) * 2, format="dia")
 
 

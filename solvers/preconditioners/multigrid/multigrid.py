@@ -112,7 +112,7 @@ def cycle_of(
     """The cycle for these couplings, in the given dtype, and how many points the coarsest grid has."""
     known = own.bk.on_host
     wide = np.result_type(dtype, np.float64)
-    working = own.map(lambda a: a.astype(wide)) if known else own.map(own.bk.constant)
+    working = own.astype(wide) if known else own.map(own.bk.constant)
     working = working.symmetrised() if hermitian else working
     sign = _sign(working)
     within = inner_dtype(smoothing.precision, dtype)
@@ -120,7 +120,7 @@ def cycle_of(
         sign = sign / _size(working)
     signed = working.with_values({s: sign * a for s, a in working.values.items()})
     by_strength = directional and known and own.systems is None
-    levels = levels_of(signed, size, bool(hermitian), by_strength, float(np.finfo(dtype).eps) ** _DUST)
+    levels = levels_of(signed, size, bool(hermitian), by_strength, float(np.finfo(dtype).eps) ** _DUST, within)
     return _assembled(levels, sign, smoothing, bool(hermitian), dtype, within), math.prod(levels[-1].A.grid)
 
 

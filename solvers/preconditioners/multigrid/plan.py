@@ -14,7 +14,7 @@ _WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coar
 _LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least
 _LEAST = 3
 _JUMP, _OFTEN = 4.0, 0.3
-_SAMPLE = 200_000  # points that tell how strong couplings are
+_SAMPLE = 50_000  # points that tell how strong couplings are
 _MOST_NUMBERS = 4 * 10**7  # of the inverse on the coarsest grid
 
 
@@ -64,19 +64,22 @@ def factors_for(A: Couplings, directional: bool) -> tuple[int, ...] | None:
     if not any(possible):
         return None
     if directional:
-        strengths = [_strength(A, axis) if can else 0.0 for axis, can in enumerate(possible)]
+        strengths = [s if can else 0.0 for s, can in zip(_strengths(A), possible)]
         strong = [can and s >= _WEAK * max(strengths) for s, can in zip(strengths, possible)]
         return tuple(2 if s else 1 for s in strong)
     return tuple(2 if can else 1 for can in possible)
 
 
-def _strength(A: Couplings, axis: int) -> float:
-    """What a point in the middle of the field has of couplings to its neighbours along an axis; by some of them."""
+def _strengths(A: Couplings) -> list[float]:
+    """What a point in the middle of the field has of couplings to its neighbours along each axis; by some of them."""
     some = (0, *np.ix_(*(scattered(n, _least(A.grid)) for n in A.grid)))
-    own = np.abs(A.diagonal[some])
-    sizes = sum((np.abs(a[some]) for s, a in A.values.items() if s[axis]), np.zeros_like(own))
+    sizes = {s: np.abs(a[some]) for s, a in A.values.items()}
+    own = sizes[A.here]
     live = own > 0
-    return float(np.median(sizes[live] / own[live])) if live.any() else 0.0
+    if not live.any():
+        return [0.0] * len(A.grid)
+    along = [sum((size for s, size in sizes.items() if s[axis]), np.zeros_like(own)) for axis in range(len(A.grid))]
+    return [float(np.median(total[live] / own[live])) for total in along]
 
 
 def _least(grid: tuple[int, ...]) -> int:

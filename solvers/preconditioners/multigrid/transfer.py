@@ -21,6 +21,13 @@ def _box(lengths: tuple[int, ...]) -> list[Shift]:
     return [*itertools.product(*map(range, lengths))]
 
 
+def stacked(bk: Backend, W: Weights, factors: tuple[int, ...]) -> Array:
+    """Weights by p and c as one array `(places, systems or 1, *coarse grid)`; those that are missing are zero."""
+    here = (0,) * len(factors)
+    zero = bk.zeros_like(W[here][here])
+    return bk.stack_in_memory([W[p].get(c, zero) for p, c in places(factors)])
+
+
 @storable("interpolation on a grid")
 @dataclass(eq=False, repr=False)
 class Interpolation(Composed):
@@ -49,10 +56,8 @@ class Interpolation(Composed):
     @classmethod
     def of(cls, bk: Backend, W: Weights, grid: tuple[int, ...], factors: tuple[int, ...],
            periodic: tuple[bool, ...], systems: int | None) -> Interpolation:  # fmt: skip
-        """Of weights by p and c; those that are missing are zero."""
-        zero = bk.zeros_like(W[(0,) * len(grid)][(0,) * len(grid)])
-        weights = bk.stack_in_memory([W[p].get(c, zero) for p, c in places(factors)])
-        return cls(bk, weights, grid, factors, periodic, systems is not None)
+        """Of weights by p and c."""
+        return cls(bk, stacked(bk, W, factors), grid, factors, periodic, systems is not None)
 
     def __post_init__(self) -> None:
         shape, _ = self._form("weights")

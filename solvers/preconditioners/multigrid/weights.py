@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ....backends import Array, Backend
-from .couplings import Couplings, Shift, Stacked, moved, opposite, settled, total
+from .couplings import Couplings, Shift, Stacked, add, moved, opposite, settled, total
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _NONE = 1e-3  # of the diagonal: the sum of couplings below which a point takes nothing
@@ -52,14 +52,14 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
     found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.in_memory(every(bk, first, here, factors))}}
     for p in parities(factors)[1:]:
         along, share = _collapsed(A, p, factors, live)
-        parts: dict[Shift, list[Array]] = {}
+        parts: dict[Shift, Array] = {}
         for t, coupling in along.items():
             between = tuple(k if not s else 0 for k, s in zip(p, t))  # the parity of the point at x + t
             origin = tuple(int(s > 0) for s in t)
             for c, w in found[between].items():
                 at = tuple(a + b for a, b in zip(origin, c))
-                parts.setdefault(at, []).append(coupling * (moved(bk, w, origin, A.periodic)))
-        found[p] = settled(bk, {c: share * total(terms) for c, terms in parts.items()})
+                add(parts, at, coupling * moved(bk, w, origin, A.periodic))
+        found[p] = settled(bk, {c: share * sums for c, sums in parts.items()})
     return found
 
 
@@ -73,11 +73,11 @@ def without_dust(bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool,
     Args:
         dust: what may be rounding, relative to the sum of the squares.
     """
-    parts: dict[Shift, list[Array]] = {}
+    parts: dict[Shift, Array] = {}
     for own in W.values():
         for c, w in own.items():
-            parts.setdefault(c, []).append(bk.real(w) ** 2)
-    squares = total([moved(bk, total(terms), opposite(c), periodic) for c, terms in parts.items()])
+            add(parts, c, bk.real(w) ** 2)
+    squares = total([moved(bk, each, opposite(c), periodic) for c, each in parts.items()])
     dtype, limit = bk.dtype(diagonal), dust * squares
     other = bk.astype(bk.where(squares > 0, squares, bk.full_like(squares, 1)), dtype)
     return bk.where(bk.abs(diagonal) <= limit, other, diagonal + bk.astype(limit, dtype))

@@ -84,7 +84,7 @@ class _SetUp:
         host = get_backend("numpy")
         with host.quiet():
             A = self._couplings(host, values)
-            cycle = self._cycle(A, A.is_exactly_hermitian())
+            cycle = self._cycle(A, A.is_exactly_hermitian)
         if _structure(cycle) != self.structure:
             raise ValueError("multigrid has other parts on the host than in the program: an error of krylix.")
         return host.take_apart(cycle)[0]

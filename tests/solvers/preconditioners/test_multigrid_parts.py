@@ -1,0 +1,75 @@
+"""Levels of multigrid that are made part by part: the numbers of the whole grid, to the last digit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix.backends import get_backend
+from krylix.solvers.preconditioners.multigrid import parts
+from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighbours
+from krylix.solvers.preconditioners.multigrid.hierarchy import made
+
+HOST = get_backend("numpy")
+# rows of a part and its rows around it are far less than those of the grids
+GRIDS = [((40, 6), (False, False)), ((41, 7), (False, False)), ((40, 8), (True, False)), ((43, 6), (False, True)),
+         ((38, 5, 4), (False, False, False)), ((36, 6, 5), (True, True, False)), ((33,), (False,))]  # fmt: skip
+
+
+def random_couplings(
+    grid: tuple[int, ...], rings: tuple[bool, ...], dtype: str, systems: int | None, hermitian: bool
+) -> Couplings:
+    """Of any signs, with points that are coupled to nothing, and some with no entries at all."""
+    rng = np.random.default_rng(3)
+    shape = (systems or 1, *grid)
+    values: dict[tuple[int, ...], Any] = {}
+    alive = rng.random(shape) > 0.2
+    for s in neighbours(len(grid)):
+        a = rng.uniform(-1, 0.05, shape) + (1j * rng.uniform(-0.2, 0.2, shape) if dtype.startswith("c") else 0)
+        for axis, step in enumerate(s, 1):
+            edge: list[Any] = [slice(None)] * a.ndim
+            edge[axis] = -1 if step > 0 else 0
+            if step and not rings[axis - 1]:
+                a[tuple(edge)] = 0
+        values[s] = np.where(alive, a, 0)
+    A = Couplings(HOST, grid, rings, values, systems)
+    values = {s: np.where(A.moved(1.0 * alive, s) > 0, a, 0) for s, a in A.values.items()}
+    values[A.here] = np.where(alive, 3.0 + rng.random(shape), rng.integers(0, 2, shape))
+    A = A.with_values({s: a.astype(dtype) for s, a in values.items()})
+    return A.symmetrised() if hermitian else A
+
+
+@pytest.mark.parametrize("grid, rings", GRIDS)
+@pytest.mark.parametrize("dtype, systems", [("float64", None), ("complex128", 2)])
+@pytest.mark.parametrize("hermitian", [True, False])
+@pytest.mark.parametrize("kept", ["single", "double"])
+def test_same_as_at_once(
+    grid: tuple[int, ...],
+    rings: tuple[bool, ...],
+    dtype: str,
+    systems: int | None,
+    hermitian: bool,
+    kept: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    A = random_couplings(grid, rings, dtype, systems, hermitian)
+    within = np.dtype({"float64": "float32", "complex128": "complex64"}[dtype] if kept == "single" else dtype)
+    for factors in {(2,) * len(grid), (1, *(2,) * (len(grid) - 1)), (2, *(1,) * (len(grid) - 1))} - {(1,)}:
+        make = partial(made, factors=factors, hermitian=hermitian, dust=1e-12)
+        whole = make(A)
+        monkeypatch.setattr(parts, "_LEAST", 0)
+        monkeypatch.setattr(parts, "_ROWS", 5)
+        found = parts.in_parts(make, A, factors, within)
+        assert type(found.own.values) is not type(whole.own.values)  # it was made in parts indeed
+        np.testing.assert_array_equal(found.scale, whole.scale)
+        np.testing.assert_array_equal(found.weights, whole.weights.astype(within))
+        assert found.own.diagonal.dtype == found.weights.dtype == within
+        for name, dtype_of in (("own", within), ("coarse", np.dtype(dtype))):
+            ours, theirs = getattr(found, name), getattr(whole, name)
+            assert (ours.grid, ours.periodic, ours.systems) == (theirs.grid, theirs.periodic, theirs.systems)
+            assert {*ours.values} == {*theirs.values}
+            for s, a in theirs.values.items():
+                np.testing.assert_array_equal(ours.values[s], a.astype(dtype_of), str(s))
