@@ -17,8 +17,10 @@ import scipy.sparse as sp
 
 from ...sparse import DIA, Matrix, Operator, SparseMatrix, Stencil
 from ...sparse.formats.entries.grid import points
+from .entry_by_entry import Diagonal, equals_sum
 
 _ROUNDING = 100  # times the rounding unit, of the sum of |a_ij| over a row
+_FAR = 10  # times that: what no product could miss
 _PART = 16384  # numbers that are compared at a time
 _FEW = 8  # diagonals that are quicker one by one
 Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # where entries are along an axis, row and column, and their values
@@ -76,7 +78,21 @@ def separable(matrix: Matrix, host: Operator) -> Separable | str:
 
 
 def _differs(host: Operator, parts: Separable) -> str | None:
-    """Why the product with a random vector is not that of the sum up to rounding, in each element; None if it is."""
+    """Why it is not the sum up to rounding; None if it is.
+
+    Diagonals are compared as they are. If that leaves it open, so is the product with a random vector.
+    """
+    with np.errstate(all="ignore"):
+        lines, rest = _diagonals_of(parts)
+        sizes = [on_axis(abs(A).sum(axis=1), axis, len(parts.grid)) for axis, A in enumerate(parts.along)]
+        bound = _ROUNDING * np.finfo(host.dtype).eps
+        values = host.stored.known_values() if isinstance(host, DIA) and not rest else None
+        if values is not None:
+            structure: Any = host.structure  # type: ignore[attr-defined]
+            far = _FAR * bound * (abs(parts.shift) + sum(np.max(s) for s in sizes))
+            same = equals_sum(values[0], structure.offsets, parts.grid, parts.shift, lines, far)
+            if same is not None:
+                return None if same else "its entries show that it is no sum of matrices along the axes"
     v = np.random.default_rng(7).random((1, host.shape[1]))
     v += 0.5  # no small numbers, which would hide entries
     v = v.astype(host.dtype, copy=False)
@@ -84,11 +100,8 @@ def _differs(host: Operator, parts: Separable) -> str | None:
         image = host.apply(v).reshape(parts.grid)  # our own
         if not np.isfinite(np.sum(image)) and not np.isfinite(image).all():  # the sum is quicker, but may overflow
             return "it has entries that are NaN or infinite, or products that overflow"
-        lines, rest = _diagonals_of(parts)
         for axis, A in rest:
             image -= _product_along(A, v.reshape(parts.grid), axis)
-        bound = _ROUNDING * np.finfo(host.dtype).eps
-        sizes = [on_axis(abs(A).sum(axis=1), axis, len(parts.grid)) for axis, A in enumerate(parts.along)]
         least = bound * (abs(parts.shift) + sum(np.min(s) for s in sizes))
         for rows, part in _differences(image, v.reshape(parts.grid), parts.shift, lines):
             if part.dtype.kind == "f" and max(part.max(), -part.min()) <= least:  # in one pass
@@ -99,10 +112,9 @@ def _differs(host: Operator, parts: Separable) -> str | None:
     return None
 
 
-Diagonals = list[tuple[int, int, Any]]  # axis, offset, and a number, or an array that lies along the axis
-
-
-def _differences(image: np.ndarray, v: np.ndarray, shift: Any, diagonals: Diagonals) -> Iterator[tuple[slice, Any]]:
+def _differences(
+    image: np.ndarray, v: np.ndarray, shift: Any, diagonals: list[Diagonal]
+) -> Iterator[tuple[slice, Any]]:
     """`image - shift v - sum of diagonals`, some rows of the first axis at a time, which stay in the cache."""
     n = len(v)
     size = max(1, _PART * n // max(v.size, 1))
@@ -125,9 +137,9 @@ def _differences(image: np.ndarray, v: np.ndarray, shift: Any, diagonals: Diagon
         yield rows, part
 
 
-def _diagonals_of(parts: Separable) -> tuple[Diagonals, list[tuple[int, sp.csr_array]]]:
+def _diagonals_of(parts: Separable) -> tuple[list[Diagonal], list[tuple[int, sp.csr_array]]]:
     """Those of the parts that have few, and the others as they are."""
-    found: Diagonals = []
+    found: list[Diagonal] = []
     others = []
     for axis, A in enumerate(parts.along):
         entries, n = sp.coo_array(A), A.shape[0]

@@ -121,6 +121,21 @@ class DiaStructure(Structure):
     def padding(self) -> tuple[np.ndarray | None, ...]:
         return (self.present,)  # what lies outside of the matrix is never looked at
 
+    def is_hermitian(self, values: Sequence[np.ndarray]) -> bool:
+        """A diagonal above the main one has what the one below has, seen from the other end."""
+        (diagonals,), n = values, self.shape[0]
+        opposite = {o: d for d, o in enumerate(self.offsets)}
+        if n != self.shape[1] or any(-o not in opposite for o in self.offsets):
+            return False
+        with np.errstate(all="ignore"):
+            for d, offset, lo, hi in inside(self.offsets, n, n):
+                if offset < 0:
+                    continue
+                own, other = diagonals[d, lo:hi], diagonals[opposite[-offset], lo + offset : hi + offset]
+                if not np.isfinite(np.sum(own)) or not np.array_equal(own, np.conj(other)):
+                    return False
+        return True
+
     def diagonal(self, bk: Backend, values: Sequence[Array], systems: int | None) -> Array:
         k, lead = min(self.shape), () if systems is None else (systems,)
         if 0 not in self.offsets:

@@ -211,6 +211,10 @@ class SparseMatrix(Matrix):
     def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         return self.stored.known_images(v) or super().known_images(v)
 
+    def is_exactly_hermitian(self) -> bool:
+        values = self.stored.known_values() if self.systems is None else None
+        return values is not None and self.structure.is_hermitian(values)
+
     def known_diagonal(self) -> np.ndarray:
         values = None if self.stored.scipy is not None else self.stored.known_values()
         if values is None:

@@ -68,6 +68,10 @@ class Structure(ABC):
     def nnz(self) -> int:
         """Number of entries, without padding."""
 
+    def is_hermitian(self, values: Sequence[np.ndarray]) -> bool:
+        """Digit by digit, of finite numbers, where that is quick to see; False leaves it open."""
+        return False
+
     @abstractmethod
     def _find_entries(self) -> Slots: ...
 

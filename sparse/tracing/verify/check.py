@@ -112,8 +112,13 @@ def _point_dtype(traced: Traced) -> np.dtype:
 
 def _random(columns: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Numbers between -1/2 and 1/2 that depend on the column only."""
-    bits = (columns.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (bits >> np.uint64(40)).astype(np.float64) * 2.0**-24 - 0.5
+    bits = columns.astype(np.uint64)
+    bits += np.uint64(1)
+    bits *= np.uint64(0x9E3779B97F4A7C15)
+    bits >>= np.uint64(40)
+    z = bits.astype(np.float64)
+    z *= 2.0**-24
+    z -= 0.5
     return (z + 1j * ((3 * z) % 1 - 0.5)).astype(dtype) if dtype.kind == "c" else z.astype(dtype, copy=False)
 
 
