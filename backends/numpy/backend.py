@@ -110,7 +110,10 @@ class NumpyBackend(NumpyKernels, Backend):
         return bool(condition.any())
 
     def max_abs(self, v: Array) -> Array:
-        return np.abs(v).max(axis=1, keepdims=True, initial=0)
+        if v.dtype.kind != "f":
+            return np.abs(v).max(axis=1, keepdims=True, initial=0)
+        highest, lowest = v.max(axis=1, keepdims=True, initial=0), v.min(axis=1, keepdims=True, initial=0)
+        return np.maximum(highest, -lowest)  # without an array of sizes
 
     def dot(self, a: Array, b: Array) -> Array:
         if a.shape[0] == 1 and a.shape[1] <= BLOCK:

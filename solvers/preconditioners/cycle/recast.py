@@ -85,9 +85,24 @@ class Recast(Composed):
         bk = self.bk
         if self.inner.dtype.itemsize > self.dtype.itemsize:
             return self.factor * bk.astype(self.inner.apply(bk.astype(x, self.inner.dtype)), self.dtype)
+        lower = self._as_it_is(x)
+        if lower is not None:
+            return self._times_factor(bk.astype(self.inner.apply(lower), self.dtype))
         scale = self._scale(x)
         found = self.inner.apply(bk.in_memory(bk.astype(bk.times(1 / scale, x), self.inner.dtype)))
         return bk.times(self.factor * scale, bk.astype(found, self.dtype))
+
+    def _as_it_is(self, x: Array) -> Array | None:
+        """NumPy's vectors in the lower precision, where none of them has to be divided before; None for others."""
+        if not self.bk.on_host:
+            return None
+        with np.errstate(over="ignore"):
+            lower = self.bk.astype(x, self.inner.dtype)
+        size = self.bk.max_abs(lower)
+        return lower if np.all((size > 2 / _PLAIN) & (size < _PLAIN / 2)) else None  # as the scale is rounded
+
+    def _times_factor(self, x: Array) -> Array:
+        return x if self.factor == 1 else self.factor * x
 
     def _scale(self, x: Array) -> Array:
         """`(batch, 1)`: 1, or of vectors beyond `_PLAIN` the power of two, whose derivative is then not finite."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from ....backends import Array, Backend
+from ....backends.cores import shared as cores
 from ....sparse import Composed, storable
 from .couplings import Shift, moved, opposite, total
 from .weights import Weights, coarse_grid, every
+
+_PART, _LEAST = 32768, 4  # points of the coarser grid that NumPy takes at a time, and rows of it at least
 
 
 def places(factors: tuple[int, ...]) -> list[tuple[Shift, Shift]]:
@@ -101,8 +107,10 @@ class Interpolation(Composed):
 
     def _up(self, own: dict[tuple[Shift, Shift], Array], u: Array) -> Array:
         bk, axes = self.bk, len(self.grid)
-        near = {c: moved(bk, u, c, self.periodic) for c in _box(self.factors)}
-        parts = [total([own[p, c] * near[c] for c in _box(tuple(k + 1 for k in p))]) for p in _box(self.factors)]
+        if bk.on_host:
+            return self._up_on_host(own, u)
+        near = self._near(u)
+        parts = [_from_near(own, near, p) for p in _box(self.factors)]
         split = bk.reshape(bk.stack(parts), (*self.factors, *map(int, u.shape)))
         order = [axes, *(k for axis in range(axes) for k in (axes + 1 + axis, axis))]
         whole = bk.reshape(
@@ -110,11 +118,55 @@ class Interpolation(Composed):
         )
         return whole[(slice(None), *(slice(0, n) for n in self.grid))]
 
+    def _near(self, u: Array) -> dict[Shift, Array]:
+        """`u[X + c]` by c."""
+        return {c: moved(self.bk, u, c, self.periodic) for c in _box(self.factors)}
+
+    def _up_on_host(self, own: dict[tuple[Shift, Shift], Array], u: np.ndarray) -> np.ndarray:
+        """Rows of the coarser grid one after the other, which stay in the cache."""
+        image = np.empty((len(u), *self.grid), u.dtype)
+
+        def work(start: int, end: int) -> None:
+            near = {c: a[:, : end - start] for c, a in self._near(u[:, start : end + 1]).items()}
+            rows = {place: w[:, start:end] for place, w in own.items()}
+            fine = image[:, start * self.factors[0] : end * self.factors[0]]
+            for p in _box(self.factors):
+                to: Any = fine[(slice(None), *(slice(k, None, f) for k, f in zip(p, self.factors)))]
+                to[:] = _from_near(rows, near, p)[tuple(map(slice, to.shape))]
+
+        cores.in_blocks(work, self.coarse[0], self._at_a_time)
+        return image
+
+    @property
+    def _at_a_time(self) -> int:
+        """Rows of the coarser grid that NumPy takes: all of a ring."""
+        return self.coarse[0] if self.periodic[0] else max(_PART // math.prod(self.coarse[1:]), _LEAST)
+
     def _down(self, own: dict[tuple[Shift, Shift], Array], u: Array) -> Array:
+        if not self.bk.on_host:
+            return self._from_rows(own, u)
+        image, factor = np.empty((len(u), *self.coarse), u.dtype), self.factors[0]
+
+        def work(start: int, end: int) -> None:
+            first = max(start - 1, 0)
+            rows = {place: w[:, first:end] for place, w in own.items()}
+            image[:, start:end] = self._from_rows(rows, u[:, factor * first : factor * end])[:, start - first :]
+
+        cores.in_blocks(work, self.coarse[0], self._at_a_time)
+        return image
+
+    def _from_rows(self, own: dict[tuple[Shift, Shift], Array], u: Array) -> Array:
         bk = self.bk
         rows = {p: every(bk, u, p, self.factors) for p in _box(self.factors)}
+        if bk.on_host:  # each is read up to four times
+            rows = {p: np.ascontiguousarray(a) for p, a in rows.items()}
         sums = []
         for c in _box(self.factors):
             terms = [own[p, c] * rows[p] for p in rows if (p, c) in own]
             sums.append(moved(bk, total(terms), opposite(c), self.periodic))
         return total(sums)
+
+
+def _from_near(own: dict[tuple[Shift, Shift], Array], near: dict[Shift, Array], p: Shift) -> Array:
+    """What the points `factor X + p` take."""
+    return total([own[p, c] * near[c] for c in _box(tuple(k + 1 for k in p))])

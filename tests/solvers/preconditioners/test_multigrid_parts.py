@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.multigrid import parts
+from krylix.solvers.preconditioners.multigrid import parts, transfer
 from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighbours
 from krylix.solvers.preconditioners.multigrid.hierarchy import made
 
@@ -73,3 +73,27 @@ def test_same_as_at_once(
             assert {*ours.values} == {*theirs.values}
             for s, a in theirs.values.items():
                 np.testing.assert_array_equal(ours.values[s], a.astype(dtype_of), str(s))
+
+
+@pytest.mark.parametrize("grid, rings", GRIDS)
+@pytest.mark.parametrize("dtype, systems", [("float32", None), ("complex128", 2)])
+def test_interpolation_by_some_rows(
+    grid: tuple[int, ...], rings: tuple[bool, ...], dtype: str, systems: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up and down, for one vector and several, as if all rows were taken at once, and as the dense matrix does."""
+    rng = np.random.default_rng(4)
+    for factors in {(2,) * len(grid), (1, *(2,) * (len(grid) - 1)), (2, *(1,) * (len(grid) - 1))} - {(1,)}:
+        coarse = tuple(-(-n // f) for n, f in zip(grid, factors))
+        W = rng.standard_normal((len(transfer.places(factors)), systems or 1, *coarse)).astype(dtype)
+        P = transfer.Interpolation(HOST, W, grid, factors, rings, systems is not None)
+        dense = P.dense() if systems else P.dense()[None]
+        for rows in (systems,) if systems else (1, 3):
+            u, v = (rng.standard_normal((rows, n)).astype(dtype) for n in P.shape[::-1])
+            whole = P.apply(u), P.T.apply(v)
+            monkeypatch.setattr(transfer, "_PART", 1)
+            for ours, theirs, image in zip((P.apply(u), P.T.apply(v)), whole, (u, v), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+                A = dense if image is u else dense.swapaxes(1, 2)
+                np.testing.assert_allclose(ours, np.einsum("sij,sj->si", np.broadcast_to(A, (rows, *A.shape[1:])), image),
+                                           atol=1e-5 if dtype == "float32" else 1e-12)  # fmt: skip
+            monkeypatch.undo()
