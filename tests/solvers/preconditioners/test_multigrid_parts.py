@@ -93,7 +93,9 @@ def test_interpolation_by_some_rows(
             monkeypatch.setattr(transfer, "_PART", 1)
             for ours, theirs, image in zip((P.apply(u), P.T.apply(v)), whole, (u, v), strict=True):
                 np.testing.assert_array_equal(ours, theirs)
-                A = dense if image is u else dense.swapaxes(1, 2)
-                np.testing.assert_allclose(ours, np.einsum("sij,sj->si", np.broadcast_to(A, (rows, *A.shape[1:])), image),
-                                           atol=1e-5 if dtype == "float32" else 1e-12)  # fmt: skip
+                A = np.broadcast_to(
+                    dense if image is u else dense.swapaxes(1, 2), (rows, *ours.shape[1:], image.shape[1])
+                )
+                expected = np.einsum("sij,sj->si", A, image)
+                np.testing.assert_allclose(ours, expected, atol=1e-5 if dtype == "float32" else 1e-12)
             monkeypatch.undo()
