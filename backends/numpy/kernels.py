@@ -88,11 +88,21 @@ def _by_parts(
 
     def work(start: int, end: int) -> None:
         for own, values, row in zip(image, shared, x, strict=True):
-            own[start:end] = 0
+            new = True
             for d, first, last, shift, step in where:
                 lo, hi = max(start, first), min(end, last)
-                if lo < hi:
-                    add_product(values[d, lo + shift : hi + shift], row[lo + step : hi + step], own[lo:hi])
+                if lo >= hi:
+                    continue
+                factors = values[d, lo + shift : hi + shift], row[lo + step : hi + step]
+                if new and hi - lo == end - start:
+                    np.multiply(*factors, out=own[lo:hi])
+                else:
+                    if new:
+                        own[start:end] = 0
+                    add_product(*factors, own[lo:hi])
+                new = False
+            if new:
+                own[start:end] = 0
 
     cores.in_blocks(work, n, BLOCK)
     return image
