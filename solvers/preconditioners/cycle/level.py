@@ -72,8 +72,8 @@ class Level(Composed):
         return in_suited_formats(turned, self.bk)
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        moved = super().on_backend(bk, like)
-        return moved if moved is None else in_suited_formats(moved, bk)  # type: ignore[arg-type]
+        suited_here = in_suited_formats(self, bk)  # where matrices still know their zeros
+        return super(Level, suited_here).on_backend(bk, like)
 
 
 def in_suited_formats(level: Level, bk: Backend) -> Level:
