@@ -212,14 +212,12 @@ class SparseMatrix(Matrix):
         return self.stored.known_images(v) or super().known_images(v)
 
     def is_exactly_hermitian(self) -> bool:
-        values = self.stored.known_values() if self.systems is None else None
-        return values is not None and self.structure.is_hermitian(values)
+        return self.stored.is_hermitian()
 
     def known_diagonal(self) -> np.ndarray:
         values = None if self.stored.scipy is not None else self.stored.known_values()
-        if values is None:
-            return super().known_diagonal()
-        return np.asarray(self.structure.diagonal(get_backend("numpy"), values, None))
+        host = get_backend("numpy")
+        return super().known_diagonal() if values is None else np.asarray(self.structure.diagonal(host, values, None))
 
     # --- as a matrix ---
 

@@ -185,6 +185,11 @@ class Stored:
             return None
         return self.constant or tuple(self.bk.to_numpy(v) for v in self.arrays())
 
+    def is_hermitian(self) -> bool:
+        """`Structure.is_hermitian` of one matrix; False where its values are not known now."""
+        values = self.known_values() if self.systems is None else None
+        return values is not None and self.structure.is_hermitian(values)
+
     def known(self) -> Any:
         """In SciPy, of a batch a tuple of matrices that share their indices; None where values are not known now."""
         values = self.known_values() if self.scipy is None else None
