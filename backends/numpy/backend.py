@@ -113,7 +113,7 @@ class NumpyBackend(NumpyKernels, Backend):
         if v.dtype.kind != "f":
             return np.abs(v).max(axis=1, keepdims=True, initial=0)
         highest, lowest = v.max(axis=1, keepdims=True, initial=0), v.min(axis=1, keepdims=True, initial=0)
-        return np.maximum(highest, -lowest)  # without an array of sizes
+        return np.abs(np.maximum(highest, -lowest))  # without an array of all sizes
 
     def dot(self, a: Array, b: Array) -> Array:
         if a.shape[0] == 1 and a.shape[1] <= BLOCK:

@@ -37,8 +37,11 @@ def equals_sum(
         return None
     same = True
     for offset, own in zip(offsets, diagonals):
-        terms = expected.get(offset, [])
-        found = _compare(own.reshape(grid), terms, far)
+        terms = expected.get(offset)
+        if terms is None:  # there is nothing inside of the matrix; what lies outside is no entry
+            found = _compare(own[max(0, -offset) : own.size - max(0, offset)], [], far)
+        else:
+            found = _compare(own.reshape(grid), terms, far)
         if found is False:
             return False
         same = same and found is True

@@ -124,7 +124,7 @@ class Interpolation(Composed):
 
     def _up_on_host(self, own: dict[tuple[Shift, Shift], Array], u: np.ndarray) -> np.ndarray:
         """Rows of the coarser grid one after the other, which stay in the cache."""
-        image = np.empty((len(u), *self.grid), u.dtype)
+        image = np.empty((len(u), *self.grid), np.result_type(u, self.dtype))
 
         def work(start: int, end: int) -> None:
             near = {c: a[:, : end - start] for c, a in self._near(u[:, start : end + 1]).items()}
@@ -132,7 +132,7 @@ class Interpolation(Composed):
             fine = image[:, start * self.factors[0] : end * self.factors[0]]
             for p in _box(self.factors):
                 to: Any = fine[(slice(None), *(slice(k, None, f) for k, f in zip(p, self.factors)))]
-                to[:] = _from_near(rows, near, p)[tuple(map(slice, to.shape))]
+                to[:] = _from_near(rows, near, p)[(slice(None), *map(slice, to.shape[1:]))]
 
         cores.in_blocks(work, self.coarse[0], self._at_a_time)
         return image
@@ -145,7 +145,7 @@ class Interpolation(Composed):
     def _down(self, own: dict[tuple[Shift, Shift], Array], u: Array) -> Array:
         if not self.bk.on_host:
             return self._from_rows(own, u)
-        image, factor = np.empty((len(u), *self.coarse), u.dtype), self.factors[0]
+        image, factor = np.empty((len(u), *self.coarse), np.result_type(u, self.dtype)), self.factors[0]
 
         def work(start: int, end: int) -> None:
             first = max(start - 1, 0)

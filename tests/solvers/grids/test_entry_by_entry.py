@@ -47,7 +47,7 @@ def diagonals(A: np.ndarray, grid: tuple[int, ...], outside: float) -> SparseMat
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("kind", ["constant", "variable", "ring"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
-@pytest.mark.parametrize("outside", [0, np.nan])
+@pytest.mark.parametrize("outside", [0, 5, np.inf, np.nan])
 def test_sums_are_found_and_others_are_not(grid: tuple[int, ...], kind: str, dtype: str, outside: float) -> None:
     """Each entry of a sum, and each place on its diagonals, also between lines, changed by a little and by more."""
     A = kronecker_sum(grid, kind, dtype)
@@ -81,6 +81,16 @@ def test_what_is_no_number_is_no_sum(value: float) -> None:
         changed[i, j] = value
         matrix = diagonals(changed, (6, 5), 0)
         assert isinstance(separable(matrix, matrix), str), (i, j)
+
+
+@pytest.mark.parametrize("factor", [np.inf, 5e307])
+def test_sums_beyond_the_range_are_refused(factor: float) -> None:
+    """Also where all entries are those of a sum, digit by digit."""
+    A = kronecker_sum((6, 5), "constant", "float64")
+    with np.errstate(all="ignore"):
+        changed = np.where(A < 0, factor, A) if np.isinf(factor) else factor * A
+    matrix = diagonals(changed, (6, 5), 0)
+    assert "NaN or infinite" in str(separable(matrix, matrix))
 
 
 def test_it_needs_no_product() -> None:

@@ -99,3 +99,17 @@ def test_interpolation_by_some_rows(
                 expected = np.einsum("sij,sj->si", A, image)
                 np.testing.assert_allclose(ours, expected, atol=1e-5 if dtype == "float32" else 1e-12)
             monkeypatch.undo()
+
+
+def test_interpolation_of_other_dtypes_and_batches() -> None:
+    """Integers and lower precisions are not rounded; one vector for a batch of matrices is refused."""
+    rng = np.random.default_rng(6)
+    W = rng.standard_normal((len(transfer.places((2,))), 3, 5))
+    P = transfer.Interpolation(HOST, W[:, :1], (9,), (2,), (False,))
+    for x in (np.arange(5)[None], rng.standard_normal((1, 5)).astype(np.float32)):
+        assert P.apply(x).dtype == np.float64
+        np.testing.assert_allclose(P.apply(x)[0], P.dense() @ x[0], atol=1e-14)
+    batch = transfer.Interpolation(HOST, W, (9,), (2,), (False,), batch=True)
+    for operator, n in ((batch, 5), (batch.T, 9)):
+        with pytest.raises(ValueError, match="broadcast"):
+            operator.apply(np.ones((1, n)))
