@@ -9,6 +9,7 @@ from typing import Any
 
 from ..backends import Array, left_alone
 from ..sparse import FunctionOperator, Operator
+from ..sparse.once import answers_kept
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
@@ -184,6 +185,7 @@ def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
     return left_alone(_prepare)(Request(A=A, b=like, **settings), None, False)
 
 
+@answers_kept()
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
     """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
     method = None if is_auto(request.method) else find_method(request.method)

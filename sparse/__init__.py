@@ -36,6 +36,7 @@ from .operators.composed import Composed
 from .operators.function import FunctionOperator
 from .operators.host import HostOperator
 from .operators.mapped import MappedOperator
+from .operators.mirrored import halved
 from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
 from .operators.products import Turned
@@ -77,6 +78,7 @@ __all__ = [
     "block",
     "block_diagonal",
     "eye",
+    "halved",
     "hstack",
     "in_precision",
     "is_function",

@@ -63,6 +63,10 @@ class Operator(ABC):
             UnsupportedOperation: it is not known (a Python function on NumPy arrays).
         """
 
+    def add_to(self, y: Array, x: Array) -> Array:
+        """`y + A x` on rows; may overwrite y, which the caller must own."""
+        return self.bk.axpy(self.bk.full_like(y[:, :1], 1), self.apply(x), y)
+
     @abstractmethod
     def conj(self) -> Operator:
         """The operator with complex conjugate entries."""

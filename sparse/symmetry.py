@@ -26,6 +26,7 @@ import scipy.sparse as sp
 
 from ..backends import Array
 from .canonical import canonical, row_maxima
+from .once import once
 from .operator import Operator
 
 ENTRIES = 100  # in units of eps
@@ -72,13 +73,20 @@ def _equals(A: Any, adjoint: Callable[[Any], Any]) -> bool:
         return bool(np.all(np.abs(difference.data) <= limit) and np.isfinite(largest).all())
 
 
+@once
+def is_exactly_hermitian(operator: Operator) -> bool:
+    """See `Operator.is_exactly_hermitian`."""
+    return operator.is_exactly_hermitian()
+
+
+@once
 def asymmetry(operator: Operator) -> float | None:
     """The relative size of A - Aᴴ, seen by one random vector; None where the entries are not known now.
 
     Exactly Hermitian matrices give a value of the order of rounding. A batch gives that of its worst matrix.
     Cost: two products; of diagonals that are seen to be equal a pass over them.
     """
-    if operator.is_exactly_hermitian():
+    if is_exactly_hermitian(operator):
         return 0.0
     if operator.shape[0] != operator.shape[1]:
         return None if operator.known() is None else float("inf")

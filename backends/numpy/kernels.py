@@ -14,9 +14,10 @@ from ..interface.bilinear import Arrays
 from ..interface.sparse_kernels import SparseKernels, inside, places
 from ..loops import add_product
 from ..rows import rows_times
-from .boxes import BLOCK, boxes_product
+from .boxes import boxes_product
 from .indexing import NumpyIndexing
 
+_BYTES = 2**18  # of a part of the image that stays in the cache with what it is made of
 _SMALL = 4096  # with less entries than this, making a matrix object of SciPy takes longer than multiplying
 
 
@@ -26,7 +27,7 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
     ) -> Array:  # fmt: skip
-        return _by_parts(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
+        return dia_product(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
 
     def dia_sample(self, offsets: Sequence[int], y: Array, x: Array, each: bool = False) -> Array:
         batch, n = y.shape
@@ -79,10 +80,17 @@ def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows_times(matrix, x.T).T)
 
 
-def _by_parts(
-    diagonals: np.ndarray, where: Sequence[tuple[int, int, int, int, int]], x: np.ndarray, n: int
-) -> np.ndarray:
-    """The image that `places` describes."""
+Place = tuple[int, int, int, int, int]  # see `places`
+
+
+def mirrored_places(offsets: Sequence[int], n: int) -> list[Place]:
+    """As `places`, of a symmetric matrix: what is below the main diagonal is read above it."""
+    numbers = {o: d for d, o in enumerate(offsets)}
+    return [(numbers[abs(o)], lo, hi, min(o, 0), o) for _, o, lo, hi in inside(offsets, n, n)]
+
+
+def dia_product(diagonals: np.ndarray, where: Sequence[Place], x: np.ndarray, n: int) -> np.ndarray:
+    """The image that `places` describes, `(batch, n)`."""
     image = np.empty((x.shape[0], n), x.dtype)
     shared = np.broadcast_to(diagonals, (x.shape[0], *diagonals.shape[-2:]))
 
@@ -104,5 +112,18 @@ def _by_parts(
             if new:
                 own[start:end] = 0
 
-    cores.in_blocks(work, n, BLOCK)
+    cores.in_blocks(work, n, _BYTES // x.itemsize)
     return image
+
+
+def add_dia_product(diagonals: np.ndarray, where: Sequence[Place], x: np.ndarray, y: np.ndarray) -> None:
+    """The same added to contiguous rows y `(batch, n)`, one matrix `(k, n)` for all."""
+
+    def work(start: int, end: int) -> None:
+        for own, row in zip(y, x, strict=True):
+            for d, first, last, shift, step in where:
+                lo, hi = max(start, first), min(end, last)
+                if lo < hi:
+                    add_product(diagonals[d, lo + shift : hi + shift], row[lo + step : hi + step], own[lo:hi])
+
+    cores.in_blocks(work, y.shape[1], _BYTES // y.itemsize)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend, select
-from ...sparse import Operator
+from ...sparse import Operator, halved
 from .at_once import solved_at_once
 from .attainable import attainable, is_hopeless
 from .checkpoints import Checkpoints
@@ -84,7 +84,7 @@ class Iteration:
 
     @cached_property
     def _in_steps(self) -> Operator:
-        return self.A.in_steps
+        return halved(self.A.in_steps)
 
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
         """The outcome, with a first axis for several limits. To be called inside `bk.quiet()`."""

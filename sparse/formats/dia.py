@@ -12,7 +12,8 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
-from ...backends.interface.sparse_kernels import inside
+from ...backends.interface.sparse_kernels import inside, places
+from ...backends.numpy.kernels import add_dia_product
 from .entries.compress import compress, compress_values
 from .entries.integers import check_shape, check_size
 from .entries.scipy_form import csr_array
@@ -129,11 +130,11 @@ class DiaStructure(Structure):
             return False
         with np.errstate(all="ignore"):
             for d, offset, lo, hi in inside(self.offsets, n, n):
-                if offset < 0:
-                    continue
                 own, other = diagonals[d, lo:hi], diagonals[opposite[-offset], lo + offset : hi + offset]
-                if not np.isfinite(np.sum(own)) or not np.array_equal(own, np.conj(other)):
-                    return False
+                alone = offset == 0 and own.dtype.kind != "c"
+                if offset < 0 or (np.isfinite(np.sum(own)) and (alone or np.array_equal(own, np.conj(other)))):
+                    continue
+                return False
         return True
 
     def diagonal(self, bk: Backend, values: Sequence[Array], systems: int | None) -> Array:
@@ -215,6 +216,14 @@ class DIA(SparseMatrix):
             host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
             values = host.take(values, order, len(values.shape) - 2)
         self._set(Stored(bk, DiaStructure(steps[order], (n, m)), (values,)))
+
+    def add_to(self, y: Array, x: Array) -> Array:
+        host = self.bk.on_host and self.systems is None and self.shape[0] == self.shape[1]
+        if not (host and y.flags.c_contiguous and y.dtype == x.dtype == self.dtype and y.shape == x.shape):
+            return super().add_to(y, x)
+        structure: Any = self.structure
+        add_dia_product(self.arrays()[0], list(places(structure.offsets, *self.shape, False)), x, y)
+        return y
 
 
 def check_offsets(offsets: Any, shape: tuple[int, int]) -> np.ndarray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 from ....backends import Array, Backend
-from ....sparse import Composed, Operator, storable
+from ....sparse import Composed, Operator, halved, storable
 from .formats import suited
-from .smoother import corrected, minus, plus, smoothed
+from .smoother import corrected, plus, smoothed
 
 VISITS = {"V": 1, "W": 2}
 """How often a cycle goes to the next coarser level from each one."""
@@ -56,14 +57,23 @@ class Level(Composed):
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
-        steps, in_memory = self.array("steps"), self.bk.in_memory
-        found, r = smoothed(self.bk, self.A, steps, x)
-        for _ in range(self.visits):
-            below = self.coarse.apply(in_memory(self.R.apply(r)))
-            change = in_memory(self.P.apply(in_memory(below)))
+        A, steps, in_memory = self._in_products, self.array("steps"), self.bk.in_memory
+        found, r = smoothed(self.bk, A, steps, x)
+        change = self._from_below(r)
+        for _ in range(1, self.visits):
             found = plus(self.bk, found, change)
-            r = in_memory(minus(self.bk, r, self.A.apply(change)))
-        return corrected(self.bk, self.A, steps, found, r)
+            r = in_memory(A.add_to(r, -change))
+            change = self._from_below(r)
+        return corrected(self.bk, A, steps, found, r, change)
+
+    @cached_property
+    def _in_products(self) -> Operator:
+        return halved(self.A) if self.hermitian else self.A
+
+    def _from_below(self, r: Array) -> Array:
+        """What the coarser levels say that a residual is left of."""
+        in_memory = self.bk.in_memory
+        return in_memory(self.P.apply(in_memory(self.coarse.apply(in_memory(self.R.apply(r))))))
 
     def transpose(self) -> Operator:
         if self.hermitian:

@@ -92,14 +92,27 @@ class Recast(Composed):
         found = self.inner.apply(bk.in_memory(bk.astype(bk.times(1 / scale, x), self.inner.dtype)))
         return bk.times(self.factor * scale, bk.astype(found, self.dtype))
 
+    def between(self, left: Array, x: Array, right: Array) -> Array | None:
+        """`left * self.apply(right * x)` where NumPy casts what it multiplies in one pass; else None."""
+        if not self.bk.on_host or self.inner.dtype.itemsize > self.dtype.itemsize:
+            return None
+        lower = np.empty(np.broadcast_shapes(right.shape, x.shape), self.inner.dtype)
+        with np.errstate(over="ignore"):
+            np.multiply(right, x, out=lower, casting="same_kind")
+        return self._times_factor(left * self.inner.apply(lower)) if self._in_range(lower) else None
+
     def _as_it_is(self, x: Array) -> Array | None:
         """NumPy's vectors in the lower precision, where none of them has to be divided before; None for others."""
         if not self.bk.on_host:
             return None
         with np.errstate(over="ignore"):
             lower = self.bk.astype(x, self.inner.dtype)
+        return lower if self._in_range(lower) else None
+
+    def _in_range(self, lower: Array) -> bool:
+        """Are all vectors so, in the lower precision, that none has to be divided before?"""
         size = self.bk.max_abs(lower)
-        return lower if np.all((size > 2 / _PLAIN) & (size < _PLAIN / 2)) else None  # as the scale is rounded
+        return bool(np.all((size > 2 / _PLAIN) & (size < _PLAIN / 2)))  # as the scale is rounded
 
     def _times_factor(self, x: Array) -> Array:
         return x if self.factor == 1 else self.factor * x

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ....backends import Array
 from ....sparse import Composed, Operator, storable
+from .recast import Recast
 
 
 @storable("scaled on both sides")
@@ -27,7 +28,9 @@ class Scaled(Composed):
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
-        return self.array("left") * self.inner.apply(self.array("right") * x)
+        left, right = self.array("left"), self.array("right")
+        found = self.inner.between(left, x, right) if isinstance(self.inner, Recast) else None
+        return left * self.inner.apply(right * x) if found is None else found
 
     def transpose(self) -> Scaled:
         return Scaled(self.inner.transpose(), self.right, self.left)

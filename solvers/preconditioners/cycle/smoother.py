@@ -21,26 +21,21 @@ _SAFETY = 1.1  # the largest eigenvalue over what the power method finds of it
 
 def smoothed(bk: Backend, A: Operator, steps: Array, r: Array) -> tuple[Array, Array]:
     """From x = 0: the new x and its residual, both the caller's own. Cost: one product with A per step."""
-    x, d = None, None
+    x, d, r = None, None, bk.copy(r)  # less what they are, as products are added to residuals
     for alpha, beta in _coefficients(bk, steps, int(r.shape[0])):
-        if d is None:
-            x = d = beta * r
-            r = bk.in_memory(r - A.apply(d))
-        else:
-            d = bk.axpy(beta, r, alpha * d)
-            x, r = plus(bk, x, d), bk.in_memory(minus(bk, r, A.apply(d)))
-    return x, r
+        d = -beta * r if d is None else bk.axpy(-beta, r, alpha * d)
+        r = bk.in_memory(A.add_to(r, d))
+        x = d if x is None else plus(bk, x, d)
+    return -x, r
 
 
-def corrected(bk: Backend, A: Operator, steps: Array, x: Array, r: Array) -> Array:
-    """From x with the residual r, which may both be overwritten: the new x. Cost: one product per step but the last."""
-    d, count = None, int(steps.shape[0])
-    for k, (alpha, beta) in enumerate(_coefficients(bk, steps, int(r.shape[0]))):
-        d = beta * r if d is None else bk.axpy(beta, r, alpha * d)
-        x = plus(bk, x, d)
-        if k + 1 < count:
-            r = bk.in_memory(minus(bk, r, A.apply(d)))
-    return x
+def corrected(bk: Backend, A: Operator, steps: Array, x: Array, r: Array, change: Array) -> Array:
+    """From x + change, where x has the residual r; both may be overwritten: the new x. Cost: one product per step."""
+    d, new = -change, True
+    for alpha, beta in _coefficients(bk, steps, int(r.shape[0])):
+        r, x = bk.in_memory(A.add_to(r, d)), minus(bk, x, d)
+        d, new = -beta * r if new else bk.axpy(-beta, r, alpha * d), False
+    return minus(bk, x, d)
 
 
 def plus(bk: Backend, x: Array, y: Array) -> Array:

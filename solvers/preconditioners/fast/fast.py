@@ -74,7 +74,7 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
     """
     matrix = as_matrix(A)
     couplings = couplings_of(matrix, grid_for(matrix, A))
-    if is_far(couplings.map(np.real), _SPREAD):
+    if is_far(_real(couplings), _SPREAD):
         return None
     found = nearby(_symmetric_part(couplings), _SPREAD)
     if found.spread > _SPREAD:
@@ -86,9 +86,13 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
 
 def _symmetric_part(couplings: Couplings) -> Couplings:
     """The real one."""
-    if not all(np.isfinite(a).all() for a in couplings.values.values()):
+    if not couplings.is_finite():
         raise ValueError("fast was asked for a matrix with entries that are infinite or NaN; expected numbers.")
-    return couplings.map(lambda a: np.real(a).astype(np.float64, copy=False)).symmetrised()
+    return _real(couplings).astype(np.dtype(np.float64)).symmetrised()
+
+
+def _real(couplings: Couplings) -> Couplings:
+    return couplings.map(np.real) if couplings.bk.dtype(couplings.diagonal).kind == "c" else couplings
 
 
 def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
@@ -99,11 +103,12 @@ def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Oper
     inner, least = inverse_of_sum(
         found.sum, matrix.dtype, matrix.bk, lambda v, _, eps: _regular_inverse(v.real, eps), size
     )
+    factor = 1 / found.size if narrow else 1.0
     if narrow:
-        inner = Recast(inner.astype(within), matrix.dtype.name, 1 / found.size)
+        inner = Recast(inner.astype(within), matrix.dtype.name, factor if found.root is None else 1.0)
     if found.root is not None:
         scale = (1 / found.root).reshape(1, -1).astype(matrix.dtype)
-        inner = Scaled(inner, scale, scale)
+        inner = Scaled(inner, factor * scale, scale)  # powers of two, so that it stays symmetric to the last digit
     return inner, least
 
 

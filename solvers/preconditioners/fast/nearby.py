@@ -15,6 +15,7 @@ Golub).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from ..multigrid.couplings import Couplings, Shift, total
 
 _ROUNDING = 1e-12
 _TINY = float(np.finfo(float).tiny)  # the least number whose inverse is one, too
+_PLAIN = 2.0**300  # sizes up to it, and down to its inverse, whose squares have a sum in range
 _PLANES = 9  # of each axis, less one: those that are looked at first
 _PART = 16384  # numbers that are compared at a time
 _AS_NEAR = 1.5  # times the distance: constants along an axis, whose transforms are fast, may be so much farther away
@@ -59,15 +61,20 @@ def nearby(A: Couplings, most: float = np.inf) -> Nearby:
     Args:
         most: the spread that is of use; of what has a larger one only that is sure.
     """
-    largest = max(float(np.max(np.abs(a), initial=0)) for a in A.values.values())
-    size = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
-    A = A.map(lambda a: a / size)
+    size = _size(A)
+    if not 1 / _PLAIN < size < _PLAIN:  # far from the ends of the range units of powers of two change no digit
+        found = nearby(A.map(lambda a: a / size), most)
+        return found._replace(size=found.size * size)
     root = np.sqrt(_around(A, _means(A)))
-    found = []
-    for D in (None, root) if np.ptp(root) > 0 else (None,):
-        scaled = A if D is None else A.with_values(_scaled(A, 1 / D))
-        found.append(_of_lines(scaled, D, size, most))
-    return min(found, key=lambda one: one.distance)
+    roots = (None, root) if np.ptp(root) > 0 else (None,)
+    return min((_of_lines(A, D, size, most) for D in roots), key=lambda one: one.distance)
+
+
+def _size(A: Couplings) -> float:
+    """The power of two below the largest number; 1 where there is none but zeros."""
+    upper = [A.values[s] for s in A.values if s >= A.here]
+    largest = max(max(float(np.max(a, initial=0)), -float(np.min(a, initial=0))) for a in upper)
+    return float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
 
 
 class _Line(NamedTuple):
@@ -117,32 +124,45 @@ def _means(A: Couplings) -> list[float]:
     """The mean size of the couplings along each axis, of those that are not zero; 0 without any."""
     found = []
     for axis in range(len(A.grid)):
-        values = [A.values[s] for s in _along(A, axis)]
-        count = sum(np.count_nonzero(a) for a in values)
-        found.append(float(sum(np.abs(a).sum() for a in values)) / max(count, 1))
+        values = [A.values[s] for s in _along(A, axis) if s[axis] > 0 or not A.is_exactly_hermitian]
+        parts = [part for a in values for part in _blocks(a)]
+        count = sum(np.count_nonzero(part) for part in parts)
+        found.append(float(sum(np.abs(part).sum() for part in parts)) / max(count, 1))
     return found
+
+
+def _blocks(a: np.ndarray) -> list[np.ndarray]:
+    """Views of some numbers at a time."""
+    if not a.flags.c_contiguous:
+        return [a]
+    flat = a.reshape(-1)
+    return [flat[start : start + _PART] for start in range(0, flat.size, _PART)]
 
 
 def _around(A: Couplings, means: Sequence[float]) -> np.ndarray:
     """`(*grid)`: the mean size of a point's couplings, in units of the mean along each axis; 1 without any."""
-    found, n = np.empty(A.grid), A.grid[0]
+    found = np.empty(A.grid)
 
     def fill(first: int, last: int) -> None:
         found[first:last] = _around_few(_planes(A, 0, first, last), means)
 
-    cores.in_blocks(fill, n, max(1, _PART * n // max(found.size, 1)))
+    cores.in_blocks(fill, A.grid[0], _planes_at_a_time(A.grid))
     return found
 
 
 def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
-    sums, counts = np.zeros(A.grid), np.zeros(A.grid)
+    sums, counts, some = np.zeros(A.grid), np.zeros(A.grid, np.int8), 0
     for axis, mean in enumerate(means):
         sizes = [np.abs(A.values[s][0]) for s in _along(A, axis)]
-        size, count = sum(sizes, np.zeros(A.grid)), sum((a > 0 for a in sizes), np.zeros(A.grid))
         if mean > 0:
-            here = count > 0
-            sums += np.divide(size, count * mean, out=np.zeros(A.grid), where=here)
-            counts += here
+            both = np.logical_and.reduce([a > 0 for a in sizes])
+            size = total(sizes)
+            size *= np.where(both, 1 / (len(sizes) * mean), 1 / mean)  # there are two at most
+            sums += size
+            counts += size > 0
+            some += 1
+    if some and counts.min(initial=some) == some:
+        return sums / some
     return np.where(sums > 0, sums / np.maximum(counts, 1), 1)
 
 
@@ -155,32 +175,100 @@ def _scaled(A: Couplings, D: np.ndarray) -> dict[Shift, np.ndarray]:
     return {s: D * a * A.moved(D[None], s) for s, a in A.values.items()}
 
 
+def _planes_at_a_time(grid: Sequence[int]) -> int:
+    return max(1, _PART * grid[0] // max(math.prod(grid), 1))
+
+
+class _Parts(NamedTuple):
+    """A matrix taken apart.
+
+    Attributes:
+        up: for each axis what couples a point to the next ones along it, `(*grid)`.
+        rows: the sums of rows, `(*grid)`.
+        lines: means of both over the other axes.
+    """
+
+    up: list[np.ndarray]
+    rows: np.ndarray
+    lines: list[_Line]
+
+
+def _taken_apart(A: Couplings, root: np.ndarray | None) -> _Parts:
+    """Of D^-1/2 A D^-1/2. Some planes at a time, in the cache."""
+    grid, rank = A.grid, len(A.grid)
+    up, rows = [np.empty(grid, A.diagonal.dtype) for _ in grid], np.empty(grid, A.diagonal.dtype)
+    inverse = None if root is None else _inverse_with_rim(root, A.periodic)
+    sums: list[tuple[int, list[list[np.ndarray]]]] = []
+
+    def read(first: int, last: int) -> None:
+        part = _planes(A, 0, first, last)
+        own, rest = _scaled_planes(part, None if inverse is None else inverse[first : last + 2])
+        for all_of_it, one in zip([*up, rows], [*own, rest]):
+            all_of_it[first:last] = one
+        sums.append((first, [[_sum_beside(one, axis) for one in (own[axis], rest)] for axis in range(rank)]))
+
+    cores.in_blocks(read, grid[0], _planes_at_a_time(grid))
+    lines, mean = [], None
+    for axis, n in enumerate(grid):
+        parts = [found[axis] for _, found in sorted(sums, key=lambda one: one[0])]
+        join = np.concatenate if axis == 0 else sum
+        steps, own = (join([part[k] for part in parts]) / (rows.size / n) for k in range(2))
+        mean = own.mean() if mean is None else mean
+        lines.append(_Line(steps, own - mean * (rank - 1) / rank, A.periodic[axis]))
+    return _Parts(up, rows, lines)
+
+
+def _inverse_with_rim(root: np.ndarray, periodic: Sequence[bool]) -> np.ndarray:
+    """1 / root, with one more number at both ends of each axis: of the other end of a ring, else 0."""
+    found = np.zeros([n + 2 for n in root.shape])
+    np.divide(1, root, out=found[(slice(1, -1),) * root.ndim])
+    for axis, ring in enumerate(periodic):
+        if ring:
+            lines = np.moveaxis(found, axis, 0)
+            lines[0], lines[-1] = lines[-2], lines[1]
+    return found
+
+
+def _scaled_planes(A: Couplings, inverse: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray]:
+    """What couples points along each axis to the next ones, and the sums of rows; with a scaling that has a rim."""
+    up: list[np.ndarray | None] = [None] * len(A.grid)
+    rows = np.zeros(A.grid, A.diagonal.dtype)
+    for s, a in A.values.items():
+        beside = tuple(slice(1 + step, 1 + step + n) for step, n in zip(s, A.grid))
+        own = a[0] if inverse is None else a[0] * inverse[beside]
+        rows += own
+        for axis, step in enumerate(s):
+            if step == 1:
+                up[axis] = own if up[axis] is None else up[axis] + own
+    found = [np.zeros_like(rows) if one is None else one for one in up]
+    if inverse is None:
+        return found, rows
+    here = inverse[(slice(1, -1),) * len(A.grid)]
+    return [here * one for one in found], here * rows
+
+
+def _sum_beside(a: np.ndarray, axis: int) -> np.ndarray:
+    """Over the other axes."""
+    return a.sum(axis=tuple(k for k in range(a.ndim) if k != axis))
+
+
 def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -> Nearby:
     """By averages along each axis; constant ones if these are about as near, unless both are of no use."""
-    couplings = [_forward(A, axis) for axis in range(len(A.grid))]
-    rows = total(list(A.values.values()))[0]
-    lines = [_averages(A, axis, couplings[axis], rows) for axis in range(len(A.grid))]
+    up, rows, lines = _taken_apart(A, root)
+    general = simple = _compared(lines, up, rows)
     constant = [_constant(line) for line in lines]
-    general = simple = _compared(lines, couplings, rows)
     is_simple = general[1] <= most
     if is_simple:
-        simple = _compared(constant, couplings, rows)
+        simple = _compared(constant, up, rows)
         is_simple = simple[0] <= _AS_NEAR * general[0] + _ROUNDING
-    along = tuple(_matrix(line) for line in (constant if is_simple else lines))
-    parts = Separable(A.grid, along, A.diagonal.dtype.type(0))
-    return Nearby(size, parts, root, *(simple if is_simple else general))
+    along = tuple(_matrix(line, size) for line in (constant if is_simple else lines))
+    distance, spread, left = simple if is_simple else general
+    return Nearby(size, Separable(A.grid, along, A.diagonal.dtype.type(0)), root, distance, spread, left / size)
 
 
 def _forward(A: Couplings, axis: int) -> np.ndarray:
     """`(*grid)`: what couples a point to the next ones along an axis."""
     return sum((a[0] for s, a in A.values.items() if s[axis] == 1), np.zeros(A.grid, A.diagonal.dtype))
-
-
-def _averages(A: Couplings, axis: int, couplings: np.ndarray, rows: np.ndarray) -> _Line:
-    rank = len(A.grid)
-    others = tuple(k for k in range(rank) if k != axis)
-    own = rows.mean(axis=others) - rows.mean() * (rank - 1) / rank
-    return _Line(couplings.mean(axis=others), own, A.periodic[axis])
 
 
 def _constant(line: _Line) -> _Line:
@@ -217,7 +305,7 @@ def _compared(lines: list[_Line], couplings: list[np.ndarray], rows: np.ndarray)
             spread = max(spread, -float(difference.min(initial=0)), float(difference.max(initial=0)))
         found.append((first, away, size, spread, _squares(left)))
 
-    cores.in_blocks(compare, len(rows), max(1, _PART * len(rows) // max(rows.size, 1)))
+    cores.in_blocks(compare, len(rows), _planes_at_a_time(rows.shape))
     _, aways, sizes, spreads, lefts = zip(*sorted(found)) if found else ((0.0,),) * 5
     away, size, left = sum(aways), sum(sizes), sum(lefts)
     distance = float(np.sqrt((away + left) / size)) if size > 0 else 0.0
@@ -228,10 +316,11 @@ def _squares(a: np.ndarray) -> float:
     return float(np.vdot(a, a)) if a.flags.c_contiguous else float(np.sum(a**2))
 
 
-def _matrix(line: _Line) -> sp.csr_array:
+def _matrix(line: _Line, size: float) -> sp.csr_array:
+    """In units of `size`."""
     n = len(line.up)
     here = np.arange(n if line.ring else n - 1)
     there = (here + 1) % n
     values = line.up[here]
     off = sp.csr_array(sp.coo_array((np.r_[values, values], (np.r_[here, there], np.r_[there, here])), shape=(n, n)))
-    return sp.csr_array(off + sp.diags_array(line.rows - off.sum(axis=1)))
+    return sp.csr_array((off + sp.diags_array(line.rows - off.sum(axis=1))) / size)

@@ -78,6 +78,11 @@ class Couplings:
         """Sum of |entries| of each row."""
         return total([self.bk.abs(a) for a in self.values.values()])
 
+    def is_finite(self) -> bool:
+        """Are all numbers finite? For values that are known; mostly their sum tells."""
+        with np.errstate(all="ignore"):
+            return all(np.isfinite(np.sum(a)) or np.isfinite(a).all() for a in self.values.values())
+
     def is_hermitian(self) -> bool:
         """As good as that for an iteration, for values that are known; looked at with ones on the diagonal.
 

@@ -83,8 +83,8 @@ def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpol
 
 
 def scaled(A: Couplings, scale: Array) -> Couplings:
-    """With a diagonal on both sides."""
-    return A.with_values({s: scale * a * A.moved(scale, s) for s, a in A.values.items()})
+    """With a diagonal on both sides, whose product comes first: symmetric matrices stay so to the last digit."""
+    return A.with_values({s: scale * A.moved(scale, s) * a for s, a in A.values.items()})
 
 
 def _points(grid: Sequence[int]) -> int:

@@ -21,7 +21,7 @@ from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
 from ..known import as_matrix, entries_of, from_host, grid_for
 from .block_tridiagonal import BlockTridiagonalInverse, inverse_of
-from .couplings import Couplings, total
+from .couplings import Couplings
 from .hierarchy import GridLevel, levels_of
 from .matrix import matrix_of
 from .plan import Coarsest, coarsest
@@ -187,9 +187,11 @@ def _checked(A: Couplings) -> bool:
     Raises:
         ValueError: it has what is no finite number, or a row with entries but a zero on the diagonal.
     """
-    if not all(np.isfinite(a).all() for a in A.values.values()):
+    if not A.is_finite():
         raise ValueError("multigrid was asked for a matrix with entries that are infinite or NaN; expected numbers.")
-    wrong = (A.diagonal == 0) & (total([np.abs(a) for a in A.values.values()]) > 0)
+    wrong = A.diagonal == 0
+    if wrong.any():
+        wrong &= A.sum_of_sizes() > 0
     if wrong.any():
         at = tuple(int(k) for k in np.argwhere(wrong)[0][1:])
         raise ValueError(

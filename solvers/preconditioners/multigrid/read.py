@@ -10,6 +10,7 @@ from ....backends import Array, Backend
 from ....sparse import CSR, DIA, Matrix, SparseMatrix, Stencil, UnsupportedOperation
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
+from ....sparse.symmetry import is_exactly_hermitian
 from ...grids.diagonals import neighbours_diagonals
 from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
 from ..known import at_hand, entries_at_hand
@@ -38,7 +39,10 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
     zero = bk.zeros((systems or 1, *grid), own.dtype, like)
     for shift in [(0,) * len(grid), *map(opposite, values)]:
         values.setdefault(shift, zero)
-    return Couplings(bk, grid, rings, values, systems)
+    found = Couplings(bk, grid, rings, values, systems)
+    if is_exactly_hermitian(matrix):
+        found.__dict__["is_exactly_hermitian"] = True  # of this object: others may be made of it, of other numbers
+    return found
 
 
 def couples_neighbours(matrix: Matrix) -> bool:

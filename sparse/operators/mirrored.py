@@ -1,0 +1,59 @@
+"""Symmetric matrices of diagonals in NumPy, of which products read one half: the other is the same numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...backends.numpy.kernels import add_dia_product, dia_product, mirrored_places
+from ..formats import DIA
+from ..operator import Operator
+from .composed import Composed
+
+_LEAST = 2**16  # rows from which a product waits for memory
+
+
+def halved(A: Operator) -> Operator:
+    """A, for many products: where it is seen to be symmetric, digit by digit, in a form that reads half of it.
+
+    Images are the same to the last digit. Cost: a pass over the values of real matrices of diagonals in NumPy.
+    """
+    large = isinstance(A, DIA) and A.bk.on_host and A.systems is None and A.shape[0] >= _LEAST
+    return Mirrored(A) if large and A.dtype.kind == "f" and A.is_exactly_hermitian() else A
+
+
+@dataclass(eq=False, repr=False)
+class Mirrored(Composed):
+    """The same as `inner`, real and exactly symmetric."""
+
+    inner: Operator
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own: Any = self.inner
+        self._where = mirrored_places(own.structure.offsets, own.shape[0])
+
+    def apply(self, x: Array) -> Array:
+        own: Any = self.inner
+        if x.dtype != self.dtype:
+            return own.apply(x)
+        return dia_product(own.arrays()[0], self._where, x, own.shape[0])
+
+    def add_to(self, y: Array, x: Array) -> Array:
+        own: Any = self.inner
+        if not (y.flags.c_contiguous and y.dtype == x.dtype == self.dtype and y.shape == x.shape):
+            return own.add_to(y, x)
+        add_dia_product(own.arrays()[0], self._where, x, y)
+        return y
+
+    def transpose(self) -> Mirrored:
+        return self
+
+    def astype(self, dtype: np.dtype) -> Operator:
+        return self.inner.astype(dtype)
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        return self.inner.on_backend(bk, like)
