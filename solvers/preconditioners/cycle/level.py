@@ -57,23 +57,22 @@ class Level(Composed):
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
-        A, steps, in_memory = self._in_products, self.array("steps"), self.bk.in_memory
-        found, r = smoothed(self.bk, A, steps, x)
-        change = self._from_below(r)
+        A, steps = self._in_products, self.array("steps")
+        found, e = smoothed(self.bk, A, steps, x)
+        change = self._from_below(e)
         for _ in range(1, self.visits):
-            found = plus(self.bk, found, change)
-            r = in_memory(A.add_to(r, -change))
-            change = self._from_below(r)
-        return corrected(self.bk, A, steps, found, r, change)
+            found, e = plus(self.bk, found, change), self.bk.in_memory(A.add_to(e, change))
+            change = self._from_below(e)
+        return corrected(self.bk, A, steps, found, e, change)
 
     @cached_property
     def _in_products(self) -> Operator:
         return halved(self.A) if self.hermitian else self.A
 
-    def _from_below(self, r: Array) -> Array:
-        """What the coarser levels say that a residual is left of."""
+    def _from_below(self, e: Array) -> Array:
+        """What the coarser levels add to an x with the residual -e."""
         in_memory = self.bk.in_memory
-        return in_memory(self.P.apply(in_memory(self.coarse.apply(in_memory(self.R.apply(r))))))
+        return in_memory(self.P.apply(in_memory(self.coarse.apply(in_memory(-self.R.apply(e))))))
 
     def transpose(self) -> Operator:
         if self.hermitian:

@@ -19,33 +19,31 @@ _POWER_STEPS = 15
 _SAFETY = 1.1  # the largest eigenvalue over what the power method finds of it
 
 
-def smoothed(bk: Backend, A: Operator, steps: Array, r: Array) -> tuple[Array, Array]:
-    """From x = 0: the new x and its residual, both the caller's own. Cost: one product with A per step."""
-    x, d, r = None, None, bk.copy(r)  # less what they are, as products are added to residuals
-    for alpha, beta in _coefficients(bk, steps, int(r.shape[0])):
-        d = -beta * r if d is None else bk.axpy(-beta, r, alpha * d)
-        r = bk.in_memory(A.add_to(r, d))
+def smoothed(bk: Backend, A: Operator, steps: Array, b: Array) -> tuple[Array, Array]:
+    """From x = 0: the new x, and A x - b, both the caller's own. Cost: one product with A per step."""
+    x, d, e = None, None, -b
+    for alpha, beta in _coefficients(bk, steps, int(b.shape[0])):
+        d = beta * b if d is None else bk.axpy(-beta, e, alpha * d)
+        e = bk.in_memory(A.add_to(e, d))
         x = d if x is None else plus(bk, x, d)
-    return -x, r
+    return x, e
 
 
-def corrected(bk: Backend, A: Operator, steps: Array, x: Array, r: Array, change: Array) -> Array:
-    """From x + change, where x has the residual r; both may be overwritten: the new x. Cost: one product per step."""
-    d, new = -change, True
-    for alpha, beta in _coefficients(bk, steps, int(r.shape[0])):
-        r, x = bk.in_memory(A.add_to(r, d)), minus(bk, x, d)
-        d, new = -beta * r if new else bk.axpy(-beta, r, alpha * d), False
-    return minus(bk, x, d)
+def corrected(bk: Backend, A: Operator, steps: Array, x: Array, e: Array, change: Array) -> Array:
+    """From x + change, where e = A x - b: the new x. Cost: one product with A per step.
+
+    x and e may be overwritten.
+    """
+    d = change
+    for alpha, beta in _coefficients(bk, steps, int(x.shape[0])):
+        x, e = plus(bk, x, d), bk.in_memory(A.add_to(e, d))
+        d = -beta * e if d is change else bk.axpy(-beta, e, alpha * d)
+    return plus(bk, x, d)
 
 
 def plus(bk: Backend, x: Array, y: Array) -> Array:
     """`x + y`; may overwrite x."""
     return bk.axpy(bk.full_like(x[:, :1], 1), y, x)
-
-
-def minus(bk: Backend, x: Array, y: Array) -> Array:
-    """`x - y`; may overwrite x."""
-    return bk.axpy(bk.full_like(x[:, :1], -1), y, x)
 
 
 def _coefficients(bk: Backend, steps: Array, rows: int) -> list[tuple[Array, Array]]:

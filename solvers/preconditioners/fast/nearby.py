@@ -15,8 +15,6 @@ Golub).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,13 +23,14 @@ import scipy.sparse as sp
 
 from ....backends.cores import shared as cores
 from ...grids.separable import Separable, on_axis
-from ..multigrid.couplings import Couplings, Shift, total
+from ..multigrid.couplings import Couplings, Shift
+from .lines import Line, taken_apart
+from .sizes import around, means, planes, planes_at_a_time
 
 _ROUNDING = 1e-12
 _TINY = float(np.finfo(float).tiny)  # the least number whose inverse is one, too
 _PLAIN = 2.0**300  # sizes up to it, and down to its inverse, whose squares have a sum in range
 _PLANES = 9  # of each axis, less one: those that are looked at first
-_PART = 16384  # numbers that are compared at a time
 _AS_NEAR = 1.5  # times the distance: constants along an axis, whose transforms are fast, may be so much farther away
 
 
@@ -65,7 +64,7 @@ def nearby(A: Couplings, most: float = np.inf) -> Nearby:
     if not 1 / _PLAIN < size < _PLAIN:  # far from the ends of the range units of powers of two change no digit
         found = nearby(A.map(lambda a: a / size), most)
         return found._replace(size=found.size * size)
-    root = np.sqrt(_around(A, _means(A)))
+    root = np.sqrt(around(A, means(A)))
     roots = (None, root) if np.ptp(root) > 0 else (None,)
     return min((_of_lines(A, D, size, most) for D in roots), key=lambda one: one.distance)
 
@@ -77,14 +76,6 @@ def _size(A: Couplings) -> float:
     return float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
 
 
-class _Line(NamedTuple):
-    """What couples neighbours along an axis: from point i to i + 1 (mod n), and the part of the sum of rows, `(n,)`."""
-
-    up: np.ndarray
-    rows: np.ndarray
-    ring: bool
-
-
 def is_far(A: Couplings, most: float) -> bool:
     """Is the spread of what is near surely larger? Of one real symmetric matrix of NumPy, by a few planes of points.
 
@@ -92,17 +83,21 @@ def is_far(A: Couplings, most: float) -> bool:
     """
     plain = scaled = False
     with np.errstate(over="ignore", invalid="ignore"):
-        means = _means(A)
+        sizes = means(A)
         for axis, n in enumerate(A.grid):
             here = (slice(None),) * axis + (0,)
             for plane in np.unique(np.linspace(0, n - 1, _PLANES, dtype=int)[:-1]):
-                part = _planes(A, axis, int(plane), min(int(plane) + 2, n))
-                own = replace(part, values=_scaled(part, 1 / np.sqrt(_around(part, means))))
+                part = planes(A, axis, int(plane), min(int(plane) + 2, n))
+                own = replace(part, values=_scaled(part, 1 / np.sqrt(around(part, sizes))))
                 plain = plain or _spread(_forward(part, axis)[here]) > most
                 scaled = scaled or _spread(_forward(own, axis)[here]) > most
                 if plain and scaled:
                     return True
     return False
+
+
+def _scaled(A: Couplings, D: np.ndarray) -> dict[Shift, np.ndarray]:
+    return {s: D * a * A.moved(D[None], s) for s, a in A.values.items()}
 
 
 def _spread(a: np.ndarray) -> float:
@@ -113,148 +108,9 @@ def _spread(a: np.ndarray) -> float:
     return (high - low) / (high + low) if same and 0 < high < np.inf else 0.0
 
 
-def _planes(A: Couplings, axis: int, first: int, last: int) -> Couplings:
-    at = (slice(None),) * (axis + 1) + (slice(first, last),)
-    grid = (*A.grid[:axis], last - first, *A.grid[axis + 1 :])
-    rings = (*A.periodic[:axis], False, *A.periodic[axis + 1 :])
-    return replace(A, grid=grid, periodic=rings, values={s: a[at] for s, a in A.values.items()})
-
-
-def _means(A: Couplings) -> list[float]:
-    """The mean size of the couplings along each axis, of those that are not zero; 0 without any."""
-    found = []
-    for axis in range(len(A.grid)):
-        values = [A.values[s] for s in _along(A, axis) if s[axis] > 0 or not A.is_exactly_hermitian]
-        parts = [part for a in values for part in _blocks(a)]
-        count = sum(np.count_nonzero(part) for part in parts)
-        found.append(float(sum(np.abs(part).sum() for part in parts)) / max(count, 1))
-    return found
-
-
-def _blocks(a: np.ndarray) -> list[np.ndarray]:
-    """Views of some numbers at a time."""
-    if not a.flags.c_contiguous:
-        return [a]
-    flat = a.reshape(-1)
-    return [flat[start : start + _PART] for start in range(0, flat.size, _PART)]
-
-
-def _around(A: Couplings, means: Sequence[float]) -> np.ndarray:
-    """`(*grid)`: the mean size of a point's couplings, in units of the mean along each axis; 1 without any."""
-    found = np.empty(A.grid)
-
-    def fill(first: int, last: int) -> None:
-        found[first:last] = _around_few(_planes(A, 0, first, last), means)
-
-    cores.in_blocks(fill, A.grid[0], _planes_at_a_time(A.grid))
-    return found
-
-
-def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
-    sums, counts, some = np.zeros(A.grid), np.zeros(A.grid, np.int8), 0
-    for axis, mean in enumerate(means):
-        sizes = [np.abs(A.values[s][0]) for s in _along(A, axis)]
-        if mean > 0:
-            both = np.logical_and.reduce([a > 0 for a in sizes])
-            size = total(sizes)
-            size *= np.where(both, 1 / (len(sizes) * mean), 1 / mean)  # there are two at most
-            sums += size
-            counts += size > 0
-            some += 1
-    if some and counts.min(initial=some) == some:
-        return sums / some
-    return np.where(sums > 0, sums / np.maximum(counts, 1), 1)
-
-
-def _along(A: Couplings, axis: int) -> list[Shift]:
-    """Shifts by one point along this axis only."""
-    return [s for s in A.values if s[axis] and not any(step for k, step in enumerate(s) if k != axis)]
-
-
-def _scaled(A: Couplings, D: np.ndarray) -> dict[Shift, np.ndarray]:
-    return {s: D * a * A.moved(D[None], s) for s, a in A.values.items()}
-
-
-def _planes_at_a_time(grid: Sequence[int]) -> int:
-    return max(1, _PART * grid[0] // max(math.prod(grid), 1))
-
-
-class _Parts(NamedTuple):
-    """A matrix taken apart.
-
-    Attributes:
-        up: for each axis what couples a point to the next ones along it, `(*grid)`.
-        rows: the sums of rows, `(*grid)`.
-        lines: means of both over the other axes.
-    """
-
-    up: list[np.ndarray]
-    rows: np.ndarray
-    lines: list[_Line]
-
-
-def _taken_apart(A: Couplings, root: np.ndarray | None) -> _Parts:
-    """Of D^-1/2 A D^-1/2. Some planes at a time, in the cache."""
-    grid, rank = A.grid, len(A.grid)
-    up, rows = [np.empty(grid, A.diagonal.dtype) for _ in grid], np.empty(grid, A.diagonal.dtype)
-    inverse = None if root is None else _inverse_with_rim(root, A.periodic)
-    sums: list[tuple[int, list[list[np.ndarray]]]] = []
-
-    def read(first: int, last: int) -> None:
-        part = _planes(A, 0, first, last)
-        own, rest = _scaled_planes(part, None if inverse is None else inverse[first : last + 2])
-        for all_of_it, one in zip([*up, rows], [*own, rest]):
-            all_of_it[first:last] = one
-        sums.append((first, [[_sum_beside(one, axis) for one in (own[axis], rest)] for axis in range(rank)]))
-
-    cores.in_blocks(read, grid[0], _planes_at_a_time(grid))
-    lines, mean = [], None
-    for axis, n in enumerate(grid):
-        parts = [found[axis] for _, found in sorted(sums, key=lambda one: one[0])]
-        join = np.concatenate if axis == 0 else sum
-        steps, own = (join([part[k] for part in parts]) / (rows.size / n) for k in range(2))
-        mean = own.mean() if mean is None else mean
-        lines.append(_Line(steps, own - mean * (rank - 1) / rank, A.periodic[axis]))
-    return _Parts(up, rows, lines)
-
-
-def _inverse_with_rim(root: np.ndarray, periodic: Sequence[bool]) -> np.ndarray:
-    """1 / root, with one more number at both ends of each axis: of the other end of a ring, else 0."""
-    found = np.zeros([n + 2 for n in root.shape])
-    np.divide(1, root, out=found[(slice(1, -1),) * root.ndim])
-    for axis, ring in enumerate(periodic):
-        if ring:
-            lines = np.moveaxis(found, axis, 0)
-            lines[0], lines[-1] = lines[-2], lines[1]
-    return found
-
-
-def _scaled_planes(A: Couplings, inverse: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray]:
-    """What couples points along each axis to the next ones, and the sums of rows; with a scaling that has a rim."""
-    up: list[np.ndarray | None] = [None] * len(A.grid)
-    rows = np.zeros(A.grid, A.diagonal.dtype)
-    for s, a in A.values.items():
-        beside = tuple(slice(1 + step, 1 + step + n) for step, n in zip(s, A.grid))
-        own = a[0] if inverse is None else a[0] * inverse[beside]
-        rows += own
-        for axis, step in enumerate(s):
-            if step == 1:
-                up[axis] = own if up[axis] is None else up[axis] + own
-    found = [np.zeros_like(rows) if one is None else one for one in up]
-    if inverse is None:
-        return found, rows
-    here = inverse[(slice(1, -1),) * len(A.grid)]
-    return [here * one for one in found], here * rows
-
-
-def _sum_beside(a: np.ndarray, axis: int) -> np.ndarray:
-    """Over the other axes."""
-    return a.sum(axis=tuple(k for k in range(a.ndim) if k != axis))
-
-
 def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -> Nearby:
     """By averages along each axis; constant ones if these are about as near, unless both are of no use."""
-    up, rows, lines = _taken_apart(A, root)
+    up, rows, lines = taken_apart(A, root)
     general = simple = _compared(lines, up, rows)
     constant = [_constant(line) for line in lines]
     is_simple = general[1] <= most
@@ -271,7 +127,7 @@ def _forward(A: Couplings, axis: int) -> np.ndarray:
     return sum((a[0] for s, a in A.values.items() if s[axis] == 1), np.zeros(A.grid, A.diagonal.dtype))
 
 
-def _constant(line: _Line) -> _Line:
+def _constant(line: Line) -> Line:
     """With one coupling, and a multiple of it added at the ends, as boundaries make them."""
     n = len(line.up)
     if n < 3:
@@ -284,10 +140,10 @@ def _constant(line: _Line) -> _Line:
         middle = line.rows[1:-1].mean()
         for end in (0, -1):
             rows[end] = -up[0] * np.clip(np.round((line.rows[end] - middle) / -up[0]), 0, 2)
-    return _Line(up, rows + (line.rows.mean() - rows.mean()), line.ring)
+    return Line(up, rows + (line.rows.mean() - rows.mean()), line.ring)
 
 
-def _compared(lines: list[_Line], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
+def _compared(lines: list[Line], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
     """Distance, spread and what is left of the sums of rows, see Nearby. Some planes at a time, in the cache."""
     rank, found = len(lines), []
 
@@ -305,7 +161,7 @@ def _compared(lines: list[_Line], couplings: list[np.ndarray], rows: np.ndarray)
             spread = max(spread, -float(difference.min(initial=0)), float(difference.max(initial=0)))
         found.append((first, away, size, spread, _squares(left)))
 
-    cores.in_blocks(compare, len(rows), _planes_at_a_time(rows.shape))
+    cores.in_blocks(compare, len(rows), planes_at_a_time(rows.shape))
     _, aways, sizes, spreads, lefts = zip(*sorted(found)) if found else ((0.0,),) * 5
     away, size, left = sum(aways), sum(sizes), sum(lefts)
     distance = float(np.sqrt((away + left) / size)) if size > 0 else 0.0
@@ -316,7 +172,7 @@ def _squares(a: np.ndarray) -> float:
     return float(np.vdot(a, a)) if a.flags.c_contiguous else float(np.sum(a**2))
 
 
-def _matrix(line: _Line, size: float) -> sp.csr_array:
+def _matrix(line: Line, size: float) -> sp.csr_array:
     """In units of `size`."""
     n = len(line.up)
     here = np.arange(n if line.ring else n - 1)

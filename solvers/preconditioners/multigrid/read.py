@@ -39,10 +39,10 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
     zero = bk.zeros((systems or 1, *grid), own.dtype, like)
     for shift in [(0,) * len(grid), *map(opposite, values)]:
         values.setdefault(shift, zero)
-    found = Couplings(bk, grid, rings, values, systems)
+    couplings = Couplings(bk, grid, rings, values, systems)
     if is_exactly_hermitian(matrix):
-        found.__dict__["is_exactly_hermitian"] = True  # of this object: others may be made of it, of other numbers
-    return found
+        couplings.__dict__["is_exactly_hermitian"] = True  # of this object: those made of it may have other numbers
+    return couplings
 
 
 def couples_neighbours(matrix: Matrix) -> bool:
