@@ -6,6 +6,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from ..backends import get_backend
+
 _STEPS = 40
 _NEGATIVE = 1e-10  # of the largest eigenvalue: semi-definite matrices have rounding errors below zero
 
@@ -22,15 +24,16 @@ def is_seen_indefinite(A: sp.csr_array) -> bool:
     diagonal = np.abs(A.diagonal().real)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1))  # rows of zeros stay
     v = np.random.default_rng(7).standard_normal(n).astype(A.dtype)
-    v /= np.linalg.norm(v)
+    bk = get_backend("numpy")  # whose sums are not spread over threads, which would wait for each other
+    v /= bk.norm(v[None])[0]
     old, beta, alphas, betas = np.zeros_like(v), 0.0, [], []
     with np.errstate(all="ignore"):
         for _ in range(min(_STEPS, n)):
             w = scale * (A @ (scale * v)) - beta * old
-            alpha = float(np.vdot(v, w).real)
+            alpha = float(bk.dot(v[None], w[None]).real[0, 0])
             w -= alpha * v
             alphas.append(alpha)
-            beta = float(np.linalg.norm(w))
+            beta = float(bk.norm(w[None])[0, 0])
             if not np.isfinite(beta) or beta <= np.finfo(A.dtype).eps:
                 break
             betas.append(beta)

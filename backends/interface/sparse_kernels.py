@@ -25,6 +25,7 @@ from .indexing import Indexing
 # Rows of up to so many entries are summed term by term, which compilers fuse into one pass: XLA took 1.5 ms for five
 # terms of 1024^2 numbers, and 50 ms for the sum over the axis of five.
 _UNROLLED = 64
+Place = tuple[int, int, int, int, int]  # of a diagonal in a product, see `places`
 
 
 class SparseKernels(Indexing):
@@ -66,6 +67,19 @@ class SparseKernels(Indexing):
             for d, lo, hi, shift, step in places(offsets, n, int(x.shape[1]), transposed)
         ]
         return _total(parts) if parts else self.zeros((x.shape[0], n), self.dtype(x), x)
+
+    def dia_added(self, y: Array, diagonals: Array, where: Sequence[Place], x: Array) -> Array | None:
+        """`y + A x` in the place of y, where that is quicker than the product and a sum; else None.
+
+        Args:
+            diagonals: `(k, n)`, one matrix for all rows of x and y.
+            where: what they add, see `places`.
+        """
+        return None
+
+    def prefers_diagonals(self, like: Array | None) -> bool:
+        """Are products of long diagonals quicker than those of the same rows, on the device of `like`?"""
+        return False
 
     def dia_sample(self, offsets: Sequence[int], y: Array, x: Array, each: bool = False) -> Array:
         """`(k, n)`: the sum over the batch of y[b, i] x[b, i + offsets[d]], and 0 outside of x.
@@ -149,7 +163,7 @@ def inside(offsets: Sequence[int], n: int, m: int) -> Iterator[tuple[int, int, i
             yield d, o, lo, hi
 
 
-def places(offsets: Sequence[int], n: int, m: int, transposed: bool) -> Iterator[tuple[int, int, int, int, int]]:
+def places(offsets: Sequence[int], n: int, m: int, transposed: bool) -> Iterator[Place]:
     """What each diagonal adds to an image of n numbers from m: image[i] += diagonal[i + shift] x[i + step].
 
     Its number, the first i and the last + 1, shift and step.

@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from ..cores import shared as cores
 from ..interface.arrays import Array, Integers
 from ..interface.bilinear import Arrays
-from ..interface.sparse_kernels import SparseKernels, inside, places
+from ..interface.sparse_kernels import Place, SparseKernels, inside, places
 from ..loops import add_product
 from ..rows import rows_times
 from .boxes import boxes_product
 from .indexing import NumpyIndexing
 
-_BYTES = 2**18  # of a part of the image that stays in the cache with what it is made of
+_BYTES = 2**19  # of a part of the image: with less, threads wait for each other, with more it leaves the cache
 _SMALL = 4096  # with less entries than this, making a matrix object of SciPy takes longer than multiplying
 
 
@@ -28,6 +28,23 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
     ) -> Array:  # fmt: skip
         return dia_product(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
+
+    def dia_added(self, y: Array, diagonals: Array, where: Sequence[Place], x: Array) -> Array | None:
+        if not y.flags.c_contiguous:
+            return None
+
+        def work(start: int, end: int) -> None:
+            for own, row in zip(y, x, strict=True):
+                for d, first, last, shift, step in where:
+                    lo, hi = max(start, first), min(end, last)
+                    if lo < hi:
+                        add_product(diagonals[d, lo + shift : hi + shift], row[lo + step : hi + step], own[lo:hi])
+
+        cores.in_blocks(work, y.shape[1], _BYTES // y.itemsize)
+        return y
+
+    def prefers_diagonals(self, like: Array | None) -> bool:
+        return True
 
     def dia_sample(self, offsets: Sequence[int], y: Array, x: Array, each: bool = False) -> Array:
         batch, n = y.shape
@@ -80,9 +97,6 @@ def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows_times(matrix, x.T).T)
 
 
-Place = tuple[int, int, int, int, int]  # see `places`
-
-
 def mirrored_places(offsets: Sequence[int], n: int) -> list[Place]:
     """As `places`, of a symmetric matrix: what is below the main diagonal is read above it."""
     numbers = {o: d for d, o in enumerate(offsets)}
@@ -114,16 +128,3 @@ def dia_product(diagonals: np.ndarray, where: Sequence[Place], x: np.ndarray, n:
 
     cores.in_blocks(work, n, _BYTES // x.itemsize)
     return image
-
-
-def add_dia_product(diagonals: np.ndarray, where: Sequence[Place], x: np.ndarray, y: np.ndarray) -> None:
-    """The same added to contiguous rows y `(batch, n)`, one matrix `(k, n)` for all."""
-
-    def work(start: int, end: int) -> None:
-        for own, row in zip(y, x, strict=True):
-            for d, first, last, shift, step in where:
-                lo, hi = max(start, first), min(end, last)
-                if lo < hi:
-                    add_product(diagonals[d, lo + shift : hi + shift], row[lo + step : hi + step], own[lo:hi])
-
-    cores.in_blocks(work, y.shape[1], _BYTES // y.itemsize)

@@ -15,8 +15,8 @@ from ..loops import add_multiple
 # Elements of one BLAS call. OpenBLAS spreads calls of 10 000 elements and more over threads, and on a busy machine then
 # waits for them: 8 ms instead of 4 us was measured.
 BLOCK = 8192
-_PART = 8 * BLOCK  # that stays in the cache
-_TASK = 4 * _PART  # of one thread; a sum over less takes no longer than starting one
+_PART = 16 * BLOCK  # that stays in the cache; of less threads would wait for each other
+_TASK = 2 * _PART  # of one thread; a sum over less takes no longer than starting one
 
 
 def _row_by_row(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -31,6 +31,14 @@ def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     sums = _Sums(a)
     _in_parts(lambda i, part: sums.add(i, part, a[i, part], b[i, part]), a)
     return sums.total()
+
+
+def square_sum(a: np.ndarray) -> float:
+    """Of real numbers of any shape; no longer vectors for BLAS than one thread takes."""
+    flat = a.reshape(-1)
+    end = flat.size // BLOCK * BLOCK
+    blocks = flat[:end].reshape(-1, BLOCK)
+    return float(vecdot(blocks, blocks).sum() + np.vdot(flat[end:], flat[end:]))
 
 
 def axpy(a: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:

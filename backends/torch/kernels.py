@@ -8,7 +8,7 @@ import torch
 from torch._C import _functorch  # not public; a test pins it
 
 from ..interface.arrays import Array, Integers
-from ..interface.sparse_kernels import SparseKernels, inside, places
+from ..interface.sparse_kernels import Place, SparseKernels, inside, places
 from .indexing import TorchIndexing, as_index
 from .transformed import is_tracked, is_transformed, may_have_derivatives
 
@@ -25,6 +25,15 @@ class TorchKernels(TorchIndexing, SparseKernels):
         if _is_recorded(diagonals, x):
             return super().dia_product(diagonals, offsets, x, n, transposed)
         return _by_parts(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
+
+    def dia_added(self, y: Array, diagonals: Array, where: Sequence[Place], x: Array) -> Array | None:
+        if _is_recorded(diagonals, x, y):
+            return None
+        _add_parts(diagonals, where, x, y)
+        return y
+
+    def prefers_diagonals(self, like: Array | None) -> bool:
+        return like is None or like.device.type == "cpu"
 
     def dia_sample(self, offsets: Sequence[int], y: Array, x: Array, each: bool = False) -> Array:
         if _is_recorded(y, x):
@@ -77,17 +86,19 @@ def _is_recorded(*tensors: torch.Tensor) -> bool:
     return may_have_derivatives() and any(is_tracked(t) for t in tensors)
 
 
-def _by_parts(
-    diagonals: torch.Tensor, where: Sequence[tuple[int, int, int, int, int]], x: torch.Tensor, n: int
-) -> torch.Tensor:
+def _by_parts(diagonals: torch.Tensor, where: Sequence[Place], x: torch.Tensor, n: int) -> torch.Tensor:
     """The image that `places` describes."""
-    batch = x.shape[0]
-    image = x.new_zeros((batch, n))
+    image = x.new_zeros((x.shape[0], n))
+    _add_parts(diagonals, where, x, image)
+    return image
+
+
+def _add_parts(diagonals: torch.Tensor, where: Sequence[Place], x: torch.Tensor, y: torch.Tensor) -> None:
+    batch, n = y.shape
     size = max(_PART // max(batch, 1), 1024)
     for start in range(0, n, size):
         end = min(start + size, n)
         for d, first, last, shift, step in where:
             lo, hi = max(start, first), min(end, last)
             if lo < hi:
-                image[:, lo:hi].addcmul_(diagonals[..., d, lo + shift : hi + shift], x[:, lo + step : hi + step])
-    return image
+                y[:, lo:hi].addcmul_(diagonals[..., d, lo + shift : hi + shift], x[:, lo + step : hi + step])

@@ -119,7 +119,9 @@ def grid_for(matrix: Matrix, A: Operator, grid: Any = None) -> tuple[int, ...]:
 
 def at_hand(A: Operator) -> Operator:
     """A on NumPy arrays where it is a matrix whose values are known now; else A itself."""
-    if A.bk.on_host or not isinstance(A, Matrix) or A.known() is None:
+    if A.bk.on_host or not isinstance(A, Matrix):
+        return A
+    if not (is_known(A) if isinstance(A, SparseMatrix) else A.known() is not None):
         return A
     arrays, make = A.for_host()
     return make([A.bk.to_numpy(array) for array in arrays])

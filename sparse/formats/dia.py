@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
 from ...backends.interface.sparse_kernels import inside, places
-from ...backends.numpy.kernels import add_dia_product
 from .entries.compress import compress, compress_values
 from .entries.integers import check_shape, check_size
 from .entries.scipy_form import csr_array
@@ -218,12 +217,13 @@ class DIA(SparseMatrix):
         self._set(Stored(bk, DiaStructure(steps[order], (n, m)), (values,)))
 
     def add_to(self, y: Array, x: Array) -> Array:
-        host = self.bk.on_host and self.systems is None and self.shape[0] == self.shape[1]
-        if not (host and y.flags.c_contiguous and y.dtype == x.dtype == self.dtype and y.shape == x.shape):
-            return super().add_to(y, x)
         structure: Any = self.structure
-        add_dia_product(self.arrays()[0], list(places(structure.offsets, *self.shape, False)), x, y)
-        return y
+        found = None
+        same = self.bk.dtype(x) == self.bk.dtype(y) == self.dtype
+        if same and self.systems is None and self.shape[0] == self.shape[1]:
+            where = list(places(structure.offsets, *self.shape, False))
+            found = self.bk.dia_added(y, self.arrays()[0], where, x)
+        return super().add_to(y, x) if found is None else found
 
 
 def check_offsets(offsets: Any, shape: tuple[int, int]) -> np.ndarray:

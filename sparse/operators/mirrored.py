@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend
-from ...backends.numpy.kernels import add_dia_product, dia_product, mirrored_places
+from ...backends.numpy.kernels import dia_product, mirrored_places
 from ..formats import DIA
 from ..operator import Operator
 from .composed import Composed
@@ -44,10 +44,8 @@ class Mirrored(Composed):
 
     def add_to(self, y: Array, x: Array) -> Array:
         own: Any = self.inner
-        if not (y.flags.c_contiguous and y.dtype == x.dtype == self.dtype and y.shape == x.shape):
-            return own.add_to(y, x)
-        add_dia_product(own.arrays()[0], self._where, x, y)
-        return y
+        found = self.bk.dia_added(y, own.arrays()[0], self._where, x) if x.dtype == self.dtype else None
+        return own.add_to(y, x) if found is None else found
 
     def transpose(self) -> Mirrored:
         return self

@@ -6,18 +6,19 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from ....backends import Backend
-from ....sparse import Operator, SparseMatrix, Stencil
+from ....backends import Array, Backend
+from ....sparse import DIA, Operator, SparseMatrix, Stencil
 from ....sparse.formats import choose_format
 from ....sparse.formats.compressed import CsrStructure
 
+_LONG = 2**15  # numbers of a diagonal, whose product in parts is quicker than that of rows
 _SMALL = 50_000  # entries, whose product takes as long in rows, and compiles in a third of the time
 
 
 def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
     """Of a matrix in rows, for products in a library: programs have many of them, so that compiling them counts.
 
-    PyTorch's product of diagonals is an operation for each, and takes up to ten times as long as that of rows.
+    PyTorch's product of short diagonals is an operation for each, and takes longer than that of rows.
     """
     if bk.has_compiled_rows and not bk.on_host:
         return "csr"
@@ -25,9 +26,14 @@ def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
     return "csr" if len(cols) <= _SMALL else choose_format(bk, starts, cols, A.shape).format
 
 
-def suited(A: Operator, bk: Backend) -> Operator:
-    """A sparse matrix in the format for a library; all else as it is, and stencils, which suit all that have them."""
+def suited(A: Operator, bk: Backend, like: Array | None) -> Operator:
+    """A sparse matrix in the format for a library, on the device of `like`.
+
+    All else as it is, and stencils, which suit all libraries that have them.
+    """
     if not isinstance(A, SparseMatrix) or isinstance(A, Stencil):
+        return A
+    if isinstance(A, DIA) and A.shape[0] >= _LONG and bk.prefers_diagonals(like):
         return A
     rows: Any = A.to("csr")
     format = suitable_format(bk, rows.structure)

@@ -78,14 +78,14 @@ class Level(Composed):
         if self.hermitian:
             return self.conj() if self.dtype.kind == "c" else self
         turned = replace(self, A=self.A.T, P=self.R.T, R=self.P.T, coarse=self.coarse.T)
-        return in_suited_formats(turned, self.bk)
+        return in_suited_formats(turned, self.bk, self.array("steps"))
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        suited_here = in_suited_formats(self, bk)  # where matrices still know their zeros
+        suited_here = in_suited_formats(self, bk, like)  # where matrices still know their zeros
         return super(Level, suited_here).on_backend(bk, like)
 
 
-def in_suited_formats(level: Level, bk: Backend) -> Level:
-    """The same cycle with each matrix in the format that is fastest in a library."""
-    A, P, R = (suited(part, bk) for part in (level.A, level.P, level.R))
+def in_suited_formats(level: Level, bk: Backend, like: Array | None) -> Level:
+    """The same cycle with each matrix in the format that is fastest in a library, on the device of `like`."""
+    A, P, R = (suited(part, bk, like) for part in (level.A, level.P, level.R))
     return replace(level, A=A, P=P, R=R)

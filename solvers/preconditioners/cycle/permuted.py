@@ -44,7 +44,7 @@ class Permuted(Composed):
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
         moved: Any = super().on_backend(bk, like)
-        return moved and replace(moved, there=suited(moved.there, bk), back=suited(moved.back, bk))
+        return moved and replace(moved, there=suited(moved.there, bk, like), back=suited(moved.back, bk, like))
 
     def transpose(self) -> Permuted:
         return Permuted(self.inner.transpose(), self.there, self.back)

@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends.cores import shared as cores
+from ....backends.numpy.vectors import square_sum
 from ...grids.separable import Separable, on_axis
 from ..multigrid.couplings import Couplings, Shift
 from .lines import Line, taken_apart
@@ -154,22 +155,18 @@ def _compared(lines: list[Line], couplings: list[np.ndarray], rows: np.ndarray) 
             of = here if axis == 0 else slice(None)
             near, left = on_axis(line.up[of], axis, rank), left - on_axis(line.rows[of], axis, rank)
             sizes, part = np.abs(near), own[here]
-            size += _squares(part)
+            size += square_sum(part)
             difference = part - near
-            away += _squares(difference)
+            away += square_sum(difference)
             difference *= np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes >= _TINY)
             spread = max(spread, -float(difference.min(initial=0)), float(difference.max(initial=0)))
-        found.append((first, away, size, spread, _squares(left)))
+        found.append((first, away, size, spread, square_sum(left)))
 
     cores.in_blocks(compare, len(rows), planes_at_a_time(rows.shape))
     _, aways, sizes, spreads, lefts = zip(*sorted(found)) if found else ((0.0,),) * 5
     away, size, left = sum(aways), sum(sizes), sum(lefts)
     distance = float(np.sqrt((away + left) / size)) if size > 0 else 0.0
     return distance, max(spreads), float(np.sqrt(left / max(rows.size, 1)))
-
-
-def _squares(a: np.ndarray) -> float:
-    return float(np.vdot(a, a)) if a.flags.c_contiguous else float(np.sum(a**2))
 
 
 def _matrix(line: Line, size: float) -> sp.csr_array:

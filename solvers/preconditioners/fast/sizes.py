@@ -11,7 +11,7 @@ import numpy as np
 from ....backends.cores import shared as cores
 from ..multigrid.couplings import Couplings, Shift, total
 
-PART = 16384  # numbers that are computed with at a time
+PART = 2**17  # numbers that are computed with at a time: with less, threads wait for each other
 
 
 def means(A: Couplings) -> list[float]:

@@ -16,6 +16,7 @@ from .couplings import Shift, moved, opposite, total
 from .weights import Weights, coarse_grid, every
 
 _PART, _LEAST = 32768, 4  # points of the coarser grid that NumPy takes at a time, and rows of it at least
+_SHARED = 4  # times as many points, with several threads
 
 
 def places(factors: tuple[int, ...]) -> list[tuple[Shift, Shift]]:
@@ -139,8 +140,9 @@ class Interpolation(Composed):
 
     @property
     def _at_a_time(self) -> int:
-        """Rows of the coarser grid that NumPy takes: all of a ring."""
-        return self.coarse[0] if self.periodic[0] else max(_PART // math.prod(self.coarse[1:]), _LEAST)
+        """Rows of the coarser grid that NumPy takes: all of a ring, and more where threads wait for each other."""
+        size = _PART if cores.count == 1 else _SHARED * _PART
+        return self.coarse[0] if self.periodic[0] else max(size // math.prod(self.coarse[1:]), _LEAST)
 
     def _down(self, own: dict[tuple[Shift, Shift], Array], u: Array) -> Array:
         if not self.bk.on_host:
