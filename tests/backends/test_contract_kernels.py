@@ -227,7 +227,7 @@ def test_not_a_number_stays_in_its_row(mode: str) -> None:
 def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that stay in the cache, and SciPy's compiled loops: as for small ones."""
     for module, name, value in (
-        (krylix.backends.numpy.kernels, "BLOCK", 7),
+        (krylix.backends.numpy.kernels, "_BYTES", 56),
         (krylix.backends.numpy.kernels, "_SMALL", 1),
         (krylix.backends.numpy.indexing, "_SMALL", 1),
         (krylix.backends.torch.kernels, "_PART", 7),

@@ -13,7 +13,10 @@ import scipy.sparse as sp
 import krylix
 from grid_problems import diffusion
 from krylix import linear_solve, preconditioner
+from krylix.solvers.preconditioners.fast import sizes
+from krylix.solvers.preconditioners.fast.lines import taken_apart
 from krylix.solvers.preconditioners.fast.nearby import is_far, nearby
+from krylix.solvers.preconditioners.fast.sizes import around, means
 from krylix.solvers.preconditioners.multigrid.read import couplings_of
 from krylix.sparse import UnsupportedOperation
 from modes import EAGER, MODES, array, compiled, library, to_numpy
@@ -238,6 +241,66 @@ def test_a_few_planes_never_reject_what_is_near(corners: bool, boundary: str) ->
             said += 1
             assert nearby(couplings, 0.2).spread > 0.2
     assert 0 < said < 40
+
+
+@pytest.mark.parametrize("boundary", ["D", "N", "P"])
+@pytest.mark.parametrize("shape", [(11, 9), (7, 6, 5)])
+@pytest.mark.parametrize("part", [1, 2**17])
+def test_taken_apart(part: int, shape: tuple[int, ...], boundary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by SciPy, for few and for many planes at a time; means along lines, and the scaling."""
+    monkeypatch.setattr(sizes, "PART", part)
+    k = np.exp(np.random.default_rng(1).standard_normal(shape))
+    A = sp.csr_array(diffusion(k, boundary) + sp.diags_array(k.reshape(-1)))
+    couplings = couplings_of(krylix.as_operator(A), shape)
+    unit = sp.eye_array(A.shape[0], format="csr")
+    places = np.arange(A.shape[0]).reshape(shape)
+    root = np.sqrt(around(couplings, means(couplings)))
+    for D in (None, root):
+        S = unit if D is None else sp.diags_array(1 / D.reshape(-1))
+        scaled = sp.csr_array(S @ A @ S)
+        up, rows, lines = taken_apart(couplings, D)
+        np.testing.assert_allclose(rows.reshape(-1), scaled.sum(axis=1), atol=1e-12)
+        for axis, line in enumerate(lines):
+            next_ones = np.roll(places, -1, axis)
+            own = np.array([scaled[i, j] for i, j in zip(places.flat, next_ones.flat, strict=True)]).reshape(shape)
+            np.testing.assert_allclose(up[axis], own, atol=1e-13)
+            others = tuple(a for a in range(len(shape)) if a != axis)
+            np.testing.assert_allclose(line.up, own.mean(axis=others), atol=1e-13)
+            shifted = rows.mean(axis=others) - rows.mean() * (len(shape) - 1) / len(shape)
+            np.testing.assert_allclose(line.rows, shifted, atol=1e-12)
+            assert line.ring == (boundary == "P")
+    sizes_along = [np.abs(A[places.flat, np.roll(places, -1, a).flat]) for a in range(len(shape))]
+    exact = [float(np.mean(s[s > 0])) for s in sizes_along]
+    np.testing.assert_allclose(means(couplings), exact)
+    found = np.zeros(shape)
+    for axis, mean in enumerate(exact):
+        both = [np.abs(A[places.flat, np.roll(places, s, axis).flat]).reshape(shape) for s in (1, -1)]
+        found += sum(both) / np.maximum(sum((b > 0).astype(int) for b in both), 1) / mean / len(shape)
+    np.testing.assert_allclose(around(couplings, exact), found)
+
+
+def test_points_without_couplings_have_a_size_of_one() -> None:
+    """Also along one axis only, where the others tell."""
+    k = np.ones((6, 5))
+    k[2:4], k[:, 3] = 0, 0
+    couplings = couplings_of(krylix.as_operator(sp.csr_array(diffusion(k, "N"))), k.shape)
+    found = around(couplings, means(couplings))
+    assert np.isfinite(found).all() and np.all(found > 0)
+    alone = sum(np.abs(a[0]) for s, a in couplings.values.items() if any(s)) == 0
+    assert alone.any() and np.all(found[alone] == 1)
+    apart = couplings_of(krylix.as_operator(sp.eye_array(30, format="csr")), (6, 5))
+    assert means(apart) == [0, 0] and np.all(around(apart, [0, 0]) == 1)
+
+
+@pytest.mark.parametrize("units", [1e-290, 1e-100, 1e100, 1e290])
+def test_units_play_no_role(units: float) -> None:
+    A = sp.csr_array(diffusion(waves((30, 28)), "D"))
+    power = 2.0 ** np.round(np.log2(units))
+    found, other = (nearby(couplings_of(krylix.as_operator(c * A), (30, 28))) for c in (1.0, power))
+    assert other.size == found.size * power and other.distance == found.distance and other.spread == found.spread
+    assert other.left == found.left
+    for own, same in zip(found.sum.along, other.sum.along, strict=True):
+        np.testing.assert_array_equal(own.toarray(), same.toarray())
 
 
 @pytest.mark.parametrize("name", ["blocks", "a wall"])

@@ -166,10 +166,40 @@ def test_matrix_on_a_grid(name: str, systems: int | None) -> None:
 
 
 def test_formats_on_another_library() -> None:
-    """Each library has matrices in the format that is fast there: PyTorch's product of diagonals is none."""
+    """Each library has matrices in the format that is fast there: for PyTorch that depends on their size."""
     pytest.importorskip("torch")
     M = krylix.preconditioner(diffusion(ONES), "multigrid", grid=ONES.shape, direct=600)
     assert isinstance(level_of(M).A, DIA) and isinstance(level_of(M.to("torch")).A, CSR)
+    k = np.ones((190, 180))
+    M = krylix.preconditioner(diffusion(k), "multigrid", grid=k.shape, precision="single")
+    T = M.to("torch")
+    assert isinstance(level_of(T).A, DIA) and isinstance(level_of(level_of(T).coarse).A, CSR)
+    r = np.random.default_rng(0).standard_normal(k.size)
+    expected, found = M @ r, T @ array("torch", r)
+    np.testing.assert_allclose(to_numpy(found), expected, atol=1e-5 * np.max(np.abs(expected)))
+    own = array("torch", r).requires_grad_()
+    (T @ own).square().sum().backward()
+    twice = 2 * (M @ expected)
+    np.testing.assert_allclose(to_numpy(own.grad), twice, atol=1e-4 * np.max(np.abs(twice)))
+
+
+@pytest.mark.parametrize("precision", [None, "single"])
+@pytest.mark.parametrize("sides", ["D", "N"])
+def test_levels_of_symmetric_matrices_are_symmetric(sides: str, precision: str | None) -> None:
+    """To the last digit: products read one half of them."""
+    k = np.exp(2 * np.random.default_rng(4).standard_normal((70, 66)))
+    k[20:30, 40:50] = 0
+    A = diffusion(k, sides)
+    M: Any = krylix.preconditioner(A, "multigrid", grid=k.shape, precision=precision, direct=100)
+    count = 0
+    while any(hasattr(M, name) for name in M.parts if name != "steps"):
+        try:
+            M = level_of(M)
+        except StopIteration:
+            break
+        assert M.hermitian and M.A.is_exactly_hermitian()
+        M, count = M.coarse, count + 1
+    assert count >= 2
 
 
 def level_of(M: Any) -> Any:

@@ -20,6 +20,7 @@ from krylix.solvers import METHODS, PRECONDITIONERS
 from krylix.solvers.iteration.method import precision_for
 from krylix.solvers.preconditioners import to_preconditioner
 from krylix.solvers.preconditioners.cycle.recast import Recast
+from krylix.solvers.preconditioners.cycle.scaled import Scaled
 from krylix.solvers.prepare import prepare_for_one
 from krylix.sparse import Composed, Operator
 from matrices import in_krylix, in_random_order
@@ -401,3 +402,21 @@ def test_derivatives_beyond_are_not_finite(mode: str, size: float) -> None:
             total = tf.reduce_sum(M @ r)
         found = tape.gradient(total, r)
     assert not np.isfinite(to_numpy(found)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e-20, 1e20, 1e-300, 1e300])
+@pytest.mark.parametrize("factor", [1.0, 0.25])
+def test_scaled_and_cast_in_one_pass(dtype: str, size: float, factor: float) -> None:
+    """Between two diagonals, for vectors of any size, as by both one after the other; nothing is overwritten."""
+    rng = np.random.default_rng(5)
+    m = rng.standard_normal((20, 20)).astype(np.complex64 if dtype == "complex128" else np.float32)
+    left, right = (rng.uniform(0.5, 2, (1, 20)).astype(dtype) for _ in range(2))
+    M = Scaled(Recast(krylix.as_operator(m), dtype, factor), left, right)
+    x = (size * rng.standard_normal((2, 20))).astype(dtype)
+    kept = x.copy()
+    found = M.apply(x)
+    exact = factor * left * ((right * x) @ m.T.astype(dtype))
+    assert found.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-5 * size)
+    np.testing.assert_array_equal(x, kept)
