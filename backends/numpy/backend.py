@@ -122,7 +122,9 @@ class NumpyBackend(NumpyKernels, Backend):
         return vectors.dot(a, b) if a.shape[1] > BLOCK else vecdot(a, b)[:, None]
 
     def times(self, scalar: Array, v: Array) -> Array:
-        return scalar.astype(v.dtype, copy=False) * v
+        scalar = scalar.astype(v.dtype, copy=False)
+        long = v.ndim == 2 and v.shape[1] > BLOCK and scalar.shape in ((1, 1), (len(v), 1))
+        return vectors.times(scalar, v) if long else scalar * v
 
     def square_norm(self, v: Array) -> Array:
         if v.shape[0] == 1 and v.shape[1] <= BLOCK:

@@ -47,6 +47,26 @@ def axpy(a: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     _in_parts(lambda i, part: add_multiple(a[i], x[i, part], y[i, part]), y)
 
 
+def times(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """`a x` with one number for each row, or for all."""
+    image = np.empty(x.shape, x.dtype)
+    a = np.broadcast_to(a, (len(x), 1))
+    _in_parts(lambda i, part: np.multiply(x[i, part], a[i, 0], out=image[i, part]), x)
+    return image
+
+
+def scaled(a: np.ndarray, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """`a x` element by element, of rows of which one may stand for all, in another precision, rounded once."""
+    a, x = np.broadcast_arrays(a, x)
+    image = np.empty(x.shape, dtype)
+
+    def work(i: int, part: slice) -> None:
+        np.multiply(a[i, part], x[i, part], out=image[i, part], casting="same_kind")
+
+    _in_parts(work, image)
+    return image
+
+
 def xpay(x: np.ndarray, a: np.ndarray, y: np.ndarray) -> None:
     """`y = x + a y`."""
     _in_parts(lambda i, part: _scale_and_add(x[i, part], a[i, 0], y[i, part]), y)

@@ -13,6 +13,7 @@ import krylix.backends.torch.kernels
 from contract import CELLS, MODES, backend, check, covers, rows, run, wide
 from krylix.backends import Backend
 from krylix.backends.interface.bilinear import Bilinear
+from krylix.backends.interface.sparse_kernels import places
 from krylix.sparse.formats.entries.box_diagonals import Shifted
 from krylix.sparse.formats.entries.sample import ell_sample, entries_sample
 from modes import array, to_numpy
@@ -84,6 +85,30 @@ def test_diagonals(mode: str, dtype: str) -> None:
                 for i in range(max(0, -o), min(n, m - o)):
                     exact[d, i] = wide(y)[:, i] @ wide(x)[:, i + o]
             check(sample, exact, dtype, size)
+
+
+@covers("dia_added", "prefers_diagonals")
+@cells
+def test_diagonals_are_added(mode: str, dtype: str) -> None:
+    """Or left to the product and a sum: what has no place in the matrix is not read, and only y is overwritten."""
+    assert isinstance(backend(mode).prefers_diagonals(array(mode, rows(dtype, (1, 2)))), bool)
+    for n, offsets in ((5, (-4, -1, 0, 1, 4)), (3, (-3, 0, 3)), (4, ())):
+        diagonals = rows(dtype, (len(offsets), n))
+        for d, o in enumerate(offsets):
+            diagonals[d, (np.arange(n) + o < 0) | (np.arange(n) + o >= n)] = np.nan
+        where = list(places(offsets, n, n, False))
+        for batch in BATCHES:
+            x, y = rows(dtype, (batch, n), 1), rows(dtype, (batch, n), 2)
+
+            def added(bk: Backend, d: Any, x: Any, y: Any, n: int = n, o: Any = offsets, where: Any = where) -> Any:
+                own = y + 0 * x
+                found = bk.dia_added(own, d, where, x)
+                return (own + bk.dia_product(d, o, x, n) if found is None else found), x, y
+
+            found, *same = run(mode, added, diagonals, x, y)
+            check(found, wide(y) + wide(x) @ dense_diagonals(wide(diagonals), offsets, n).T, dtype, 60)
+            for given, now in zip((x, y), same, strict=True):
+                np.testing.assert_array_equal(given, now)
 
 
 @covers("boxes_product")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array
+from ....backends.numpy.vectors import scaled
 from ....sparse import Composed, Operator, storable
 
 _PLAIN = 1e15  # numbers up to it, and down to its inverse, are far from the ends of the range of single precision
@@ -96,10 +97,9 @@ class Recast(Composed):
         """`left * self.apply(right * x)` where NumPy casts what it multiplies in one pass; else None."""
         if not self.bk.on_host or self.inner.dtype.itemsize > self.dtype.itemsize:
             return None
-        lower = np.empty(np.broadcast_shapes(right.shape, x.shape), self.inner.dtype)
         with np.errstate(over="ignore"):
-            np.multiply(right, x, out=lower, casting="same_kind")
-        return self._times_factor(left * self.inner.apply(lower)) if self._in_range(lower) else None
+            lower = scaled(right, x, self.inner.dtype)
+        return self._times_factor(scaled(left, self.inner.apply(lower), self.dtype)) if self._in_range(lower) else None
 
     def _as_it_is(self, x: Array) -> Array | None:
         """NumPy's vectors in the lower precision, where none of them has to be divided before; None for others."""
