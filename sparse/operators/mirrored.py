@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...backends import Array, Backend
+from ...backends.interface.sparse_kernels import Place
 from ...backends.numpy.kernels import dia_product, mirrored_places
 from ..formats import DIA
 from ..operator import Operator
@@ -31,10 +33,10 @@ class Mirrored(Composed):
 
     inner: Operator
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    @cached_property
+    def _where(self) -> list[Place]:
         own: Any = self.inner
-        self._where = mirrored_places(own.structure.offsets, own.shape[0])
+        return mirrored_places(own.structure.offsets, own.shape[0])
 
     def apply(self, x: Array) -> Array:
         own: Any = self.inner
@@ -44,7 +46,8 @@ class Mirrored(Composed):
 
     def add_to(self, y: Array, x: Array) -> Array:
         own: Any = self.inner
-        found = self.bk.dia_added(y, own.arrays()[0], self._where, x) if x.dtype == self.dtype else None
+        same = x.dtype == y.dtype == self.dtype
+        found = self.bk.dia_added(y, own.arrays()[0], self._where, x) if same else None
         return own.add_to(y, x) if found is None else found
 
     def transpose(self) -> Mirrored:

@@ -51,7 +51,7 @@ def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
         if mean > 0:
             both = np.logical_and.reduce([a > 0 for a in sizes])
             size = total(sizes)
-            size *= np.where(both, 1 / (len(sizes) * mean), 1 / mean)  # there are two at most
+            size /= np.where(both, len(sizes) * mean, mean)  # there are two at most
             sums += size
             counts += size > 0
             some += 1

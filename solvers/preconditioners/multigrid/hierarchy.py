@@ -83,8 +83,12 @@ def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpol
 
 
 def scaled(A: Couplings, scale: Array) -> Couplings:
-    """With a diagonal on both sides, whose product comes first: symmetric matrices stay so to the last digit."""
-    return A.with_values({s: scale * A.moved(scale, s) * a for s, a in A.values.items()})
+    """With a diagonal on both sides: for both points of a pair in the same order, so that symmetry is kept exactly."""
+    values = {}
+    for s, a in A.values.items():
+        here, there = scale, A.moved(scale, s)
+        values[s] = here * a * there if s >= A.here else there * a * here
+    return A.with_values(values)
 
 
 def _points(grid: Sequence[int]) -> int:

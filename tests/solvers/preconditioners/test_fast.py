@@ -303,6 +303,17 @@ def test_units_play_no_role(units: float) -> None:
         np.testing.assert_array_equal(own.toarray(), same.toarray())
 
 
+def test_tiny_couplings_along_an_axis() -> None:
+    """Whose inverse is no number, beside points without any."""
+    shape = (8, 7)
+    k = np.ones(shape)
+    k[4] = 0
+    along = couplings_of(krylix.as_operator(diffusion(k, "N")), shape)
+    tiny = along.with_values({s: a * 1e-310 if s[1] else a for s, a in along.values.items()})
+    found = around(tiny, means(tiny))
+    assert np.isfinite(found).all() and found.max() < 2
+
+
 @pytest.mark.parametrize("name", ["blocks", "a wall"])
 def test_a_few_planes_show_jumps(name: str) -> None:
     shape = (24, 20)

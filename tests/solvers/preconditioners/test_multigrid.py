@@ -628,3 +628,20 @@ def test_obstacles_of_traced_values(mode: str) -> None:
     live = A.diagonal() > 0
     part = expected[live] - found[live]  # constants are free
     np.testing.assert_allclose(part, part.mean(), atol=1e-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit"])
+@pytest.mark.parametrize("size", [1e-36, 1.0, 1e37, 2.5e37])
+def test_units_near_the_ends_of_single_precision(mode: str, size: float) -> None:
+    """Products of two scales may be out of range where those with an entry between are not."""
+    shape = (24, 20)
+    A = (sp.csr_array(diffusion(np.ones(shape)) + 0.1 * sp.eye_array(480)) * size).astype(np.float32)
+    r = (size * rng.standard_normal(480)).astype(np.float32)
+    own: Any = in_krylix(mode, A, "dia")
+
+    def image(values: Any, r: Any) -> Any:
+        B = type(own)(values, own.structure.offsets, own.shape)
+        return krylix.preconditioner(B, "multigrid", grid=shape) @ r
+
+    x = to_numpy(compiled(mode, image)(array(mode, to_numpy(own.values)), array(mode, r))).astype(float)
+    assert np.linalg.norm(A.astype(float) @ x - r) < 1e-3 * np.linalg.norm(r.astype(float))
