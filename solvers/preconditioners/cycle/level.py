@@ -32,7 +32,7 @@ class Level(Composed):
         visits: how often the coarser levels are gone to.
         hermitian: is it known to be?
 
-    Cost: 2 degree products with A, one with P and R each for every visit, and 2 more with A for all but the first.
+    Cost: 2 degree products with A, one with P and R each for every visit, and 1 more with A for all but the first.
     """
 
     parts: ClassVar[tuple[str, ...]] = ("A", "P", "R", "coarse", "steps")

@@ -38,12 +38,12 @@ def taken_apart(A: Couplings, root: np.ndarray | None) -> Parts:
     """Of D^-1/2 A D^-1/2. Some planes at a time, in the cache."""
     grid, rank = A.grid, len(A.grid)
     up, rows = [np.empty(grid, A.diagonal.dtype) for _ in grid], np.empty(grid, A.diagonal.dtype)
-    inverse = None if root is None else _inverse_with_rim(root, A.periodic)
+    inverse = None if root is None else inverse_with_rim(root, A.periodic)
     sums: list[tuple[int, list[list[np.ndarray]]]] = []
 
     def read(first: int, last: int) -> None:
         part = planes(A, 0, first, last)
-        own, rest = _scaled_planes(part, None if inverse is None else inverse[first : last + 2])
+        own, rest = scaled_planes(part, None if inverse is None else inverse[first : last + 2])
         for all_of_it, one in zip([*up, rows], [*own, rest]):
             all_of_it[first:last] = one
         sums.append((first, [[_sum_beside(one, axis) for one in (own[axis], rest)] for axis in range(rank)]))
@@ -62,7 +62,7 @@ def _joined(parts: list[np.ndarray], axis: int) -> np.ndarray:
     return np.concatenate(parts) if axis == 0 else np.sum(parts, axis=0)
 
 
-def _inverse_with_rim(root: np.ndarray, periodic: Sequence[bool]) -> np.ndarray:
+def inverse_with_rim(root: np.ndarray, periodic: Sequence[bool]) -> np.ndarray:
     """1 / root, with one more number at both ends of each axis: of the other end of a ring, else 0."""
     found = np.zeros([n + 2 for n in root.shape])
     np.divide(1, root, out=found[(slice(1, -1),) * root.ndim])
@@ -73,7 +73,7 @@ def _inverse_with_rim(root: np.ndarray, periodic: Sequence[bool]) -> np.ndarray:
     return found
 
 
-def _scaled_planes(A: Couplings, inverse: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray]:
+def scaled_planes(A: Couplings, inverse: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray]:
     """What couples points along each axis to the next ones, and the sums of rows; with a scaling that has a rim."""
     up: list[np.ndarray | None] = [None] * len(A.grid)
     rows = np.zeros(A.grid, A.diagonal.dtype)

@@ -15,7 +15,6 @@ Golub).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +23,8 @@ import scipy.sparse as sp
 from ....backends.cores import shared as cores
 from ....backends.numpy.vectors import square_sum
 from ...grids.separable import Separable, on_axis
-from ..multigrid.couplings import Couplings, Shift
-from .lines import Line, taken_apart
+from ..multigrid.couplings import Couplings
+from .lines import Line, inverse_with_rim, scaled_planes, taken_apart
 from .sizes import around, means, planes, planes_at_a_time
 
 _ROUNDING = 1e-12
@@ -89,16 +88,12 @@ def is_far(A: Couplings, most: float) -> bool:
             here = (slice(None),) * axis + (0,)
             for plane in np.unique(np.linspace(0, n - 1, _PLANES, dtype=int)[:-1]):
                 part = planes(A, axis, int(plane), min(int(plane) + 2, n))
-                own = replace(part, values=_scaled(part, 1 / np.sqrt(around(part, sizes))))
-                plain = plain or _spread(_forward(part, axis)[here]) > most
-                scaled = scaled or _spread(_forward(own, axis)[here]) > most
+                inverse = inverse_with_rim(np.sqrt(around(part, sizes)), part.periodic)
+                plain = plain or _spread(scaled_planes(part, None)[0][axis][here]) > most
+                scaled = scaled or _spread(scaled_planes(part, inverse)[0][axis][here]) > most
                 if plain and scaled:
                     return True
     return False
-
-
-def _scaled(A: Couplings, D: np.ndarray) -> dict[Shift, np.ndarray]:
-    return {s: D * a * A.moved(D[None], s) for s, a in A.values.items()}
 
 
 def _spread(a: np.ndarray) -> float:
@@ -121,11 +116,6 @@ def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -
     along = tuple(_matrix(line, size) for line in (constant if is_simple else lines))
     distance, spread, left = simple if is_simple else general
     return Nearby(size, Separable(A.grid, along, A.diagonal.dtype.type(0)), root, distance, spread, left / size)
-
-
-def _forward(A: Couplings, axis: int) -> np.ndarray:
-    """`(*grid)`: what couples a point to the next ones along an axis."""
-    return sum((a[0] for s, a in A.values.items() if s[axis] == 1), np.zeros(A.grid, A.diagonal.dtype))
 
 
 def _constant(line: Line) -> Line:
