@@ -171,3 +171,11 @@ def places(offsets: Sequence[int], n: int, m: int, transposed: bool) -> Iterator
     if transposed:
         return ((d, lo + o, hi + o, -o, -o) for d, o, lo, hi in inside(offsets, m, n))
     return ((d, lo, hi, 0, o) for d, o, lo, hi in inside(offsets, n, m))
+
+
+def clipped(where: Sequence[Place], start: int, end: int) -> Iterator[Place]:
+    """Of `places` what belongs to some rows of the image, the first and the last + 1."""
+    for d, first, last, shift, step in where:
+        lo, hi = max(start, first), min(end, last)
+        if lo < hi:
+            yield d, lo, hi, shift, step

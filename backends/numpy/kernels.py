@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ..cores import shared as cores
 from ..interface.arrays import Array, Integers
 from ..interface.bilinear import Arrays
-from ..interface.sparse_kernels import Place, SparseKernels, inside, places
+from ..interface.sparse_kernels import Place, SparseKernels, clipped, inside, places
 from ..loops import add_product
 from ..rows import rows_times
 from .boxes import boxes_product
@@ -35,10 +35,8 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
 
         def work(start: int, end: int) -> None:
             for own, row in zip(y, x, strict=True):
-                for d, first, last, shift, step in where:
-                    lo, hi = max(start, first), min(end, last)
-                    if lo < hi:
-                        add_product(diagonals[d, lo + shift : hi + shift], row[lo + step : hi + step], own[lo:hi])
+                for d, lo, hi, shift, step in clipped(where, start, end):
+                    add_product(diagonals[d, lo + shift : hi + shift], row[lo + step : hi + step], own[lo:hi])
 
         cores.in_blocks(work, y.shape[1], _BYTES // y.itemsize)
         return y
@@ -111,10 +109,7 @@ def dia_product(diagonals: np.ndarray, where: Sequence[Place], x: np.ndarray, n:
     def work(start: int, end: int) -> None:
         for own, values, row in zip(image, shared, x, strict=True):
             new = True
-            for d, first, last, shift, step in where:
-                lo, hi = max(start, first), min(end, last)
-                if lo >= hi:
-                    continue
+            for d, lo, hi, shift, step in clipped(where, start, end):
                 factors = values[d, lo + shift : hi + shift], row[lo + step : hi + step]
                 if new and hi - lo == end - start:
                     np.multiply(*factors, out=own[lo:hi])

@@ -8,7 +8,7 @@ import torch
 from torch._C import _functorch  # not public; a test pins it
 
 from ..interface.arrays import Array, Integers
-from ..interface.sparse_kernels import Place, SparseKernels, inside, places
+from ..interface.sparse_kernels import Place, SparseKernels, clipped, inside, places
 from .indexing import TorchIndexing, as_index
 from .transformed import is_tracked, is_transformed, may_have_derivatives
 
@@ -98,7 +98,5 @@ def _add_parts(diagonals: torch.Tensor, where: Sequence[Place], x: torch.Tensor,
     size = max(_PART // max(batch, 1), 1024)
     for start in range(0, n, size):
         end = min(start + size, n)
-        for d, first, last, shift, step in where:
-            lo, hi = max(start, first), min(end, last)
-            if lo < hi:
-                y[:, lo:hi].addcmul_(diagonals[..., d, lo + shift : hi + shift], x[:, lo + step : hi + step])
+        for d, lo, hi, shift, step in clipped(where, start, end):
+            y[:, lo:hi].addcmul_(diagonals[..., d, lo + shift : hi + shift], x[:, lo + step : hi + step])
