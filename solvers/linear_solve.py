@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ..backends import Array, left_alone
-from ..sparse import Operator
 from ..sparse.once import answers_kept
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
@@ -18,7 +18,6 @@ from .setup.factors import factors_now, factors_of_known
 from .setup.make_problem import make_problem
 from .setup.null_at_run_time import with_constants
 from .setup.other_names import with_our_names
-from .setup.problem import Problem
 from .setup.request import Progress, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
@@ -118,25 +117,21 @@ linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.
 def _linear_solve(request: Request) -> SolveResult:
     if has_unknown_size(request.b) and (found := solve_one_by_one(request, _linear_solve)) is not None:
         return found
-    return solve(*_set_up(request), request)
-
-
-@answers_kept()
-def _set_up(request: Request) -> tuple[Problem, Method, Operator | None, Method | None]:
-    """The problem, the method that solves it with a preconditioner or factors, and what to try where that fails."""
-    method = None if is_auto(request.method) else find_method(request.method)
-    problem = make_problem(request, method)
-    refuse_infinite_entries(problem, request.on_failure)
-    M, fallback, factors, A = request.preconditioner, None, None, problem.A
-    if method is None:
-        choice = choose(problem, M is not None)
-        method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
-        M = choice.preconditioner if M is None else M
-        problem = with_constants(problem, A, request)
-    if M is not None:
-        refuse_preconditioner(method, M)
-        M = to_preconditioner(M, A, problem.bk, problem.layout, problem.like, precision=precision_for(method))
-    check_requirements(problem, method, M)
-    if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
-        M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)
-    return problem, method, M, fallback
+    automatic = is_auto(request.method)
+    with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
+        method = None if automatic else find_method(request.method)
+        problem = make_problem(request, method)
+        refuse_infinite_entries(problem, request.on_failure)
+        M, fallback, factors, A = request.preconditioner, None, None, problem.A
+        if method is None:
+            choice = choose(problem, M is not None)
+            method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
+            M = choice.preconditioner if M is None else M
+            problem = with_constants(problem, A, request)
+        if M is not None:
+            refuse_preconditioner(method, M)
+            M = to_preconditioner(M, A, problem.bk, problem.layout, problem.like, precision=precision_for(method))
+        check_requirements(problem, method, M)
+        if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
+            M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)
+    return solve(problem, method, M, fallback, request)

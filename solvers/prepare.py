@@ -185,8 +185,12 @@ def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
     return left_alone(_prepare)(Request(A=A, b=like, **settings), None, False)
 
 
-@answers_kept()
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
+    with answers_kept():
+        return _set_up(request, previous, many)
+
+
+def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
     """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
     method = None if is_auto(request.method) else find_method(request.method)
     kind, fallback, factors, why = request.preconditioner, None, None, None

@@ -104,7 +104,7 @@ def _after_failure(problem: Problem, result: SolveResult, on_failure: str) -> So
 def _attempt(
     problem: Problem, method: Method, M: Operator | None, request: Request, fallback: Method | None = None
 ) -> Attempt:
-    report = make_report(request.progress, method.name)
+    report = make_report(request.progress, method)
     return Attempt(problem, method, M, request.on_failure, request.history, report, fallback)
 
 

@@ -5,8 +5,7 @@ Only for that long: numbers of a matrix may be changed by whoever owns them befo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar
@@ -16,14 +15,14 @@ T = TypeVar("T")
 _answers: ContextVar[dict[Any, tuple[Any, Any]] | None] = ContextVar("answers", default=None)
 
 
-@contextmanager
-def answers_kept() -> Iterator[None]:
+class answers_kept:  # as a function that makes a context, which is what it is used as
     """Functions with `once` keep their answers in here; solves within, as of a user's function, keep their own."""
-    token = _answers.set({})
-    try:
-        yield
-    finally:
-        _answers.reset(token)
+
+    def __enter__(self) -> None:
+        self.token = _answers.set({})
+
+    def __exit__(self, *exc: object) -> None:
+        _answers.reset(self.token)
 
 
 def once(question: Callable[[Any], T]) -> Callable[[Any], T]:

@@ -74,19 +74,13 @@ def _equals(A: Any, adjoint: Callable[[Any], Any]) -> bool:
 
 
 @once
-def is_exactly_hermitian(operator: Operator) -> bool:
-    """See `Operator.is_exactly_hermitian`."""
-    return operator.is_exactly_hermitian()
-
-
-@once
 def asymmetry(operator: Operator) -> float | None:
     """The relative size of A - Aᴴ, seen by one random vector; None where the entries are not known now.
 
     Exactly Hermitian matrices give a value of the order of rounding. A batch gives that of its worst matrix.
     Cost: two products; of diagonals that are seen to be equal a pass over them.
     """
-    if is_exactly_hermitian(operator):
+    if operator.is_exactly_hermitian():
         return 0.0
     if operator.shape[0] != operator.shape[1]:
         return None if operator.known() is None else float("inf")

@@ -248,8 +248,12 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         where its inverse is a normal number too, as compilers flush others to zero.
         """
         largest = self.max_abs(v)
-        power, one = self._keep_exponent(largest), self.asarray(1, self.dtype(largest), like=largest)
-        low = float(np.finfo(self.dtype(largest)).tiny)
+        dtype = self.dtype(largest)
+        power, one, low = (
+            self._keep_exponent(largest),
+            self.asarray(1, dtype, like=largest),
+            float(np.finfo(dtype).tiny),
+        )
         power = self.where(power < low, one * low, self.where(power > 1 / low, one * (1 / low), power))
         return self.where((largest > 0) & self.isfinite(largest), power, one)
 

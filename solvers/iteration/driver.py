@@ -91,7 +91,8 @@ class Iteration:
         bk = self.bk
         size = bk.norm(self.b)
         first = self._first(x0, size, bk.maximum(rtol * size, atol), limits.most if history else None)
-        limit = limits.last if isinstance(limits.last, int) else bk.asarray(limits.last, like=self.b)
+        last = limits.last
+        limit = last if isinstance(last, int) else bk.asarray(last, like=self.b)
         if len(limits) == 1:
             at_once = not history and self._may_end_at_once(limit)
             return self._outcome(self._at_once(first, x0, limit) if at_once else self._rounds(first, limit))

@@ -8,18 +8,20 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .method import Method
 
-def make_report(progress: bool | Callable[[int, float, float], None], method: str) -> Callable[..., None] | None:
+
+def make_report(progress: bool | Callable[[int, float, float], None], method: Method) -> Callable[..., None] | None:
     """The function that the loop calls after each iteration with arrays (steps, norm, goal, active), or None.
 
     Args:
         progress: False for none, True for a line on stderr, or a function of (iteration, residual norm, tolerance) of
             the slowest running system.
-        method: name to show.
+        method: whose name is to be shown.
     """
     if progress is False or progress is None:
         return None
-    show = progress if callable(progress) else _Line(method)
+    show = progress if callable(progress) else _Line(method.name)
 
     def report(steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray) -> None:
         running = np.flatnonzero(active[:, 0])

@@ -44,10 +44,11 @@ def run(
         null: takes known null vectors of A off, or None.
     """
     bk, method, limits, history, by_default, both = settings
+    single = len(limits) == 1
     with bk.quiet():
         # those that are found at run time are mostly none, and would cost as much there as M
         around = both and null is not None and not isinstance(null, WithoutConstantsInside)
-        if method.keeps_grids and len(limits) == 1:
+        if method.keeps_grids and single:
             A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null)
         elif x0 is not None:
             x0 = bk.flat(x0)
@@ -55,7 +56,7 @@ def run(
             M = Projected(null, M)
         inverse = method.setup(bk, A, M)
         iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default)
-        if len(limits) == 1 or method.can_pause:
+        if single or method.can_pause:
             return iteration.run(x0, rtol, atol, limits, history)
         singles = [limits.single(i) for i in range(len(limits))]
         return _stacked(bk, [iteration.run(x0, rtol, atol, single, history) for single in singles])

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Bilinear, Each
+from ..once import once
 from .compressed import CsrStructure
 from .entries.integers import LIMIT, starts_of
 from .entries.order import Order
@@ -185,6 +186,7 @@ class Stored:
             return None
         return self.constant or tuple(self.bk.to_numpy(v) for v in self.arrays())
 
+    @once
     def is_hermitian(self) -> bool:
         """`Structure.is_hermitian` of one matrix; False where its values are not known now."""
         values = self.known_values() if self.systems is None else None

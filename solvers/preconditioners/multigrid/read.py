@@ -10,7 +10,6 @@ from ....backends import Array, Backend
 from ....sparse import CSR, DIA, Matrix, SparseMatrix, Stencil, UnsupportedOperation
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
-from ....sparse.symmetry import is_exactly_hermitian
 from ...grids.diagonals import neighbours_diagonals
 from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
 from ..known import at_hand, entries_at_hand
@@ -40,7 +39,7 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
     for shift in [(0,) * len(grid), *map(opposite, values)]:
         values.setdefault(shift, zero)
     couplings = Couplings(bk, grid, rings, values, systems)
-    if is_exactly_hermitian(matrix):
+    if matrix.is_exactly_hermitian():
         couplings.__dict__["is_exactly_hermitian"] = True  # of this object: those made of it may have other numbers
     return couplings
 
