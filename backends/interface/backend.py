@@ -249,11 +249,8 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """
         largest = self.max_abs(v)
         dtype = self.dtype(largest)
-        power, one, low = (
-            self._keep_exponent(largest),
-            self.asarray(1, dtype, like=largest),
-            float(np.finfo(dtype).tiny),
-        )
+        power, one = self._keep_exponent(largest), self.asarray(1, dtype, like=largest)
+        low = float(np.finfo(dtype).tiny)
         power = self.where(power < low, one * low, self.where(power > 1 / low, one * (1 / low), power))
         return self.where((largest > 0) & self.isfinite(largest), power, one)
 
