@@ -56,8 +56,7 @@ class Attempt:
         """
         problem, A, M, report = self.problem, self.problem.A, self.M, self.report
         bk, method = problem.bk, self.method if problem.layout.size else CG()  # which has nothing to factorise
-        limits = problem.limits.of_systems(problem.layout.systems)
-        settings = Settings(bk, method, limits, self.history, problem.by_default, problem.both)
+        settings = self._settings(method)
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
@@ -67,6 +66,13 @@ class Attempt:
             if A.is_container and (M is None or M.is_container):
                 return bk.compile(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
+
+    def _settings(self, method: Method) -> Settings:
+        problem = self.problem
+        limits = problem.limits.of_systems(problem.layout.systems)
+        # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
+        both = problem.both or (problem.given is None and self.method.needs_hermitian)
+        return Settings(problem.bk, method, limits, self.history, problem.by_default, both, problem.derived)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:
         """The outcome of a solve in a compiled function, or for a derivative, whose failure is seen to here.
@@ -84,10 +90,8 @@ class Attempt:
 
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem
-        limits = problem.limits.of_systems(problem.layout.systems)
-        settings = Settings(problem.bk, fallback, limits, self.history, problem.by_default, problem.both)
         try:
-            return rescued_on_host(problem, settings, outcome)
+            return rescued_on_host(problem, self._settings(fallback), outcome)
         except (UnsupportedOperation, NonlinearError):  # its entries cannot be found, so the first failure stands
             return None
 
@@ -107,6 +111,7 @@ class Attempt:
             residual_norm=bk.reshape(outcome.norm, shape),
             tolerance=bk.reshape(outcome.bound, shape),
             attainable=bk.reshape(outcome.attainable, shape),
+            null_part=bk.reshape(outcome.null_part, shape),
             iterations=steps,
             function_evaluations=bk.reshape(outcome.products, shape),
             converged=status == int(Status.CONVERGED),

@@ -85,5 +85,6 @@ def _shapes(problem: Problem, history: bool) -> list[tuple[tuple[int, ...], np.d
     vector, scalar = (*lead, systems, n), (*lead, systems, 1)
     lines = (*lead, problem.limits.most + 1, systems) if history else (0,)
     kinds = {"x": (vector, dtype), "residual": (vector, dtype), "norm": (scalar, real),
-             "bound": (scalar, real), "attainable": (scalar, real), "history": (lines, real)}  # fmt: skip
+             "bound": (scalar, real), "attainable": (scalar, real), "null_part": (scalar, real),
+             "history": (lines, real)}  # fmt: skip
     return [kinds.get(field, (scalar, integer)) for field in Outcome._fields]

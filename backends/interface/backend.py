@@ -249,13 +249,13 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """
         largest = self.max_abs(v)
         dtype = self.dtype(largest)
-        power, one = self._keep_exponent(largest), self.asarray(1, dtype, like=largest)
+        power, one = self.unit_in_first_place(largest), self.asarray(1, dtype, like=largest)
         low = float(np.finfo(dtype).tiny)
         power = self.where(power < low, one * low, self.where(power > 1 / low, one * (1 / low), power))
         return self.where((largest > 0) & self.isfinite(largest), power, one)
 
     @abstractmethod
-    def _keep_exponent(self, x: Array) -> Array:
+    def unit_in_first_place(self, x: Array) -> Array:
         """`x >= 0` with the bits of its mantissa cleared."""
 
     def times(self, scalar: Array, v: Array) -> Array:

@@ -142,7 +142,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def any(self, condition: Array) -> Any:
         return jnp.any(condition)
 
-    def _keep_exponent(self, x: Array) -> Array:
+    def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(np.dtype(x.dtype))
         bits = lax.bitcast_convert_type(x, integer) & np.array(mask, integer)
         return lax.bitcast_convert_type(bits, x.dtype)

@@ -134,7 +134,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         return x.sum(axis, x.dtype, keepdims=keepdims)
 
-    def _keep_exponent(self, x: Array) -> Array:
+    def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(x.dtype)
         return (x.view(integer) & mask).view(x.dtype)
 

@@ -126,7 +126,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         return tf.reduce_sum(x, axis, keepdims)
 
-    def _keep_exponent(self, x: Array) -> Array:
+    def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(self.dtype(x))
         bits = tf.bitwise.bitwise_and(tf.bitcast(x, integer), tf.constant(mask, integer))
         return tf.bitcast(bits, x.dtype)

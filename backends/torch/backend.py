@@ -159,7 +159,7 @@ class TorchBackend(TorchKernels, Backend):
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given
 
-    def _keep_exponent(self, x: Array) -> Array:
+    def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(numpy_dtype(x.dtype))
         return (x.contiguous().view(TORCH_DTYPE[integer]) & mask).view(x.dtype)
 

@@ -117,7 +117,9 @@ class ImplicitSolve(LinearSystem):
                 x0 = x0 if self.grid is None else bk.on_grid(x0, self.grid)
                 x0 = bk.where(given, x0, bk.zeros_like(x0))
             rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
-        problem = replace(self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b))
+        problem = replace(
+            self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b), derived=bool(self.purpose)
+        )
         if self.purpose and problem.null is not None:
             problem = self._without_null_vectors(problem)
         if self.transposed and self.hermitian and bk.explicit_derivatives and _is_function(A):

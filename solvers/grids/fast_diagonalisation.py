@@ -10,6 +10,7 @@ import numpy as np
 
 from ...backends import Backend, get_backend
 from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
+from ...sparse.rounding import of_region
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import Waves, eigen, waves
@@ -238,13 +239,14 @@ def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[np.ndarray
             return (np.zeros(0, np.intp),) * values.ndim
     sizes = np.abs(values)
     largest = np.max(sizes, initial=0)
-    small = np.nonzero(sizes <= max(_LAPACK, eps) * largest)
+    rounding = of_region(parts.dtype) * np.max(parts.allowed, initial=0)
+    small = np.nonzero(sizes <= max(_LAPACK * largest, rounding))
     of_small = sizes[small]
     zero = of_small <= _LAPACK * largest
-    count = np.count_nonzero((of_small <= eps * largest) & ~zero)
+    count = np.count_nonzero((of_small <= rounding) & ~zero)
     if not count:
         return tuple(index[zero] for index in small)
-    if count == 1 and not zero.any() and parts.maps_constants_to_zero(8 * eps):
+    if count == 1 and not zero.any() and parts.maps_constants_to_zero:
         return small
     raise _refusal(
         f"{count} of its eigenvalues cannot be told from zero in this precision: the smallest is "

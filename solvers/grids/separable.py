@@ -10,13 +10,17 @@ product with a random vector shows whether they are all that there is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ...backends import get_backend
 from ...sparse import DIA, Matrix, Operator, SparseMatrix, Stencil
 from ...sparse.formats.entries.grid import points
+from ...sparse.rounding import ROWS, half_units, of_region
 from .entry_by_entry import Diagonal, equals_sum
 
 _ROUNDING = 100  # times the rounding unit, of the sum of |a_ij| over a row
@@ -26,23 +30,34 @@ _FEW = 8  # diagonals that are quicker one by one
 Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # where entries are along an axis, row and column, and their values
 
 
-class Separable(NamedTuple):
+@dataclass(frozen=True)
+class Separable:
     """A sum of matrices along the axes of a grid.
 
     Attributes:
         grid: lengths of the axes.
         along: one matrix `(n_k, n_k)` for each axis.
         shift: what is added to the whole diagonal.
+        dtype: of the stored entries.
     """
 
     grid: tuple[int, ...]
     along: tuple[sp.csr_array, ...]
     shift: Any
+    dtype: np.dtype
 
-    def maps_constants_to_zero(self, relative: float) -> bool:
-        """But for this much of the sum of the absolute values in a row."""
-        sums = self.row_sums(lambda values: values)
-        return bool(np.all(np.abs(sums) <= relative * self.row_sums(np.abs)))
+    @cached_property
+    def allowed(self) -> np.ndarray:
+        """What rounding of the entries allows the sum of each row to be, `(n_0, n_1, ...)`."""
+        host = get_backend("numpy")
+        return self.row_sums(lambda values: half_units(host, np.asarray(values, self.dtype)).astype(np.float64))
+
+    @property
+    def maps_constants_to_zero(self) -> bool:
+        """As far as the rounding of the entries tells."""
+        sums = self.row_sums(lambda values: np.asarray(values, np.result_type(self.dtype, np.float64)))
+        each = np.all(np.abs(sums) <= ROWS * self.allowed)
+        return bool(each and np.abs(np.sum(sums)) <= of_region(self.dtype) * np.sum(self.allowed))
 
     def row_sums(self, function: Callable[[Any], Any]) -> np.ndarray:
         """Of the entries' images, but that the parts of the diagonal come one by one: `(n_0, n_1, ...)`."""
@@ -73,7 +88,7 @@ def separable(matrix: Matrix, host: Operator) -> Separable | str:
         first = A[0, 0]
         shift = first if shift is None else shift  # the same corner of the grid lies on all these lines
         along.append(sp.csr_array(A - first * sp.eye_array(n, dtype=A.dtype)))
-    found = Separable(grid, tuple(along), shift)
+    found = Separable(grid, tuple(along), shift, matrix.dtype)
     return _differs(host, found) or found
 
 

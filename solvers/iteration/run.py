@@ -25,6 +25,7 @@ class Settings(NamedTuple):
     history: bool
     by_default: bool  # was the tolerance left to the library?
     both: bool = False  # has the transpose of A the null vectors that are known, too?
+    derived: bool = False  # is it the solve for a derivative?
 
 
 def run(
@@ -43,7 +44,7 @@ def run(
     Args:
         null: takes known null vectors of A off, or None.
     """
-    bk, method, limits, history, by_default, both = settings
+    bk, method, limits, history, by_default, both, derived = settings
     single = len(limits) == 1
     with bk.quiet():
         # those that are found at run time are mostly none, and would cost as much there as M
@@ -55,7 +56,7 @@ def run(
         if around and null is not None and M is not None and not method.factorises:
             M = Projected(null, M)
         inverse = method.setup(bk, A, M)
-        iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default)
+        iteration = Iteration(bk, method, A, inverse, b, null, both, derived, report, by_default)
         if single or method.can_pause:
             return iteration.run(x0, rtol, atol, limits, history)
         singles = [limits.single(i) for i in range(len(limits))]

@@ -2,41 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from ...backends import Array
-from ...sparse import SparseMatrix
-from .found import rounding_of_sums
+from ...backends import Array, Backend
+from ...sparse import Dense, SparseMatrix
+from ...sparse.rounding import ROWS, half_units, of_region
 from .projections import WithoutConstantsInside
 
 _NEAR = 1e-3  # of the diagonal: sums of rows above make a closer look needless
+_HALF_OF_THE_DIGITS = 12  # of numbers in single precision
 
 
-def constants_at_run_time(A: SparseMatrix) -> WithoutConstantsInside:
+def constants_at_run_time(A: SparseMatrix | Dense) -> WithoutConstantsInside:
     """What takes constants off where A and its transpose turn out to map them to zero.
 
     Of one region; rows and columns of zeros are regions of their own. `find_constants` sees more, where it can look.
 
-    Cost: the sums of the rows; where they are small, also of the columns, and of the absolute values.
+    Cost: the sums of the rows; where they are small, also of the columns, and of the rounding of the entries.
     """
     bk, rows, n = A.bk, A.systems or 1, A.shape[0]
-    ones = bk.broadcast_to(bk.asarray(np.ones((1, n), A.dtype), like=A.stored.anchor()), (rows, n))
+    like = A.stored.anchor() if isinstance(A, SparseMatrix) else A.matrix
+    ones = bk.broadcast_to(bk.asarray(np.ones((1, n), A.dtype), like=like), (rows, n))
     sums = bk.abs(A.apply(ones))
     nothing = bk.full_like(sums, 1), bk.zeros_like(sums[:, :1])
     near = bk.max_abs(sums) <= _NEAR * bk.max_abs(bk.broadcast_to(A.diagonals(), (rows, n)))
-    inside, weights = bk.cond(bk.any(near), lambda ones, sums: _told(A, ones, sums), lambda *_: nothing, ones, sums)
+    inside, weights = bk.cond(bk.any(near), lambda ones: _told(A, ones), lambda _: nothing, ones)
     return WithoutConstantsInside(bk, inside, weights)
 
 
-def _told(A: SparseMatrix, ones: Array, sums: Array) -> tuple[Array, Array]:
+def _told(A: SparseMatrix | Dense, ones: Array) -> tuple[Array, Array]:
     """The parts of what takes constants off."""
     bk = A.bk
-    sizes = A._each(lambda v: A.stored.host.astype(A.stored.host.abs(v), A.dtype))
-    scales = [bk.abs(M.apply(ones)) for M in (sizes, sizes.T)]
-    inside = bk.where(scales[0] + scales[1] == 0, bk.zeros_like(sums), bk.full_like(sums, 1))
-    eps = rounding_of_sums(A.dtype)
-    bad = [~(found <= eps * scale) for found, scale in zip((sums, bk.abs(A.T.apply(ones))), scales)]  # NaN is bad
+    units = _each(A, lambda host, v: host.astype(half_units(host, v), A.dtype))
+    sums, allowed = _sums(A, ones), bk.abs(units.apply(ones))
+    sums_of_columns, allowed_of_columns = _sums(A.T, ones), bk.abs(units.T.apply(ones))
+    empty = (allowed + allowed_of_columns == 0) & (sums == 0) & (sums_of_columns == 0)
+    inside = bk.where(empty, bk.zeros_like(allowed), bk.full_like(allowed, 1))
+    null = _is_null(bk, sums, allowed, inside) & _is_null(bk, sums_of_columns, allowed_of_columns, inside)
+    total, most = bk.abs(bk.sum(sums, 1, keepdims=True)), bk.sum(allowed, 1, keepdims=True)
     count = bk.sum(inside, 1, keepdims=True)
-    regular = bk.max_abs(bk.where(bad[0] | bad[1], inside, bk.zeros_like(inside))) > 0
-    weights = bk.where(regular | (count == 0), bk.zeros_like(count), 1 / bk.maximum(count, bk.full_like(count, 1)))
+    closed = null & (total <= of_region(A.dtype) * most) & (count > 0)
+    weights = bk.where(closed, 1 / bk.maximum(count, bk.full_like(count, 1)), bk.zeros_like(count))
     return bk.where(weights > 0, inside, bk.full_like(inside, 1)), weights
+
+
+def _is_null(bk: Backend, sums: Array, allowed: Array, inside: Array) -> Array:
+    """`(systems, 1)`: are all sums inside zero, as far as single rows tell?"""
+    open_rows = ~((bk.abs(sums) <= ROWS * allowed) & bk.isfinite(allowed))  # NaN is open
+    return bk.max_abs(bk.where(open_rows, inside, bk.zeros_like(inside))) == 0
+
+
+def _each(A: SparseMatrix | Dense, function: Callable[[Backend, Array], Array]) -> SparseMatrix | Dense:
+    """The same structure with a function of the values."""
+    if isinstance(A, Dense):
+        return Dense(A.bk, function(A.bk, A.matrix))
+    return A._each(lambda v: function(A.stored.host, v))
+
+
+def _sums(A: SparseMatrix | Dense, ones: Array) -> Array:
+    """The sums of rows; in single precision those of the upper and of the lower half of the digits.
+
+    Entries of like size then cancel without rounding, as they do in double precision, which compiled programs may lack.
+    """
+    if A.dtype.char in "dD":
+        return A.apply(ones)
+    upper = _each(A, _upper_digits)
+    lower = _each(A, lambda host, v: v - _upper_digits(host, v))
+    return upper.apply(ones) + lower.apply(ones)
+
+
+def _upper_digits(host: Backend, v: Array) -> Array:
+    """Rounded to half of the digits, by adding and taking off a number so large that no others fit in.
+
+    Source: Dekker, Numer. Math. 18 (1971), 224-242; with a power of two for each number.
+    """
+    dtype = host.dtype(v)
+    large = 1.5 * 2.0**_HALF_OF_THE_DIGITS * host.unit_in_first_place(host.abs(v))
+    both: complex = 1 + 1j if dtype.kind == "c" else 1
+    large = host.astype(large, dtype) * both
+    return (v + large) - large

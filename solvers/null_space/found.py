@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,14 +16,14 @@ import scipy.sparse as sp
 from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.facts import components
+from ...sparse.rounding import RowSums, closed_components, row_sums
 from ...sparse.symmetry import products_agree
 from ..preconditioners.known import as_matrix, in_every_run
 from .projections import WithoutConstants
 
-_ROUNDING = 4  # times the rounding unit of the entries of a row: what their sum may be where it should be zero
-_ROUNDING_OF_SINGLE = 2  # likewise: more would take regular matrices, as of long time steps, for singular
 _UNSEEN = 64  # as much for a function, of its product with random signs, until its entries are seen
-_GUESSED = 8  # where they cannot be seen
+_GUESSED = 8  # where they cannot be seen ...
+_GUESSED_MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding
 _FAR = 1e-3  # of that product: a function that maps the constant to more is regular
 _SMALL = 1e-6  # of the diagonal: what sums that are zero but for rounding are far below
 
@@ -82,34 +82,28 @@ def _may_have_regions(A: Matrix) -> bool:
 
 def _regions(A: Any) -> np.ndarray | None:
     """`(n,)`: the number of the closed region of each unknown, -1 for those that are in none; None if there is none."""
-    if not sp.issparse(A):
-        whole = bool(np.all(_null_rows(A)) and np.all(_null_rows(A.T)))
-        return np.zeros(len(A), np.int32) if whole else None
-    null = _null_rows(A)
-    if not null.any():
+    rows = row_sums(A) if sp.issparse(A) else _dense_row_sums(A)
+    if not rows.negligible.any():
         return None
+    A = A if sp.issparse(A) else sp.csr_array(A)
     count, labels = components(A)
-    closed = np.bincount(labels, ~null, count) == 0
+    closed = closed_components(rows, labels, count, A.dtype)
     if closed.any():
-        closed &= np.bincount(labels, ~_null_rows(A.T), count) == 0
+        closed &= closed_components(row_sums(A.T), labels, count, A.dtype)
     if not closed.any():
         return None
     return np.asarray(np.where(closed, np.cumsum(closed) - 1, -1)[labels])
 
 
-def rounding_of_sums(dtype: np.dtype) -> float:
-    """What the sum of entries that cancel may be, relative to the sum of their absolute values."""
-    single = np.dtype(dtype).char in "fF"
-    return (_ROUNDING_OF_SINGLE if single else _ROUNDING) * float(np.finfo(dtype).eps)
-
-
-def _null_rows(A: Any) -> np.ndarray:
-    """`(n,)`: is the sum of a row zero up to rounding? A row with what is no number is not."""
-    rounding = rounding_of_sums(A.dtype)
-    A = A.astype(np.result_type(A.dtype, np.float64), copy=False)  # whose sums add no rounding of their own
-    ones = np.ones(A.shape[1])
-    limit = rounding * (abs(A) @ ones)
-    return np.asarray(np.abs(A @ ones) <= limit) & np.isfinite(limit)
+def _dense_row_sums(A: np.ndarray) -> RowSums:
+    """Those of rows that are not far from zero; of others only that they are far."""
+    sums = A @ np.ones(A.shape[1])
+    scale = np.max(np.abs(A)) if A.dtype.kind == "c" else max(np.max(A), -np.min(A))
+    near = np.abs(sums) <= _FAR * scale
+    found = row_sums(A[near])
+    allowed = np.zeros(len(A))
+    sums[near], allowed[near] = found
+    return RowSums(np.where(near, sums, np.inf), allowed)
 
 
 def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray | None:
@@ -121,34 +115,46 @@ def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray |
         return None
     size = _size_of_constant_image(A, layout, like)
     eps = np.finfo(A.dtype).eps
-    if size is not None and not size <= _UNSEEN * eps:
+    if size is not None and not size.largest <= _UNSEEN * eps:
         return None
     try:
         matrix = as_matrix(A)
     except (UnsupportedOperation, NonlinearError):
-        guessed = size is not None and size <= _GUESSED * eps and products_agree(A, layout.systems, like)
+        small = size is not None and size.largest <= _GUESSED * eps and size.mean <= _GUESSED_MEAN * eps
+        guessed = small and products_agree(A, layout.systems, like)
         return np.zeros(layout.size, np.int32) if guessed else None
     return _regions(matrix.known()) if _may_have_regions(matrix) else None
 
 
-def _size_of_constant_image(A: FunctionOperator, layout: Layout, like: Any) -> float | None:
-    """The largest number in the product with ones, of that in the product with random signs; None: not known now."""
+class _ConstantImage(NamedTuple):
+    """The size of the product with ones, relative to the largest number in the product with random signs."""
+
+    largest: float
+    mean: float
+
+
+def _size_of_constant_image(A: FunctionOperator, layout: Layout, like: Any) -> _ConstantImage | None:
+    """None: not known now."""
     bk, shape = A.bk, (layout.systems, A.shape[1])
 
-    def largest(x: np.ndarray) -> float | None:
-        image = bk.known_now(lambda: A.apply(bk.asarray(np.ascontiguousarray(x, A.dtype), like=like)))
-        return None if image is None else float(np.max(np.abs(image), initial=0))
+    def image(x: np.ndarray) -> np.ndarray | None:
+        return bk.known_now(lambda: A.apply(bk.asarray(np.ascontiguousarray(x, A.dtype), like=like)))
 
-    size, before = largest(np.ones(shape)), _remembered(A.function)
-    if size is None:
+    found, before = image(np.ones(shape)), _remembered(A.function)
+    if found is None:
         return None
-    regular = before > 0 and size > _FAR * before  # whatever it was called with: rounding is not so large
-    usual = before if regular else largest(np.random.default_rng(8).choice([-1.0, 1.0], shape))
-    if usual is None or not 0 < usual < np.inf:
-        return np.inf
+    size = _ConstantImage(_largest(found), float(np.max(np.abs(np.mean(found, 1, np.result_type(found, float))))))
+    regular = before > 0 and size.largest > _FAR * before  # whatever it was called with: rounding is not so large
+    usual = before if regular else _largest(image(np.random.default_rng(8).choice([-1.0, 1.0], shape)))
+    if not 0 < usual < np.inf:
+        return _ConstantImage(np.inf, np.inf)
     with contextlib.suppress(TypeError):  # of functions that cannot be hashed, which are asked every time
         _usual[A.function] = usual
-    return size / usual
+    return _ConstantImage(size.largest / usual, size.mean / usual)
+
+
+def _largest(image: np.ndarray | None) -> float:
+    return np.nan if image is None else float(np.max(np.abs(image), initial=0))
 
 
 def _remembered(function: Any) -> float:

@@ -6,79 +6,122 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
-from ...sparse import Matrix
+from ...backends import get_backend
+from ...sparse import FunctionOperator, Matrix, NonlinearError, UnsupportedOperation
 from ...sparse.equilibrate import equilibrated, scales
+from ...sparse.facts import components
+from ...sparse.rounding import ROWS, closed_components, half_units, of_region, row_sums
 from ..iteration.status import Status
+from ..preconditioners.known import as_matrix
 from ..setup.problem import Problem
 from .result import SolveResult
 
-_ROUNDING = 4  # times the rounding unit of the entries: what the sum of entries that cancel may be
 _SMALL = 300  # unknowns up to which all left null vectors are found, by a singular value decomposition
+_SAME = 1e-3  # relative: what rounding of norms may be
 
 
 def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
     """In words, where a known matrix shows that no x meets the tolerance; None if it does not, or nothing failed.
 
-    For left null vectors w, `A^H w = 0`, each residual has the part of b in them. Those that are looked for: the
-    constants on each connected part of the matrix, which a row of zeros is too, and for small matrices all. Costs one
-    pass over the entries, after a failure only.
+    Costs what `unreachable` costs, after a failure only.
     """
-    A, bk = problem.A.without_offset, problem.bk
-    if problem.compiled or problem.several or problem.given is not None or problem.A.offset:
+    bk = problem.bk
+    if problem.compiled or problem.several or problem.given is not None:
         return None
-    status = bk.to_numpy(result.status).reshape(-1)
-    failed = status != Status.CONVERGED
-    if not failed.any() or not isinstance(A, Matrix) or A.systems is not None:
+    failed = bk.to_numpy(result.status).reshape(-1) != Status.CONVERGED
+    part = unreachable(problem, failed)
+    if part is None:
         return None
-    matrix, b = A.known(), bk.to_numpy(problem.b)
-    if matrix is None or matrix.shape[0] != matrix.shape[1]:
-        return None
-    bound = bk.to_numpy(result.tolerance).reshape(-1)
+    reached, bound = (bk.to_numpy(a).reshape(-1) for a in (result.residual_norm, result.tolerance))
     with np.errstate(all="ignore"):
-        part = _part_outside(matrix, b.astype(np.result_type(b.dtype, np.float64)), np.finfo(A.dtype).eps)
-        hopeless = failed & (part > bound)
+        reached = np.hypot(reached, bk.to_numpy(result.null_part).reshape(-1))
+        hopeless = failed & (part > bound) & (part <= (1 + _SAME) * reached)  # no bound above what was reached
     if not hopeless.any():
         return None
-    return f"no x leaves a residual norm below {part[hopeless].max():.3e}, as b is outside of the range of the matrix"
+    least = np.minimum(part, reached)[hopeless].max()
+    return f"no x leaves a residual norm below {least:.3e}, as b is outside of the range of the matrix"
 
 
-def _part_outside(matrix: Any, b: np.ndarray, eps: float) -> np.ndarray:
+def unreachable(problem: Problem, asked: np.ndarray) -> np.ndarray | None:
+    """`(batch,)`: the norm of the part of b in the left null vectors of A that are found; None where A is not known.
+
+    For left null vectors w, `A^H w = 0`, each residual has the part of b in them. Those that are looked for: the
+    constants on each connected part of the matrix, which a row of zeros is too, and of small matrices all.
+
+    Args:
+        asked: bool `(batch,)`; the part of the other systems is 0.
+
+    Cost: one pass over the entries, and of matrices of at most 300 unknowns a singular value decomposition, per matrix.
+    """
+    if not asked.any() or problem.A.offset:
+        return None
+    known = _entries(problem)
+    if known is None:
+        return None
+    b = problem.bk.to_numpy(problem.b)
+    wide = b.astype(np.result_type(b.dtype, np.float64))
+    part = np.zeros(len(b))
+    with np.errstate(all="ignore"):
+        if isinstance(known, tuple) or getattr(known, "ndim", 2) == 3:
+            for i in np.flatnonzero(asked):
+                part[i] = _part_outside(known[i], wide[i : i + 1])[0]
+        else:
+            part[asked] = _part_outside(known, wide[asked])
+    return part
+
+
+def _entries(problem: Problem) -> Any:
+    """The matrix of SciPy or NumPy, of a batch one per system, where it is square and known."""
+    A = problem.A.without_offset
+    if A.shape[0] != A.shape[1]:
+        return None
+    if isinstance(A, FunctionOperator) and A.shape[0] <= _SMALL:
+        try:
+            A = as_matrix(A)
+        except (UnsupportedOperation, NonlinearError):
+            return None
+    return A.known() if isinstance(A, Matrix) else None
+
+
+def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
     """`(batch,)`: the norm of the part of each row of b in the left null vectors that are found."""
     if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
         return np.zeros(len(b))
-    n = matrix.shape[0]
-    wide = sp.csr_array(matrix, dtype=np.result_type(matrix.dtype, np.float64))
+    n, matrix = matrix.shape[0], sp.csr_array(matrix)
     if n <= _SMALL:
-        empty = abs(wide).sum(axis=1) == 0  # looked at apart: rounding would mix them with other null vectors
-        parts = b[:, empty], b[:, ~empty] @ _left_null_vectors(wide[~empty], eps).conj()
+        empty = abs(matrix).sum(axis=1) == 0  # looked at apart: rounding would mix them with other null vectors
+        parts = b[:, empty], b[:, ~empty] @ _left_null_vectors(matrix[~empty]).conj()
         return np.linalg.norm(np.concatenate(parts, axis=1), axis=1)
-    count, labels = connected_components(wide, directed=False)
-    turned = wide.conj().T
-    open_part = np.bincount(labels, ~_cancels(turned, np.ones(n), _ROUNDING * eps), count) > 0
+    count, labels = components(matrix)
+    closed = closed_components(row_sums(matrix.T), labels, count, matrix.dtype)
     totals = np.stack([np.bincount(labels, row.real, count) + 1j * np.bincount(labels, row.imag, count) for row in b])
-    return np.linalg.norm((np.abs(totals) / np.sqrt(np.bincount(labels)))[:, ~open_part], axis=1)
+    return np.linalg.norm((np.abs(totals) / np.sqrt(np.bincount(labels)))[:, closed], axis=1)
 
 
-def _left_null_vectors(matrix: Any, eps: float) -> np.ndarray:
-    """`(m, count)`: orthonormal w with `A^H w = 0`.
+def _left_null_vectors(matrix: Any) -> np.ndarray:
+    """`(m, count)`: orthonormal w with `A^H w = 0`, up to what the rounding of the entries allows.
 
-    Small singular values tell of units, too: those of R A C do not, and `w = R v` for its null vectors v.
+    Small singular values tell of units, too: those of R A C do not, and `w = R u` for its null vectors u.
     """
     n = matrix.shape[1]
-    own = n * np.finfo(matrix.dtype).eps  # rounding of what is computed here
-    rows, columns = scales(matrix)
-    scaled = equilibrated(matrix, rows, columns)
-    left, sizes, _ = np.linalg.svd(scaled.toarray(), full_matrices=False)
-    found, _ = np.linalg.qr(rows[:, None] * left[:, sizes <= n * eps * sizes.max(initial=0)])
+    wide = matrix.astype(np.result_type(matrix.dtype, np.float64))
+    own = n * np.finfo(wide.dtype).eps  # rounding of what is computed here
+    rows, columns = scales(wide)
+    scaled = equilibrated(wide, rows, columns)
+    units = _with_data(matrix, half_units(get_backend("numpy"), matrix.data).astype(np.float64))
+    allowed = equilibrated(units, rows, columns)
+    left, sizes, right = np.linalg.svd(scaled.toarray(), full_matrices=False)
+    rounding = np.sum(np.abs(left) * (allowed @ np.abs(right).T), axis=0)
+    small = sizes <= of_region(matrix.dtype) * rounding + own * sizes.max(initial=0)
+    found, _ = np.linalg.qr(rows[:, None] * left[:, small])
     v = found / rows[:, None]
     v[np.abs(v) <= own * np.abs(v).max(axis=0, initial=0)] = 0  # or R would make something of rounding
-    null = _cancels(scaled.conj().T, v, _ROUNDING * (eps + own)).all(axis=0)
+    limit = ROWS * (allowed.T @ np.abs(v)) + 4 * own * (abs(scaled).T @ np.abs(v))
+    null = (np.abs(scaled.conj().T @ v) <= limit).all(axis=0)
     w = rows[:, None] * v[:, null]
     return np.asarray(w / np.linalg.norm(w, axis=0))
 
 
-def _cancels(A: Any, v: np.ndarray, rounding: float) -> np.ndarray:
-    """Is each entry of `A v` zero, up to rounding of the terms that it is the sum of?"""
-    return np.asarray(np.abs(A @ v) <= rounding * (abs(A) @ np.abs(v)))
+def _with_data(matrix: Any, data: np.ndarray) -> Any:
+    return sp.csr_array((data, matrix.indices, matrix.indptr), matrix.shape)

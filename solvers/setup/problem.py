@@ -38,6 +38,7 @@ class Problem:
     null: Operator | None  # takes the null vectors off rows that are known of A, and ...
     both: bool  # ... that the transpose is known to have, too
     compiled: bool
+    derived: bool = False  # is it the solve for a derivative?
     least_squares: bool = False  # are A x = b the normal equations of a problem of least squares, which is ...
     given: Given | None = None  # ... this one?
     source: Any = None  # what the user called A

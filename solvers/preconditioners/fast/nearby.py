@@ -115,7 +115,9 @@ def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -
         is_simple = simple[0] <= _AS_NEAR * general[0] + _ROUNDING
     along = tuple(_matrix(line, size) for line in (constant if is_simple else lines))
     distance, spread, left = simple if is_simple else general
-    return Nearby(size, Separable(A.grid, along, A.diagonal.dtype.type(0)), root, distance, spread, left / size)
+    return Nearby(
+        size, Separable(A.grid, along, A.diagonal.dtype.type(0), A.diagonal.dtype), root, distance, spread, left / size
+    )
 
 
 def _constant(line: Line) -> Line:
