@@ -12,6 +12,7 @@ from ..sparse import Operator
 from .iteration.outcome import Outcome
 from .iteration.run import Settings, run
 from .iteration.status import Status
+from .results.no_solution import without_refuted
 from .setup.problem import Problem
 
 
@@ -72,6 +73,8 @@ def _solve_on_host(
         b, rtol, atol, *x0 = (np.array(v) for v in values[cut[2] :])
         A, M, null = operators(*values[: cut[2]])
         found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), report)
+        if settings.by_default and not problem.least_squares:
+            found = without_refuted(host, A, b, rtol, atol, found)
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
 
     return on_host, (*matrix, *inverse, *basis, problem.b, problem.rtol, problem.atol, *start)

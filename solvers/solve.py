@@ -15,7 +15,7 @@ from .iteration.progress import make_report
 from .iteration.status import Status
 from .on_host import may_be_helped
 from .results.failure import apply_policy
-from .results.no_solution import why_no_solution
+from .results.no_solution import why_no_solution, without_refuted
 from .results.result import SolveResult, register_result
 from .setup.problem import Problem
 from .setup.request import Request
@@ -46,6 +46,7 @@ def solve(
     outcome, name = _outcome(attempt), method.name
     # With "status" and no fallback nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
+    outcome = _checked(problem, outcome) if known else outcome
     waits = known and (fallback is not None or request.on_failure != "status")
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
@@ -61,6 +62,13 @@ def solve(
     return result
 
 
+def _checked(problem: Problem, outcome: Outcome) -> Outcome:
+    """Not believing the precision where it has let a system without a solution pass."""
+    if not problem.by_default or problem.given is not None:
+        return outcome
+    return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
+
+
 def _climbed(
     attempt: Attempt, first: Outcome, fallback: Method, request: Request
 ) -> tuple[Attempt, Outcome] | None:  # fmt: skip
@@ -74,7 +82,7 @@ def _climbed(
     try:
         check_requirements(problem, fallback, None)
         second = _attempt(problem, fallback, None, request)
-        found = _outcome(second)
+        found = _checked(problem, _outcome(second))
     except (UnsupportedOperation, NonlinearError):
         return None
     if not bk.any(~failed):

@@ -4,6 +4,10 @@
 rounding of x and the rounding of the product do. It needs no norm and no entries, and scales as the residual does.
 `eps |A| |x|` would be the wrong quantity: where the columns of A differ in size it accepts wrong answers.
 
+Where the precision decides, x must be plausible too: of a singular A with a b outside of its range, an iteration makes
+x larger and larger along a null vector, until D is as large as what is left of b. Then `x^H A x / |x|` is no more than
+D, as A makes nothing but noise of x. Regular systems that the precision limits have 15 D and more where A is Hermitian.
+
 Source: the normwise backward error, Rigal and Gaches 1967; Higham, Accuracy and Stability of Numerical Algorithms,
 2nd ed., Theorem 7.1, here for the perturbation of each entry of x.
 """
@@ -22,19 +26,23 @@ _HOPELESS = 0.1  # of D: no method has been seen to reach a tolerance below
 _FACTOR = 0.7
 
 
-def attainable(bk: Backend, A: Operator, b: Array, x: Array, image: Array, missed: Array) -> Array:
+def attainable(bk: Backend, A: Operator, b: Array, x: Array, image: Array, missed: Array, iterated: bool) -> Array:
     """`(batch, 1)`: the residual norm that the precision lets each system come to, 1 product if one `missed` its own.
 
     0 for the systems that did not, and where so little can be reached that a system without a solution would pass.
 
     Args:
         image: A x.
+        iterated: was x found by an iteration, which null vectors make large? Factors are judged by their corrections.
     """
     none = bk.full_like(missed, 0, real_dtype(bk.dtype(x)))
 
     def measured(b: Array, x: Array, image: Array) -> tuple[Array, Array]:
         noise = _noise(bk, A, x, bk.copy(image))  # a function may write to what it returned
-        return noise, min(_LARGEST, _ROUNDED * _eps(bk, x)) * bk.norm(b)
+        most = min(_LARGEST, _ROUNDED * _eps(bk, x)) * bk.norm(b)
+        if iterated:
+            most = bk.where(bk.abs(bk.dot(x, image)) > noise * bk.norm(x), most, -1 + 0 * most)
+        return noise, most
 
     noise, most = bk.cond(bk.any(missed), measured, lambda *_: (none, none), b, x, image)
     reached = _ROUNDINGS * noise

@@ -295,7 +295,7 @@ class Iteration:
             tally = tally._replace(status=none + _CONVERGED, products=products)
             return start._replace(x=x, r=r, norm=norm, bound=start.asked, attainable=0 * norm, tally=tally)
         missed = ran & bk.isfinite(norm) & (norm > start.asked)
-        reached = attainable(bk, self.A, self.b, x, image, missed)
+        reached = attainable(bk, self.A, self.b, x, image, missed, not self.method.factorises)
         settled = self.method.is_settled(bk, this.state, x, this.scale)
         bound = start.asked
         if self.by_default:

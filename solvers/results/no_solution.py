@@ -6,18 +6,21 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import lapack
 
-from ...backends import get_backend
-from ...sparse import FunctionOperator, Matrix, NonlinearError, UnsupportedOperation
+from ...backends import Array, Backend, get_backend
+from ...sparse import FunctionOperator, Matrix, NonlinearError, Operator, UnsupportedOperation
 from ...sparse.equilibrate import equilibrated, scales
 from ...sparse.facts import components
 from ...sparse.rounding import ROWS, closed_components, half_units, of_region, row_sums
+from ..iteration.outcome import Outcome
 from ..iteration.status import Status
 from ..preconditioners.known import as_matrix
 from ..setup.problem import Problem
 from .result import SolveResult
 
 _SMALL = 300  # unknowns up to which all left null vectors are found, by a singular value decomposition
+_FAR = 10  # times n eps: matrices whose condition is below the inverse are regular for sure
 _SAME = 1e-3  # relative: what rounding of norms may be
 
 
@@ -30,7 +33,7 @@ def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
     if problem.compiled or problem.several or problem.given is not None:
         return None
     failed = bk.to_numpy(result.status).reshape(-1) != Status.CONVERGED
-    part = unreachable(problem, failed)
+    part = unreachable(problem.A, bk.to_numpy(problem.b), failed)
     if part is None:
         return None
     reached, bound = (bk.to_numpy(a).reshape(-1) for a in (result.residual_norm, result.tolerance))
@@ -43,7 +46,31 @@ def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
     return f"no x leaves a residual norm below {least:.3e}, as b is outside of the range of the matrix"
 
 
-def unreachable(problem: Problem, asked: np.ndarray) -> np.ndarray | None:
+def without_refuted(bk: Backend, A: Operator, b: Array, rtol: Array, atol: Array, outcome: Outcome) -> Outcome:
+    """The outcome without success where the precision alone has let x pass, and the matrix shows that there is none.
+
+    Such x have a large part in null vectors, which makes what the precision allows large.
+
+    Cost: where the precision has decided, of matrices of at most 300 unknowns an LU factorisation, see `unreachable`.
+    """
+    if A.shape[0] > _SMALL or len(outcome.status.shape) > 2:
+        return outcome
+    limited = (outcome.status == int(Status.CONVERGED)) & (outcome.attainable > 0)
+    if not bk.any(limited):
+        return outcome
+    part = unreachable(A, bk.to_numpy(b), bk.to_numpy(limited).reshape(-1))
+    if part is None:
+        return outcome
+    asked = bk.maximum(rtol * bk.norm(b), atol)
+    failed = limited & bk.asarray(part[:, None] > bk.to_numpy(asked), like=b)
+    return outcome._replace(
+        status=bk.where(failed, int(Status.STAGNATED), outcome.status),
+        attainable=bk.where(failed, 0 * outcome.attainable, outcome.attainable),
+        bound=bk.where(failed, asked, outcome.bound),
+    )
+
+
+def unreachable(A: Operator, b: np.ndarray, asked: np.ndarray) -> np.ndarray | None:
     """`(batch,)`: the norm of the part of b in the left null vectors of A that are found; None where A is not known.
 
     For left null vectors w, `A^H w = 0`, each residual has the part of b in them. Those that are looked for: the
@@ -54,12 +81,9 @@ def unreachable(problem: Problem, asked: np.ndarray) -> np.ndarray | None:
 
     Cost: one pass over the entries, and of matrices of at most 300 unknowns a singular value decomposition, per matrix.
     """
-    if not asked.any() or problem.A.offset:
-        return None
-    known = _entries(problem)
+    known = _entries(A) if asked.any() and not A.offset else None
     if known is None:
         return None
-    b = problem.bk.to_numpy(problem.b)
     wide = b.astype(np.result_type(b.dtype, np.float64))
     part = np.zeros(len(b))
     with np.errstate(all="ignore"):
@@ -71,9 +95,9 @@ def unreachable(problem: Problem, asked: np.ndarray) -> np.ndarray | None:
     return part
 
 
-def _entries(problem: Problem) -> Any:
+def _entries(A: Operator) -> Any:
     """The matrix of SciPy or NumPy, of a batch one per system, where it is square and known."""
-    A = problem.A.without_offset
+    A = A.without_offset
     if A.shape[0] != A.shape[1]:
         return None
     if isinstance(A, FunctionOperator) and A.shape[0] <= _SMALL:
@@ -89,6 +113,8 @@ def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
     if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
         return np.zeros(len(b))
     n, matrix = matrix.shape[0], sp.csr_array(matrix)
+    if n <= _SMALL and _is_regular(matrix):
+        return np.zeros(len(b))
     if n <= _SMALL:
         empty = abs(matrix).sum(axis=1) == 0  # looked at apart: rounding would mix them with other null vectors
         parts = b[:, empty], b[:, ~empty] @ _left_null_vectors(matrix[~empty]).conj()
@@ -97,6 +123,16 @@ def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
     closed = closed_components(row_sums(matrix.T), labels, count, matrix.dtype)
     totals = np.stack([np.bincount(labels, row.real, count) + 1j * np.bincount(labels, row.imag, count) for row in b])
     return np.linalg.norm((np.abs(totals) / np.sqrt(np.bincount(labels)))[:, closed], axis=1)
+
+
+def _is_regular(matrix: Any) -> bool:
+    """Is its condition far from what rounding can make singular? By LAPACK's estimate, in a fraction of the time."""
+    n, kind = matrix.shape[0], np.result_type(matrix.dtype, np.float64)
+    dense = matrix.toarray().astype(kind)
+    factor, estimate = lapack.get_lapack_funcs(("getrf", "gecon"), (dense,))
+    factors, _, failed = factor(dense)
+    condition, _ = estimate(factors, np.linalg.norm(dense, 1)) if not failed and n else (0.0, 0)
+    return bool(condition > _FAR * max(n, 1) * np.finfo(matrix.dtype).eps)
 
 
 def _left_null_vectors(matrix: Any) -> np.ndarray:
