@@ -127,7 +127,7 @@ def _linear_solve(request: Request) -> SolveResult:
             choice = choose(problem, M is not None)
             method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
             M = choice.preconditioner if M is None else M
-            problem = with_constants(problem, A, request)
+        problem = with_constants(problem, method, A, request)
         if M is not None:
             refuse_preconditioner(method, M)
             M = to_preconditioner(M, A, problem.bk, problem.layout, problem.like, precision=precision_for(method))

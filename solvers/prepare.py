@@ -201,10 +201,10 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
         choice = choose(problem, not (automatic or kind is None), many)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
         why = choice.explain()
-        problem = with_constants(problem, A, request)
         kind = choice.preconditioner if automatic else kind
     elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
         kind = None
+    problem = with_constants(problem, method, A, request)
     refuse_preconditioner(method, kind)
     if previous is not None and isinstance(kind, Preconditioner):
         older = "made for other values of A"

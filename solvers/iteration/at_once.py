@@ -24,7 +24,6 @@ class Solve(Protocol):
     def b(self) -> Array: ...
     def without_null(self, x: Array) -> Array: ...
     def in_range(self, r: Array) -> Array: ...
-    def norm(self, r: Array) -> Array: ...
 
 
 class Solved(NamedTuple):
@@ -52,4 +51,4 @@ def solved_at_once(this: Solve, x0: Array | None, r: Array) -> Solved:
         x = bk.times(scale, apply(this.M, bk.times(1 / scale, r)))
     x = this.without_null(x if x0 is None else x0 + x)
     residual = this.b - this.A.apply(x)
-    return Solved(x, residual, this.norm(residual))
+    return Solved(x, residual, bk.norm(residual))

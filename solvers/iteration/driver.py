@@ -28,7 +28,6 @@ from .stopping import StoppingRule
 
 _LATER_GOAL = 0.5  # of the bound, for rounds after the first: one that ends just above it would pass for stalled
 _PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
-_NULL_PART = 2  # times sqrt(eps), of b: a larger part in null vectors is none that rounding made
 _PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 # plain integers: arrays of some libraries do not mix with enums
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
@@ -79,7 +78,6 @@ class Iteration:
     b: Array
     null: Operator | None = None  # takes known null vectors off x ...
     both: bool = False  # ... and off residuals, as the transpose has them too: no x has an influence on that part
-    derived: bool = False  # is it the solve for a derivative, whose right-hand side may be noise in null vectors alone?
     report: Callable[..., None] | None = None
     by_default: bool = False  # was no tolerance asked for? Then what the precision allows counts as converged
     checkpoints: Checkpoints | None = None
@@ -122,22 +120,13 @@ class Iteration:
         end = first._replace(**found._asdict(), tally=ended)
         return end if at_hand else self._rounds(select(bk, done, end, first), limit)
 
-    @property
-    def sees_null_part(self) -> bool:
-        """Are there residuals that are known to have a part on which x has no influence?"""
-        return self.null is not None and self.both
-
     def without_null(self, x: Array) -> Array:
         """x less its part in the null vectors that are known."""
         return x if self.null is None else self.null.apply(x)
 
     def in_range(self, r: Array) -> Array:
         """r less the part that no x has an influence on, as far as it is known."""
-        return self.null.apply(r) if self.null is not None and self.both else r
-
-    def norm(self, r: Array) -> Array:
-        """Of the residual that x has an influence on, which decides whether a system has converged."""
-        return self.bk.norm(self.in_range(r))
+        return r if self.null is None or not self.both else self.null.apply(r)
 
     def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
         """For methods that solve with another one inside: x after one round from zero, iterations, products.
@@ -154,7 +143,7 @@ class Iteration:
         bk, b = self.bk, self.b
         x = bk.zeros_like(b) if x0 is None else bk.where(size == 0, bk.zeros_like(b), x0)
         r = bk.copy(b) if x0 is None else b - self.A.apply(x)
-        norm = size if x0 is None and not self.sees_null_part else self.norm(r)
+        norm = size if x0 is None else bk.norm(r)
         none = bk.zeros(tuple(norm.shape), np.dtype(np.int32), norm)
         status = bk.where(norm <= bound, _CONVERGED, none + _RUNNING)
         status = bk.where(bk.isfinite(norm) & (bound >= 0), status, _DIVERGED)
@@ -288,7 +277,7 @@ class Iteration:
         x = bk.where(ran, self.without_null(start.x + bk.times(this.scale, d)), start.x)
         image = self.A.apply(x)
         r = self.b - image
-        norm = self.norm(r)
+        norm = bk.norm(r)
         none = bk.zeros_like(tally.status)
         if bk.is_at_hand(norm) and not bk.any(~(ran & (norm <= start.asked))):  # mostly; what follows would say so
             products = tally.products + self.A.products
@@ -327,21 +316,6 @@ class Iteration:
     def _outcome(self, between: _Between) -> Outcome:
         x, r, norm, *_, tally = between
         history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
-        part, status = self._null_part(between)
-        counts = tally.steps, tally.products
-        return Outcome(x, r, norm, between.bound, between.attainable, part, status, *counts, history)
-
-    def _null_part(self, between: _Between) -> tuple[Array, Array]:
-        """The norm of the part of b that no x reaches, and the status, as a large one leaves no solution.
-
-        Rounding of what b was computed from leaves a small one, relative to b the larger the smaller b is.
-        """
-        bk, status = self.bk, between.tally.status
-        if not self.sees_null_part:
-            return bk.zeros_like(between.norm), status
-        part = bk.norm(between.r - self.in_range(between.r))
-        if self.derived:
-            return part, status
-        rounding = _NULL_PART * float(np.finfo(bk.dtype(part)).eps) ** 0.5 * bk.norm(self.b)
-        lost = part > bk.maximum(between.asked, rounding)
-        return part, bk.where(lost & (status == _CONVERGED), _STAGNATED, status)
+        part = self.bk.zeros_like(norm)
+        numbers = norm, between.bound, between.attainable, part, tally.status, tally.steps, tally.products
+        return Outcome(x, r, *numbers, history)

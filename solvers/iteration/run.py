@@ -13,6 +13,7 @@ from ..null_space.projections import Projected, WithoutConstantsInside
 from .driver import Iteration
 from .limits import Limits
 from .method import Method
+from .null_part import NullPart
 from .outcome import Outcome
 
 
@@ -56,11 +57,15 @@ def run(
         if around and null is not None and M is not None and not method.factorises:
             M = Projected(null, M)
         inverse = method.setup(bk, A, M)
-        iteration = Iteration(bk, method, A, inverse, b, null, both, derived, report, by_default)
+        apart = NullPart.of(bk, b, null) if both and null is not None else None
+        rest = b if apart is None else apart.rest
+        iteration = Iteration(bk, method, A, inverse, rest, null, both, report, by_default)
         if single or method.can_pause:
-            return iteration.run(x0, rtol, atol, limits, history)
-        singles = [limits.single(i) for i in range(len(limits))]
-        return _stacked(bk, [iteration.run(x0, rtol, atol, single, history) for single in singles])
+            found = iteration.run(x0, rtol, atol, limits, history)
+        else:
+            singles = [limits.single(i) for i in range(len(limits))]
+            found = _stacked(bk, [iteration.run(x0, rtol, atol, single, history) for single in singles])
+        return found if apart is None else apart.told(bk, found, rtol, atol, derived)
 
 
 def _on_grid(bk: Backend, A: Operator, M: Operator | None, b: Array, x0: Array | None, null: Operator | None) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ _usual: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # o
 def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants | None:
     """What takes the null vectors off that A and its transpose are seen to have, where values are known now.
 
-    Not those of one matrix of several, a batch.
+    Those of each matrix of a batch are found as if it were alone.
 
     Cost: of a matrix two products, and where it has rows whose sum is zero a pass over the entries for its connected
     parts; of a function 2 products, 1 where it was asked before; where it is traced in a compiled function, that.
@@ -42,8 +43,7 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
         return None
     with np.errstate(all="ignore"):
         if isinstance(A, Matrix):
-            matrix = in_every_run(A)
-            labels = _regions(matrix.known()) if _may_have_regions(matrix) else None
+            labels = _regions_of_matrix(in_every_run(A))
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:
@@ -61,23 +61,40 @@ def _placed(bk: Backend, labels: np.ndarray, weights: np.ndarray, like: Any) -> 
     return WithoutConstants(bk, bk.asarray(labels, like=like), bk.asarray(weights, like=like))
 
 
-def _may_have_regions(A: Matrix) -> bool:
+def _regions_of_matrix(A: Matrix) -> np.ndarray | None:
+    """As `_regions`; of a batch `(systems, n)`, with other numbers in each system."""
+    if A.shape[0] != A.shape[1] or A.systems == 0:
+        return None
+    images = A.known_images(np.ones(A.shape[1]))
+    if images is None:
+        return None
+    sums = np.abs(images[0])
+    if A.systems is None:
+        return _regions(A.known()) if _may_have_regions(A, sums, A.known_diagonal) else None
+    systems = [i for i in range(A.systems) if _may_have_regions(A, sums[i], lambda i=i: A[i].known_diagonal())]
+    if not systems:
+        return None
+    known: Any = A.known()
+    labels, count = np.full((A.systems, A.shape[0]), -1, np.int32), 0
+    for i in systems:
+        found = _regions(known[i])
+        if found is not None:
+            labels[i] = np.where(found < 0, -1, found + count)
+            count += int(np.max(found)) + 1
+    return labels if count else None
+
+
+def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.ndarray]) -> bool:
     """A cheap look, as most matrices are regular: are some sums of rows much smaller than others, or all of them small?
 
     Matrices stored by diagonals of a grid, whose entries are not at hand row by row, must map all constants to zero, or
     have rows of zeros.
     """
-    if A.systems is not None or A.shape[0] != A.shape[1]:
-        return False
-    images = A.known_images(np.ones(A.shape[1]))
-    if images is None:
-        return False
-    sums = np.abs(images[0])
     some = bool(np.min(sums) <= _FAR * np.max(sums))
     if some and (not isinstance(A, SparseMatrix) or A.structure.indices):
         return True
-    diagonal = np.abs(A.known_diagonal())
-    return bool(np.max(sums) <= _SMALL * np.max(diagonal) or (some and np.any(diagonal == 0)))
+    size = np.abs(diagonal())
+    return bool(np.max(sums) <= _SMALL * np.max(size) or (some and np.any(size == 0)))
 
 
 def _regions(A: Any) -> np.ndarray | None:
@@ -123,7 +140,7 @@ def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray |
         small = size is not None and size.largest <= _GUESSED * eps and size.mean <= _GUESSED_MEAN * eps
         guessed = small and products_agree(A, layout.systems, like)
         return np.zeros(layout.size, np.int32) if guessed else None
-    return _regions(matrix.known()) if _may_have_regions(matrix) else None
+    return _regions_of_matrix(matrix)
 
 
 class _ConstantImage(NamedTuple):

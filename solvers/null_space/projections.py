@@ -41,7 +41,8 @@ class WithoutConstants(Composed):
     """v less its mean on each of some sets of unknowns, the regions.
 
     `labels` `(n,)` says to which set an unknown belongs, `weights` `(sets,)` has one over their sizes, and 0 for a set
-    whose mean stays. Cost: a sum and a difference of vectors.
+    whose mean stays. Labels `(systems, n)` are of a batch whose systems have sets of their own. Cost: a sum and a
+    difference of vectors.
     """
 
     parts = ("labels", "weights")
@@ -61,12 +62,15 @@ class WithoutConstants(Composed):
 
     def apply(self, x: Array) -> Array:
         bk, labels, weights = self.bk, self.array("labels"), self.array("weights")
-        count = int(weights.shape[-1])
+        shape, count = tuple(x.shape), int(weights.shape[-1])
+        if len(labels.shape) == 2:  # all systems as one
+            size = int(labels.shape[0]) * int(labels.shape[1])
+            labels, x = bk.reshape(labels, (size,)), bk.reshape(x, (-1, size))
         weights = bk.astype(weights, real_dtype(bk.dtype(x)))
         if count == 1:
-            return x - bk.sum(weights * x, 1, keepdims=True)
+            return bk.reshape(x - bk.sum(weights * x, 1, keepdims=True), shape)
         means = bk.sum_entries(bk.take(weights, labels, 0) * x, labels, count)  # of numbers so large that sums overflow
-        return x - bk.take(means, labels, 1)
+        return bk.reshape(x - bk.take(means, labels, 1), shape)
 
     def transpose(self) -> WithoutConstants:
         return self

@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...sparse import Operator, SparseMatrix
+from ...sparse import Dense, Operator, SparseMatrix
+from ..iteration.method import Method
 from ..null_space.at_run_time import constants_at_run_time
 from ..preconditioners.known import is_known, without_derivatives
 from .problem import Problem
 from .request import Request
 
 
-def with_constants(problem: Problem, matrix: Operator, request: Request) -> Problem:
+def with_constants(problem: Problem, method: Method, matrix: Operator, request: Request) -> Problem:
     """The problem with what takes constants off where A turns out to map them to zero, see `constants_at_run_time`.
 
+    Dense factors show by themselves where A is singular.
+
     Args:
-        problem: for one matrix that is known now, null vectors have been looked for.
+        method: what will solve.
+        problem: for matrices that are known now, null vectors have been looked for.
         matrix: that of A, if it was found.
         request: what was asked for.
     """
@@ -24,9 +28,9 @@ def with_constants(problem: Problem, matrix: Operator, request: Request) -> Prob
         return problem
     automatic = isinstance(request.nullspace, str) and request.nullspace == "auto" and problem.null is None
     square = problem.given is None and problem.layout.structure is None and not problem.A.offset
-    if not (automatic and square and isinstance(matrix, SparseMatrix)) or 0 in matrix.shape:
+    if not (automatic and square and isinstance(matrix, SparseMatrix | Dense)) or 0 in matrix.shape:
         return problem
-    if matrix.systems is None and is_known(matrix):
+    if is_known(matrix) or (method.factorises and isinstance(matrix, Dense)):
         return problem
     constant: Any = without_derivatives(matrix)
     return replace(problem, null=constants_at_run_time(constant), both=True)

@@ -1,0 +1,53 @@
+"""The part of b in null vectors of `A^H`: no x reaches it, so it is taken off b, reported, and judged at the end.
+
+Rounding of what b was computed from makes one, relative to b the larger the smaller b is: the divergence of a velocity
+field that has been projected before is as small as the first tolerance, and its mean is rounding of the field. A solve
+that fails for it could not be helped by anybody. A part of more than `2 sqrt(eps)` of b is no rounding: then there is
+no solution. A solve for a derivative is not judged, as its right-hand side may be rounding in null vectors alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend, real_dtype
+from ...sparse import Operator
+from .outcome import Outcome
+from .status import Status
+
+_LARGEST = 2  # times sqrt(eps), of b
+_ROUNDING = 4  # times eps, of b: a rest that is no larger is none
+
+
+class NullPart(NamedTuple):
+    """Of right-hand sides `(batch, n)`: the rest, which is in the range of A as far as it is known, and the part."""
+
+    rest: Array
+    part: Array
+
+    @classmethod
+    def of(cls, bk: Backend, b: Array, null: Operator) -> NullPart:
+        """Costs two projections: what one leaves of a b that is nearly all null part is rounding with such a part."""
+        rest = null.apply(null.apply(b))
+        eps = float(np.finfo(real_dtype(bk.dtype(b))).eps)
+        rest = bk.where(bk.norm(rest) > _ROUNDING * eps * bk.norm(b), rest, bk.zeros_like(rest))
+        return cls(rest, b - rest)
+
+    def told(self, bk: Backend, outcome: Outcome, rtol: Array, atol: Array, derived: bool) -> Outcome:
+        """The outcome for the rest as that for b.
+
+        Args:
+            derived: is it the solve for a derivative?
+        """
+        size, rest = bk.norm(self.part), bk.norm(self.rest)
+        asked = bk.maximum(rtol * rest, atol)
+        rounding = _LARGEST * float(np.finfo(bk.dtype(size)).eps) ** 0.5 * bk.maximum(size, rest)
+        lost = size > bk.maximum(asked, rounding)
+        status = outcome.status
+        if not derived:
+            converged = status == int(Status.CONVERGED)
+            status = bk.where(lost & converged, int(Status.STAGNATED), status)
+        null_part = size + bk.zeros_like(outcome.norm)
+        return outcome._replace(residual=outcome.residual + self.part, null_part=null_part, status=status)

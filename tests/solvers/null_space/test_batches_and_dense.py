@@ -1,0 +1,94 @@
+"""Null vectors of dense matrices and of batches are those of their systems; against pseudo-inverses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from krylix import linear_solve
+from modes import array, compiled, to_numpy
+
+rng = np.random.default_rng(0)
+METHODS = ["auto", "CG", "MINRES", "GMRES", "biCG-stab(2)", "direct", "scipy-direct", "scipy-GMres"]
+
+
+def path(n: int, ends: float = 0.0) -> np.ndarray:
+    A = 2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+    A[0, 0] = A[-1, -1] = 1 + ends
+    return A
+
+
+def matrices() -> list[np.ndarray]:
+    """Of 12 unknowns: closed; of three regions, one of them a row of zeros; open; regular in a random order."""
+    several = sp.block_diag([path(5), path(6), np.zeros((1, 1))]).toarray()
+    order = np.random.default_rng(1).permutation(12)
+    return [path(12), several[order][:, order], path(12, 1.0), path(12) + np.diag(np.arange(12.0) / 12)]
+
+
+def expected(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.linalg.pinv(A, rcond=1e-10) @ b
+
+
+def right_hand_sides() -> np.ndarray:
+    return np.stack([A @ np.random.default_rng(i).standard_normal(12) for i, A in enumerate(matrices())])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_dense_is_sparse(method: str) -> None:
+    A, b = matrices()[1], right_hand_sides()[1]
+    for operand in (A, sp.csr_array(A)):
+        for x0 in (None, 3 + np.arange(12.0)):
+            x = linear_solve(operand, b, method=method, x0=x0).x
+            np.testing.assert_allclose(x, expected(A, b), atol=1e-8)
+            labels = np.argmax(np.eye(3)[[0] * 5 + [1] * 6 + [2]], 1)[np.random.default_rng(1).permutation(12)]
+            assert max(abs(x[labels == i].mean()) for i in range(3)) < 1e-14
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("form", ["dense", "list of csr", "list of dense"])
+def test_a_batch_is_its_systems(form: str, method: str) -> None:
+    A, b = matrices(), right_hand_sides()
+    operand: Any = {"dense": np.stack(A), "list of csr": [sp.csr_array(M) for M in A], "list of dense": A}[form]
+    found = linear_solve(operand, b, method=method, x0=np.full((4, 12), 7.0))
+    np.testing.assert_allclose(found.x, [expected(*one) for one in zip(A, b)], atol=1e-8)
+    assert np.abs(found.x[0].mean()) < 1e-14
+    # a part of one right-hand side that has no solution fails that system alone
+    b = b + np.array([1, 0, 0, 0])[:, None]
+    found = linear_solve(operand, b, method=method, on_failure="status")
+    np.testing.assert_array_equal(found.converged, [False, True, True, True])
+    np.testing.assert_allclose(found.null_part, [12**0.5, 0, 0, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["jax", "torch", "tf", "jax-jit", "tf-function"])
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+def test_other_libraries(mode: str) -> None:
+    A, b = np.stack(matrices()), right_hand_sides()
+    for method in ("auto", "CG"):
+        solve = compiled(mode, lambda A, b, x0, m=method: linear_solve(A, b, x0=x0, method=m).x)
+        x = to_numpy(solve(array(mode, A), array(mode, b), array(mode, np.full((4, 12), 7.0))))
+        np.testing.assert_allclose(x[[0, 2, 3]], [expected(A[i], b[i]) for i in (0, 2, 3)], atol=1e-7)
+
+
+@pytest.mark.needs("torch")
+def test_gradients_of_batches_in_torch() -> None:
+    import torch
+
+    A, b = np.stack(matrices()), right_hand_sides()
+    leaf = torch.tensor(b, requires_grad=True)
+    torch.sin(linear_solve(torch.tensor(A), leaf, method="CG").x).sum().backward()
+    x = [expected(*one) for one in zip(A, b)]
+    np.testing.assert_allclose(leaf.grad, [expected(M.T, np.cos(v)) for M, v in zip(A, x)], atol=1e-8)
+
+
+@pytest.mark.needs("jax")
+def test_gradients_of_batches_in_jax() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    A, b = np.stack(matrices())[[0, 2, 3]], right_hand_sides()[[0, 2, 3]]  # one region, of matrices that are traced
+    gradient = jax.jit(jax.grad(lambda b: jnp.sum(jnp.sin(linear_solve(jnp.asarray(A), b, method="CG").x))))(b)
+    x = [expected(*one) for one in zip(A, b)]
+    np.testing.assert_allclose(gradient, [expected(M.T, np.cos(v)) for M, v in zip(A, x)], atol=1e-8)
