@@ -17,6 +17,7 @@ from .iteration.status import Status
 from .methods.cg import CG
 from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
+from .results.diagnosis.look import Look
 from .results.failure import apply_policy
 from .results.result import SolveResult
 from .setup.problem import Problem
@@ -80,7 +81,14 @@ class Attempt:
             if climbed is not None:
                 outcome, name = climbed, after_failure(self.fallback.name, name)
         result = replace(self.result(outcome), method=purpose + name, x=outcome.x)
-        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure).x)
+        look = self.look(outcome) if name == self.method.name else None  # what was climbed to knows its own failure
+        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, look).x)
+
+    def look(self, outcome: Outcome) -> Look | None:
+        """Looks for the causes where this attempt has failed; None where nobody will ask."""
+        compiled = self.problem.compiled or self.problem.bk.compiled(outcome.status)
+        later = self.on_failure == "status"
+        return None if compiled and later else Look.at(self.problem, self.method, self.M, outcome, later)
 
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem
@@ -117,6 +125,7 @@ class Attempt:
             preconditioner=M.kind if isinstance(M, Preconditioner) else None,
             least_squares=problem.least_squares,
             checkpoints=problem.several,
+            _by=self.method,
             _sensitivity=sensitivity,
         )
 
