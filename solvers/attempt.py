@@ -75,14 +75,14 @@ class Attempt:
         Args:
             purpose: words that go before the method's name: what the solve is for.
         """
-        name = self.method.name
+        name, last = self.method.name, self
         if self.fallback is not None and not self.problem.several and self.problem.bk.can_rescue():
             climbed = self._climbed(outcome, self.fallback)
             if climbed is not None:
                 outcome, name = climbed, after_failure(self.fallback.name, name)
-        result = replace(self.result(outcome), method=purpose + name, x=outcome.x)
-        look = self.look(outcome) if name == self.method.name else None  # what was climbed to knows its own failure
-        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, look).x)
+                last = replace(self, method=self.fallback, M=None)
+        result = replace(last.result(outcome), method=purpose + name, x=outcome.x)
+        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, last.look(outcome)).x)
 
     def look(self, outcome: Outcome) -> Look | None:
         """Looks for the causes where this attempt has failed; None where nobody will ask."""

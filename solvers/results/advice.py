@@ -16,6 +16,8 @@ _FACTORS = {
     Status.MAX_ITER: ["raise max_iter"],
     Status.DIVERGED: ["check A, b and x0 for NaN and infinity"],
 }
+LEAST_SQUARES = "ask for the least-squares solution (method='LSMR')"
+SINGULAR = "check the entries of A", "name its null vectors (nullspace=...)", LEAST_SQUARES
 _SINGULAR = "check that A is not singular: name its null vectors (nullspace=...)"
 
 
@@ -42,33 +44,40 @@ def advice(
     elif method.factorises:
         found = _of_factors(kind)
     elif is_least_squares(method):
-        found = _of_least_squares(kind)
+        found = _of_least_squares(kind, method)
     else:
-        found = _of_krylov(kind, method, "direct" in name, preconditioner, looked)
+        found = _of_krylov(kind, method, name, preconditioner, looked)
     if precision == "float32" and kind in (Status.STAGNATED, Status.BREAKDOWN):
         found.append("use double precision")
     return found
 
 
+def untried(advice: list[str], method: Method | None, name: str) -> list[str]:
+    """Without methods of a family that has been tried."""
+    squares = "LSMR" in name or (method is not None and is_least_squares(method))
+    return [one for one in advice if not ((squares and "LSMR" in one) or ("direct" in name and "direct" in one))]
+
+
 def in_a_row(advice: list[str]) -> str:
     """Alternatives as one clause, each once."""
-    *most, last = dict.fromkeys(advice)
+    *most, last = dict.fromkeys(advice) or ["check A and b"]
     return f"{', '.join(most)}, or {last}" if most else last
 
 
 def _of_factors(kind: Status) -> list[str]:
     found = list(_FACTORS.get(kind, ["loosen rtol"]))
-    return [*found, _SINGULAR, "ask for the least-squares solution (method='LSMR')"]
+    return [*found, _SINGULAR, LEAST_SQUARES]
 
 
-def _of_least_squares(kind: Status) -> list[str]:
+def _of_least_squares(kind: Status, method: Method) -> list[str]:
     if kind is Status.DIVERGED:
         return ["check A, b and x0 for NaN and infinity", "bring the columns of A to one size"]
     found = ["raise max_iter", "loosen rtol"] if kind is Status.MAX_ITER else ["loosen rtol"]
-    return [*found, "bring the columns of A to one size", "damp the problem (krylix.solvers.LSMR(damp=...))"]
+    damped = ["damp the problem (damp=...)"] if method.least_squares else []
+    return [*found, "bring the columns of A to one size", *damped]
 
 
-def _of_krylov(kind: Status, method: Method, factorised: bool, preconditioner: str | None, looked: bool) -> list[str]:
+def _of_krylov(kind: Status, method: Method, name: str, preconditioner: str | None, looked: bool) -> list[str]:
     first = {
         Status.MAX_ITER: ["raise max_iter", "loosen rtol"],
         Status.STAGNATED: ["loosen rtol"],
@@ -79,12 +88,14 @@ def _of_krylov(kind: Status, method: Method, factorised: bool, preconditioner: s
         found.append(_SINGULAR)
     if method.needs_hermitian and not looked:
         sign = " and definite" if method.needs_definite else ""
-        found.append(f"check that A is symmetric{sign}, as {method.name} needs it")
+        found.append(f"check that A is symmetric{sign}")
     if preconditioner is not None and not looked:
         signs = "symmetric and positive definite" if method.needs_hermitian else "close to the inverse of A"
         found.append(f"check that the preconditioner is {signs}")
     elif preconditioner is None and method.takes_preconditioner and kind is Status.MAX_ITER:
         found.append("give a preconditioner (preconditioner='auto' or your own)")
-    if not factorised:
+    if kind is Status.BREAKDOWN and "gmres" not in name.lower():
+        found.append("use GMRES, which does not break down")
+    if "direct" not in name:
         found.append("factorise (method='scipy-direct')")
     return found

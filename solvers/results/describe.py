@@ -9,13 +9,13 @@ import numpy as np
 
 from ..iteration.method import Method
 from ..iteration.status import Status
-from .advice import EXPLANATION, advice, in_a_row
-from .cause import Cause
+from .advice import EXPLANATION, SINGULAR, advice, in_a_row, untried
+from .cause import Cause, from_the_start
 
-_WITHOUT_SOLUTION = (
-    "ask for the least-squares solution with method='LSMR' (in scipy: scipy-lsmr), or check A and b: a pure Neumann "
-    "problem needs a b whose sum is zero"
-)
+_WITHOUT_SOLUTION = [
+    "ask for the least-squares solution with method='LSMR' (in scipy: scipy-lsmr)",
+    "check A and b: a pure Neumann problem needs a b whose sum is zero",
+]
 
 
 class _Worst(NamedTuple):
@@ -87,7 +87,8 @@ def describe(
     if seen:
         reasons.append(f" Cause: {'; '.join(cause.seen for cause in seen)}.")
     general = advice(worst.kind, method, name, preconditioner, precision, causes is not None)
-    to_do = _to_do(seen, no_solution, _larger_rtol(precision, name) if worst.out_of_reach else [], general)
+    found = _to_do(seen, no_solution, _larger_rtol(precision, name) if worst.out_of_reach else [], general)
+    to_do = in_a_row(untried(found, method, name))
     return (
         f"{name}{where} {why} after {worst.steps} iterations: {kind_of_norm} {worst.norm:.3e}, "
         f"tolerance {worst.bound:.3e}.{''.join(reasons)} To do: {to_do}."
@@ -98,26 +99,27 @@ def _from_numbers(worst: _Worst) -> list[Cause]:
     """What the numbers of a solve tell whose inputs could not be looked at."""
     if worst.kind is not Status.DIVERGED or worst.steps or np.isfinite(worst.norm):
         return []
-    return [Cause("b is not finite, or x0 or its product with A", "look in b (and x0) for NaN and infinity")]
+    return [from_the_start()]
 
 
-def _to_do(seen: list[Cause], no_solution: str | None, larger_rtol: list[str], general: list[str]) -> str:
-    found = [cause.advice for cause in seen if cause.advice]
+def _to_do(seen: list[Cause], no_solution: str | None, larger_rtol: list[str], general: list[str]) -> list[str]:
+    found = [one for cause in seen for one in cause.advice]
+    settled = any(cause.settles and cause.advice for cause in seen)
     if no_solution is not None:
-        return in_a_row([_WITHOUT_SOLUTION, *(one for one in found if "LSMR" not in one)])
-    if any(cause.settles and cause.advice for cause in seen):
-        return in_a_row(found)
+        return [*_WITHOUT_SOLUTION, *(one for one in found if settled and one not in SINGULAR)]
+    if settled:
+        return found
     if larger_rtol:
-        return in_a_row([*found, *larger_rtol])
+        return [*found, *larger_rtol]
     limited = any(one.startswith("raise max_iter") for one in found)
-    return in_a_row([*found, *(one for one in general if not (limited and one == "raise max_iter"))])
+    return [*found, *(one for one in general if not (limited and one == "raise max_iter"))]
 
 
 def _larger_rtol(precision: str, name: str) -> list[str]:
     larger = "use a larger rtol, or leave it out: the default takes what can be had"
     if precision != "float32":
         return [larger]
-    mixed = [] if name.startswith("mixed-") else ["a method 'mixed-...' with double precision outside"]
+    mixed = [] if "mixed-" in name else ["a method 'mixed-...' with double precision outside"]
     return ["use double precision", *mixed, larger]
 
 

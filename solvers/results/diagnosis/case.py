@@ -79,6 +79,11 @@ class Case:
     products: int = 0
 
     @property
+    def status(self) -> Status:
+        """How the worst system ended."""
+        return Status(int(self.numbers.status[self.numbers.worst]))
+
+    @property
     def least_squares(self) -> bool:
         """Are the equations those of a problem of least squares?"""
         return self.given is not self.A

@@ -6,15 +6,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Layout
-from ..cause import Cause
+from ...iteration.status import Status
+from ..cause import Cause, from_the_start
 from .case import Case
 
-_LOOK = "look for the division or the overflow that made it"
+_LOOK = ("look for the division or the overflow that made NaN or infinity",)
+
+_MEND = ("mend it", "leave it out")
 
 
 def not_finite(case: Case) -> list[Cause]:
     """What the solve was given that is no finite number, or that makes such numbers."""
     causes = []
+    w = case.numbers.worst
+    if case.b is None and case.status is Status.DIVERGED and not case.numbers.steps[w]:
+        return [from_the_start()]
     if case.right is not None:
         causes += _of_rows("b", *case.right)
     if case.x0 is not None and case.layout is not None:
@@ -80,14 +86,14 @@ def _of_product(case: Case) -> list[Cause]:
         return [
             Cause(
                 f"{case.name} x is not finite for an x of finite numbers of size 1: {image[system, index]} at {where}",
-                f"{_LOOK}, in the function",
+                _LOOK,
             )
         ]
     largest = float(np.max(np.abs(case.matrix.data if sp.issparse(case.matrix) else case.matrix)))
     return [
         Cause(
             f"products with A overflow in {case.dtype}: its largest entry is {largest:.1e}",
-            "divide A and b by that number",
+            ("divide A and b by that number",),
         )
     ]
 
@@ -102,9 +108,9 @@ def _of_preconditioner(case: Case) -> list[Cause]:
             Cause(
                 f"the preconditioner makes {image[system, index]} at {place(case.layout, int(system), int(index))} of "
                 "a vector of finite numbers",
-                "mend it, or leave it out",
+                _MEND,
             )
         ]
     if not image.any():
-        return [Cause("the preconditioner makes zeros of a vector of random numbers", "mend it, or leave it out")]
+        return [Cause("the preconditioner makes zeros of a vector of random numbers", _MEND)]
     return []

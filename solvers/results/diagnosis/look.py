@@ -35,7 +35,7 @@ class Look:
         method: that solved it.
         M: its preconditioner, or None.
         outcome: what it found, or None.
-        A: on the host, where it is known in a compiled function, as M is there.
+        A, known_M: where they are known in a compiled function, what makes them on the host.
         dtype: in which that computes.
         later: may the arrays have been written to since?
     """
@@ -44,7 +44,8 @@ class Look:
     method: Method
     M: Operator | None = None
     outcome: Outcome | None = None
-    A: Operator | None = None
+    A: Callable[[], Operator] | None = None
+    known_M: Callable[[], Operator] | None = None
     dtype: np.dtype | None = None
     later: bool = False
 
@@ -54,8 +55,8 @@ class Look:
         M = M if isinstance(M, Preconditioner) else None  # factors are none
         if not (problem.compiled or problem.bk.compiled(outcome.status)):
             return cls(problem, method, M, outcome, later=later)
-        dtype, host = problem.A.dtype, None if problem.given is not None else _on_host(problem.A)
-        return cls(None, method, None if M is None else _on_host(M), None, host, dtype)
+        A = None if problem.given is not None else _on_host(problem.A)
+        return cls(None, method, A=A, known_M=None if M is None else _on_host(M), dtype=problem.A.dtype)
 
     def __call__(self, *numbers: np.ndarray) -> tuple[Cause, ...] | None:
         """The causes that are seen of how each system ended, see `numbers_of`; None where nothing could be looked at.
@@ -89,10 +90,11 @@ class Look:
         return None if self.later and _has_changed(case) else case
 
     def _known_case(self, numbers: Numbers) -> Case | None:
-        if self.A is None or self.dtype is None or (self.A.systems or numbers.status.size) != numbers.status.size:
+        if self.A is None or self.dtype is None:
             return None
-        host = get_backend("numpy")
-        A, M = self.A, self.M
+        host, A, M = get_backend("numpy"), self.A(), None if self.known_M is None else self.known_M()
+        if any(one is not None and one.systems not in (None, numbers.status.size) for one in (A, M)):
+            return None  # in a function that was vectorised since
         return Case(
             self.method, numbers, self.dtype, A, A, A_image=_image(host, A, None),
             M_image=None if M is None else _image(host, M, None), products=int(np.max(numbers.steps, initial=0)),
@@ -108,15 +110,15 @@ def _asked(case: Case) -> tuple[Cause, ...]:
     return tuple(found)
 
 
-def _on_host(A: Operator) -> Operator | None:
-    """A on NumPy arrays, made when it is first applied, where its values are known while a function is compiled."""
+def _on_host(A: Operator) -> Callable[[], Operator] | None:
+    """What makes A on NumPy arrays, where its values are known while a function is compiled."""
     inner = A.inner if isinstance(A, Preconditioner) else A
     if isinstance(A, Preconditioner) and A.kind == "user's function":
         return None
     if not isinstance(A, Preconditioner) and not (isinstance(inner, Matrix) and is_known(inner)):
         return None
     arrays, make = A.for_host()
-    return None if arrays else make(())
+    return None if arrays else lambda: make(())
 
 
 def _image(bk: Backend, A: Operator, like: Array | None) -> Image:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ...iteration.status import Status
 from ..cause import Cause
 from .case import Case, norms
 
@@ -16,7 +17,7 @@ _MANY = 1e6  # iterations that nobody would wait for
 def too_few_iterations(case: Case) -> list[Cause]:
     """From where to where the residual norm of the worst system went, and what max_iter it takes at that rate."""
     numbers, w = case.numbers, case.numbers.worst
-    if case.b is None or case.method.factorises:
+    if case.b is None or case.method.factorises or case.status is not Status.MAX_ITER:
         return []
     start = float(norms(case.b[w : w + 1])[0])
     if case.x0 is not None and case.A_image is not None:
@@ -34,4 +35,4 @@ def too_few_iterations(case: Case) -> list[Cause]:
         return [Cause(f"{went}, too slowly to come to {bound:.1e}", settles=False)]
     digits = 10 ** max(math.floor(math.log10(max(needed, 1))) - 1, 0)
     rounded = math.ceil(needed / digits) * digits
-    return [Cause(f"{went}; at that rate {bound:.1e} takes about {rounded}", f"raise max_iter to {rounded}", False)]
+    return [Cause(f"{went}; at that rate {bound:.1e} takes about {rounded}", (f"raise max_iter to {rounded}",), False)]

@@ -10,7 +10,9 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from ....sparse.equilibrate import equilibrated, scales
+from ...iteration.status import Status
 from ...setup.fill import factor_cost
+from ..advice import LEAST_SQUARES, SINGULAR
 from ..cause import Cause
 from .case import Case, norms, precision
 
@@ -22,7 +24,7 @@ _STEPS = 3  # of inverse iteration
 _INFINITE = 1e30  # condition numbers beyond come from pivots that are zero
 _NEAR = 0.1  # of 1 / eps: condition numbers beyond are those of singular matrices
 
-_NULL = "name its null vectors (nullspace=...), or ask for the least-squares solution (method='LSMR')"
+_TAKE_OUT = "take the empty rows and columns out", "put 1 on their diagonal"
 
 
 def singular(case: Case) -> list[Cause]:
@@ -34,33 +36,40 @@ def _empty(case: Case) -> list[Cause]:
     """Rows and columns of zeros, of a known matrix or as two products with random vectors show them."""
     if case.least_squares:
         return []  # which they do not keep from a solution
-    matrix, seen = case.matrix, ""
-    if matrix is not None:
-        rows, columns = _zeros(matrix, 1), _zeros(matrix, 0)
-    elif case.A_image is not None and case.A is not None:
-        images = [case.A_image(case.random(seed, case.A.shape[1]))[case.numbers.worst] for seed in (4, 5)]
-        rows, columns = np.flatnonzero((images[0] == 0) & (images[1] == 0)), np.zeros(0, int)
-    else:
-        return []
+    rows, columns = _empty_places(case)
     if not len(rows) and not len(columns):
         return []
-    if len(rows) and len(columns):
-        both = np.intersect1d(rows, columns)
-        same = len(both) == len(rows) == len(columns)
-        seen = _some("row and column", rows) if same else f"{_some('row', rows)}, and {_some('column', columns)}"
+    same = np.array_equal(rows, columns)
+    if same:
+        seen = _some("row and column", rows)
     else:
-        seen = _some("row", rows) if len(rows) else _some("column", columns)
-    if case.b is not None and len(rows):
-        right = case.b[case.numbers.worst, rows]
-        wrong = np.flatnonzero(right)
-        if len(wrong):
-            at = int(rows[wrong[0]])
-            advice = f"give b zeros there, or each empty row an equation, such as A[{at}, {at}] = 1"
-            return [
-                Cause(f"A{case.of_which} is singular: {seen}, while b is {right[wrong[0]]:.3g} in row {at}", advice)
-            ]
-    advice = "take the empty rows and columns out, or put 1 on their diagonal"
-    return [Cause(f"A{case.of_which} is singular: {seen}", advice)]
+        named = [_some(what, found) for what, found in (("row", rows), ("column", columns)) if len(found)]
+        seen = ", and ".join(named)
+    seen = f"A{case.of_which} is singular: {seen}"
+    if case.b is None:
+        return [Cause(f"{seen}, so b must be zero in empty rows" if len(rows) else seen, _TAKE_OUT, not same)]
+    right = case.b[case.numbers.worst, rows]
+    wrong = np.flatnonzero(right)
+    if len(wrong):
+        at, value = int(rows[wrong[0]]), right[wrong[0]]
+        advice = "give b zeros there", f"give each empty row an equation, such as A[{at}, {at}] = 1"
+        return [Cause(f"{seen}, while b is {value:.3g} in row {at}", advice)]
+    if same and not case.method.factorises:
+        return []  # as of obstacles on a grid: nothing depends on these unknowns
+    return [Cause(seen, _TAKE_OUT, settles=not same)]
+
+
+def _empty_places(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns; of a function rows only."""
+    if case.matrix is not None:
+        return _zeros(case.matrix, 1), _zeros(case.matrix, 0)
+    none = np.zeros(0, np.int64)
+    if case.A_image is None or case.A is None:
+        return none, none
+    images = [case.A_image(case.random(seed, case.A.shape[1]))[case.numbers.worst] for seed in (4, 5)]
+    rows = np.flatnonzero((images[0] == 0) & (images[1] == 0))
+    # without the matrix, the columns of rows with a zero in b are taken for as empty as these
+    return rows, rows if case.b is not None and not case.b[case.numbers.worst, rows].any() else none
 
 
 def _zeros(matrix: Any, axis: int) -> np.ndarray:
@@ -84,28 +93,30 @@ class _Inverse(NamedTuple):
 
 
 def _ill_conditioned(case: Case) -> list[Cause]:
-    """The condition of a known matrix, of rows and columns of one size."""
-    matrix = case.matrix
+    """The condition of a known matrix, of rows and columns of one size, where it explains the failure."""
+    matrix, w = case.matrix, case.numbers.worst
     if matrix is None or case.least_squares or not 0 < matrix.shape[0] == matrix.shape[1]:
         return []
-    b = None if case.b is None else case.b[case.numbers.worst]
-    found = _looked_at(matrix, b, case)
+    found = _looked_at(matrix, None if case.b is None else case.b[w], case)
     if found is None or not found.condition > _NEAR / case.eps:
         return []
-    seen = f"A{case.of_which} is singular"
+    beyond = np.isfinite(found.left) and found.left > case.numbers.bound[w]
+    if not (beyond or case.method.factorises or case.status is not Status.MAX_ITER):
+        return []  # such a system may have a solution, which takes more iterations
+    seen = f"A{case.of_which} is {'nearly ' * (found.condition < 1 / case.eps)}singular"
     if found.condition < _INFINITE:
         seen += (
             f" to working precision: its condition number is about {found.condition:.1e}, and {precision(case)} has "
             f"digits for {1 / case.eps:.1e}"
         )
-    if found.left > case.numbers.bound[case.numbers.worst] and np.isfinite(found.left):
+    if beyond:
         seen += (
             f"; its solution has entries of {found.largest:.1e}, and rounding them leaves a residual norm of about "
             f"{found.left:.1e}"
         )
     single = case.eps > 1e-10 and found.condition < _NEAR / np.finfo(np.float64).eps
-    advice = "use double precision, which has enough digits for it" if single else f"check its entries, {_NULL}"
-    return [Cause(seen, advice)]
+    advice = ("use double precision, which has enough digits for it",) if single else SINGULAR
+    return [Cause(seen, advice, settles=beyond or case.method.factorises)]
 
 
 def _looked_at(matrix: Any, b: np.ndarray | None, case: Case) -> _Inverse | None:
@@ -174,11 +185,11 @@ def _by_products(case: Case) -> list[Cause]:
         return []
     what = "A has (nearly) dependent columns" if case.least_squares else "A is singular to working precision"
     seen = f"{what}: it takes the x that was reached, of norm {size:.1e}, to a vector of norm {left:.1e}"
-    return [Cause(seen, "damp it (LSMR(damp=...))" if case.least_squares else f"check A, {_NULL}")]
+    return [Cause(seen, ("damp it (damp=...)",) if case.least_squares else SINGULAR)]
 
 
 def _constants(case: Case, usual: float) -> list[Cause]:
-    """Does A take the constant vector to zero, and where it is symmetric has b a part that it can therefore not have?"""
+    """Does A take the constant vector to zero, and has b a part that it therefore cannot have if A is symmetric?"""
     if case.A_image is None or case.A is None or case.b is None:
         return []
     w, n = case.numbers.worst, case.A.shape[1]
@@ -187,9 +198,9 @@ def _constants(case: Case, usual: float) -> list[Cause]:
         return []
     mean = complex(np.mean(case.b[w], dtype=np.result_type(case.dtype, np.float64)))
     if not case.method.needs_hermitian or abs(mean) * np.sqrt(n) <= case.numbers.bound[w]:
-        return [Cause("A is singular: it takes the constant vector to zero", _NULL)]
+        return [] if case.null else [Cause("A is singular: it takes constants to zero", SINGULAR, settles=False)]
     shown = f"{mean:.3g}" if case.dtype.kind == "c" else f"{mean.real:.3g}"
     seen = (
         f"A is symmetric and takes the constant vector to zero, but the mean of b is {shown}, so there is no solution"
     )
-    return [Cause(seen, "take the mean off b, or ask for the least-squares solution (method='LSMR')")]
+    return [Cause(seen, ("take the mean off b", LEAST_SQUARES))]

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from ....sparse.symmetry import CHOSEN, PRODUCTS
+from ....sparse.symmetry import CHOSEN, PRODUCTS, REFUSED
 from ..cause import Cause
 from .case import Case, Image, dots, norms
 
 _STEPS = 40  # of Lanczos' method
 _CLEARLY = 1e-10  # of the largest curvature, or some rounding units: what is below has no sign
 
-_UNSYMMETRIC = "use biCG-stab(2) or GMRES, which take any matrix"
+_UNSYMMETRIC = ("use biCG-stab(2) or GMRES, which take any matrix",)
 
 
 def wrong_symmetry(case: Case) -> list[Cause]:
@@ -27,11 +27,12 @@ def wrong_symmetry(case: Case) -> list[Cause]:
     found = _asymmetry(case, images)
     causes = []
     if found is not None:
-        causes.append(Cause(_not_symmetric(case, "A", found), _UNSYMMETRIC))
+        settles = found * np.sqrt(n) > REFUSED
+        causes.append(Cause(_not_symmetric(case, "A", found), _UNSYMMETRIC, settles))
     sign = 0 if causes else _sign(case, images)
     if sign is None and case.method.needs_definite:
         seen = f"A is indefinite: <v, A v> has both signs, and {case.method.name} needs a definite matrix"
-        causes.append(Cause(seen, "use MINRES, which takes such matrices, or a factorisation (method='scipy-direct')"))
+        causes.append(Cause(seen, ("use MINRES, which takes such matrices", "factorise (method='scipy-direct')")))
     return causes + _of_preconditioner(case, u, v, sign)
 
 
@@ -75,8 +76,8 @@ def _sign(case: Case, images: _Images) -> int | None:
         pairs.append((case.r, images.image(case.r)))
     signs = {s for u, Au in pairs if (s := _curvature(case, u, Au)[system])}
     if len(signs) < 2:
-        start = case.b if case.r is None or not np.isfinite(case.r[system]).all() else case.r
-        signs |= _of_diagonal(case) or (set() if start is None else _by_lanczos(case, start, system))
+        start = images.u if case.r is None or not np.isfinite(case.r[system]).all() else case.r
+        signs |= _of_diagonal(case) or _by_lanczos(case, start, system)
     return None if len(signs) == 2 else (signs.pop() if signs else 0)
 
 
@@ -135,8 +136,8 @@ def _of_preconditioner(case: Case, u: np.ndarray, v: np.ndarray, sign: int | Non
     images = _Images(image, u, v, image(u), image(v))
     gap = _asymmetry(case, images)
     if gap is not None:
-        mend = "make one that is (preconditioner='ic' or 'amg'), or use biCG-stab(2) or GMRES with this one"
-        return [Cause(_not_symmetric(case, "M", gap), mend)]
+        mend = "make one that is (preconditioner='ic' or 'amg')", "use biCG-stab(2) or GMRES with this one"
+        return [Cause(_not_symmetric(case, "M", gap), mend, gap * np.sqrt(u.shape[1]) > REFUSED)]
     pairs = [(u, images.Au), (v, images.Av)]
     if case.r is not None:
         pairs.append((case.r, image(case.r)))
@@ -148,5 +149,5 @@ def _of_preconditioner(case: Case, u: np.ndarray, v: np.ndarray, sign: int | Non
     word = "definite" if case.method.needs_definite else "positive definite"
     seen = f"the preconditioner is not {word}, as {case.method.name} needs it: <v, M v> is negative for some v"
     if signs == {-1} and sign == -1:
-        return [Cause(seen, "solve -A x = -b with the preconditioner made of -A, as A is negative definite")]
-    return [Cause(seen, "make one that is, or leave it out")]
+        return [Cause(seen, ("solve -A x = -b with the preconditioner made of -A, as A is negative definite",))]
+    return [Cause(seen, ("make one that is", "leave it out"))]
