@@ -117,8 +117,14 @@ def _on_host(A: Operator) -> Callable[[], Operator] | None:
         return None
     if not isinstance(A, Preconditioner) and not (isinstance(inner, Matrix) and is_known(inner)):
         return None
-    arrays, make = A.for_host()
-    return None if arrays else lambda: make(())
+    try:
+        arrays, make = A.for_host()
+        if arrays and A.bk.compiled(*arrays):
+            return None
+        values = [A.bk.to_numpy(array) for array in arrays]
+    except Exception:  # what is only looked at after a failure fails no solve
+        return None
+    return lambda: make(values)
 
 
 def _image(bk: Backend, A: Operator, like: Array | None) -> Image:

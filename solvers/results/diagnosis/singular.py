@@ -47,16 +47,21 @@ def _empty(case: Case) -> list[Cause]:
         seen = ", and ".join(named)
     seen = f"A{case.of_which} is singular: {seen}"
     if case.b is None:
-        return [Cause(f"{seen}, so b must be zero in empty rows" if len(rows) else seen, _TAKE_OUT, not same)]
+        if not len(rows):
+            return [Cause(seen, _TAKE_OUT)]
+        return [Cause(f"{seen}, so b must be zero there", _equation(int(rows[0])), settles=not same)]
     right = case.b[case.numbers.worst, rows]
     wrong = np.flatnonzero(right)
     if len(wrong):
         at, value = int(rows[wrong[0]]), right[wrong[0]]
-        advice = "give b zeros there", f"give each empty row an equation, such as A[{at}, {at}] = 1"
-        return [Cause(f"{seen}, while b is {value:.3g} in row {at}", advice)]
+        return [Cause(f"{seen}, while b is {value:.3g} in row {at}", _equation(at))]
     if same and not case.method.factorises:
         return []  # as of obstacles on a grid: nothing depends on these unknowns
     return [Cause(seen, _TAKE_OUT, settles=not same)]
+
+
+def _equation(row: int) -> tuple[str, str]:
+    return "give b zeros there", f"give each empty row an equation, such as A[{row}, {row}] = 1"
 
 
 def _empty_places(case: Case) -> tuple[np.ndarray, np.ndarray]:
