@@ -82,6 +82,7 @@ class Case:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
+UNITS = np.linalg.qr(RANDOM)[0] * np.logspace(0, 4, N) @ np.linalg.qr(RANDOM.T)[0]
 UNSYMMETRIC = spl.LinearOperator((N, N), matvec=spl.splu(sp.csc_array(GENERAL)).solve, dtype=float)
 FEW: dict[str, Any] = {"max_iter": 20}
 CASES = {
@@ -136,6 +137,14 @@ CASES = {
     "no solution, a function": Case(
         "CG", Function(neumann().toarray()), np.arange(40.0),
         ("takes the constant vector to zero", "mean of b is 19.5"),
+    ),
+    "no solution, a function and its transpose": Case(
+        "biCG-stab(2)", Function(neumann().toarray()), np.arange(40.0),
+        ("A and its transpose take the constant vector to zero", "mean of b is 19.5"),
+    ),
+    "single precision inside": Case(
+        "mixed-CG", UNITS @ DEFINITE @ UNITS.T, B, ("computes in single precision inside", "use CG"),
+        ("use double", "mixed-CG"), ("computes in single precision inside",),
     ),
     "too few iterations": Case(
         "CG", DEFINITE, B, ("the residual norm went from", "raise max_iter"), ("is not symmetric", "use double"),

@@ -58,6 +58,7 @@ class Case:
         x0: the start, or None.
         layout: of x.
         null: are null vectors of A known, and taken off x?
+        both: has the transpose the same?
         products: how many the solve has made; looking makes no more than that, or a few.
     """
 
@@ -76,6 +77,7 @@ class Case:
     x0: np.ndarray | None = None
     layout: Layout | None = None
     null: bool = False
+    both: bool = False
     products: int = 0
 
     @property

@@ -62,7 +62,7 @@ class Look:
         """The causes that are seen of how each system ended, see `numbers_of`; None where nothing could be looked at.
 
         Raises nothing. Cost: at most as many products as the solve has made, or a few; of a known matrix also factors,
-        where they take at most about a second.
+        where they take less than a second.
         """
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -85,7 +85,8 @@ class Look:
             self.method, numbers, problem.A.dtype, problem.A, problem.A if given is None else given.A,
             A_image=_image(bk, problem.A, problem.b), M_image=None if self.M is None else _image(bk, self.M, problem.b),
             b=b, x=x, r=r, right=right, x0=None if problem.x0 is None else bk.to_numpy(bk.flat(problem.x0)),
-            layout=problem.layout, null=problem.null is not None, products=int(np.max(made, initial=0)),
+            layout=problem.layout, null=problem.null is not None,
+            both=problem.null is not None and problem.both, products=int(np.max(made, initial=0)),
         )  # fmt: skip
         return None if self.later and _has_changed(case) else case
 

@@ -19,7 +19,8 @@ from .case import Case, norms, precision
 _ROUNDING = 100  # rounding units of a product with random numbers, for one that should be zero
 _SMALL = 300  # unknowns up to which singular values are computed
 _DENSE = 1500  # unknowns up to which a dense matrix is factorised
-_OPERATIONS = 1e9  # of factors of a sparse matrix, about a second
+_OPERATIONS = 2e8  # of factors of a sparse matrix, some tenths of a second
+_SINGLE = float(np.finfo(np.float32).eps)
 _STEPS = 3  # of inverse iteration
 _INFINITE = 1e30  # condition numbers beyond come from pivots that are zero
 _NEAR = 0.1  # of 1 / eps: condition numbers beyond are those of singular matrices
@@ -103,8 +104,11 @@ def _ill_conditioned(case: Case) -> list[Cause]:
     if matrix is None or case.least_squares or not 0 < matrix.shape[0] == matrix.shape[1]:
         return []
     found = _looked_at(matrix, None if case.b is None else case.b[w], case)
-    if found is None or not found.condition > _NEAR / case.eps:
+    eps = max(case.eps, _SINGLE) if case.method.lower_precision else case.eps
+    if found is None or not found.condition > _NEAR / eps:
         return []
+    if case.method.lower_precision and case.eps < _SINGLE:
+        return _beyond_single(case, found.condition)
     beyond = np.isfinite(found.left) and found.left > case.numbers.bound[w]
     if not (beyond or case.method.factorises or case.status is not Status.MAX_ITER):
         return []  # such a system may have a solution, which takes more iterations
@@ -119,9 +123,18 @@ def _ill_conditioned(case: Case) -> list[Cause]:
             f"; its solution has entries of {found.largest:.1e}, and rounding them leaves a residual norm of about "
             f"{found.left:.1e}"
         )
-    single = case.eps > 1e-10 and found.condition < _NEAR / np.finfo(np.float64).eps
+    single = case.eps >= _SINGLE and found.condition < _NEAR / np.finfo(np.float64).eps
     advice = ("use double precision, which has enough digits for it",) if single else SINGULAR
     return [Cause(seen, advice, settles=beyond or case.method.factorises)]
+
+
+def _beyond_single(case: Case, condition: float) -> list[Cause]:
+    """Of a method that corrects in single precision what it knows in double."""
+    seen = (
+        f"the condition number of A{case.of_which} is about {condition:.1e}, and {case.method.name} computes in "
+        f"single precision inside, which has digits for {1 / _SINGLE:.1e}"
+    )
+    return [Cause(seen, (f"use {case.method.name.removeprefix('mixed-')}", "factorise (method='scipy-direct')"))]
 
 
 def _looked_at(matrix: Any, b: np.ndarray | None, case: Case) -> _Inverse | None:
@@ -202,10 +215,10 @@ def _constants(case: Case, usual: float) -> list[Cause]:
     if not norms(image)[0] <= _ROUNDING * case.eps * usual * np.sqrt(n):
         return []
     mean = complex(np.mean(case.b[w], dtype=np.result_type(case.dtype, np.float64)))
-    if not case.method.needs_hermitian or abs(mean) * np.sqrt(n) <= case.numbers.bound[w]:
+    symmetric = case.method.needs_hermitian
+    if not (symmetric or case.both) or abs(mean) * np.sqrt(n) <= case.numbers.bound[w]:
         return [] if case.null else [Cause("A is singular: it takes constants to zero", SINGULAR, settles=False)]
     shown = f"{mean:.3g}" if case.dtype.kind == "c" else f"{mean.real:.3g}"
-    seen = (
-        f"A is symmetric and takes the constant vector to zero, but the mean of b is {shown}, so there is no solution"
-    )
+    which = "A is symmetric and takes" if symmetric else "A and its transpose take"
+    seen = f"{which} the constant vector to zero, but the mean of b is {shown}, so there is no solution"
     return [Cause(seen, ("take the mean off b", LEAST_SQUARES))]

@@ -31,7 +31,7 @@ def wrong_symmetry(case: Case) -> list[Cause]:
         causes.append(Cause(_not_symmetric(case, "A", found), _UNSYMMETRIC, settles))
     sign = 0 if causes else _sign(case, images)
     if sign is None and case.method.needs_definite:
-        seen = f"A is indefinite: <v, A v> has both signs, and {case.method.name} needs a definite matrix"
+        seen = f"A{case.of_which} is indefinite: <v, A v> has both signs, and {case.method.name} needs one"
         causes.append(Cause(seen, ("use MINRES, which takes such matrices", "factorise (method='scipy-direct')")))
     return causes + _of_preconditioner(case, u, v, sign)
 
