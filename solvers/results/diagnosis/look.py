@@ -83,7 +83,8 @@ class Look:
         right = (b, problem.layout) if given is None else (bk.to_numpy(given.b), given.layout)
         case = Case(
             self.method, numbers, problem.A.dtype, problem.A, problem.A if given is None else given.A,
-            A_image=_image(bk, problem.A, problem.b), M_image=None if self.M is None else _image(bk, self.M, problem.b),
+            A_image=_image(bk, problem.A, problem.b), M=self.M,
+            M_image=None if self.M is None else _image(bk, self.M, problem.b),
             b=b, x=x, r=r, right=right, x0=None if problem.x0 is None else bk.to_numpy(bk.flat(problem.x0)),
             layout=problem.layout, null=problem.null is not None,
             both=problem.null is not None and problem.both, products=int(np.max(made, initial=0)),
@@ -98,7 +99,7 @@ class Look:
             return None  # in a function that was vectorised since
         return Case(
             self.method, numbers, self.dtype, A, A, A_image=_image(host, A, None),
-            M_image=None if M is None else _image(host, M, None), products=int(np.max(numbers.steps, initial=0)),
+            M_image=None if M is None else _image(host, M, None), M=M, products=int(np.max(numbers.steps, initial=0)),
         )  # fmt: skip
 
 

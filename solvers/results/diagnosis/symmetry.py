@@ -8,10 +8,12 @@ import numpy as np
 import scipy.linalg
 
 from ....sparse.symmetry import CHOSEN, PRODUCTS, REFUSED
+from ...preconditioners import Preconditioner
 from ..cause import Cause
 from .case import Case, Image, dots, norms
 
 _STEPS = 40  # of Lanczos' method
+_HARMLESS = 1e-6  # asymmetry of M, as of one that computes in single precision
 _CLEARLY = 1e-10  # of the largest curvature, or some rounding units: what is below has no sign
 
 _UNSYMMETRIC = ("use biCG-stab(2) or GMRES, which take any matrix",)
@@ -134,10 +136,11 @@ def _of_preconditioner(case: Case, u: np.ndarray, v: np.ndarray, sign: int | Non
     if image is None:
         return []
     images = _Images(image, u, v, image(u), image(v))
-    gap = _asymmetry(case, images)
-    if gap is not None:
+    declared = isinstance(case.M, Preconditioner) and case.M.hermitian
+    gap = None if declared else _asymmetry(case, images)
+    if gap is not None and gap > max(_HARMLESS, REFUSED / np.sqrt(u.shape[1])):
         mend = "make one that is (preconditioner='ic' or 'amg')", "use biCG-stab(2) or GMRES with this one"
-        return [Cause(_not_symmetric(case, "M", gap), mend, gap * np.sqrt(u.shape[1]) > REFUSED)]
+        return [Cause(_not_symmetric(case, "M", gap), mend)]
     pairs = [(u, images.Au), (v, images.Av)]
     if case.r is not None:
         pairs.append((case.r, image(case.r)))
