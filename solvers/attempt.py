@@ -17,6 +17,7 @@ from .iteration.status import Status
 from .methods.cg import CG
 from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
+from .results.diagnosis.look import Look
 from .results.failure import apply_policy
 from .results.result import SolveResult
 from .setup.problem import Problem
@@ -80,13 +81,20 @@ class Attempt:
         Args:
             purpose: words that go before the method's name: what the solve is for.
         """
-        name = self.method.name
+        name, last = self.method.name, self
         if self.fallback is not None and not self.problem.several and self.problem.bk.can_rescue():
             climbed = self._climbed(outcome, self.fallback)
             if climbed is not None:
                 outcome, name = climbed, after_failure(self.fallback.name, name)
-        result = replace(self.result(outcome), method=purpose + name, x=outcome.x)
-        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure).x)
+                last = replace(self, method=self.fallback, M=None)
+        result = replace(last.result(outcome), method=purpose + name, x=outcome.x)
+        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, last.look(outcome)).x)
+
+    def look(self, outcome: Outcome) -> Look | None:
+        """Looks for the causes where this attempt has failed; None where nobody will ask."""
+        compiled = self.problem.compiled or self.problem.bk.compiled(outcome.status)
+        later = self.on_failure == "status"
+        return None if compiled and later else Look.at(self.problem, self.method, self.M, outcome, later)
 
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem
@@ -122,6 +130,7 @@ class Attempt:
             preconditioner=M.kind if isinstance(M, Preconditioner) else None,
             least_squares=problem.least_squares,
             checkpoints=problem.several,
+            _by=self.method,
             _sensitivity=sensitivity,
         )
 

@@ -98,10 +98,10 @@ def linear_solve(
             before any iteration.
 
     Cost: see the method. On top: 1 product for the true residual (2 with x0), and where that misses the tolerance 1 to
-    see what the precision allows; for a function whose values are known, 1
-    evaluation to take off a constant part, 3 to test linearity and 2 to look for null vectors when it is seen for the
-    first time. With "auto" a function of more than 5000 unknowns is traced, see docs/choosing.md, and where its values
-    are known in the solve only, so are the sums of its rows.
+    see what the precision allows; for a function whose values are known, 1 evaluation to take off a constant part, 3 to
+    test linearity and 2 to look for null vectors when it is seen for the first time. With "auto" a function of more
+    than 5000 unknowns is traced, see docs/choosing.md, and where its values are known in the solve only, so are the
+    sums of its rows. A failed solve is looked at for its cause, in no more products than it has made, or a few.
     """
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,

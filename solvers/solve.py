@@ -55,7 +55,7 @@ def solve(
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
     result = replace(_result(attempt, outcome), method=name)
     if not converged:
-        result = _after_failure(problem, result, request.on_failure)
+        result = _after_failure(attempt, outcome, result)
     if problem.is_tracked and not problem.is_implicit:
         sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
         return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
@@ -99,14 +99,15 @@ def _has_converged(bk: Backend, outcome: Outcome) -> bool:
     return not bk.any(status != int(Status.CONVERGED))
 
 
-def _after_failure(problem: Problem, result: SolveResult, on_failure: str) -> SolveResult:
+def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> SolveResult:
     """What `on_failure` says, where it is not known that all systems have converged."""
+    problem, on_failure = attempt.problem, attempt.on_failure
     if on_failure != "status":
         reason = why_no_solution(problem, result)
         result = result if reason is None else replace(result, _no_solution=reason)
     if problem.compiled and problem.is_implicit:  # the solve of a compiled function saw to its failure by itself
         return result
-    return apply_policy(problem.bk, result, on_failure)
+    return apply_policy(problem.bk, result, on_failure, attempt.look(outcome))
 
 
 def _attempt(

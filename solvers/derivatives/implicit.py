@@ -142,7 +142,7 @@ class ImplicitSolve(LinearSystem):
         outcome = this.run()
         if not derived and not self.problem.compiled:
             return outcome  # whose failure may lead to another method
-        return this.guarded(outcome, self.purpose)
+        return replace(this, M=attempt.M).guarded(outcome, self.purpose)  # as it was, it may be known to the host
 
     def _by_symmetry(self, problem: Problem) -> Array:
         """The solution with A as it is where its transpose should be the same but for conjugation.

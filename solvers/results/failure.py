@@ -9,8 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from ...backends import Backend
-from ..iteration.status import Status, describe
-from .result import SolveResult, numbers_of
+from ..iteration.status import Status
+from .cause import LookForCauses
+from .describe import describe
+from .result import SolveResult, numbers_of, said_of
 
 POLICIES = ("raise", "warn", "status")
 
@@ -31,17 +33,21 @@ class Diverged(ConvergenceError):
     """The iteration left the finite numbers, or its input already had."""
 
 
-def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResult:
+def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookForCauses | None = None) -> SolveResult:
     """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
+
+    Args:
+        look: looks for the causes, once it is known that there is a failure.
 
     Raises:
         NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
             library, whose text contains this message.
     """
+    known = not bk.compiled(result.status)
     if on_failure == "status":
-        return result
+        return replace(result, _look=look) if known else result
     numbers = numbers_of(result)
-    failed, known = bk.any(numbers[0] != int(Status.CONVERGED)), not bk.compiled(result.status)
+    failed = bk.any(numbers[0] != int(Status.CONVERGED))
     if known and not failed:
         return result
     if on_failure == "raise" and not known and not bk.raises_in_programs:
@@ -49,23 +55,19 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str) -> SolveResu
             "This solve is compiled for several processes, of which only one would raise if it failed, and the others "
             "go on as if all were well. Give on_failure='status' and look at result.status, or on_failure='warn'."
         )
-    handler = _handler(result, on_failure, known)
+    if known and look is not None:
+        result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
+    handler = _handler(result, on_failure, known, look)
     return replace(result, x=bk.guard(failed, handler, result.x, *numbers))
 
 
-def _handler(result: SolveResult, on_failure: str, known: bool) -> Callable[..., None]:
-    method, least_squares, no_solution = result.method, result.least_squares, result._no_solution
+def _handler(result: SolveResult, on_failure: str, known: bool, look: LookForCauses | None) -> Callable[..., None]:
     attached = result if known else None  # a callback must not keep traced arrays
+    said = said_of(result)
 
     def handle(status: np.ndarray, *numbers: np.ndarray) -> None:
-        message = describe(
-            method,
-            status,
-            *numbers,
-            precision=str(numbers[-1].dtype),
-            least_squares=least_squares,
-            no_solution=no_solution,
-        )
+        seen = said if look is None else {**said, "causes": look(status, *numbers)}
+        message = describe(status, *numbers, **seen)
         if on_failure == "warn":
             warnings.warn(message, RuntimeWarning, stacklevel=2)
             return

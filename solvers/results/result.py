@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend
-from ..iteration.status import describe
+from ..iteration.method import Method
+from ..iteration.status import Status
+from .cause import Cause, LookForCauses
+from .describe import describe
 
 
 class Gradient(NamedTuple):
@@ -70,22 +73,34 @@ class SolveResult:
     least_squares: bool = False
     checkpoints: bool = False
     _no_solution: str | None = field(default=None, repr=False)  # why there is none, in words, where that was seen
+    _by: Method | None = field(default=None, repr=False)  # the method, or the last one that was tried
+    _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was looked at
+    _look: LookForCauses | None = field(
+        default=None, repr=False
+    )  # where one may be, and nobody has looked; as `_sensitivity`
     _sensitivity: Any = field(default=None, repr=False)  # of an eager NumPy solve; no part of the container
 
     @property
     def message(self) -> str:
-        """What happened, in words (needs values: not inside a compiled function)."""
+        """What happened, in words (needs values: not inside a compiled function).
+
+        Of a failure also its cause, as far as it can be seen: with `on_failure="status"` that is looked for when this
+        is first read, for which the result keeps A and b; at the cost of a few products, at most those of the solve.
+        """
         bk = choose_backend(self.status)
         if bk.compiled(self.status) or not hasattr(self.status, "shape"):
             return "The message is known when the compiled function has run."
         values = [np.asarray(bk.to_numpy(a)) for a in numbers_of(self)]
-        return describe(
-            self.method,
-            *values,
-            precision=str(values[-1].dtype),
-            least_squares=self.least_squares,
-            no_solution=self._no_solution,
-        )
+        self._look_now(*values)
+        return describe(*values, **said_of(self))
+
+    def _look_now(self, *numbers: np.ndarray) -> None:
+        """Looks for the causes of a failure where nobody has yet, once."""
+        look = self._look
+        if look is not None:
+            object.__setattr__(self, "_look", None)
+            if np.any(numbers[0] != Status.CONVERGED):
+                object.__setattr__(self, "_causes", look(*numbers))
 
     @property
     def at_limit_of_precision(self) -> Array:
@@ -153,6 +168,8 @@ class SolveResult:
         raise TypeError("This result was copied or read from a file, so A is not known. Call vjp of the original.")
 
     def __getstate__(self) -> dict[str, Any]:
+        if self._look is not None:
+            self._look_now(*(np.asarray(choose_backend(a).to_numpy(a)) for a in numbers_of(self)))
         return {**self.__dict__, "_sensitivity": None}  # which holds functions of the user: not to be pickled
 
     # TensorFlow asks the class itself how to take it apart.
@@ -165,7 +182,9 @@ class SolveResult:
         return _restore(static, arrays)
 
 
-_OTHERS = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_sensitivity")
+_NO_PART = ("_look", "_sensitivity")  # of the container
+_KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_causes")
+_OTHERS = (*_KNOWN, *_NO_PART)
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 
 
@@ -173,6 +192,14 @@ def numbers_of(result: SolveResult) -> tuple[Array, ...]:
     """Status, iterations, residual norm, tolerance, attainable residual norm: those of the last checkpoint."""
     found = result.status, result.iterations, result.residual_norm, result.tolerance, result.attainable
     return tuple(a[-1] for a in found) if result.checkpoints else found
+
+
+def said_of(result: SolveResult) -> dict[str, Any]:
+    """What `describe` says of a result besides numbers."""
+    return {
+        "name": result.method, "method": result._by, "preconditioner": result.preconditioner,
+        "least_squares": result.least_squares, "no_solution": result._no_solution, "causes": result._causes,
+    }  # fmt: skip
 
 
 def arrays_of(result: SolveResult) -> tuple[Any, ...]:
@@ -187,13 +214,13 @@ def with_arrays(result: SolveResult, arrays: Sequence[Any]) -> SolveResult:
 
 
 def _static(result: SolveResult) -> tuple[Any, ...]:
-    return tuple(getattr(result, name) for name in _OTHERS[:-1]), result.history is None
+    return tuple(getattr(result, name) for name in _KNOWN), result.history is None
 
 
 def _restore(static: Any, arrays: Any) -> SolveResult:
     others, without_history = static
     values = dict(zip(_ARRAYS, (*arrays, None) if without_history else arrays, strict=True))
-    return SolveResult(**values, **dict(zip(_OTHERS, others, strict=False)))
+    return SolveResult(**values, **dict(zip(_KNOWN, others, strict=True)))
 
 
 def register_result(bk: Backend) -> None:

@@ -9,6 +9,7 @@ from ...sparse.finite import not_finite
 from ...sparse.symmetry import is_far_from_hermitian
 from ..iteration.method import Method
 from ..preconditioners import Preconditioner
+from ..preconditioners.symmetry import far_from_hermitian
 from .problem import Problem
 
 
@@ -50,8 +51,22 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
             f"{method.name} needs a {word} matrix; this one differs from its {adjoint} by a relative {relative:.1e}. "
             "Use biCG-stab(2), scipy-GMres or scipy-direct."
         )
-    if isinstance(M, Preconditioner) and M.hermitian is False:
-        raise ValueError(f"{method.name} needs a symmetric preconditioner; {M!r} is not. Use biCG-stab(2).")
+    if isinstance(M, Preconditioner):
+        refuse_asymmetric(method, M)
+
+
+def refuse_asymmetric(method: Method, M: Preconditioner) -> None:
+    """Raises ValueError for a preconditioner that is seen not to be symmetric, for a method that needs it to be."""
+    relative = far_from_hermitian(M)
+    if M.hermitian is not False and relative is None:
+        return
+    word = "Hermitian" if M.dtype.kind == "c" else "symmetric"
+    how = " is not" if relative is None else f" differs from its transpose by a relative {relative:.1e}"
+    factors = ", as incomplete factors of spilu mostly do" if M.kind == "SuperLU" else ""
+    raise ValueError(
+        f"{method.name} needs a {word} preconditioner; {M!r}{how}{factors}. Use biCG-stab(2) or GMRES with it, or a "
+        "preconditioner that is, such as 'ic' or 'amg'."
+    )
 
 
 def refuse_infinite_entries(problem: Problem, on_failure: str) -> None:

@@ -123,6 +123,15 @@ def test_not_converged(run: Callable[..., Run]) -> None:
     assert np.load("x.npy").shape == (600,)
 
 
+def test_the_cause(run: Callable[..., Run]) -> None:
+    np.save("A.npy", np.array([[2.0, 1, 0], [0, 0, 0], [0, 1, 2]]))
+    np.save("b.npy", np.ones(3))
+    for method in ("GMRES", "direct"):
+        result = run("solve", "A.npy", "b.npy", "--method", method)
+        assert "Cause: A is singular: row 1 is zero, while b is 1 in row 1." in result.line("status")
+        assert result.code == 1
+
+
 def test_a_system_without_a_solution(run: Callable[..., Run]) -> None:
     np.save("A.npy", np.array([[1.0, -1, 0], [-1, 2, -1], [0, -1, 1]]))
     np.save("b.npy", np.ones(3))

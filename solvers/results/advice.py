@@ -1,0 +1,101 @@
+"""What to try after a failure whose cause is not known, by the family of the method that failed."""
+
+from __future__ import annotations
+
+from ..iteration.method import Method
+from ..iteration.status import Status
+
+EXPLANATION = {
+    Status.MAX_ITER: "reached the limit of iterations",
+    Status.STAGNATED: "stopped making progress before the tolerance",
+    Status.BREAKDOWN: "broke down: a step divided by (nearly) zero or made nothing better, and a restart did not help",
+    Status.DIVERGED: "left the finite numbers, or grew beyond what the precision can take back",
+}
+
+_FACTORS = {
+    Status.MAX_ITER: ["raise max_iter"],
+    Status.DIVERGED: ["check A, b and x0 for NaN and infinity"],
+}
+LEAST_SQUARES = "ask for the least-squares solution (method='LSMR')"
+SINGULAR = "check the entries of A", "name its null vectors (nullspace=...)", LEAST_SQUARES
+_SINGULAR = "check that A is not singular: name its null vectors (nullspace=...)"
+
+
+def is_least_squares(method: Method) -> bool:
+    """Does it minimise |b - A x| by products with A and its transpose?"""
+    return method.least_squares or (method.minimises_residual and method.needs_transpose)
+
+
+def advice(
+    kind: Status, method: Method | None, name: str, preconditioner: str | None, precision: str, looked: bool
+) -> list[str]:
+    """Alternatives in the imperative, for a method of this family; nothing that has been tried.
+
+    Args:
+        kind: how the worst system ended.
+        method: that failed, or the last one that was tried.
+        name: what the result calls it, which names those tried before.
+        preconditioner: the kind that was given, or None.
+        precision: "float32" or "float64".
+        looked: have A and M been looked at, with nothing found that explains it?
+    """
+    if method is None:  # of a result that was read from a file of another version
+        found = ["look at A and b"]
+    elif method.factorises:
+        found = _of_factors(kind)
+    elif is_least_squares(method):
+        found = _of_least_squares(kind, method)
+    else:
+        found = _of_krylov(kind, method, name, preconditioner, looked)
+    if precision == "float32" and kind in (Status.STAGNATED, Status.BREAKDOWN):
+        found.append("use double precision")
+    return found
+
+
+def untried(advice: list[str], method: Method | None, name: str) -> list[str]:
+    """Without methods of a family that has been tried."""
+    squares = "LSMR" in name or (method is not None and is_least_squares(method))
+    return [one for one in advice if not ((squares and "LSMR" in one) or ("direct" in name and "direct" in one))]
+
+
+def in_a_row(advice: list[str]) -> str:
+    """Alternatives as one clause, each once."""
+    *most, last = dict.fromkeys(advice) or ["check A and b"]
+    return f"{', '.join(most)}, or {last}" if most else last
+
+
+def _of_factors(kind: Status) -> list[str]:
+    found = list(_FACTORS.get(kind, ["loosen rtol"]))
+    return [*found, _SINGULAR, LEAST_SQUARES]
+
+
+def _of_least_squares(kind: Status, method: Method) -> list[str]:
+    if kind is Status.DIVERGED:
+        return ["check A, b and x0 for NaN and infinity", "bring the columns of A to one size"]
+    found = ["raise max_iter", "loosen rtol"] if kind is Status.MAX_ITER else ["loosen rtol"]
+    damped = ["damp the problem (damp=...)"] if method.least_squares else []
+    return [*found, "bring the columns of A to one size", *damped]
+
+
+def _of_krylov(kind: Status, method: Method, name: str, preconditioner: str | None, looked: bool) -> list[str]:
+    first = {
+        Status.MAX_ITER: ["raise max_iter", "loosen rtol"],
+        Status.STAGNATED: ["loosen rtol"],
+        Status.DIVERGED: ["check A, b and x0 for NaN and infinity"],
+    }.get(kind, [])
+    found = list(first)
+    if kind in (Status.STAGNATED, Status.BREAKDOWN):
+        found.append(_SINGULAR)
+    if method.needs_hermitian and not looked:
+        sign = " and definite" if method.needs_definite else ""
+        found.append(f"check that A is symmetric{sign}")
+    if preconditioner is not None and not looked:
+        signs = "symmetric and positive definite" if method.needs_hermitian else "close to the inverse of A"
+        found.append(f"check that the preconditioner is {signs}")
+    elif preconditioner is None and method.takes_preconditioner and kind is Status.MAX_ITER:
+        found.append("give a preconditioner (preconditioner='auto' or your own)")
+    if kind is Status.BREAKDOWN and "gmres" not in name.lower():
+        found.append("use GMRES, which does not break down")
+    if "direct" not in name:
+        found.append("factorise (method='scipy-direct')")
+    return found

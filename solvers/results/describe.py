@@ -1,0 +1,138 @@
+"""What a result says in words: one sentence for success; for failures also the cause, and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..iteration.method import Method
+from ..iteration.status import Status
+from .advice import EXPLANATION, SINGULAR, advice, in_a_row, untried
+from .cause import Cause, from_the_start
+
+_WITHOUT_SOLUTION = [
+    "ask for the least-squares solution with method='LSMR' (in scipy: scipy-lsmr)",
+    "check A and b: a pure Neumann problem needs a b whose sum is zero",
+]
+
+
+class _Worst(NamedTuple):
+    """How the system that is furthest from its tolerance has ended."""
+
+    kind: Status
+    steps: int
+    norm: float
+    bound: float
+    attainable: float
+
+    @property
+    def at_limit(self) -> bool:
+        """Is its residual as small as the precision makes it?"""
+        return self.kind is Status.STAGNATED and self.norm <= self.attainable
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Is its tolerance below what the precision allows?"""
+        return self.attainable > 0 and self.bound < self.attainable
+
+
+def describe(
+    status: np.ndarray,
+    steps: np.ndarray,
+    norm: np.ndarray,
+    bound: np.ndarray,
+    attainable: np.ndarray,
+    *,
+    name: str,
+    method: Method | None = None,
+    preconditioner: str | None = None,
+    least_squares: bool = False,
+    no_solution: str | None = None,
+    causes: Sequence[Cause] | None = None,
+) -> str:
+    """One sentence for success; for failures also the worst system, the causes that were found, and what to try.
+
+    Args:
+        status, steps, norm, bound, attainable: of each system, see `SolveResult`.
+        name: of the method, or of several that were tried, in words.
+        method: the last one that was tried.
+        preconditioner: the kind that was given, or None.
+        no_solution: why there is none.
+        causes: of the failure, as far as it was looked at; None where it was not.
+    """
+    kind_of_norm = "normal residual norm" if least_squares else "residual norm"
+    status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
+    bound, precision = np.broadcast_to(bound, norm.shape), str(attainable.dtype)
+    failed = status != Status.CONVERGED
+    if not failed.any():
+        limited = np.any((attainable > 0) & (bound <= attainable))
+        return _success(name, steps, norm, bound, kind_of_norm, precision if limited else None)
+    with np.errstate(all="ignore"):
+        excess = np.where(failed, np.where(np.isfinite(norm), norm / bound, np.inf), -1)
+    place = np.unravel_index(np.argmax(np.nan_to_num(excess, nan=np.inf)), status.shape)
+    numbers = [float(a[place]) for a in (norm, bound, np.broadcast_to(attainable, norm.shape))]
+    worst, where = _Worst(Status(int(status[place])), int(steps[place]), *numbers), ""
+    if status.size > 1:
+        index = place[0] if len(place) == 1 else tuple(int(i) for i in place)
+        where = f" in {int(failed.sum())} of {status.size} systems; the worst, system {index},"
+    why, limits = EXPLANATION[worst.kind], f"allows about {worst.attainable:.1e} here"
+    seen = list(causes or _from_numbers(worst))
+    reasons = [] if no_solution is None else [f" There is no solution: {no_solution}."]
+    if worst.at_limit:
+        why = f"has come to the limit of {precision}, which {limits}, and stopped"
+    elif worst.out_of_reach and not any(cause.settles for cause in seen):
+        reasons.append(f" {precision} {limits}.")
+    if seen:
+        reasons.append(f" Cause: {'; '.join(cause.seen for cause in seen)}.")
+    general = advice(worst.kind, method, name, preconditioner, precision, causes is not None)
+    found = _to_do(seen, no_solution, _larger_rtol(precision, name) if worst.out_of_reach else [], general)
+    to_do = in_a_row(untried(found, method, name))
+    return (
+        f"{name}{where} {why} after {worst.steps} iterations: {kind_of_norm} {worst.norm:.3e}, "
+        f"tolerance {worst.bound:.3e}.{''.join(reasons)} To do: {to_do}."
+    )
+
+
+def _from_numbers(worst: _Worst) -> list[Cause]:
+    """What the numbers of a solve tell whose inputs could not be looked at."""
+    if worst.kind is not Status.DIVERGED or worst.steps or np.isfinite(worst.norm):
+        return []
+    return [from_the_start()]
+
+
+def _to_do(seen: list[Cause], no_solution: str | None, larger_rtol: list[str], general: list[str]) -> list[str]:
+    found = [one for cause in seen for one in cause.advice]
+    settled = any(cause.settles and cause.advice for cause in seen)
+    if no_solution is not None:
+        return [*_WITHOUT_SOLUTION, *(one for one in found if settled and one not in SINGULAR)]
+    if settled:
+        return found
+    if larger_rtol:
+        return [*found, *larger_rtol]
+    limited = any(one.startswith("raise max_iter") for one in found)
+    return [*found, *(one for one in general if not (limited and one == "raise max_iter"))]
+
+
+def _larger_rtol(precision: str, name: str) -> list[str]:
+    larger = "use a larger rtol, or leave it out: the default takes what can be had"
+    if precision != "float32":
+        return [larger]
+    mixed = [] if "mixed-" in name else ["a method 'mixed-...' with double precision outside"]
+    return ["use double precision", *mixed, larger]
+
+
+def _success(
+    name: str, steps: np.ndarray, norm: np.ndarray, bound: np.ndarray, kind_of_norm: str, limit: str | None
+) -> str:
+    if steps.size == 0:
+        return f"{name}: no systems to solve."
+    low, high = int(steps.min()), int(steps.max())
+    taken = f"{high}" if low == high else f"{low} to {high}"
+    systems = "" if steps.size == 1 else f" for all {steps.size} systems"
+    how = "" if limit is None else f" to the limit of {limit}"
+    return (
+        f"{name} converged{how} in {taken} iterations{systems}: {kind_of_norm} {norm.max():.3e}, tolerance "
+        f"{bound.flat[int(norm.argmax())]:.3e}."
+    )

@@ -1,0 +1,1 @@
+"""What a failed solve has failed by, looked for after the failure only."""

@@ -1,0 +1,143 @@
+"""A failed solve on the host: what it worked with, and where it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....backends import real_dtype
+from ....sparse import Layout, Matrix, Operator
+from ...iteration.method import Method
+from ...iteration.status import Status
+
+Image = Callable[[np.ndarray], np.ndarray]
+"""Rows `(systems, n)` -> rows, as the solve computed them."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How each system ended, `(systems,)`; see `SolveResult`."""
+
+    status: np.ndarray
+    steps: np.ndarray
+    norm: np.ndarray
+    bound: np.ndarray
+    attainable: np.ndarray
+
+    @cached_property
+    def failed(self) -> np.ndarray:
+        """Which systems have not converged?"""
+        return self.status != Status.CONVERGED
+
+    @cached_property
+    def worst(self) -> int:
+        """The failed system that is furthest from its tolerance."""
+        with np.errstate(all="ignore"):
+            excess = np.where(np.isfinite(self.norm), self.norm / self.bound, np.inf)
+        return int(np.argmax(np.where(self.failed, np.nan_to_num(excess, nan=np.inf), -1)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is known of a failed solve. None: not at hand, as in a compiled function.
+
+    Attributes:
+        method: the one that failed, or the last one that was tried.
+        numbers: how each system ended.
+        dtype: in which it computed.
+        A: the operator of the equations that were solved; in least squares of the normal equations.
+        given: the matrix or function of the user: A, or what least squares are asked for.
+        A_image, M_image: products of these equations and of the preconditioner.
+        b, x, r: right-hand sides, what was found, and residuals of these equations: rows `(systems, n)`.
+        right: the right-hand sides of the user, and their layout.
+        x0: the start, or None.
+        layout: of x.
+        null: are null vectors of A known, and taken off x?
+        both: has the transpose the same?
+        products: how many the solve has made; looking makes no more than that, or a few.
+    """
+
+    method: Method
+    numbers: Numbers
+    dtype: np.dtype
+    A: Operator | None
+    given: Operator | None
+    A_image: Image | None = None
+    M_image: Image | None = None
+    M: Operator | None = None
+    b: np.ndarray | None = None
+    x: np.ndarray | None = None
+    r: np.ndarray | None = None
+    right: tuple[np.ndarray, Layout] | None = None
+    x0: np.ndarray | None = None
+    layout: Layout | None = None
+    null: bool = False
+    both: bool = False
+    products: int = 0
+
+    @property
+    def status(self) -> Status:
+        """How the worst system ended."""
+        return Status(int(self.numbers.status[self.numbers.worst]))
+
+    @property
+    def least_squares(self) -> bool:
+        """Are the equations those of a problem of least squares?"""
+        return self.given is not self.A
+
+    @property
+    def name(self) -> str:
+        """What the matrix of the equations is called."""
+        return "A^H A" if self.least_squares else "A"
+
+    @cached_property
+    def eps(self) -> float:
+        """The rounding unit."""
+        return float(np.finfo(self.dtype).eps)
+
+    @cached_property
+    def matrix(self) -> Any:
+        """The user's matrix on the host, that of the worst system where each has its own; None if it is not known."""
+        A = self.given
+        if A is None or A.offset or not isinstance(A.without_offset, Matrix):
+            return None
+        found: Any = A.without_offset.known()
+        if isinstance(found, tuple) or (found is not None and found.ndim == 3):
+            found = found[min(self.numbers.worst, len(found) - 1)]
+        return sp.csr_array(found) if sp.issparse(found) else found
+
+    @cached_property
+    def of_which(self) -> str:
+        """The words that name the worst system's matrix where each has its own."""
+        A = self.given
+        own = A is not None and isinstance(A.without_offset, Matrix) and A.without_offset.systems is not None
+        return f" of system {self.numbers.worst}" if own and self.numbers.status.size > 1 else ""
+
+    def random(self, seed: int, size: int) -> np.ndarray:
+        """Rows of random numbers, the same for each system."""
+        generator = np.random.default_rng(seed)
+        row = generator.standard_normal(size)
+        if self.dtype.kind == "c":
+            row = row + 1j * generator.standard_normal(size)
+        return np.broadcast_to(row.astype(self.dtype), (self.numbers.status.size, size))
+
+
+def precision(case: Case) -> str:
+    """ "float32" or "float64": what real numbers of this case have."""
+    return str(real_dtype(case.dtype))
+
+
+def dots(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """`<u, v>` of each row, in double precision."""
+    wide = np.result_type(u.dtype, np.float64)
+    return np.sum(u.conj().astype(wide) * v.astype(wide), axis=1)
+
+
+def norms(u: np.ndarray) -> np.ndarray:
+    """The 2-norm of each row, in double precision."""
+    return np.asarray(np.linalg.norm(u.astype(np.result_type(u.dtype, np.float64)), axis=1))

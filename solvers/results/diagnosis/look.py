@@ -1,0 +1,165 @@
+"""Looking at a failed solve: eagerly at all of it, in a compiled function at what is known on the host."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....backends import Array, Backend, get_backend
+from ....sparse import Matrix, Operator
+from ...iteration.method import Method
+from ...iteration.outcome import Outcome
+from ...preconditioners import Preconditioner
+from ...preconditioners.known import is_known
+from ...setup.problem import Problem
+from ..cause import Cause
+from .case import Case, Image, Numbers, norms
+from .inputs import not_finite
+from .progress import too_few_iterations
+from .singular import singular
+from .symmetry import wrong_symmetry
+
+_QUESTIONS: tuple[Callable[[Case], list[Cause]], ...] = (not_finite, wrong_symmetry, singular, too_few_iterations)
+"""In this order; the first that has an answer which settles the matter is the last that is asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What can be looked at after a solve; nothing is computed before it is called.
+
+    Attributes:
+        problem: what was solved; None in a compiled function, which may keep no arrays.
+        method: that solved it.
+        M: its preconditioner, or None.
+        outcome: what it found, or None.
+        A, known_M: where they are known in a compiled function, what makes them on the host.
+        dtype: in which that computes.
+        later: may the arrays have been written to since?
+    """
+
+    problem: Problem | None
+    method: Method
+    M: Operator | None = None
+    outcome: Outcome | None = None
+    A: Callable[[], Operator] | None = None
+    known_M: Callable[[], Operator] | None = None
+    dtype: np.dtype | None = None
+    later: bool = False
+
+    @classmethod
+    def at(cls, problem: Problem, method: Method, M: Operator | None, outcome: Outcome, later: bool = False) -> Look:
+        """At a solve that has ended, or will have where a compiled function runs."""
+        M = M if isinstance(M, Preconditioner) else None  # factors are none
+        if not (problem.compiled or problem.bk.compiled(outcome.status)):
+            return cls(problem, method, M, outcome, later=later)
+        A = None if problem.given is not None else _on_host(problem.A)
+        return cls(None, method, A=A, known_M=None if M is None else _on_host(M), dtype=problem.A.dtype)
+
+    def __call__(self, *numbers: np.ndarray) -> tuple[Cause, ...] | None:
+        """The causes that are seen of how each system ended, see `numbers_of`; None where nothing could be looked at.
+
+        Raises nothing. Cost: at most as many products as the solve has made, or a few; of a known matrix also factors,
+        where they take less than a second.
+        """
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                case = self._case(Numbers(*(np.asarray(a).reshape(-1) for a in numbers)))
+                return None if case is None else _asked(case)
+            except Exception:  # of a user's function, or in what is only looked at: the failure itself is told
+                return None
+
+    def _case(self, numbers: Numbers) -> Case | None:
+        if self.problem is None or self.outcome is None:
+            return self._known_case(numbers)
+        problem, outcome = self.problem, self.outcome
+        bk, several = problem.bk, problem.several and len(problem.limits) > 1
+        x, r = (bk.to_numpy(bk.flat(a[-1] if several else a)) for a in (outcome.x, outcome.residual))
+        made = bk.to_numpy(outcome.products[-1] if several else outcome.products)
+        given, b = problem.given, bk.to_numpy(problem.b)
+        right = (b, problem.layout) if given is None else (bk.to_numpy(given.b), given.layout)
+        case = Case(
+            self.method, numbers, problem.A.dtype, problem.A, problem.A if given is None else given.A,
+            A_image=_image(bk, problem.A, problem.b), M=self.M,
+            M_image=None if self.M is None else _image(bk, self.M, problem.b),
+            b=b, x=x, r=r, right=right, x0=None if problem.x0 is None else bk.to_numpy(bk.flat(problem.x0)),
+            layout=problem.layout, null=problem.null is not None,
+            both=problem.null is not None and problem.both, products=int(np.max(made, initial=0)),
+        )  # fmt: skip
+        return None if self.later and _has_changed(case) else case
+
+    def _known_case(self, numbers: Numbers) -> Case | None:
+        if self.A is None or self.dtype is None:
+            return None
+        host, A, M = get_backend("numpy"), self.A(), None if self.known_M is None else self.known_M()
+        if any(one is not None and one.systems not in (None, numbers.status.size) for one in (A, M)):
+            return None  # in a function that was vectorised since
+        return Case(
+            self.method, numbers, self.dtype, A, A, A_image=_image(host, A, None),
+            M_image=None if M is None else _image(host, M, None), M=M, products=int(np.max(numbers.steps, initial=0)),
+        )  # fmt: skip
+
+
+def _asked(case: Case) -> tuple[Cause, ...]:
+    found: list[Cause] = []
+    for question in _QUESTIONS:
+        found += question(case)
+        if any(cause.settles for cause in found):
+            break
+    return tuple(found)
+
+
+def _on_host(A: Operator) -> Callable[[], Operator] | None:
+    """What makes A on NumPy arrays, where its values are known while a function is compiled."""
+    inner = A.inner if isinstance(A, Preconditioner) else A
+    if isinstance(A, Preconditioner) and A.kind == "user's function":
+        return None
+    if not isinstance(A, Preconditioner) and not (isinstance(inner, Matrix) and is_known(inner)):
+        return None
+    try:
+        arrays, make = A.for_host()
+        if arrays and A.bk.compiled(*arrays):
+            return None
+        values = [A.bk.to_numpy(array) for array in arrays]
+    except Exception:  # what is only looked at after a failure fails no solve
+        return None
+    return lambda: make(values)
+
+
+def _image(bk: Backend, A: Operator, like: Array | None) -> Image:
+    """Products with A as the solve makes them: compiled where it was."""
+    made: list[Callable[[Array], Array]] = []
+
+    def image(rows: np.ndarray) -> np.ndarray:
+        with bk.quiet():
+            if not made:
+                made.append(_product(bk, A))
+            found = made[0](bk.asarray(np.ascontiguousarray(rows), like=like))
+        return np.array(bk.to_numpy(found))  # a function may use the same memory again
+
+    return image
+
+
+def _product(bk: Backend, A: Operator) -> Callable[[Array], Array]:
+    if not bk.compiles_solves:
+        return A.apply
+    container = A.as_container()
+    if not container.is_container:
+        return A.apply
+    compiled = bk.compile(_apply, ())
+    return lambda rows: compiled(container, rows)
+
+
+def _apply(A: Operator, x: Array) -> Array:
+    return A.apply(x)
+
+
+def _has_changed(case: Case) -> bool:
+    """Is the residual another one than it was, as the arrays were written to?"""
+    if case.A_image is None or case.x is None or case.b is None or case.r is None:
+        return False
+    change, size = norms(case.b - case.A_image(case.x) - case.r), norms(case.b) + norms(case.r)
+    return bool(np.any(change > np.sqrt(case.eps) * size))
