@@ -1,8 +1,8 @@
 """The guard of products that are not ours: those of a LinearOperator, and the first ones of a function.
 
 What is handed out cannot be written to (`Backend.call`). What comes back must have the size, the kind and, for A, the
-precision of what was asked for. What is wrong elsewhere is looked for the first time that an object is used: writes that
-nobody forbids, as of compiled code; an rmatvec that is not the adjoint; a matmat that differs from matvec.
+precision of what was asked for. All else is looked for the first time that an object is used: writes that nobody forbids,
+as of compiled code; an rmatvec that is not the adjoint; a matmat that differs from matvec.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Guarded:
         if self.seen.has_adjoint:
             return
         try:
-            self.linear.rmatvec(np.zeros(self.linear.shape[0], self.dtype))
+            self._image(np.zeros(self.linear.shape[0], self.dtype), "rmatvec")
         except NotImplementedError as error:
             raise UnsupportedOperation(
                 "This method needs products with the transposed matrix, and the LinearOperator has no rmatvec. "
