@@ -298,9 +298,7 @@ def test_precision_of_linear_operators() -> None:
 
 def test_real_products_of_complex_vectors() -> None:
     A = spl.LinearOperator((N, N), lambda v: (HERMITIAN @ v).real, dtype=complex)
-    with pytest.raises(
-        TypeError, match="returned float64 for a vector of complex128: the imaginary part"
-    ):
+    with pytest.raises(TypeError, match="returned float64 for a vector of complex128: the imaginary part"):
         linear_solve(A, B * 1j, method="CG")
 
 
