@@ -1,6 +1,6 @@
-"""Matrix Market files: SciPy reads the numbers, after their lines were looked at, as it leaves out what it does not know.
+"""Matrix Market files: SciPy reads the numbers, after their lines were looked at, as it drops what it does not know.
 
-It drops columns that are too many, digits after a comma, decimals of integers and the exponent of 1.5D2, and adds up
+It leaves out columns that are too many, digits after a comma, decimals of integers and the exponent of 1.5D2, and adds up
 both triangles of a symmetric matrix.
 """
 
