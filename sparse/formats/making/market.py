@@ -1,7 +1,7 @@
 """Matrix Market files: SciPy reads the numbers, after their lines were looked at, as it drops what it does not know.
 
-It leaves out columns that are too many, digits after a comma, decimals of integers and the exponent of 1.5D2, and adds up
-both triangles of a symmetric matrix.
+It leaves out columns that are too many, digits after a comma, decimals of integers and the exponent of 1.5D2, and adds
+up both triangles of a symmetric matrix.
 """
 
 from __future__ import annotations
