@@ -20,6 +20,8 @@ import numpy as np
 HEADER = "header"  # the member that holds the description
 _DIGEST = "digest"  # what the description says of itself
 DTYPES = frozenset("?bhilqBHILQfdFD")  # by their characters
+UNPACKED = 2**30  # bytes that any archive may unpack to
+_USUAL = 20  # and, beyond these, for each of its bytes: indices of sparse matrices are packed to a tenth
 _MOST_PACKED = 1032  # bytes that deflate makes of one
 _LONGEST_HEADER = 10_000  # bytes, as NumPy has it
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -141,6 +143,12 @@ def check_archive(stream: BinaryIO, name: str) -> None:
     with zipfile.ZipFile(stream) as archive:
         if sum(member.compress_size for member in archive.infolist()) > size:
             raise ValueError(f"{name}: promises more bytes than it holds, {size}: its members overlap.")
+        unpacked = sum(member.file_size for member in archive.infolist())
+        if unpacked > max(UNPACKED, _USUAL * size):
+            raise ValueError(
+                f"{name}: would unpack to {unpacked} bytes, {unpacked // size} times its size; expected at most "
+                f"{UNPACKED}, or {_USUAL} times. Save it uncompressed."
+            )
         for member in archive.infolist():
             most = member.compress_size * (1 if member.compress_type == zipfile.ZIP_STORED else _MOST_PACKED)
             if member.compress_size > size or member.file_size > most + _MOST_PACKED:

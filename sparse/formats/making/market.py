@@ -16,6 +16,8 @@ import scipy.sparse as sp
 _SHORTEST = {"coordinate": 4, "array": 2}  # bytes of a line: "1 1" or "1", and its end
 _CHUNK = 2**20  # bytes that are looked at together
 _LONGEST = 2**12  # bytes of a line
+_LONGEST_HEADER = 2**20  # bytes of comments
+_EMPTY = 1000  # empty lines, beyond as many as there are entries
 
 _REAL = rb"(?:[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[+-]?(?:nan|inf|infinity)(?![^ \t\r\n]))"
 _VALUES: dict[str, list[bytes]] = {
@@ -59,8 +61,9 @@ def read_market(stream: BinaryIO, size: int, name: str) -> Any:
     rows, columns, entries, layout, field, symmetry = header
     stream.seek(0)
     _skip_header(stream)
-    found = _check_lines(stream, layout, field, first)
-    if found < (expected := _lines(rows, columns, entries, layout, symmetry)):  # more are refused by SciPy
+    expected = _lines(rows, columns, entries, layout, symmetry)
+    found = _check_lines(stream, layout, field, first, expected)
+    if found < expected:
         raise ValueError(f"{name}: truncated: it has {found} of the {expected} entries that its header announces.")
     stream.seek(0)
     if layout == "array" or symmetry == "general":
@@ -101,15 +104,19 @@ def _skip_header(stream: BinaryIO) -> int:
         raise ValueError(
             f"Line 1: got {line[:60].decode('latin-1').strip()!r}; expected %%MatrixMarket matrix and three more words."
         )
+    left = _LONGEST_HEADER
     while line and (number == 1 or not line.strip() or line.lstrip().startswith(b"%")):
         line, number = stream.readline(_LONGEST), number + 1
+        left -= len(line)
+        if left < 0:
+            raise ValueError(f"Line {number}: the comments have more than {_LONGEST_HEADER} bytes.")
         if b"\0" in line or len(line) == _LONGEST:  # SciPy would read beyond its memory
             raise ValueError(f"Line {number}: is no line of text.")
     return number + 1
 
 
-def _check_lines(stream: BinaryIO, layout: str, field: str, first: int) -> int:
-    """The number of lines with entries."""
+def _check_lines(stream: BinaryIO, layout: str, field: str, first: int, expected: int) -> int:
+    """The number of lines with entries; raises ValueError, without reading on, where there are more than expected."""
     values = _VALUES.get(field, _VALUES["real"])
     indices = [rb"[0-9]++"] * (2 if layout == "coordinate" else 0)
     line = re.compile(rb"[ \t]*+(?:" + rb"[ \t]++".join(indices + values) + rb"[ \t]*+)?\r?\n", re.IGNORECASE)
@@ -121,6 +128,9 @@ def _check_lines(stream: BinaryIO, layout: str, field: str, first: int) -> int:
         if not _is_plain(text, columns, field, lines):
             empty += _look(text, number, field, line, layout)
         number += lines
+        if number - first - empty > expected or empty > expected + _EMPTY:
+            at = first + expected + empty
+            raise ValueError(f"Line {at}: the file goes on after the {expected} entries that its header announces.")
 
     while part := stream.read(_CHUNK):
         whole, end, rest = (rest + part).rpartition(b"\n")
