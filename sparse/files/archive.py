@@ -24,7 +24,7 @@ UNPACKED = 2**30  # bytes that any archive may unpack to
 _USUAL = 20  # and, beyond these, for each of its bytes: indices of sparse matrices are packed to a tenth
 _MOST_PACKED = 1032  # bytes that deflate makes of one
 _LONGEST_HEADER = 10_000  # bytes, as NumPy has it
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -162,13 +162,13 @@ def check_archive(stream: BinaryIO, name: str) -> None:
 def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
     with archive.open(member) as stream:
         version = np.lib.format.read_magic(stream)
-        if version not in _HEADERS:
+        if version not in HEADERS:
             raise ValueError(f"{name}: {member.filename} has the version {version} of .npy; expected 1.0 or 2.0.")
         start = stream.read(2 if version == (1, 0) else 4)
         length = int.from_bytes(start, "little")
         if length > _LONGEST_HEADER:
             raise ValueError(f"{name}: {member.filename} promises a head of {length} bytes; expected a short one.")
-        shape, _, dtype = _HEADERS[version](BytesIO(start + stream.read(length)))
+        shape, _, dtype = HEADERS[version](BytesIO(start + stream.read(length)))
         if dtype.hasobject:
             raise ValueError(f"{name}: {member.filename} holds Python objects; expected numbers.")
         promised = math.prod(shape) * dtype.itemsize

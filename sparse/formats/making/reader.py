@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from ...files.archive import HEADER, check_archive
+from ...files.archive import HEADER, HEADERS, check_archive
 from .checked import checked
 from .market import read_market
 
@@ -149,6 +149,7 @@ def _read_npz(source: Path | BinaryIO, name: str) -> Any:
         check_archive(source, name)
     with np.load(source, allow_pickle=False) as archive:
         names = archive.files
+        _check_integers(archive, name)
         if "format" not in names and len(names) == 1:
             return archive[names[0]]
     if HEADER in names:
@@ -157,6 +158,15 @@ def _read_npz(source: Path | BinaryIO, name: str) -> Any:
         found = f"{len(names)} arrays ({', '.join(names[:5])})" if names else "no array"
         raise ValueError(f"{name}: holds {found}; expected one array, or a matrix of scipy.sparse.save_npz.")
     return sp.load_npz(source)
+
+
+def _check_integers(archive: Any, name: str) -> None:
+    """Raises ValueError for indices of another kind, which SciPy converts."""
+    for key in {"indices", "indptr", "row", "col", "offsets"} & set(archive.files):
+        with archive.zip.open(f"{key}.npy") as stream:
+            _, _, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
+        if dtype.kind not in "iu":
+            raise ValueError(f"{name}: malformed: {key} holds {dtype}; expected integers.")
 
 
 _READERS: dict[str, Callable[[Any, str], Any]] = {
