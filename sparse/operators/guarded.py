@@ -200,7 +200,7 @@ def _watched(bk: Backend, seen: _Seen, call: Callable[[], Any], arrays: list[Arr
     image = call()
     for x, old in zip(arrays, before, strict=True):
         now = None if old is None else _value(bk, x)
-        if now is not None and not np.array_equal(old, now, equal_nan=True):
+        if old is not None and now is not None and not np.array_equal(old, now, equal_nan=True):
             raise ValueError(
                 f"{name} writes to its argument, which belongs to the solver, where its library does not see it: "
                 "compiled code, x.data, x.numpy(). Make a copy first: x = x.copy(), of a tensor x.clone()."
