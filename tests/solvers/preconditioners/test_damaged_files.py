@@ -105,9 +105,13 @@ def taken_apart(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
     return json.loads(bytes(arrays.pop("header"))), arrays
 
 
-@pytest.mark.parametrize("digest", [pytest.param(True, marks=pytest.mark.merge), False])
 @pytest.mark.parametrize(
-    "kind", [*THIN, *(pytest.param(kind, marks=pytest.mark.merge) for kind in SAVED if kind not in THIN)]
+    ("kind", "digest"),
+    [
+        *((kind, False) for kind in THIN),
+        *(pytest.param(kind, True, marks=pytest.mark.merge) for kind in THIN),
+        *(pytest.param(kind, False, marks=pytest.mark.merge) for kind in SAVED if kind not in THIN),
+    ],
 )
 def test_changed_files(kind: str, digest: bool, tmp_path: Path) -> None:
     """Without the digest what loads may be another operator, but one that can be applied."""
