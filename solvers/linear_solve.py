@@ -89,7 +89,7 @@ def linear_solve(
     failure policy.
 
     Returns:
-        SolveResult; `x` has the type, shape, dtype and device of `b` (complex if A is).
+        SolveResult; `x` has the type, shape, dtype and device of `b` (complex if A is, or one array of a container).
 
     Raises:
         NotConverged, Diverged: the tolerance was not reached (`.result` has what was); a compiled function raises its

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends import Array, choose_backend, left_alone
+from ..sparse import Operator
 from ..sparse.files import tree
 from .methods.direct.factorisation import Solves
 from .preconditioners import Preconditioner
@@ -31,10 +32,13 @@ load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  #
 
 
 def _load(path: Any, like: Array | None) -> Any:
-    bk, found = choose_backend(like), tree.load(path)
-    if not isinstance(found, Preconditioner | Solves) or found.shape[0] != found.shape[1]:
-        raise ValueError(f"{path}: holds {found!r}, no preconditioner; expected a file of Preconditioner.save.")
+    bk, found = choose_backend(like), tree.load(path, _check)
     moved = found if bk is found.bk else found.on_backend(bk, like)
     if not isinstance(moved, Preconditioner | Solves):
         raise TypeError(f"{path}: {found!r} serves NumPy arrays only; load it without `like`.")
     return moved
+
+
+def _check(found: Operator) -> None:
+    if not isinstance(found, Preconditioner | Solves) or found.shape[0] != found.shape[1]:
+        raise ValueError(f"it holds {found!r}, no preconditioner; expected a file of Preconditioner.save")

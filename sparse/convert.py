@@ -94,7 +94,7 @@ def to_operator(
     if isinstance(A, Operator):
         return _in_dtype(A, bk, dtype, name, like)
     if _is_linear_operator(A):
-        return HostOperator(bk, A, dtype)
+        return HostOperator(bk, A, dtype, name)
     if sp.issparse(A):
         return from_scipy(bk, A, dtype, like, name=name)
     if bk.sparse.accepts(A):

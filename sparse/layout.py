@@ -77,12 +77,20 @@ class Layout:
         dtypes = (dtype,) * len(self.shapes)
         return self if dtypes == self.dtypes else Layout(self.batch, self.shapes, dtypes, self.structure)
 
-    def flatten(self, bk: Backend, tree: Any, dtype: np.dtype, what: str) -> Array:
+    def in_kind_of(self, dtype: np.dtype) -> Layout:
+        """As `with_dtype`, but that arrays of a container keep their own precision."""
+        if len(self.dtypes) == 1:
+            return self.with_dtype(dtype)
+        own = (np.result_type(d, np.complex64) if d.kind == "f" and dtype.kind == "c" else d for d in self.dtypes)
+        dtypes = tuple(d if d.kind == dtype.kind else dtype for d in own)
+        return Layout(self.batch, self.shapes, dtypes, self.structure)
+
+    def flatten(self, bk: Backend, tree: Any, dtype: np.dtype, what: str, exact: bool = False) -> Array:
         """The arrays of `tree` as `(systems, size)` of `dtype`.
 
         Raises:
             ValueError: the arrays have other shapes than this layout, or another container.
-            TypeError: they are complex and `dtype` is not.
+            TypeError: they are complex and `dtype` is not; with `exact`, they have less precision.
         """
         alone = self.structure is None and bk.is_array(tree)
         leaves, structure = ([tree], None) if alone else bk.leaves(tree)
@@ -104,6 +112,8 @@ class Layout:
             if found.kind == "c" and dtype.kind != "c":
                 raise TypeError(f"{what} is complex ({found}) while b is real; give b as a complex array.")
             if found != dtype:
+                if exact and is_coarser(found, dtype):
+                    raise TypeError(coarse(f"{what} returned {found} for an argument of {dtype}", found))
                 array = bk.astype(array, dtype)
             rows.append(bk.reshape(array, (self.systems, math.prod(shape))))
         return rows[0] if len(rows) == 1 else bk.concat(rows, 1)
@@ -125,6 +135,21 @@ class Layout:
             leaves.append(part if bk.dtype(part) == dtype else bk.astype(part, dtype))
             start += size
         return leaves[0] if self.structure is None else bk.unleaves(self.structure, leaves)
+
+
+def is_coarser(found: np.dtype, dtype: np.dtype) -> bool:
+    """Has `found` a larger rounding unit than `dtype`? Integers have none."""
+    if found.kind not in "fcV":  # V: bfloat16
+        return False
+    return found.itemsize // (2 if found.kind == "c" else 1) < dtype.itemsize // (2 if dtype.kind == "c" else 1)
+
+
+def coarse(what: str, found: np.dtype) -> str:
+    """The message about an image of less precision."""
+    return (
+        f"{what}, whose rounding would be taken for a part of the matrix. Let it compute in the dtype of its argument "
+        f"(look for astype, a cast, or autocast), or solve in {found}: give b in that dtype."
+    )
 
 
 def _array(bk: Backend, leaf: Any, what: str) -> Array:

@@ -15,6 +15,7 @@ from ..precision import exponent_bits
 from . import vectors
 from .fourier import NumpyFourier
 from .kernels import NumpyKernels
+from .lending import REFUSALS, with_copies
 from .linalg import NumpyLinalg
 from .recurrence import COST_OF_STEP, recurrence
 from .sparse import NumpySparse
@@ -92,9 +93,15 @@ class NumpyBackend(NumpyKernels, Backend):
         if isinstance(x, (np.ndarray, StandIn)):
             view = x.view()  # read-only, as `x` belongs to the solver
             view.flags.writeable = False
-            return function(view, *args)
+            try:
+                return function(view, *args)
+            except REFUSALS as error:
+                return with_copies(function, (x,), lambda copies: copies[0], args, error)
         leaves, structure = self.leaves(x)
-        return function(self.unleaves(structure, [self.read_only(leaf) for leaf in leaves]), *args)
+        try:
+            return function(self.unleaves(structure, [self.read_only(leaf) for leaf in leaves]), *args)
+        except REFUSALS as error:
+            return with_copies(function, leaves, lambda copies: self.unleaves(structure, copies), args, error)
 
     where = staticmethod(np.where)
     maximum = staticmethod(np.maximum)

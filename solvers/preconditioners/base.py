@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 from ...backends import Array, get_backend
 from ...sparse import Composed, Operator, UnsupportedOperation, storable
 from ...sparse.files import tree
+from .checks import check_grid
 from .diagonal import DiagonalOperator
 
 
@@ -46,6 +48,11 @@ class Preconditioner(Composed):
     settings: tuple[tuple[str, Any], ...] = ()
     note: str | None = None
     grid: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.grid is not None and math.prod(check_grid(self.grid)) != self.shape[0]:
+            raise ValueError(f"A preconditioner for {self.shape[0]} unknowns has the grid {self.grid}.")
 
     @property
     def in_shape(self) -> tuple[int, ...]:

@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 
+MOST_STEPS = 1000  # of a polynomial or a sweep in one application: more never pays, and is no setting but damage
 
-def check_integer(name: str, value: Any, least: int) -> int:
+
+def check_integer(name: str, value: Any, least: int, most: int | None = None) -> int:
     """`value` as an int.
 
     Raises:
-        ValueError: it is none, or too small.
+        ValueError: it is none, too small or too large.
     """
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}={value!r} was given; expected an integer of at least {least}.")
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        limit = "" if most is None else f" and at most {most}"
+        raise ValueError(f"{name}={value!r} was given; expected an integer of at least {least}{limit}.")
     return int(value)
 
 

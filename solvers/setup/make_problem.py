@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
 from ...sparse import (
     FunctionOperator,
+    HostOperator,
     Layout,
     Matrix,
     NonlinearError,
@@ -129,9 +130,7 @@ def _layout(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dt
         np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c", integer=integer
     )
     same = {(d.kind, d.itemsize) for d in layout.dtypes} == {(dtype.kind, dtype.itemsize)}
-    return layout if same or (len(layout.dtypes) > 1 and dtype.kind == layout.dtypes[0].kind) else layout.with_dtype(
-        dtype
-    ), dtype
+    return layout if same else layout.in_kind_of(dtype), dtype
 
 
 def _matrix_batch(bk: Backend, A: Any, b: Any, batch_ndim: int) -> int:
@@ -224,6 +223,8 @@ def _operator(
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
         operator = _linear_part(operator, layout, least_squares and unknown is layout)
+    elif isinstance(operator, HostOperator):
+        operator = operator.exactly()
     if offset is None:
         return operator
     if np.ndim(offset) or not np.isfinite(offset):

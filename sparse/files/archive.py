@@ -8,7 +8,8 @@ import math
 import os
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 from secrets import token_hex
@@ -17,10 +18,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 HEADER = "header"  # the member that holds the description
+_DIGEST = "digest"  # what the description says of itself
 DTYPES = frozenset("?bhilqBHILQfdFD")  # by their characters
+UNPACKED = 2**30  # bytes that any archive may unpack to
+_USUAL = 20  # and, beyond these, for each of its bytes: indices of sparse matrices are packed to a tenth
 _MOST_PACKED = 1032  # bytes that deflate makes of one
 _LONGEST_HEADER = 10_000  # bytes, as NumPy has it
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -35,7 +39,7 @@ def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarra
     if not name.lower().endswith(".npz"):
         raise ValueError(f"The file {name!r} was given; expected a name that ends with .npz.")
     final = os.path.realpath(name)  # the file that a link stands for
-    text = json.dumps(description, allow_nan=False).encode()
+    text = json.dumps(description | {_DIGEST: digest_of(description, arrays)}, allow_nan=False).encode()
     part = os.path.join(os.path.dirname(final), f".{token_hex(8)}.part")
     try:
         with open(part, "xb") as stream:
@@ -53,8 +57,11 @@ def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarra
         raise
 
 
-def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The description and the arrays, each of a plain dtype.
+def read(path: Any, named: Callable[[Any], set[str] | None]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The description and the arrays that it names, each of a plain dtype; see `check_digest`, too.
+
+    Args:
+        named: finds the names in a description; None where it is none, which the caller refuses.
 
     Raises:
         ValueError: it is damaged, or no such archive; one line, which names it.
@@ -70,8 +77,10 @@ def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                 if HEADER not in archive.files:
                     raise ValueError(f"{name}: {_foreign(archive.files)}")
                 _refuse_packed(stream, name)
-                arrays = {key: archive[key] for key in archive.files}
-        description = json.loads(bytes(arrays.pop(HEADER).astype(np.uint8)))
+                description = json.loads(bytes(archive[HEADER].astype(np.uint8)))
+                if (own := named(description)) is not None:
+                    _refuse_strangers(own, archive.files, name)
+                arrays = {key: archive[key] for key in archive.files if key != HEADER}
     except MemoryError as error:
         raise MemoryError(f"{name}: does not fit into memory.") from error
     except Exception as error:  # parsers raise anything, from KeyError to zlib.error; all of it is about this file
@@ -85,6 +94,23 @@ def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not isinstance(description, dict):
         raise ValueError(f"{name}: {_foreign(arrays)}")
     return description, {key: np.asarray(a, a.dtype.newbyteorder("=")) for key, a in arrays.items()}
+
+
+def digest_of(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Of the description and of what the arrays are; their numbers have a sum of their own in the archive."""
+    heads = {key: [array.dtype.char, list(array.shape)] for key, array in arrays.items()}
+    text = json.dumps([{k: v for k, v in description.items() if k != _DIGEST}, heads], sort_keys=True)
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def check_digest(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Is the description the one that was written, of these arrays? Those without a digest are believed.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if _DIGEST in description and description[_DIGEST] != digest_of(description, arrays):
+        raise ValueError("the description, or the shape or the dtype of an array, is not the one that was written")
 
 
 def path_of(path: Any) -> str:
@@ -117,6 +143,12 @@ def check_archive(stream: BinaryIO, name: str) -> None:
     with zipfile.ZipFile(stream) as archive:
         if sum(member.compress_size for member in archive.infolist()) > size:
             raise ValueError(f"{name}: promises more bytes than it holds, {size}: its members overlap.")
+        unpacked = sum(member.file_size for member in archive.infolist())
+        if unpacked > max(UNPACKED, _USUAL * size):
+            raise ValueError(
+                f"{name}: would unpack to {unpacked} bytes, {unpacked // size} times its size; expected at most "
+                f"{UNPACKED}, or {_USUAL} times. Save it uncompressed."
+            )
         for member in archive.infolist():
             most = member.compress_size * (1 if member.compress_type == zipfile.ZIP_STORED else _MOST_PACKED)
             if member.compress_size > size or member.file_size > most + _MOST_PACKED:
@@ -130,13 +162,13 @@ def check_archive(stream: BinaryIO, name: str) -> None:
 def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
     with archive.open(member) as stream:
         version = np.lib.format.read_magic(stream)
-        if version not in _HEADERS:
+        if version not in HEADERS:
             raise ValueError(f"{name}: {member.filename} has the version {version} of .npy; expected 1.0 or 2.0.")
         start = stream.read(2 if version == (1, 0) else 4)
         length = int.from_bytes(start, "little")
         if length > _LONGEST_HEADER:
             raise ValueError(f"{name}: {member.filename} promises a head of {length} bytes; expected a short one.")
-        shape, _, dtype = _HEADERS[version](BytesIO(start + stream.read(length)))
+        shape, _, dtype = HEADERS[version](BytesIO(start + stream.read(length)))
         if dtype.hasobject:
             raise ValueError(f"{name}: {member.filename} holds Python objects; expected numbers.")
         promised = math.prod(shape) * dtype.itemsize
@@ -155,6 +187,14 @@ def _refuse_packed(stream: BinaryIO, name: str) -> None:
             f"{name}: is compressed, {sizes[0]} bytes in {sizes[1]}; expected plain arrays, as Preconditioner.save "
             "writes them."
         )
+
+
+def _refuse_strangers(named: set[str], members: Sequence[str], name: str) -> None:
+    """Raises ValueError for arrays that nobody asks for, before they are read."""
+    strangers = [key for key in members if key not in named and key != HEADER]
+    if strangers or len(set(members)) < len(members):
+        more = f"the array {strangers[0]!r}, which its description does not name" if strangers else "one array twice"
+        raise ValueError(f"{name}: is damaged: it holds {more}. Save it again.")
 
 
 def _foreign(members: Any) -> str:

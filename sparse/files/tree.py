@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,17 +41,20 @@ def save(path: Any, operator: Operator) -> None:
     archive.write(path, {"format": FORMAT, "version": VERSION, "operator": described}, writer.arrays)
 
 
-def load(path: Any) -> Operator:
+def load(path: Any, check: Callable[[Operator], None] | None = None) -> Operator:
     """The operator in a file of `save`, on NumPy arrays, after all that must be true of it.
+
+    Args:
+        check: raises ValueError for an operator that the caller has no use for.
 
     Raises:
         ValueError: the file is damaged, foreign or of a newer version; one line, which names it.
         OSError, MemoryError: it cannot be read.
 
-    Cost: a few passes over the arrays, and a product, or two.
+    Cost: a few passes over the arrays, and a product with it and its transpose.
     """
     name = archive.path_of(path)
-    description, arrays = archive.read(path)
+    description, arrays = archive.read(path, _named)
     if description.get("format") != FORMAT:
         raise ValueError(f"{name}: was not written by krylix; expected what Preconditioner.save wrote.")
     version = description.get("version")
@@ -65,13 +68,16 @@ def load(path: Any) -> Operator:
     for key, array in arrays.items():
         check_finite(array, f"{name}: {key}")
     try:
-        reader = _Reader(arrays)
-        operator = reader.value(description["operator"])
+        operator = _Reader(arrays).value(description["operator"])
         if not isinstance(operator, Operator):
             raise ValueError("it describes no operator")
+        if check is not None:
+            check(operator)
+        archive.check_digest(description, arrays)
+        if unknown := description.keys() - {"format", "version", "operator", "digest"}:
+            raise ValueError(f"its description has {', '.join(sorted(unknown))}, too")
         _try_product(operator)
-        if reader.has_indices:
-            _try_transposed(operator)
+        _try_transposed(operator)
     except MemoryError as error:
         raise MemoryError(f"{name}: does not fit into memory.") from error
     except Exception as error:  # of a description that says anything, constructors raise anything
@@ -114,14 +120,9 @@ class _Writer:
 
 
 class _Reader:
-    """What `_Writer` described, checked.
-
-    Attributes:
-        has_indices: are there integers that only a product compares with what they are for?
-    """
+    """What `_Writer` described, checked."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self.has_indices = False
         self.arrays, self.numbers = arrays, sum(array.size for array in arrays.values())
 
     def value(self, described: Any) -> Any:
@@ -133,6 +134,8 @@ class _Reader:
             return self._array(described["array"])
         if described.keys() == {NUMBER}:
             return number_of(described[NUMBER])
+        if described.keys() != {"is", "of"}:
+            raise ValueError(f"an operator is described by {sorted(map(str, described))}; expected 'is' and 'of'")
         return self._operator(described["is"], described["of"])
 
     def _array(self, place: str) -> np.ndarray:
@@ -145,14 +148,26 @@ class _Reader:
         fields = {name: self.value(described) for name, described in own.items()}
         if isinstance(fields.get("shape"), tuple):
             self._check_extent(fields["shape"])
-        parts = [v for v in fields.values() if isinstance(v, np.ndarray)]  # no structures, which have been looked at
-        self.has_indices = self.has_indices or any(part.dtype.kind in "iu" for part in parts)
         operator = STORABLE[kind].put_together(fields)
         self._check_extent(operator.shape)
         return operator
 
     def _check_extent(self, shape: tuple[int, ...]) -> None:
         check_extent(max(shape), shape, self.numbers, "the file")
+
+
+def _named(description: Any) -> set[str] | None:
+    """The arrays that a description names; None where it describes no operator."""
+    if not isinstance(description, dict) or not isinstance(description.get("operator"), dict):
+        return None
+    found, left = set(), [description["operator"]]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict) and node.keys() == {"array"}:
+            found.add(node["array"])
+        elif isinstance(node, dict | list):
+            left.extend(node.values() if isinstance(node, dict) else node)
+    return found
 
 
 def _try_transposed(operator: Operator) -> None:

@@ -16,6 +16,7 @@ from ..layout import Layout
 from ..operator import Operator
 from .bridge import products_for_host
 from .function_matrix import CoupledSystems, function_matrix
+from .guarded import first_call
 from .products import Products, Turned
 
 _SMALL = 4096  # unknowns up to which passes over memory take no time
@@ -130,6 +131,8 @@ class FunctionOperator(LinearFunction):
         self.tracked = False  # does it depend on something whose derivatives are being recorded?
         self.lasts = False  # is it kept for solves to come, before which numbers in its arrays may change?
         self.is_linear = False  # is `function` known to be linear but for the constant?
+        self.exact = False  # may it not return less precise numbers than it is given?
+        self._looked_at = False  # was it seen not to write to its argument?
         self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
         self.shape = (self.image.size, layout.size)
         self.systems = layout.systems if layout.batch else None
@@ -149,10 +152,14 @@ class FunctionOperator(LinearFunction):
         return other
 
     def apply(self, x: Array) -> Array:
-        image = self.bk.call(self.function, self.layout.unflatten(self.bk, x), self.args)
+        given = self.layout.unflatten(self.bk, x)
+        if self._looked_at:
+            image = self.bk.call(self.function, given, self.args)
+        else:
+            image, self._looked_at = first_call(self.bk, self.function, given, self.args, self.name)
         if image is None:
             raise TypeError(f"{self.name} returned None; expected an array. Has the function a `return`?")
-        rows = self.image.flatten(self.bk, image, self.dtype, self.name)
+        rows = self.image.flatten(self.bk, image, self.dtype, self.name, self.exact)
         return rows if self.constant is None else self.image.difference(self.bk, rows, self.constant)
 
     def as_container(self) -> Operator:

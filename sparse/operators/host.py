@@ -8,84 +8,73 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend, get_backend
-from ..errors import UnsupportedOperation
 from ..operator import Operator
-from .products import Products
+from .guarded import Guarded
+from .products import Turned
 
 
-class HostOperator(Products):
-    """A `scipy.sparse.linalg.LinearOperator`, one for all systems."""
+class HostOperator(Turned):
+    """A `scipy.sparse.linalg.LinearOperator`, one for all systems.
 
-    def __init__(self, bk: Backend, linear: Any, dtype: np.dtype) -> None:
-        self.bk, self.linear, self.dtype = bk, linear, dtype
-        self.shape = (int(linear.shape[0]), int(linear.shape[1]))
+    Attributes:
+        linear: it.
+        name: what to call it in a message.
+        exact: may it not return less precise numbers than it is given?
+    """
 
-    def apply(self, x: Array) -> Array:
-        bk = self.bk
-        if bk.on_host:
-            return self._product(x)[0]
-        return bk.host_call(self._product, [((int(x.shape[0]), self.shape[0]), self.dtype)], x)[0]
+    def __init__(
+        self,
+        bk: Backend,
+        linear: Any,
+        dtype: np.dtype,
+        name: str = "A",
+        *,
+        exact: bool = False,
+        transposed: bool = False,
+        conjugated: bool = False,
+    ) -> None:
+        self.bk, self.linear, self.dtype, self.name, self.exact = bk, linear, dtype, name, exact
+        self.transposed, self.conjugated = transposed, conjugated
+        shape = (int(linear.shape[0]), int(linear.shape[1]))
+        self.shape = shape[::-1] if transposed else shape
+        self._guarded = Guarded(linear, name, dtype, exact)
 
-    def _product(self, x: np.ndarray) -> tuple[np.ndarray]:
-        if len(x) == 1:
-            return (np.asarray(self.linear.matvec(x[0]), self.dtype)[None],)
-        if _has_matmat(self.linear):
-            return (np.ascontiguousarray(np.asarray(self.linear.matmat(x.T), self.dtype).T),)
-        images = np.empty((len(x), self.shape[0]), self.dtype)
-        for row, image in zip(x, images, strict=True):
-            image[:] = self.linear.matvec(row)
-        return (images,)
+    def product(self, x: Array) -> Array:
+        if self.bk.on_host:
+            return self._on_host(x)[0]
+        return self.bk.host_call(self._on_host, [((int(x.shape[0]), self.shape[0]), self.dtype)], x)[0]
+
+    def _on_host(self, x: np.ndarray) -> tuple[np.ndarray]:
+        if not self.transposed:
+            return (self._guarded.product(x),)
+        return (np.conj(self._guarded.adjoint(np.conj(x))),)
+
+    def turned(self, *, transposed: bool, conjugated: bool) -> HostOperator:
+        if transposed:
+            self._guarded.check_adjoint_exists()
+        return self._with(transposed=transposed, conjugated=conjugated)
 
     def astype(self, dtype: np.dtype) -> HostOperator:
-        return HostOperator(self.bk, self.linear, dtype)
+        return self._with(dtype=dtype)
 
     def on_backend(self, bk: Backend, like: Array | None) -> HostOperator:
-        return HostOperator(bk, self.linear, self.dtype)
+        return self._with(bk=bk)
 
-    def transpose(self) -> HostOperator:
-        return HostOperator(self.bk, _Checked(self.linear).T, self.dtype)
-
-    def conj(self) -> HostOperator:
-        return HostOperator(self.bk, _conjugate(self.linear), self.dtype)
+    def exactly(self) -> HostOperator:
+        """The same as A of a solve, whose products must have its precision."""
+        return self._with(exact=True)
 
     def dense(self) -> Array:
         if self.bk.on_host:
             return super().dense()
-        return self.bk.asarray(HostOperator(get_backend("numpy"), self.linear, self.dtype).dense())
+        return self.bk.asarray(self._for_host().dense())
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        return (), lambda _: HostOperator(get_backend("numpy"), self.linear, self.dtype)
+        return (), lambda _: self._for_host()
 
-    def per_system(self, i: int) -> Any:
-        return self.linear
+    def _for_host(self) -> HostOperator:
+        return self.on_backend(get_backend("numpy"), None)
 
-
-def _has_matmat(linear: Any) -> bool:
-    """Has it a product with many columns of its own? SciPy's default joins results that may all be the same memory."""
-    own = getattr(type(linear), "_matmat", None)
-    return hasattr(linear, "A") or not str(getattr(own, "__module__", "scipy")).startswith("scipy")
-
-
-class _Checked:
-    """Says what to do when a LinearOperator has no rmatvec."""
-
-    def __init__(self, linear: Any) -> None:
-        try:
-            linear.rmatvec(np.zeros(linear.shape[0], linear.dtype))
-        except NotImplementedError as error:
-            raise UnsupportedOperation(
-                "This method needs products with the transposed matrix, and the LinearOperator has no rmatvec. "
-                "Define rmatvec (the conjugate transposed product), or choose another method, such as biCG-stab(2)."
-            ) from error
-        self.T = linear.T
-
-
-def _conjugate(linear: Any) -> Any:
-    from scipy.sparse.linalg import LinearOperator
-
-    return LinearOperator(
-        linear.shape,
-        matvec=lambda x: np.conj(linear.matvec(np.conj(x))),
-        rmatvec=lambda x: np.conj(linear.rmatvec(np.conj(x))),
-        dtype=linear.dtype,
-    )
+    def _with(self, **changes: Any) -> HostOperator:
+        names = ("bk", "linear", "dtype", "name", "exact", "transposed", "conjugated")
+        return HostOperator(**{name: changes.get(name, getattr(self, name)) for name in names})

@@ -74,6 +74,8 @@ BROKEN_NPZ: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] 
     "index outside": lambda a: a | {"indices": a["indices"] + 10**6},
     "negative index": lambda a: a | {"indices": a["indices"] - 10**6},
     "bad pointers": lambda a: a | {"indptr": a["indptr"][::-1].copy()},
+    "pointers of truth": lambda a: a | {"indptr": a["indptr"].astype(bool)},
+    "real indices": lambda a: a | {"indices": a["indices"].astype(float)},
     "too little data": lambda a: a | {"data": a["data"][:-1]},
     "no pointers": lambda a: {k: v for k, v in a.items() if k != "indptr"},
     "unknown format": lambda a: a | {"format": np.array("xyz")},

@@ -207,7 +207,7 @@ def test_functions_that_write_to_their_argument(mode: str, method: str) -> None:
         return 3 * x
 
     for function in (in_place, part):
-        with pytest.raises(ValueError, match=r"read-only|writes to its argument.*x\.clone\(\)"):
+        with pytest.raises(ValueError, match=r"writes to its argument.*x\.(copy|clone)\(\)"):
             linear_solve(function, array(mode, np.ones(8)), method=method)
         copying = lambda x, function=function: function(x.copy() if mode == "numpy" else x.clone())  # noqa: E731
         if function is in_place:

@@ -11,7 +11,7 @@ import numpy as np
 from ....backends import Array
 from ....sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
 from ..base import Preconditioner
-from ..checks import check_integer, check_number
+from ..checks import MOST_STEPS, check_integer, check_number
 from ..known import as_matrix, at_hand, entries_of, is_known_hermitian, kept, placed
 from .spectrum import largest_eigenvalue, largest_row_sum, row_sums
 
@@ -45,6 +45,11 @@ class ChebyshevOperator(Composed):
     largest: Array
     degree: int
     ratio: float
+
+    def __post_init__(self) -> None:
+        check_integer("degree", self.degree, 1, MOST_STEPS)
+        check_number("ratio", self.ratio, 1)
+        super().__post_init__()
 
     def apply(self, x: Array) -> Array:
         bk, inverse = self.bk, self.array("inverse")
@@ -89,7 +94,7 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., algorithm 12.1.
     """
-    degree, ratio = check_integer("degree", degree, 1), check_number("ratio", ratio, 1)
+    degree, ratio = check_integer("degree", degree, 1, MOST_STEPS), check_number("ratio", ratio, 1)
     A = A.without_offset
     matrix = _matrix_or_none(A)
     linear = kept(A if matrix is None else matrix)

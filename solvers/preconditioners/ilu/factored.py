@@ -11,6 +11,7 @@ from ....backends import Array, Backend
 from ....sparse import Composed, Matrix, Operator, SparseMatrix, storable
 from ....sparse.formats import from_entries
 from ...triangular.by_superlu import inverse_of_unit
+from ..checks import MOST_STEPS, check_integer
 from ..diagonal import DiagonalOperator
 from ..known import anchor, from_host
 from .scaled import Scaled
@@ -49,6 +50,10 @@ class TriangleSweeps(Composed):
 
     strict: SparseMatrix
     sweeps: int
+
+    def __post_init__(self) -> None:
+        check_integer("sweeps", self.sweeps, 1, MOST_STEPS)
+        super().__post_init__()
 
     def transpose(self) -> TriangleSweeps:
         return replace(self, strict=self.strict.transpose())

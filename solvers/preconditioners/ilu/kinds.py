@@ -9,7 +9,7 @@ import numpy as np
 
 from ....sparse import Operator
 from ..base import Preconditioner
-from ..checks import check_choice, check_integer, check_number
+from ..checks import MOST_STEPS, check_choice, check_integer, check_number
 from ..jacobi import jacobi
 from ..known import entries_of
 from .dropped import dropped
@@ -181,5 +181,5 @@ def checked_apply(apply: str | None, sweeps: int) -> str | None:
     Raises:
         ValueError: it is none of them, or `sweeps` no number of them.
     """
-    check_integer("sweeps", sweeps, 1)
+    check_integer("sweeps", sweeps, 1, MOST_STEPS)
     return None if apply is None else check_choice("apply", apply, ("sweeps", "exact"))

@@ -11,7 +11,7 @@ import numpy as np
 from ....backends import Array
 from ....sparse import Operator
 from ..base import Preconditioner
-from ..checks import check_choice, check_integer
+from ..checks import MOST_STEPS, check_choice, check_integer
 from ..cycle.cost import numbers_stored, work_of
 from ..cycle.dense import rounding_of
 from ..cycle.level import VISITS, Level
@@ -73,7 +73,7 @@ def multigrid(
         raise ValueError(f"cycle={cycle!r} was given; expected one of {', '.join(map(repr, VISITS))}.")
     if smoother is not None:
         smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
-    degree = check_integer("degree", degree, 1)
+    degree = check_integer("degree", degree, 1, MOST_STEPS)
     check_precision(precision)
     matrix = as_matrix(A)
     shape = grid_for(matrix, A, grid)

@@ -11,6 +11,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from ....backends import Array, choose_backend
+from ...files.archive import UNPACKED
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
 from .checked import checked
@@ -32,7 +33,8 @@ def save(path: Any, matrix: Any) -> None:
     form = _form(path)
     A = matrix.to_scipy() if isinstance(matrix, Matrix) else sp.csr_array(checked(matrix, "the matrix"))
     if form == "npz":
-        sp.save_npz(path, A)
+        compressed = sum(part.nbytes for part in vars(A).values() if isinstance(part, np.ndarray)) <= UNPACKED
+        sp.save_npz(path, A, compressed=compressed)  # as `load` would not unpack more
         return
     digits = np.finfo(A.dtype).precision + 3 if A.dtype.kind in "fc" else None  # enough to read back the same numbers
     opened = gzip.open if form == "mtx.gz" else open
@@ -51,7 +53,8 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
 
     Raises:
         ValueError: the path has another ending; the file is malformed, holds no matrix or NaN or infinity, has indices
-            outside of the matrix, or promises far more rows and columns than it has entries.
+            outside of the matrix, or promises far more rows and columns than it has entries; a line of a Matrix Market
+            file is not what its header says; a compressed archive unpacks to more than 1 GiB and 20 times its size.
         OSError, MemoryError: it cannot be read.
     """
     name = str(path)

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import scipy.io
 import scipy.sparse as sp
 
-from ...files.archive import HEADER, check_archive
+from ...files.archive import HEADER, HEADERS, check_archive
 from .checked import checked
+from .market import read_market
 
 ENDINGS = {".mtx": "mtx", ".mtx.gz": "mtx.gz", ".npz": "npz", ".npy": "npy"}
 _STARTS = {b"%%MatrixMarket": "mtx", b"\x1f\x8b": "mtx.gz", b"PK": "npz", b"\x93NUMPY": "npy"}
-_SHORTEST = {"coordinate": 4, "array": 2}  # bytes of a line: "1 1" or "1", and its end
 _MOST_PACKED = 1032  # bytes that deflate makes of one
 _ALWAYS = 2**24  # rows or columns that any file may ask for
 _PER_ENTRY = 16  # and, beyond these, for each of its entries
@@ -113,31 +112,15 @@ def check_finite(array: Any, name: str) -> None:
 
 def _read_market(source: Path | BinaryIO, name: str) -> Any:
     if isinstance(source, Path):
-        _check_header(scipy.io.mminfo(str(source)), source.stat().st_size, name)
-        return scipy.io.mmread(str(source))
-    return _read_stream(source, _size(source), name)
+        with source.open("rb") as stream:
+            return read_market(stream, source.stat().st_size, name)
+    return read_market(source, _size(source), name)
 
 
 def _read_packed_market(source: Path | BinaryIO, name: str) -> Any:
     packed = source.stat().st_size if isinstance(source, Path) else _size(source)
     with gzip.open(source) as stream:
-        return _read_stream(stream, _MOST_PACKED * packed, name)
-
-
-def _read_stream(stream: Any, size: int, name: str) -> Any:
-    _check_header(scipy.io.mminfo(stream), size, name)
-    stream.seek(0)
-    return scipy.io.mmread(stream)
-
-
-def _check_header(header: tuple[Any, ...], size: int, name: str) -> None:
-    rows, columns, entries, layout, _, symmetry = header
-    if symmetry != "general" and rows != columns:
-        raise ValueError(f"{name}: its header says {symmetry}, but {rows} x {columns}; expected a square matrix.")
-    if layout == "array" and symmetry != "general":
-        entries = rows * (rows - 1) // 2
-    if entries * _SHORTEST[layout] > size + 1:
-        raise ValueError(f"{name}: truncated: it cannot hold the {entries} entries that its header announces.")
+        return read_market(stream, _MOST_PACKED * packed, name)  # type: ignore[arg-type]
 
 
 def _size(stream: BinaryIO) -> int:
@@ -166,6 +149,7 @@ def _read_npz(source: Path | BinaryIO, name: str) -> Any:
         check_archive(source, name)
     with np.load(source, allow_pickle=False) as archive:
         names = archive.files
+        _check_integers(archive, name)
         if "format" not in names and len(names) == 1:
             return archive[names[0]]
     if HEADER in names:
@@ -174,6 +158,15 @@ def _read_npz(source: Path | BinaryIO, name: str) -> Any:
         found = f"{len(names)} arrays ({', '.join(names[:5])})" if names else "no array"
         raise ValueError(f"{name}: holds {found}; expected one array, or a matrix of scipy.sparse.save_npz.")
     return sp.load_npz(source)
+
+
+def _check_integers(archive: Any, name: str) -> None:
+    """Raises ValueError for indices of another kind, which SciPy converts."""
+    for key in {"indices", "indptr", "row", "col", "offsets"} & set(archive.files):
+        with archive.zip.open(f"{key}.npy") as stream:
+            _, _, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
+        if dtype.kind not in "iu":
+            raise ValueError(f"{name}: malformed: {key} holds {dtype}; expected integers.")
 
 
 _READERS: dict[str, Callable[[Any, str], Any]] = {

@@ -54,7 +54,7 @@ class Probe:
         else:
             self._spend(len(columns))
             parts = [columns[k : k + _COLUMNS] for k in range(0, len(columns), _COLUMNS)]
-            found = self._checked(np.concatenate([np.asarray(self._matmat(part.T)).T for part in parts]))
+            found = self._checked(np.concatenate([np.asarray(self._matmat(part.T.copy())).T for part in parts]))
         return found - self.bias if self._affine else found
 
     def image(self, x: np.ndarray) -> np.ndarray:

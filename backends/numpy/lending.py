@@ -1,0 +1,54 @@
+"""Arrays of the solver that a user's function gets: read-only, or copies where compiled code asks for memory to write.
+
+NumPy refuses writes to read-only memory, and so do Cython, pybind11 and numba, also where nothing would be written.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+REFUSALS = (ValueError, TypeError, RuntimeError, BufferError)  # of read-only memory
+_WORDS = ("read-only", "readonly", "not writeable", "not writable")  # in their messages
+_NUMPYS = ("assignment destination is", "output array is")  # which it says where something is written
+_harmless: weakref.WeakSet[Any] = weakref.WeakSet()  # what was seen to ask for writable memory, and not to write
+
+_WRITES = (
+    "The function writes to its argument, which belongs to the solver: an operation such as x += y or x[0] = 0. Make a "
+    "copy first: x = x.copy()."
+)
+
+
+def with_copies(
+    function: Callable[..., Any],
+    arrays: Sequence[Any],
+    whole: Callable[[Sequence[Any]], Any],
+    args: Sequence[Any],
+    error: Exception,
+) -> Any:
+    """`function(whole(arrays), *args)` on memory of its own, after it raised `error` with read-only memory.
+
+    Raises:
+        ValueError: it writes to one of the arrays.
+        Exception: `error`, where that tells of something else.
+    """
+    what = str(error)
+    if not any(word in what for word in _WORDS) or not all(isinstance(x, np.ndarray) for x in arrays):
+        raise error
+    copies = [x.copy() for x in arrays]
+    image = function(whole(copies), *args)  # raises again where the read-only memory is another one
+    owner = getattr(function, "__self__", function)  # bound methods are made anew for each call
+    with suppress(TypeError):  # of what cannot be remembered, and is looked at each time
+        if owner in _harmless:
+            return image
+    same = all(np.array_equal(x, copy, equal_nan=True) for x, copy in zip(arrays, copies, strict=True))
+    if not same or what.startswith(_NUMPYS):
+        raise ValueError(_WRITES) from error
+    if all(x.all() for x in arrays):  # else zeros may have been set to zero
+        with suppress(TypeError):
+            _harmless.add(owner)
+    return image

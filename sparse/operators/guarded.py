@@ -1,0 +1,228 @@
+"""The guard of products that are not ours: those of a LinearOperator, and the first ones of a function.
+
+What is handed out cannot be written to (`Backend.call`). What comes back must have the size, the kind and, for A, the
+precision of what was asked for. The first time that an object is used, more is looked for: writes that nobody forbids,
+as of compiled code; an rmatvec that is not the adjoint; a matmat that differs from matvec.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend, get_backend
+from ..errors import UnsupportedOperation
+from ..layout import coarse, is_coarser
+
+_HOST = get_backend("numpy")
+
+
+@dataclass
+class _Seen:
+    """What is known of an object from its first use."""
+
+    reads: bool = False  # was it seen not to write to what it gets?
+    has_adjoint: bool = False
+    adjoints: set[str] = field(default_factory=set)  # dtypes for which it was compared
+    blocks: set[str] = field(default_factory=set)  # products with many columns that were compared
+
+
+_memory: weakref.WeakKeyDictionary[Any, _Seen] = weakref.WeakKeyDictionary()
+
+
+def _seen(it: Any) -> _Seen:
+    try:
+        return _memory.setdefault(it, _Seen())
+    except TypeError:  # what cannot be hashed or weakly referenced is looked at each time
+        return _Seen()
+
+
+class Guarded:
+    """Products of rows with a SciPy `LinearOperator`, or with an object of its interface, and with its adjoint.
+
+    Args:
+        linear: it.
+        name: what to call it in a message.
+        dtype: of the rows, and of what is returned.
+        exact: refuse images of less precision than `dtype`, which A may not return; else these are converted.
+    """
+
+    def __init__(self, linear: Any, name: str, dtype: np.dtype, exact: bool) -> None:
+        self.linear, self.name, self.dtype, self.exact, self.seen = linear, name, dtype, exact, _seen(linear)
+
+    def product(self, x: np.ndarray) -> np.ndarray:
+        """`(k, columns)` -> `(k, rows)`: A x.
+
+        Raises:
+            ValueError: it writes to x, or returns another size.
+            TypeError: it returns complex numbers for real ones, or less precise ones.
+        """
+        return self._images(x, "matvec", "matmat" if _is_own(self.linear, "_matmat") else None)
+
+    def adjoint(self, x: np.ndarray) -> np.ndarray:
+        """`(k, rows)` -> `(k, columns)`: Aᴴ x, which the first time is compared with A by two products.
+
+        Raises:
+            ValueError, TypeError: as `product`; or it is not the adjoint.
+        """
+        if self.dtype.char not in self.seen.adjoints:
+            self._compare_adjoint()
+        return self._images(x, "rmatvec", "rmatmat" if _is_own(self.linear, "_rmatmat") else None)
+
+    def check_adjoint_exists(self) -> None:
+        """Cost: the first time one product with zero.
+
+        Raises:
+            UnsupportedOperation: it has none.
+        """
+        if self.seen.has_adjoint:
+            return
+        try:
+            self._image(np.zeros(self.linear.shape[0], self.dtype), "rmatvec")
+        except NotImplementedError as error:
+            raise UnsupportedOperation(
+                "This method needs products with the transposed matrix, and the LinearOperator has no rmatvec. "
+                "Define rmatvec (the conjugate transposed product), or choose another method, such as biCG-stab(2)."
+            ) from error
+        self.seen.has_adjoint = True
+
+    def _images(self, x: np.ndarray, one: str, block: str | None) -> np.ndarray:
+        if len(x) == 1:
+            return self._image(x[0], one)[None]
+        if block is not None and len(x):
+            return self._block(x, one, block)
+        images = np.empty((len(x), self._size(one)), self.dtype)
+        for row, image in zip(x, images, strict=True):  # one by one, as all may be the same memory
+            image[:] = self._image(row, one)
+        return images
+
+    def _size(self, one: str) -> int:
+        return int(self.linear.shape[0 if one == "matvec" else 1])
+
+    def _image(self, x: np.ndarray, one: str) -> np.ndarray:
+        """Of one vector; it may share memory with x, or with the next one."""
+        n = self._size(one)
+        try:
+            image = np.asarray(self._called(one, x))
+        except ValueError as error:
+            if not str(error).startswith("cannot reshape array of size"):  # in SciPy
+                raise
+            raise ValueError(f"{one} of {self.name} returned a wrong size: {error}; expected ({n},).") from error
+        if image.size != n:
+            raise ValueError(f"{one} of {self.name} returned an array of shape {image.shape}; expected ({n},).")
+        return self._in_dtype(image.reshape(n), x, one)
+
+    def _block(self, x: np.ndarray, one: str, block: str) -> np.ndarray:
+        """Of many vectors at once; the first time one of them is compared."""
+        shape = (self._size(one), len(x))
+        image = np.asarray(self._called(block, x.T))
+        if image.shape != shape:
+            raise ValueError(f"{block} of {self.name} returned an array of shape {image.shape}; expected {shape}.")
+        found = np.ascontiguousarray(self._in_dtype(image, x, block).T)
+        if block not in self.seen.blocks:
+            alone = self._image(x[0], one)
+            size, error = np.linalg.norm(alone) + np.linalg.norm(found[0]), np.linalg.norm(alone - found[0])
+            if error > self._allowed() * size:
+                raise ValueError(
+                    f"{block} and {one} of {self.name} differ for one vector, by {error / size:.1e} of their size. "
+                    f"Mend {block} (_{block} of a subclass), or leave it out."
+                )
+            self.seen.blocks.add(block)
+        return found
+
+    def _called(self, name: str, x: np.ndarray) -> Any:
+        product = getattr(self.linear, name)
+        if self.seen.reads:
+            return _HOST.call(product, x, ())
+        return _watched(_HOST, self.seen, lambda: _HOST.call(product, x, ()), [x], f"{name} of {self.name}")
+
+    def _in_dtype(self, image: np.ndarray, x: np.ndarray, product: str) -> np.ndarray:
+        if image.dtype == self.dtype:
+            return image
+        what = f"{product} of {self.name} returned {image.dtype} for a vector of {x.dtype}"
+        if image.dtype.kind not in "biufc":
+            raise TypeError(f"{what}; expected {self.dtype}.")
+        if image.dtype.kind == "c" and self.dtype.kind != "c":
+            raise TypeError(
+                f"{what}, and the imaginary part would be lost. Say dtype=complex where the LinearOperator is made, or "
+                "give b as a complex array."
+            )
+        if image.dtype.kind == "f" and self.dtype.kind == "c" and np.any(image):
+            raise TypeError(
+                f"{what}: the imaginary part of the vector was dropped. Make the array for the result of x's dtype."
+            )
+        if self.exact and is_coarser(image.dtype, self.dtype):
+            raise TypeError(coarse(what, image.dtype))
+        return image.astype(self.dtype)
+
+    def _allowed(self) -> float:
+        """What two products that should be the same may differ by, relative to their size."""
+        declared = self.dtype if self.linear.dtype is None else np.dtype(self.linear.dtype)
+        eps = max(np.finfo(dtype).eps for dtype in (declared, self.dtype) if dtype.kind in "fc")
+        return float(np.sqrt(eps))
+
+    def _compare_adjoint(self) -> None:
+        """<A u, v> = <u, Aᴴ v> for random u and v?"""
+        rng, (n, m) = np.random.default_rng(9), self.linear.shape
+        u, v = (_random(rng, size, self.dtype) for size in (m, n))
+        image, back = self._image(u, "matvec").copy(), self._image(v, "rmatvec")
+        size = np.linalg.norm(image) * np.linalg.norm(v) + np.linalg.norm(u) * np.linalg.norm(back)
+        error = abs(np.vdot(image, v) - np.vdot(u, back))
+        if error > self._allowed() * size:
+            raise ValueError(
+                f"rmatvec of {self.name} is not the adjoint (conjugate transpose) of matvec: <A u, v> and "
+                f"<u, A^H v> differ by {error / size:.1e} of their size for random u and v. Return "
+                "A.conj().T @ v in rmatvec, or leave it out and choose a method that needs none, such as biCG-stab(2)."
+            )
+        self.seen.adjoints.add(self.dtype.char)
+
+
+def first_call(bk: Backend, function: Callable[..., Any], x: Any, args: Any, name: str) -> tuple[Any, bool]:
+    """`bk.call(function, x, args)`, after which x is looked at; and whether that need not be done again.
+
+    Raises:
+        ValueError: it writes to x where its library does not see it.
+    """
+    seen = _seen(function)
+    seen.reads |= bk.has_pure_arrays
+    if seen.reads:
+        return bk.call(function, x, args), True
+    leaves, _ = bk.leaves(x)
+    return _watched(bk, seen, lambda: bk.call(function, x, args), leaves, name), seen.reads
+
+
+def _watched(bk: Backend, seen: _Seen, call: Callable[[], Any], arrays: list[Array], name: str) -> Any:
+    before = [_value(bk, x) for x in arrays]
+    image = call()
+    for x, old in zip(arrays, before, strict=True):
+        now = None if old is None else _value(bk, x)
+        if old is not None and now is not None and not np.array_equal(old, now, equal_nan=True):
+            raise ValueError(
+                f"{name} writes to its argument, which belongs to the solver, where its library does not see it: "
+                "compiled code, x.data, x.numpy(). Make a copy first: x = x.copy(), of a tensor x.clone()."
+            )
+    seen.reads = all(old is not None and bool(old.all()) for old in before)  # zeros may have been set to zero
+    return image
+
+
+def _value(bk: Backend, x: Array) -> np.ndarray | None:
+    found = bk.known_now(lambda: x)
+    return None if found is None else found.copy()
+
+
+def _random(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
+    x = rng.standard_normal(n)
+    return (x + 1j * rng.standard_normal(n) if dtype.kind == "c" else x).astype(dtype)
+
+
+def _is_own(linear: Any, name: str) -> bool:
+    """Has it a product with many columns of its own? SciPy's default joins results that may all be the same memory."""
+    matrix = getattr(linear, "A", None)
+    if matrix is not None and not hasattr(matrix, "matvec"):  # SciPy's wrapper of a matrix
+        return True
+    own = getattr(type(linear), name, None)
+    return own is not None and not str(getattr(own, "__module__", "scipy")).startswith("scipy")
