@@ -192,7 +192,7 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
     """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
-    method = None if is_auto(request.method) else find_method(request.method)
+    method = None if is_auto(request.method) else find_method(request.method, request.A)
     kind, fallback, factors, why = request.preconditioner, None, None, None
     problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
     refuse_infinite_entries(problem, request.on_failure)

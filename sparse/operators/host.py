@@ -9,7 +9,10 @@ import numpy as np
 
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
+from ..formats import SparseMatrix
 from ..operator import Operator
+from ..tracing.front_end import opaque_front_end
+from ..tracing.matrix_from_function import traced_matrix
 from .products import Products
 
 
@@ -52,6 +55,17 @@ class HostOperator(Products):
         if self.bk.on_host:
             return super().dense()
         return self.bk.asarray(HostOperator(get_backend("numpy"), self.linear, self.dtype).dense())
+
+    def matrix(self) -> SparseMatrix:
+        """Its entries, found by evaluations, see `matrix_from_function`; known also while a function is compiled.
+
+        Raises:
+            UnsupportedOperation: evaluations do not tell them.
+        """
+        host = HostOperator(get_backend("numpy"), self.linear, self.dtype)
+        like = np.zeros(self.shape[1], self.dtype)
+        found: SparseMatrix = traced_matrix(opaque_front_end(), lambda x: host.apply(x[None])[0], like, verify=False)[0]
+        return found if self.bk.on_host else found.on_backend(self.bk, None)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: HostOperator(get_backend("numpy"), self.linear, self.dtype)
