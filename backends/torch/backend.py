@@ -53,6 +53,18 @@ class TorchBackend(TorchKernels, Backend):
     def is_array(self, x: Any) -> bool:
         return isinstance(x, torch.Tensor) and x.layout == torch.strided
 
+    def check_numbers(self, x: Any, what: str) -> None:
+        if x.device.type == "meta":
+            raise ValueError(
+                f"{what} is a tensor on the device 'meta', which has a shape and no numbers; expected one with numbers. "
+                "Give a tensor on the device 'cpu' or 'cuda'; matrix_from_function takes such a one as `like`."
+            )
+        if type(x).__name__ == "DTensor":
+            raise TypeError(
+                f"{what} is a DTensor, spread over processes; expected a tensor of one process: give its full_tensor(), "
+                "or let each process solve a system of its own."
+            )
+
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         device = like.device if like is not None else x.device if isinstance(x, torch.Tensor) else None
         if isinstance(x, torch.Tensor):
