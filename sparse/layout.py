@@ -77,12 +77,12 @@ class Layout:
         dtypes = (dtype,) * len(self.shapes)
         return self if dtypes == self.dtypes else Layout(self.batch, self.shapes, dtypes, self.structure)
 
-    def flatten(self, bk: Backend, tree: Any, dtype: np.dtype, what: str) -> Array:
+    def flatten(self, bk: Backend, tree: Any, dtype: np.dtype, what: str, *, may_round: bool = True) -> Array:
         """The arrays of `tree` as `(systems, size)` of `dtype`.
 
         Raises:
             ValueError: the arrays have other shapes than this layout, or another container.
-            TypeError: they are complex and `dtype` is not.
+            TypeError: they are complex and `dtype` is not; they have fewer digits, and may not have been rounded.
         """
         alone = self.structure is None and bk.is_array(tree)
         leaves, structure = ([tree], None) if alone else bk.leaves(tree)
@@ -104,6 +104,8 @@ class Layout:
             if found.kind == "c" and dtype.kind != "c":
                 raise TypeError(f"{what} is complex ({found}) while b is real; give b as a complex array.")
             if found != dtype:
+                if not may_round and found.kind in "fc" and np.finfo(found).eps > np.finfo(dtype).eps:
+                    raise TypeError(_rounded(what, found, dtype))
                 array = bk.astype(array, dtype)
             rows.append(bk.reshape(array, (self.systems, math.prod(shape))))
         return rows[0] if len(rows) == 1 else bk.concat(rows, 1)
@@ -125,6 +127,13 @@ class Layout:
             leaves.append(part if bk.dtype(part) == dtype else bk.astype(part, dtype))
             start += size
         return leaves[0] if self.structure is None else bk.unleaves(self.structure, leaves)
+
+
+def _rounded(what: str, found: np.dtype, dtype: np.dtype) -> str:
+    return (
+        f"{what} returned {found} for an x of {dtype}, whose rounding keeps a solve in {dtype} from its tolerance. "
+        f"Compute in the dtype of x, with coefficients of {dtype}, or give b in float32."
+    )
 
 
 def _array(bk: Backend, leaf: Any, what: str) -> Array:

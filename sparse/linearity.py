@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array
+from ..backends.interface.backend import WRITES
 from .errors import NonlinearError
 from .operators.function import FunctionOperator
 
@@ -23,6 +24,8 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
 
     Raises:
         NonlinearError: the function is neither linear nor affine.
+        ValueError: it writes to its argument.
+        TypeError: it computes with fewer digits than its argument has.
     """
     if operator.is_linear:
         return operator
@@ -34,6 +37,8 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
             v = bk.asarray(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like)
             image = operator.apply(v)
             operator.tracked |= bk.tracks(image)
+            if bk.on_host and not (v == x.astype(operator.dtype)).all():  # np.add.at writes to what is read-only, too
+                raise ValueError(WRITES.format("np.add.at(x, i, y) or x.flags.writeable = True", "x.copy()"))
             return image
 
         value = bk.known_now(image)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 
-from ..interface.backend import Array, Backend
+from ..interface.backend import WRITES, Array, Backend
 from ..interface.tree import tree_leaves
 from ..precision import exponent_bits
 from . import vectors
@@ -89,12 +89,18 @@ class NumpyBackend(NumpyKernels, Backend):
         return view
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        if isinstance(x, (np.ndarray, StandIn)):
-            view = x.view()  # read-only, as `x` belongs to the solver
-            view.flags.writeable = False
-            return function(view, *args)
-        leaves, structure = self.leaves(x)
-        return function(self.unleaves(structure, [self.read_only(leaf) for leaf in leaves]), *args)
+        try:
+            if isinstance(x, (np.ndarray, StandIn)):
+                view = x.view()  # read-only, as `x` belongs to the solver
+                view.flags.writeable = False
+                return function(view, *args)
+            leaves, structure = self.leaves(x)
+            return function(self.unleaves(structure, [self.read_only(leaf) for leaf in leaves]), *args)
+        except (ValueError, TypeError) as error:
+            if "read-only" not in str(error) or isinstance(x, StandIn):
+                raise
+            said = f" NumPy says: {error}; it may be another array that is read-only."
+            raise ValueError(WRITES.format("x += y or x[0] = 0", "x.copy()") + said) from error
 
     where = staticmethod(np.where)
     maximum = staticmethod(np.maximum)

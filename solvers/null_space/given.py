@@ -58,7 +58,9 @@ def _vectors(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np
     if vectors.shape[1:] != layout.shape and vectors.shape[1:] != (layout.size,):
         one = vectors.shape in (layout.shape, (layout.size,))
         columns = vectors.ndim == 2 and len(vectors) == layout.size
-        hint = " For one vector v give v[None]." if one else " For one vector per column give its .T." if columns else ""
+        hint = (
+            " For one vector v give v[None]." if one else " For one vector per column give its .T." if columns else ""
+        )
         raise ValueError(f"nullspace has the shape {vectors.shape}; {expected}.{hint}")
     vectors = vectors.reshape(len(vectors), -1)
     for wrong, word in ((~np.isfinite(vectors), "NaN or infinity"), (~vectors.any(axis=1), "zeros only")):

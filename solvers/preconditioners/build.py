@@ -125,7 +125,9 @@ def to_preconditioner(
                 return updated
         return _build(A, M, _kept(previous, M), precision)
     if is_function(M):
-        return Preconditioner(to_operator(bk, M, layout, A.dtype, (), like, "preconditioner"), "user's function")
+        function = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
+        function.may_round = True  # type: ignore[attr-defined]
+        return Preconditioner(function, "user's function")
     foreign = from_foreign(M)
     found = operand_dtype(M if foreign is None else foreign.linear, bk)
     if found.kind == "c" and A.dtype.kind != "c":

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from ...backends import Backend
 
 _ABOUT_SHAPES = re.compile(r"shape|dimension|size|broadcast|mismatch|align|length", re.IGNORECASE)
+_OTHER_CAUSES = ("A(x) returned", "A(x) is complex", "The function writes")  # which our own errors name
 _OF_SHAPES = (ValueError, TypeError, RuntimeError, IndexError)  # what libraries raise where shapes do not fit
 
 
@@ -55,7 +56,7 @@ def checked_offset(bk: Backend, offset: Any, dtype: np.dtype) -> complex:
             )
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    if np.ndim(value) if isinstance(value, np.ndarray | list | tuple) else False:
+    if isinstance(value, np.ndarray | list | tuple):
         raise ValueError(f"matrix_offset must be one finite number, which is added to all entries; got {offset!r}.")
     if isinstance(value, bool | np.bool_) or not isinstance(value, Complex):
         raise TypeError(
@@ -83,6 +84,8 @@ def with_rectangular_hint(error: Exception, shape: Any, least_squares: bool, sur
         sure: advise whatever the error says.
     """
     text, advice = str(error).rstrip(), "give x0: it tells the shape of x"
+    if text.startswith(_OTHER_CAUSES):
+        return error
     found = isinstance(error, _OF_SHAPES) or type(error).__module__.startswith("tensorflow")
     if not sure and not (found and "Tracer" not in type(error).__name__ and _ABOUT_SHAPES.search(text)):
         return error
