@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array
-from ..backends.interface.backend import WRITES
+from ..backends.interface.arrays import WRITES
 from .errors import NonlinearError
 from .operators.function import FunctionOperator
 

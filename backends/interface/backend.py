@@ -29,12 +29,6 @@ from .transformations import Transformations
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
 
 
-WRITES = (
-    "The function writes to its argument, which belongs to the solver: an operation such as {}. Make a copy first: "
-    "x = {}."
-)
-
-
 class Backend(Control, SparseKernels, Transformations, Recurrences):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 
-from ..interface.backend import WRITES, Array, Backend
+from ..interface.arrays import WRITES
+from ..interface.backend import Array, Backend
 from ..interface.tree import tree_leaves
 from ..precision import exponent_bits
 from . import vectors

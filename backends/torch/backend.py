@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_only, tree_unflatten
 
-from ..interface.arrays import native_order
-from ..interface.backend import WRITES, Array, Backend
+from ..interface.arrays import WRITES, native_order
+from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
 from ..interface.structure import Opened
@@ -291,8 +291,8 @@ class TorchBackend(TorchKernels, Backend):
                 _, transposed = torch.func.vjp(function, torch.zeros_like(like))
         except RuntimeError as error:
             raise TypeError(
-                f"The transpose of a function is found by differentiating it, which PyTorch refused: {error} "
-                "Give the matrix, or a function without side effects."
+                f"The transpose of a function is found by differentiating it, which PyTorch refused: {error} Give the "
+                "matrix, or a function of torch's operations alone: without u.numpy() and side effects."
             ) from error
         # torch's cotangent map is the conjugate transpose
         return lambda y: transposed(y.conj().resolve_conj())[0].conj().resolve_conj()
