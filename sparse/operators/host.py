@@ -65,7 +65,10 @@ class HostOperator(Products):
         host = HostOperator(get_backend("numpy"), self.linear, self.dtype)
         like = np.zeros(self.shape[1], self.dtype)
         found: SparseMatrix = traced_matrix(opaque_front_end(), lambda x: host.apply(x[None])[0], like, verify=False)[0]
-        return found if self.bk.on_host else found.on_backend(self.bk, None)
+        moved = found if self.bk.on_host else found.on_backend(self.bk, None)
+        if moved is None:
+            raise UnsupportedOperation(f"{found!r} has no way to {self.bk.name}.")
+        return moved
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: HostOperator(get_backend("numpy"), self.linear, self.dtype)

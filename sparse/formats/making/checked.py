@@ -29,7 +29,7 @@ def checked(A: Any, name: str = "A") -> Any:
     if len(A.shape) != 2:
         raise ValueError(f"{name} is a sparse array of shape {A.shape}; expected two axes.")
     if A.format in ("csr", "csc", "bsr"):
-        A = _without_room(A)
+        A = _without_room(A, name)
         _check_compressed(A, name)
     elif A.format == "coo":
         _check_coordinates(A, name)
@@ -44,9 +44,9 @@ def checked(A: Any, name: str = "A") -> Any:
     return A
 
 
-def _without_room(A: Any) -> Any:
+def _without_room(A: Any, name: str) -> Any:
     starts, room = np.asarray(A.indptr), len(A.indices)
-    lines = A.shape[A.format == "csc"] if A.format != "bsr" else len(starts) - 1
+    lines = A.shape[A.format == "csc"] if A.format != "bsr" else _blocks(A, name)[0]
     whole = starts.dtype.kind == "i" and starts.shape == (lines + 1,) and len(A.data) == room
     if not whole or not 0 <= starts[-1] < room:
         return A
