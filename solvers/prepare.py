@@ -131,9 +131,10 @@ def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
             f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
             "Cast it, or prepare with a `like` of that dtype."
         )
-    M, problem = solver.preconditioner, replace(problem, null=_moved(problem.null, problem, "The null space"))
-    if not solver.method.on_host:
-        M = _moved(M, problem, "The preconditioner or factorisation")
+    M = solver.preconditioner
+    if solver.A.bk is not problem.bk:
+        problem = replace(problem, null=_moved(problem.null, problem, "The null space"))
+        M = M if solver.method.on_host else _moved(M, problem, "The preconditioner or factorisation")
     check_requirements(problem, solver.method, M)  # again, as A may have been written to
     return solve(problem, solver.method, M, solver._fallback, request)
 

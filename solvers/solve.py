@@ -41,7 +41,7 @@ def solve(
     Raises:
         NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
     """
-    if not is_numpy_elsewhere(problem, request.b):
+    if problem.bk.on_host or not is_numpy_elsewhere(problem, request.b):
         return _solve(problem, method, M, fallback, request)
     try:
         return as_numpy(problem.bk, _solve(problem, method, M, fallback, request))

@@ -98,7 +98,7 @@ def called(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         return function(x, *args)
     except jax.errors.TracerArrayConversionError as error:
         raise TypeError(
-            "The function hands its argument, or what follows from it, to NumPy or SciPy (np.asarray, say), and JAX "
-            "compiles it before there are numbers. Write it with jax.numpy; or give b as an array of NumPy, and the "
-            "function gets such arrays."
+            "The function hands its argument, or what follows from it, to NumPy or SciPy (by __array__, as np.asarray "
+            "does), and JAX compiles it before there are numbers. Write it with jax.numpy; or give b as an array of "
+            "NumPy, and the function gets such arrays."
         ) from error

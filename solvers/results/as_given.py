@@ -14,9 +14,9 @@ from .result import SolveResult
 
 
 def is_numpy_elsewhere(problem: Problem, b: Any) -> bool:
-    """Is b made of NumPy's arrays only, and solved with another library whose numbers are known now?"""
+    """Is b made of NumPy's arrays only, and solved with another library, whose numbers are known now?"""
     bk = problem.bk
-    return not (bk.on_host or problem.compiled or bk.compiled()) and libraries_of(b) == ["numpy"]
+    return not (problem.compiled or bk.compiled()) and libraries_of(b) == ["numpy"]
 
 
 def as_numpy(bk: Backend, result: SolveResult) -> SolveResult:
