@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import defaults
+from .autocast import without_autocast
 from .interface.backend import Backend
 
 _CLASSES = {
@@ -26,7 +27,7 @@ _FRAMEWORKS = ("jax", "torch", "tensorflow")
 _NO_ARRAYS = (object, np.lib.mixins.NDArrayOperatorsMixin)
 _chosen: list[Backend] = []
 _known_types: dict[type, str | None] = {}
-_left_alone: dict[tuple[Callable[..., Any], bool, bool], Callable[..., Any]] = {}
+_left_alone: dict[tuple[Callable[..., Any], bool, bool, bool], Callable[..., Any]] = {}
 
 
 class NoBackendFound(TypeError):
@@ -173,11 +174,16 @@ def _names(x: Any, in_callables: bool) -> list[str]:
 
 
 def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose source no compiler reads: `torch.compile` runs it between two graphs, AutoGraph as it is."""
+    """`function`, whose source no compiler reads: `torch.compile` runs it between two graphs, AutoGraph as it is.
+
+    PyTorch's autocast is off in it.
+    """
     torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
     # Where nobody has imported Dynamo, which takes a second, nobody compiles.
-    key = (function, "torch._dynamo" in sys.modules and hasattr(torch, "compiler"), hasattr(tensorflow, "autograph"))
+    key = (function, "torch._dynamo" in sys.modules and hasattr(torch, "compiler"), hasattr(tensorflow, "autograph"),
+           hasattr(torch, "_C"))  # fmt: skip
     if key not in _left_alone:
         wrapped = tensorflow.autograph.experimental.do_not_convert(function) if key[2] else function  # type: ignore[union-attr]
+        wrapped = without_autocast(wrapped) if key[3] else wrapped
         _left_alone[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]
     return _left_alone[key]

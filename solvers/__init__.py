@@ -11,6 +11,7 @@ from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
 from .methods.cg import CG
 from .methods.cg_adaptive import CGAdaptive
+from .methods.direct.banded import BandedDirect
 from .methods.direct.dense import Direct
 from .methods.direct.fast import FastDirect
 from .methods.direct.superlu import ScipyDirect
@@ -37,6 +38,7 @@ __all__ = [
     "METHODS",
     "MINRES",
     "PRECONDITIONERS",
+    "BandedDirect",
     "BiCGStab",
     "BlockCG",
     "CGAdaptive",

@@ -63,7 +63,8 @@ def linear_solve(
             batch of matrices; where b has fewer, it serves all of these. Real or complex, single or double precision.
         x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
-            "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, or a method object.
+            "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, what other libraries call
+            it ("bicgstab", "pcg", "lu", "spsolve", ...), or a method object.
         preconditioner: M, an approximation of the inverse of A: a name ("jacobi", "ilu", ...), a `Preconditioner`, a
             function `r -> M r` on arrays shaped as `b`, a matrix, factors of SciPy's `splu` or `spilu`, a hierarchy of
             pyamg, or None.
@@ -119,7 +120,7 @@ def _linear_solve(request: Request) -> SolveResult:
         return found
     automatic = is_auto(request.method)
     with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
-        method = None if automatic else find_method(request.method)
+        method = None if automatic else find_method(request.method, request.A)
         problem = make_problem(request, method)
         refuse_infinite_entries(problem, request.on_failure)
         M, fallback, factors, A = request.preconditioner, None, None, problem.A

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends import Array, left_alone
-from ..sparse import FunctionOperator, Operator
+from ..sparse import FunctionOperator, Operator, to_operator
 from ..sparse.once import answers_kept
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
@@ -131,8 +131,19 @@ def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
             f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
             "Cast it, or prepare with a `like` of that dtype."
         )
-    check_requirements(problem, solver.method, solver.preconditioner)  # again, as A may have been written to
-    return solve(problem, solver.method, solver.preconditioner, solver._fallback, request)
+    M = solver.preconditioner
+    if solver.A.bk is not problem.bk:
+        problem = replace(problem, null=_moved(problem.null, problem, "The null space"))
+        M = M if solver.method.on_host else _moved(M, problem, "The preconditioner or factorisation")
+    check_requirements(problem, solver.method, M)  # again, as A may have been written to
+    return solve(problem, solver.method, M, solver._fallback, request)
+
+
+def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:
+    """In the problem's library: what was made of NumPy's arrays is a constant to every other."""
+    if A is None or A.bk is problem.bk:
+        return A
+    return to_operator(problem.bk, A, None, A.dtype, (), problem.like, name)
 
 
 @with_our_names
@@ -192,7 +203,7 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
     """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
-    method = None if is_auto(request.method) else find_method(request.method)
+    method = None if is_auto(request.method) else find_method(request.method, request.A)
     kind, fallback, factors, why = request.preconditioner, None, None, None
     problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
     refuse_infinite_entries(problem, request.on_failure)

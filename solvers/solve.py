@@ -14,7 +14,8 @@ from .iteration.outcome import Outcome
 from .iteration.progress import make_report
 from .iteration.status import Status
 from .on_host import may_be_helped
-from .results.failure import apply_policy
+from .results.as_given import as_numpy, is_numpy_elsewhere
+from .results.failure import ConvergenceError, apply_policy
 from .results.no_solution import why_no_solution, without_refuted
 from .results.result import SolveResult, register_result
 from .setup.problem import Problem
@@ -30,7 +31,7 @@ _SEVERAL_LIMITS = (
 def solve(
     problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
 ) -> SolveResult:
-    """The result, after what `on_failure` says.
+    """The result in the library of b, after what `on_failure` says.
 
     Args:
         method: its requirements are checked.
@@ -40,6 +41,18 @@ def solve(
     Raises:
         NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
     """
+    if problem.bk.on_host or not is_numpy_elsewhere(problem, request.b):
+        return _solve(problem, method, M, fallback, request)
+    try:
+        return as_numpy(problem.bk, _solve(problem, method, M, fallback, request))
+    except ConvergenceError as error:
+        error.result = None if error.result is None else as_numpy(problem.bk, error.result)
+        raise
+
+
+def _solve(
+    problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
+) -> SolveResult:
     bk = problem.bk
     register_result(bk)
     attempt = _attempt(problem, method, M, request, fallback)

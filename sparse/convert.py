@@ -41,6 +41,8 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     if like is None and is_function(A):
         raise ValueError("A function does not tell its shapes: give `like`, an array such as it takes.")
     found = operand_dtype(A, bk)
+    if found is not None and found.kind not in "biufc":
+        raise TypeError(f"A must be a function, a matrix or an operator; got {type(A).__name__}, {A!r:.60}.")
     if like is None:
         return to_operator(bk, A, None, working_dtype(found), args)
     leaves, _ = bk.leaves(like)

@@ -23,10 +23,11 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
 
     Raises:
         NonlinearError: the function is neither linear nor affine.
+        ValueError: it writes to its argument.
+        TypeError: it computes with fewer digits than its argument has.
     """
     if operator.is_linear:
         return operator
-    operator.exact = True
     bk, shape = operator.bk, (operator.layout.systems, operator.shape[1])
 
     def at(x: np.ndarray) -> np.ndarray | None:

@@ -14,3 +14,10 @@ Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a hos
 def native_order(x: Any) -> Any:
     """A NumPy array with its bytes in the order of this machine, as files may have another; all else unchanged."""
     return x.astype(x.dtype.newbyteorder("=")) if isinstance(x, np.ndarray) and not x.dtype.isnative else x
+
+
+WRITES = (
+    "The function writes to its argument, which belongs to the solver: an operation such as {}. Make a copy first: "
+    "x = {}."
+)
+"""What is said of a function that does; with examples of operations, and how its library copies."""

@@ -174,6 +174,10 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """A user's function, in the surroundings that it expects; it cannot, or may not, write to `x`."""
         return function(x, *args)
 
+    def check_numbers(self, x: Any, what: str) -> None:
+        """Refuse a dense or sparse array of the library that has no numbers here; `what` names it in the message."""
+        return None
+
     def read_only(self, x: Array) -> Array:
         """`x` in a form that a user's function cannot write to, where the library has one."""
         return x

@@ -25,7 +25,7 @@ from .bilinear import bilinear
 from .by_host import by_host
 from .exported import unless_exported
 from .fourier import JaxFourier
-from .function import trace
+from .function import called, trace
 from .grid_rows import GridStack, cells_of
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
@@ -282,6 +282,9 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
     ) -> Array:
         return _refused(x, why, error)
+
+    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+        return called(function, x, args)
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         return _jitted(function, static)

@@ -86,3 +86,19 @@ def _key(value: Any, kept: list[Any]) -> Any:
         return "identity", id(value)
     hash(value)  # TypeError: not comparable
     return type(value), value
+
+
+def called(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+    """`function(x, *args)` of a user.
+
+    Raises:
+        TypeError: it hands its argument to NumPy, which wants numbers.
+    """
+    try:
+        return function(x, *args)
+    except jax.errors.TracerArrayConversionError as error:
+        raise TypeError(
+            "The function hands its argument, or what follows from it, to NumPy or SciPy (by __array__, as np.asarray "
+            "does), and JAX compiles it before there are numbers. Write it with jax.numpy; or give b as an array of "
+            "NumPy, and the function gets such arrays."
+        ) from error

@@ -17,6 +17,8 @@ from ..interface.places import check_count, check_range, check_rising
 class JaxSparse:
     """BCOO and BCSR matrices without dense axes, and batches of them, with one batch axis."""
 
+    to_dense = "{}.todense()"  # how users call it
+
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
         return isinstance(x, (jsp.BCOO, jsp.BCSR))

@@ -12,15 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from ..interface.arrays import WRITES
+
 REFUSALS = (ValueError, TypeError, RuntimeError, BufferError)  # of read-only memory
 _WORDS = ("read-only", "readonly", "not writeable", "not writable")  # in their messages
 _NUMPYS = ("assignment destination is", "output array is")  # which it says where something is written
 _harmless: weakref.WeakSet[Any] = weakref.WeakSet()  # what was seen to ask for writable memory, and not to write
-
-_WRITES = (
-    "The function writes to its argument, which belongs to the solver: an operation such as x += y or x[0] = 0. Make a "
-    "copy first: x = x.copy()."
-)
 
 
 def with_copies(
@@ -47,7 +44,7 @@ def with_copies(
             return image
     same = all(np.array_equal(x, copy, equal_nan=True) for x, copy in zip(arrays, copies, strict=True))
     if not same or what.startswith(_NUMPYS):
-        raise ValueError(_WRITES) from error
+        raise ValueError(WRITES.format("x += y or x[0] = 0", "x.copy()")) from error
     if all(x.all() for x in arrays):  # else zeros may have been set to zero
         with suppress(TypeError):
             _harmless.add(owner)

@@ -14,6 +14,8 @@ from ..interface.entries import Entries, row_starts
 class NumpySparse:
     """SciPy's sparse arrays and matrices, of every format."""
 
+    to_dense = "{}.toarray()"  # how users call it
+
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
         return sp.issparse(x)

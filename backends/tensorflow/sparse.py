@@ -14,6 +14,8 @@ from ..interface.places import check_count, check_range
 class TensorflowSparse:
     """SparseTensors with two axes, and batches of them, with three."""
 
+    to_dense = "tf.sparse.to_dense({})"  # how users call it
+
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
         return isinstance(x, tf.SparseTensor)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_only, tree_unflatten
 
-from ..interface.arrays import native_order
+from ..interface.arrays import WRITES, native_order
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
@@ -52,6 +52,18 @@ class TorchBackend(TorchKernels, Backend):
 
     def is_array(self, x: Any) -> bool:
         return isinstance(x, torch.Tensor) and x.layout == torch.strided
+
+    def check_numbers(self, x: Any, what: str) -> None:
+        if x.device.type == "meta":
+            raise ValueError(
+                f"{what} is a tensor on the device 'meta', which has a shape and no numbers; expected numbers. Give a "
+                "tensor on the device 'cpu' or 'cuda'; matrix_from_function takes such a one as `like`."
+            )
+        if type(x).__name__ == "DTensor":
+            raise TypeError(
+                f"{what} is a DTensor, spread over processes; expected a tensor of one process: give its "
+                "full_tensor(), or let each process solve a system of its own."
+            )
 
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         device = like.device if like is not None else x.device if isinstance(x, torch.Tensor) else None
@@ -251,10 +263,7 @@ class TorchBackend(TorchKernels, Backend):
         with torch.enable_grad():  # the function may take derivatives inside, of an energy say
             image = function(x, *args)
         if [version(leaf) for leaf in leaves] != versions:
-            raise ValueError(
-                "The function writes to its argument, which belongs to the solver: an operation such as x += y or "
-                "x.mul_(2). Make a copy first: x = x.clone()."
-            )
+            raise ValueError(WRITES.format("x += y or x.mul_(2)", "x.clone()"))
         if torch.is_grad_enabled():
             return image
         return _detached(image) if isinstance(image, torch.Tensor) else tree_map_only(torch.Tensor, _detached, image)
@@ -282,8 +291,8 @@ class TorchBackend(TorchKernels, Backend):
                 _, transposed = torch.func.vjp(function, torch.zeros_like(like))
         except RuntimeError as error:
             raise TypeError(
-                f"The transpose of a function is found by differentiating it, which PyTorch refused: {error} "
-                "Give the matrix, or a function without side effects."
+                f"The transpose of a function is found by differentiating it, which PyTorch refused: {error} Give the "
+                "matrix, or a function of torch's operations alone: without u.numpy() and side effects."
             ) from error
         # torch's cotangent map is the conjugate transpose
         return lambda y: transposed(y.conj().resolve_conj())[0].conj().resolve_conj()

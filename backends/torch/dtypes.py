@@ -29,6 +29,7 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype:
     """
     if dtype not in NUMPY_DTYPE:
         raise TypeError(
-            f"krylix computes in single or double precision; got {dtype}. Cast to torch.float32 or torch.float64."
+            f"krylix computes in single or double precision; got {dtype}. Cast to torch.float32 or torch.float64, and "
+            "leave torch.autocast off inside of A (around a solve it is)."
         )
     return NUMPY_DTYPE[dtype]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from ..autocast import without_autocast
 from ..interface.implicit import LinearSystem
 from .batched_cotangents import is_batch_of_autograd, one_by_one
 
@@ -36,6 +37,7 @@ class _Solve(torch.autograd.Function):
         ctx.save_for_forward(x, *inputs[2:])
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, cotangent: torch.Tensor, *_: Any) -> tuple[Any, ...]:
         """A^H y = cotangent; y for b, and - y^H dA x for the entries of A."""
         if is_batch_of_autograd(cotangent):
@@ -52,6 +54,7 @@ class _Solve(torch.autograd.Function):
         return (None, y, *(-g if g is not None and asked else None for g, asked in zip(gradients, wanted, strict=True)))
 
     @staticmethod
+    @without_autocast
     def jvp(ctx: Any, _: Any, tangent: Any, *tangents: Any) -> tuple[Any, ...]:
         """A dx = db - dA x."""
         # Without these two, PyTorch is silently wrong where forward mode is nested in forward mode.
@@ -68,6 +71,7 @@ class _Solve(torch.autograd.Function):
         return (found, *(None for _ in rest))
 
     @staticmethod
+    @without_autocast
     def vmap(info: Any, in_dims: Sequence[Any], system: LinearSystem, b: torch.Tensor, *arrays: torch.Tensor) -> Any:
         """One solve of all, with the systems of the first element in front."""
         size = info.batch_size

@@ -19,6 +19,8 @@ _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_b
 class TorchSparse:
     """Sparse tensors with two axes, none of them dense, and batches of them in the layouts COO and CSR."""
 
+    to_dense = "{}.to_dense()"  # how users call it
+
     def accepts(self, x: Any) -> bool:
         """Is `x` a sparse matrix of this library?"""
         return isinstance(x, torch.Tensor) and x.layout in _LAYOUTS

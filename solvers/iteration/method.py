@@ -36,6 +36,10 @@ class Method(ABC):
     """A is definite of either sign, or semi-definite with a solution; others may end in a breakdown."""
     needs_transpose: ClassVar[bool] = False
     """Products with the transpose of A (and of the preconditioner)."""
+    needs_grid: ClassVar[bool] = False
+    """A is a sum of matrices along the axes of a grid, and known."""
+    needs_band: ClassVar[bool] = False
+    """A has few diagonals, in some order of the unknowns, at places that are known."""
     least_squares: ClassVar[bool] = False
     """Takes rectangular matrices, and has a setting `damp`."""
     takes_preconditioner: ClassVar[bool] = True

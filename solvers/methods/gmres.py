@@ -81,9 +81,8 @@ class GMRES(Method):
 
     @property
     def name(self) -> str:
-        if self.flexible:
-            return f"FGMRES({self.restart})"
-        return "GMRES" if self.restart == 30 else f"GMRES({self.restart})"
+        name = "FGMRES" if self.flexible else "GMRES"
+        return name if self.restart == 30 else f"{name}({self.restart})"
 
     @property
     def combines_images(self) -> bool:  # type: ignore[override]

@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
+from typing import Any
 
+import scipy.sparse as sp
+
+from ...backends import choose_backend
+from ...sparse import Dense, Operator, is_function
 from ..iteration.method import Method
+from ..known_as import FACTORS, METHOD_HINTS, SAME_METHODS, preconditioner_meant, squeezed
+from ..preconditioners import PRECONDITIONERS, Preconditioner
 from .bicgstab import BiCGStab
 from .block_cg import BlockCG
 from .cg import CG
@@ -33,6 +40,7 @@ METHODS: dict[str, Method] = {
         BiCGStab(2),
         BiCGStab(4),
         GMRES(),
+        GMRES(flexible=True),
         IDR(4),
         MINRES(),
         LSMR(),
@@ -41,6 +49,8 @@ METHODS: dict[str, Method] = {
         MixedPrecision(BiCGStab(2)),
         Direct(),
         ScipyDirect(),
+        FastDirect(),
+        BandedDirect(),
         *(ScipyMethod(name) for name in SCIPY_NAMES),
     )
 }
@@ -49,28 +59,14 @@ METHODS: dict[str, Method] = {
 mixed-... exists for every method that iterates on each system by itself.
 """
 
-FOR_SPECIAL_MATRICES: tuple[Method, ...] = (FastDirect(), BandedDirect())
-"""Methods that refuse all other matrices, and are therefore not in the table."""
-
-_BY_LOWER_CASE = {name.lower(): method for name, method in METHODS.items()}
-_BY_LOWER_CASE |= {"fgmres": GMRES(flexible=True), "idr": IDR()}
-_BY_LOWER_CASE |= {method.name: method for method in FOR_SPECIAL_MATRICES}
+_BY_WORD: dict[str, Method] = {squeezed(name): method for name, method in METHODS.items()} | {"idr": IDR()}
 _WITH_A_NUMBER: dict[str, Callable[[int], Method]] = {
-    "bicg-stab": BiCGStab,
+    "bicgstab": BiCGStab,
     "gmres": GMRES,
     "fgmres": lambda m: GMRES(m, flexible=True),
     "idr": IDR,
 }
-_FACTORS = "'direct' (a dense matrix) or 'scipy-direct' (a sparse one)"
-_CALLED_ELSEWHERE = {
-    **dict.fromkeys(("lu", "solve", "splu", "spsolve", "superlu", "umfpack", "dense"), _FACTORS),
-    **dict.fromkeys(("cholesky", "cholmod", "ldl", "ldlt"), f"{_FACTORS}, which find out by themselves"),
-    **dict.fromkeys(("pcg", "preconditioned-cg"), "'CG' with preconditioner=..."),
-    **dict.fromkeys(("bicg", "cgs", "qmr", "tfqmr"), "'biCG-stab(2)', or SciPy's method of that name, 'scipy-...'"),
-    **dict.fromkeys(("bicgstab", "bi-cgstab", "bicgstab2"), "'biCG-stab' or 'biCG-stab(2)'"),
-    **dict.fromkeys(("lsqr", "lstsq", "least-squares"), "'LSMR'"),
-}
-_MIXED = "mixed-"
+_MIXED = "mixed"
 _NUMBER = re.compile(r"(.+)\((\d+)\)")
 
 
@@ -79,8 +75,16 @@ def is_auto(method: str | Method) -> bool:
     return isinstance(method, str) and method.strip().lower() == "auto"
 
 
-def find_method(method: str | Method) -> Method:
-    """The method of this name (upper and lower case alike), or the given method object itself.
+def find_method(method: str | Method, A: Any = None) -> Method:
+    """The method of this name, or the given method object itself.
+
+    Upper and lower case are alike, and hyphens, underscores and spaces may be left out. What other libraries call a
+    method is taken for it: "bicgstab", "pcg", "bicg" (SciPy's), "spsolve"; "lu" and "cholesky" are "direct" for a dense
+    A and "scipy-direct" for every other.
+
+    Args:
+        method: a name, or a method object.
+        A: what is to be solved with, where that is known.
 
     Raises:
         ValueError: no method has this name.
@@ -89,16 +93,48 @@ def find_method(method: str | Method) -> Method:
     if isinstance(method, Method):
         return method
     if not isinstance(method, str):
-        raise TypeError(f"method must be a name or a method such as krylix.solvers.CG(); got {type(method).__name__}.")
-    key = method.strip().lower()
-    if key in _BY_LOWER_CASE:
-        return _BY_LOWER_CASE[key]
+        raise TypeError(_no_name(method))
+    key = squeezed(method)
+    if key in FACTORS:
+        return METHODS["direct" if _is_dense(A) else "scipy-direct"]
+    key = squeezed(SAME_METHODS.get(key, key))
+    if key in _BY_WORD:
+        return _BY_WORD[key]
     number = _NUMBER.fullmatch(key)
     if number and number[1] in _WITH_A_NUMBER:
         return _WITH_A_NUMBER[number[1]](int(number[2]))
     if key.startswith(_MIXED):
-        return MixedPrecision(find_method(key.removeprefix(_MIXED)))
-    close = get_close_matches(key, _BY_LOWER_CASE, 1)
-    meant = _CALLED_ELSEWHERE.get(key) or (repr(_BY_LOWER_CASE[close[0]].name) if close else None)
-    hint = f" Did you mean {meant}?" if meant else ""
-    raise ValueError(f"No method is called {method!r}.{hint} There are auto, {', '.join(METHODS)}.")
+        return MixedPrecision(find_method(key.removeprefix(_MIXED), A))
+    raise ValueError(f"No method is called {method!r}{_hint(method)} There are auto, {', '.join(METHODS)}.")
+
+
+def _is_dense(A: Any) -> bool:
+    """Is it a dense matrix, or not known yet?"""
+    if A is None or isinstance(A, Dense):
+        return True
+    if isinstance(A, list | tuple) and A:
+        return all(_is_dense(one) for one in A)
+    if isinstance(A, Operator) or is_function(A) or sp.issparse(A) or hasattr(A, "matvec"):
+        return False
+    return not choose_backend(A).sparse.accepts(A)
+
+
+def _hint(method: str) -> str:
+    """What was meant, from a punctuation mark to the end of a sentence."""
+    key = squeezed(method)
+    if key in METHOD_HINTS:
+        return f". Did you mean {METHOD_HINTS[key]}?"
+    kind = preconditioner_meant(method, {squeezed(name): name for name in PRECONDITIONERS})
+    if kind is not None:
+        return f", which is a preconditioner: give preconditioner={kind!r}, with method='auto', 'CG' or 'GMRES', say."
+    close = get_close_matches(key, [*_BY_WORD, *SAME_METHODS], 1)
+    return f". Did you mean {find_method(close[0]).name!r}?" if close else "."
+
+
+def _no_name(method: Any) -> str:
+    expected = "method must be a name or a method such as krylix.solvers.CG()"
+    if isinstance(method, type) and issubclass(method, Method):
+        return f"{expected}; got the class {method.__name__} itself. Give {method.__name__}()."
+    if isinstance(method, Preconditioner):
+        return f"{expected}; got {method!r}. Give it as preconditioner=..."
+    return f"{expected}; got {type(method).__name__}."

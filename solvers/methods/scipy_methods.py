@@ -25,6 +25,7 @@ class _Task(NamedTuple):
     goal: float
     limit: int
     tick: Callable[..., None]  # to be called once per iteration
+    latest: list[np.ndarray]  # the newest x, where SciPy tells it
 
 
 def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
@@ -80,18 +81,16 @@ class _Reached(Exception):
 
 def _minres(task: _Task) -> np.ndarray:
     # MINRES stops on a test of its own, relative to |A| |x|, so the residual is looked at after each step.
-    latest = [np.zeros_like(task.b)]
-
     def look(x: np.ndarray) -> None:
         task.tick()
-        latest[0] = x.copy()
+        task.latest[0] = x.copy()
         if np.linalg.norm(task.b - task.A.matvec(x)) <= task.goal:
             raise _Reached
 
     try:
         return spl.minres(task.A, task.b, rtol=1e-300, maxiter=task.limit, M=task.M, callback=look)[0]
     except _Reached:
-        return latest[0]
+        return task.latest[0]
 
 
 def _least_squares(function: Callable[..., Any], limit_name: str, task: _Task) -> np.ndarray:
@@ -99,6 +98,16 @@ def _least_squares(function: Callable[..., Any], limit_name: str, task: _Task) -
     result = function(task.A, task.b, atol=0.0, btol=goal, conlim=0.0, **{limit_name: task.limit})
     task.tick(times=result[2])
     return result[0]
+
+
+_OF_SCIPY = (ValueError, np.linalg.LinAlgError, ArithmeticError, RuntimeError)
+"""What its methods raise of their own where a step cannot be made."""
+
+
+def _guarded_operator(M: Any, guarded: Callable[..., np.ndarray]) -> Any:
+    """M, whose errors are told from SciPy's own."""
+    products = {"matvec": partial(guarded, M.matvec), "rmatvec": partial(guarded, M.rmatvec)}
+    return spl.LinearOperator(M.shape, **products, dtype=M.dtype)
 
 
 class _Entry(NamedTuple):
@@ -212,14 +221,28 @@ class ScipyMethod(Method):
             steps[0] += times
 
         inner = spl.aslinearoperator(A.per_system(i))
+        theirs: list[Exception] = []  # errors of A and M, which are the user's
+
+        def guarded(product: Callable[..., Any], v: np.ndarray) -> np.ndarray:
+            try:
+                return product(v)
+            except Exception as error:
+                theirs.append(error)
+                raise
 
         def counted(product: Callable[..., Any], v: np.ndarray) -> np.ndarray:
             products[0] += 1
-            return product(v)
+            return guarded(product, v)
 
         matrix = spl.LinearOperator(
             A.shape, matvec=partial(counted, inner.matvec), rmatvec=partial(counted, inner.rmatvec), dtype=A.dtype
         )
-        preconditioner = None if M is None else spl.aslinearoperator(M.per_system(i))
-        found = _TABLE[self.key].run(_Task(matrix, b, preconditioner, goal, limit, count))
+        preconditioner = None if M is None else _guarded_operator(spl.aslinearoperator(M.per_system(i)), guarded)
+        latest = [np.zeros_like(b)]
+        try:
+            found = _TABLE[self.key].run(_Task(matrix, b, preconditioner, goal, limit, count, latest))
+        except _OF_SCIPY:
+            if theirs:
+                raise
+            found = latest[0]  # SciPy gave up, as MINRES does on an indefinite M: the true residual decides what it is
         return np.asarray(found), steps[0], products[0]

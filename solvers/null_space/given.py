@@ -18,7 +18,9 @@ def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like
         nullspace: "constant", or basis vectors `(k, *shape of one right-hand side)`, independent.
 
     Raises:
-        ValueError: another string, a wrong shape, dependent vectors, or vectors that A does not map to zero.
+        ValueError: another string, a wrong shape, no vectors, vectors that are not finite, dependent, or that A does
+            not map to zero.
+        TypeError: it is no array, or complex for a real system.
     """
     basis = _orthonormal(nullspace, bk, layout, A.dtype)
     with bk.quiet():
@@ -32,15 +34,42 @@ def _orthonormal(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -
             raise ValueError(f"nullspace must be 'auto', None, 'constant' or an array of vectors; got {nullspace!r}.")
         vectors = np.ones((1, layout.size), dtype)
     else:
-        vectors = np.asarray(bk.to_numpy(nullspace) if bk.is_array(nullspace) else nullspace)
-        if vectors.shape[1:] != layout.shape and vectors.shape[1:] != (layout.size,):
-            raise ValueError(f"nullspace has the shape {vectors.shape}; expected (k, *{layout.shape}), k vectors.")
-        vectors = vectors.reshape(len(vectors), -1).astype(dtype)
+        vectors = _vectors(nullspace, bk, layout, dtype)
     q, r = np.linalg.qr(vectors.T)
     size = np.abs(np.diagonal(r))
-    if len(size) and size.min() <= 1e3 * np.finfo(dtype).eps * size.max():
+    if size.min() <= 1e3 * np.finfo(dtype).eps * size.max():
         raise ValueError("The vectors of nullspace are linearly dependent; give each direction once.")
     return np.ascontiguousarray(q.T)
+
+
+def _vectors(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np.ndarray:
+    """`(k, n)`, finite, none of them zero."""
+    vectors = np.asarray(bk.to_numpy(nullspace) if bk.is_array(nullspace) else nullspace)
+    expected = f"expected (k, *{layout.shape}), k vectors"
+    if vectors.dtype.kind not in "biufc":
+        raise TypeError(
+            f"nullspace must be 'auto', None, 'constant' or an array of vectors; got {type(nullspace).__name__}."
+        )
+    if vectors.ndim and not len(vectors):
+        raise ValueError(
+            f"nullspace has the shape {vectors.shape}, no vectors; {expected}. Give nullspace=None where A has no null "
+            "space, or 'auto'."
+        )
+    if vectors.shape[1:] != layout.shape and vectors.shape[1:] != (layout.size,):
+        one = vectors.shape in (layout.shape, (layout.size,))
+        columns = vectors.ndim == 2 and len(vectors) == layout.size
+        hint = (
+            " For one vector v give v[None]." if one else " For one vector per column give its .T." if columns else ""
+        )
+        raise ValueError(f"nullspace has the shape {vectors.shape}; {expected}.{hint}")
+    vectors = vectors.reshape(len(vectors), -1)
+    for wrong, word in ((~np.isfinite(vectors), "NaN or infinity"), (~vectors.any(axis=1), "zeros only")):
+        if wrong.any():
+            i = int(np.argwhere(wrong)[0, 0])
+            raise ValueError(f"Vector {i} of nullspace has {word}; expected finite vectors that A maps to zero.")
+    if vectors.dtype.kind == "c" and dtype.kind != "c" and np.any(vectors.imag):
+        raise TypeError(f"nullspace is complex, and the system is one of {dtype}; give real vectors.")
+    return (vectors.real if dtype.kind != "c" else vectors).astype(dtype)
 
 
 def _check(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Array) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 
 from ...backends import Backend, choose_backend, left_alone
 from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, operand_dtype, to_operator
+from ..iteration.method import Method
+from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg, updated
 from .automatic import AUTOMATIC
 from .base import Preconditioner
@@ -110,6 +113,11 @@ def to_preconditioner(
     """
     if M is None:
         return None
+    if isinstance(M, Method) or (isinstance(M, type) and issubclass(M, Method)):
+        raise TypeError(
+            f"preconditioner={M!r} was given, which is a method: give it as method=..., or for a preconditioner that "
+            "iterates a function r -> M r."
+        )
     if isinstance(M, str):
         if isinstance(previous, Preconditioner) and previous.kind in UPDATES and previous.kind == _key(A, M):
             updated = UPDATES[previous.kind](previous, A)
@@ -117,7 +125,9 @@ def to_preconditioner(
                 return updated
         return _build(A, M, _kept(previous, M), precision)
     if is_function(M):
-        return Preconditioner(to_operator(bk, M, layout, A.dtype, (), like, "preconditioner"), "user's function")
+        function = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
+        function.may_round = True  # type: ignore[attr-defined]
+        return Preconditioner(function, "user's function")
     foreign = from_foreign(M)
     found = operand_dtype(M if foreign is None else foreign.linear, bk)
     if found.kind == "c" and A.dtype.kind != "c":
@@ -137,16 +147,14 @@ def to_preconditioner(
 
 def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
     """The precision of one that was made for other values, which nobody may have named."""
-    same = isinstance(previous, Preconditioner) and previous.kind == kind.strip().lower()
+    same = isinstance(previous, Preconditioner) and previous.kind == check_kind(kind)
     return {k: v for k, v in previous.settings if k == "precision"} if same else {}  # type: ignore[union-attr]
 
 
 def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None) -> Preconditioner:
     """M as a constant to derivatives, made of the linear part of A."""
     A = without_derivatives(linear(A))
-    key = kind.strip().lower()
-    if key not in ("auto", *PRECONDITIONERS):
-        raise ValueError(f"No preconditioner is called {kind!r}; there are auto, {', '.join(PRECONDITIONERS)}.")
+    key = check_kind(kind)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
     if key == "auto" and not settings:
@@ -171,8 +179,29 @@ def _chosen(A: Operator, precision: str | None) -> Preconditioner:
 
 
 def _key(A: Operator, kind: str) -> str:
-    key = kind.strip().lower()
+    key = check_kind(kind)
     return choose_kind(A, PRECONDITIONERS) if key == "auto" else key
+
+
+def check_kind(kind: str) -> str:
+    """Our name of a kind, or "auto": upper and lower case alike, `_` and spaces for hyphens.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    kinds = {squeezed(name): name for name in ("auto", *PRECONDITIONERS)}
+    key = squeezed(kind)
+    if key in kinds:
+        return kinds[key]
+    meant, close = preconditioner_meant(kind, kinds), get_close_matches(key, kinds, 1)
+    if key in NO_PRECONDITIONER:
+        hint = "; for none give preconditioner=None."
+    elif meant is None and is_method(kind):
+        hint = f", which is a method: give method={kind!r}."
+    else:
+        meant = meant or (kinds[close[0]] if close else None)
+        hint = f". Did you mean {meant!r}?" if meant else "."
+    raise ValueError(f"No preconditioner is called {kind!r}{hint} There are auto, {', '.join(PRECONDITIONERS)}.")
 
 
 def _check_settings(kind: str, given: dict[str, Any]) -> None:

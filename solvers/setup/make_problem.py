@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
 from ...sparse import (
@@ -17,6 +16,7 @@ from ...sparse import (
     NonlinearError,
     OffsetOperator,
     Operator,
+    UnsupportedOperation,
     batch_shape,
     is_function,
     linear_part,
@@ -34,6 +34,7 @@ from .max_iter import find_limits
 from .normal_equations import Given
 from .problem import KnownNull, Problem
 from .request import Request
+from .unusable import checked_offset, refuse_unusable, with_rectangular_hint
 
 
 def make_problem(request: Request, method: Method | None, null: KnownNull | None = None) -> Problem:
@@ -53,6 +54,10 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     if not isinstance(args, list | tuple):
         raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")
     bk = choose_backend(request.b, A, request.x0, *args, request.preconditioner)
+    if not (bk.on_host and type(request.b) is np.ndarray):  # a small solve makes few calls
+        refuse_unusable(bk, request.b, "b")
+    if not bk.on_host and (bk.is_array(A) or bk.sparse.accepts(A)):
+        bk.check_numbers(A, "A")
     b, like = _arrays(bk, request.b)
     if b is like and len(like.shape) > 0:
         b = for_each_matrix(bk, A, b)
@@ -104,10 +109,6 @@ def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
     for leaf in leaves:
         if leaf is None or isinstance(leaf, str | bytes):
             raise TypeError(f"b must be an array; got {type(leaf).__name__}, {leaf!r}.")
-        if sp.issparse(leaf):
-            raise TypeError(
-                f"b must be a dense array; got {type(leaf).__name__}. Give b.toarray(), as vectors (..., n)."
-            )
         try:
             arrays.append(leaf if bk.is_array(leaf) and not isinstance(leaf, np.generic) else bk.asarray(leaf))
         except (TypeError, ValueError) as error:
@@ -171,19 +172,19 @@ def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtyp
     return unknown.flatten(bk, x0, dtype, "x0")
 
 
-def _linear_part(operator: FunctionOperator, layout: Layout, hint: bool) -> FunctionOperator:
-    """See `linear_part`. With a hint, as the user may have a rectangular function in mind."""
+def _linear_part(operator: FunctionOperator, layout: Layout, unknown: Layout, least_squares: bool) -> FunctionOperator:
+    """See `linear_part`. With a hint where the user may have a rectangular function in mind."""
     try:
         return linear_part(operator)
-    except NonlinearError:
+    except (NonlinearError, UnsupportedOperation):
         raise
     except Exception as error:
-        if not hint:
+        if least_squares and unknown is not layout:
             raise
-        raise ValueError(
-            f"A(x) failed for an x shaped as b, {layout.shape}: {error} If A is rectangular, give x0: it tells the "
-            "shape of x."
-        ) from error
+        hinted = with_rectangular_hint(error, layout.shape, least_squares, sure=least_squares)
+        if hinted is error:
+            raise
+        raise hinted from error
 
 
 def _operator(
@@ -222,13 +223,12 @@ def _operator(
     elif isinstance(operator, FunctionOperator):
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
-        operator = _linear_part(operator, layout, least_squares and unknown is layout)
+        operator = _linear_part(operator, layout, unknown, least_squares)
     elif isinstance(operator, HostOperator):
         operator = operator.exactly()
     if offset is None:
         return operator
-    if np.ndim(offset) or not np.isfinite(offset):
-        raise ValueError(f"matrix_offset must be one finite number; got {offset!r}.")
+    offset = checked_offset(bk, offset, operator.dtype)
     return OffsetOperator(operator, offset) if offset else operator
 
 
@@ -247,6 +247,7 @@ def _without_constant(rows: Array, operator: Operator, layout: Layout) -> Array:
 
 def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
     """Arrays of the framework stay where they are, to be refused if that is another device; others are converted."""
+    refuse_unusable(bk, x0, "x0")
     leaves, structure = bk.leaves(x0)
     arrays = []
     for leaf in leaves:

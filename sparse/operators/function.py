@@ -131,7 +131,7 @@ class FunctionOperator(LinearFunction):
         self.tracked = False  # does it depend on something whose derivatives are being recorded?
         self.lasts = False  # is it kept for solves to come, before which numbers in its arrays may change?
         self.is_linear = False  # is `function` known to be linear but for the constant?
-        self.exact = False  # may it not return less precise numbers than it is given?
+        self.may_round = False  # may it return fewer digits than it gets, as a preconditioner may?
         self._looked_at = False  # was it seen not to write to its argument?
         self.compiled = bk.compiled(*args, *(() if like is None else (like,)))
         self.shape = (self.image.size, layout.size)
@@ -159,7 +159,7 @@ class FunctionOperator(LinearFunction):
             image, self._looked_at = first_call(self.bk, self.function, given, self.args, self.name)
         if image is None:
             raise TypeError(f"{self.name} returned None; expected an array. Has the function a `return`?")
-        rows = self.image.flatten(self.bk, image, self.dtype, self.name, self.exact)
+        rows = self.image.flatten(self.bk, image, self.dtype, self.name, exact=not self.may_round)
         return rows if self.constant is None else self.image.difference(self.bk, rows, self.constant)
 
     def as_container(self) -> Operator:
@@ -170,7 +170,7 @@ class FunctionOperator(LinearFunction):
         if found is None:
             return self
         self.bk.register(FunctionOperator, _flatten, _restore)
-        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, self.is_linear)
+        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, self.is_linear, self.may_round)
         return _restore(static, (tuple(found[1]), self.constant))
 
     @property
@@ -213,13 +213,13 @@ class FunctionOperator(LinearFunction):
 
 def _flatten(operator: FunctionOperator) -> tuple[tuple[Any, ...], Any]:
     static = (operator.bk, operator.function, operator.layout, operator.dtype, operator.name, operator.image)
-    return (operator.args, operator.constant), (*static, operator.is_linear)
+    return (operator.args, operator.constant), (*static, operator.is_linear, operator.may_round)
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> FunctionOperator:
-    bk, function, layout, dtype, name, image, is_linear = static
+    bk, function, layout, dtype, name, image, is_linear, may_round = static
     operator = FunctionOperator(bk, function, layout, dtype, arrays[0], name, None, arrays[1], image)
-    operator.is_linear = is_linear
+    operator.is_linear, operator.may_round = is_linear, may_round
     operator.is_container = True  # type: ignore[misc]
     return operator
 

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend, get_backend
+from ..errors import UnsupportedOperation
+from ..formats import SparseMatrix
 from ..operator import Operator
+from ..tracing.front_end import opaque_front_end
+from ..tracing.matrix_from_function import traced_matrix
 from .guarded import Guarded
 from .products import Turned
 
@@ -68,6 +72,20 @@ class HostOperator(Turned):
         if self.bk.on_host:
             return super().dense()
         return self.bk.asarray(self._for_host().dense())
+
+    def matrix(self) -> SparseMatrix:
+        """Its entries, found by evaluations, see `matrix_from_function`; known also while a function is compiled.
+
+        Raises:
+            UnsupportedOperation: evaluations do not tell them.
+        """
+        host = self._for_host()
+        like = np.zeros(self.shape[1], self.dtype)
+        found: SparseMatrix = traced_matrix(opaque_front_end(), lambda x: host.apply(x[None])[0], like, verify=False)[0]
+        moved = found if self.bk.on_host else found.on_backend(self.bk, None)
+        if moved is None:
+            raise UnsupportedOperation(f"{found!r} has no way to {self.bk.name}.")
+        return moved
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: self._for_host()

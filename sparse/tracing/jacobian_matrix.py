@@ -8,7 +8,7 @@ from typing import Any
 from ...backends.registry import left_alone
 from ..errors import UnsupportedOperation
 from .front_end import front_end_for
-from .matrix_from_function import traced_matrix
+from .matrix_from_function import check_function, traced_matrix
 
 
 def jacobian_matrix(
@@ -43,6 +43,7 @@ def jacobian_matrix(
 def _jacobian(
     f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any], format: str | None, prune: bool
 ) -> Any:
+    check_function(f)
     front_end = front_end_for(x, args, kwargs)
     try:
         derivative, like = front_end.forward_derivative(f, x, args, kwargs)

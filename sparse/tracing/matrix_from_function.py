@@ -60,7 +60,7 @@ def matrix_from_function(
         NonlinearError: `f` is neither linear nor affine; the message names the operation and the line.
         UnsupportedOperation: an operation cannot be traced, or the matrix would have too many entries, or evaluations
             do not tell it.
-        TypeError: x or `f(x)` is not an array of floating or complex numbers.
+        TypeError: x or `f(x)` is not an array of floating or complex numbers; f is no function.
 
     Cost: one trace of `f` (a millisecond) and a pass over the entries; nothing is compiled. In PyTorch and NumPy one
         evaluation of `f`, and one for `verify`. A function that cannot be followed: 13 evaluations for a 5-point
@@ -78,6 +78,7 @@ def _of_any_function(
     options: dict[str, Any],
     verify: bool,
 ) -> tuple[Any, Any]:
+    check_function(f)
     if is_linear_operator(f):
         return traced_matrix(opaque_front_end(), f, like, args, kwargs, **options, verify=False)
     front_end = front_end_for(like, args, kwargs)
@@ -88,6 +89,15 @@ def _of_any_function(
     if library is not None:  # a function of another library, which may take arrays of NumPy
         return traced_matrix(front_end_of(library), f, like, args, kwargs, **options, verify=verify)
     return traced_matrix(opaque_front_end(), f, like, args, kwargs, **options, verify=False)  # it has its own test
+
+
+def check_function(f: Any) -> None:
+    """Raises TypeError for what cannot be called, as a matrix."""
+    if is_linear_operator(f) or callable(f):
+        return
+    matrix = hasattr(f, "shape")
+    hint = "It is a matrix already: as_operator(f) makes an operator of it." if matrix else "Give x -> A x."
+    raise TypeError(f"f must be a function of an array, or a LinearOperator; got {type(f).__name__}. {hint}")
 
 
 def traced_matrix(

@@ -13,7 +13,8 @@ from modes import MODES
 from problems import System
 from tiers import REPRESENTATIVE
 
-METHOD_NAMES = tuple(METHODS)
+METHOD_NAMES = tuple(name for name, method in METHODS.items() if not (method.needs_grid or method.needs_band))
+"""Methods for matrices of any pattern; tests/solvers/methods/test_special_matrices.py has the others."""
 DTYPES = ("float32", "float64", "complex64", "complex128")
 # Where each cell compiles a program, every method in one dtype, real in one way to compile and complex in the other;
 # in the others on demand.

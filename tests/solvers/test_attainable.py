@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cells import later_where_compiled, methods_and_modes
+from cells import METHOD_NAMES, later_where_compiled, methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import METHODS, Status
 from modes import MODES, Numbers, array, solve
 
 N = 48
-SQUARE = [name for name in METHODS if not name.startswith("scipy-ls")]
+SQUARE = [name for name in METHOD_NAMES if not name.startswith("scipy-ls")]
 # SciPy's GCrotMK makes NaN of a goal below what the precision holds, and forgets the x that it had.
 DEAR = "scipy-lGMres"  # thousands of steps in Python
 STEADY = [name for name in SQUARE if not METHODS[name].amplifies_rounding and name != "scipy-GCrotMK"]

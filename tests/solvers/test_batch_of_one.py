@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from cells import METHOD_NAMES
 from krylix import choose_backend, convert, linear_solve
 from krylix.solvers import METHODS, MixedPrecision
 
@@ -19,12 +20,12 @@ STEPS = 7
 LENGTHS = {"numpy": (37, 700, 9001), "torch": (37, 5003, 70001)}
 # These ask the library for solves or products with whole matrices, where BLAS takes another kernel for one vector.
 BLAS = {"direct", "block-CG"}
-ALONE = [name for name, method in METHODS.items() if not method.couples_systems and name not in BLAS]
+ALONE = [name for name in METHOD_NAMES if not METHODS[name].couples_systems and name not in BLAS]
 OURS = [name for name in ALONE if not METHODS[name].on_host]
 # Its factors take all systems at once, three times as fast as one after the other, by kernels of BLAS that differ.
 TOGETHER = ("scipy-direct",)
 # Stacks of vectors, in one product for the whole batch: MKL has another kernel for a batch of one matrix.
-STACKS = ("GMRES", "IDR(4)")
+STACKS = ("GMRES", "FGMRES", "IDR(4)")
 
 
 def cells(backend: str, methods: list[str]) -> list[Any]:

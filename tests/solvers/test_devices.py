@@ -110,7 +110,7 @@ def test_every_method_and_transformation_inside_of_shard_map(tmp_path: Path) -> 
     code = """
 from krylix.solvers import METHODS
 
-for method in METHODS:
+for method in (name for name, found in METHODS.items() if not (found.needs_grid or found.needs_band)):
     found = mapped(lambda b, c: linear_solve(lambda u: chain(u, c), b[0], method=method).x[None])(systems, c)
     assert np.allclose(found, exact, rtol=1e-7), method
 

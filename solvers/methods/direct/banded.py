@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ....backends import Backend
-from ....sparse import Operator, SparseMatrix, UnsupportedOperation
+from ....sparse import Dense, HostOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...preconditioners.known import as_matrix, at_hand, from_host
 from ...preconditioners.reordered import reordered
 from .band import WIDEST, blocks_of, narrow
@@ -24,9 +24,10 @@ class BandedDirect(Refinement):
     For tridiagonal and banded matrices, also where a ring or another order of the unknowns hides it: a narrow order is
     found (reverse Cuthill-McKee), in which at most 8 diagonals lie beside the main one. With w of them, blocks of w
     unknowns are eliminated, every second one at a time, so that log2(n / w) passes over arrays do it all; in compiled
-    functions too, where values may be traced. Rows are not exchanged: for definite matrices, and for those with large
-    diagonals, it is as good as LU; others are refined, and reported where that is not enough. Singular matrices are
-    shifted where a pivot vanishes, which solves consistent systems.
+    functions too, where values may be traced. Dense matrices and LinearOperators must be known; the entries of the
+    latter are found by evaluations, about 12 for each of a row. Rows are not exchanged: for definite matrices, and for
+    those with large diagonals, it is as good as LU; others are refined, and reported where that is not enough. Singular
+    matrices are shifted where a pivot vanishes, which solves consistent systems.
 
     Cost: 5 w numbers per unknown and 8 w^2 operations for each, once per matrix; then per iteration 1 product with A
     and 10 w operations per unknown; mostly 1 iteration.
@@ -34,6 +35,7 @@ class BandedDirect(Refinement):
     Source: Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7 (1970); Heller, SIAM J. Numer. Anal. 13 (1976).
     """
 
+    needs_band: ClassVar[bool] = True
     short_steps: ClassVar[bool] = True
 
     @property
@@ -52,16 +54,12 @@ def band_inverse(A: Operator) -> Operator:
     """
     if A.offset:
         raise _refusal("matrix_offset is added to all entries", "'CG' with a preconditioner, or 'scipy-direct'")
-    try:
-        matrix = as_matrix(A)
-    except UnsupportedOperation as error:
-        why = str(error).split(". ")[0].rstrip(".")
-        raise UnsupportedOperation(
-            f"banded-direct needs the entries of the matrix, which are not found here ({why}). Use 'GMRES'."
-        ) from error
-    own = at_hand(matrix)
+    matrix = _entries(A.without_offset)
+    own: Operator = at_hand(matrix)
+    if isinstance(own, Dense) and own.known() is not None:
+        own = own.to("csr")
     if not isinstance(own, SparseMatrix):
-        raise _refusal(f"{own!r} is no sparse matrix", "'direct'")
+        raise _refusal(f"which those of {own!r} are is not known while it is compiled", "'direct'")
     known, (width, order) = own.bk.on_host, narrow(own)
     if width > WIDEST:
         raise _refusal(f"there are {width} of them in the narrowest order that was found", "'scipy-direct'")
@@ -73,6 +71,17 @@ def band_inverse(A: Operator) -> Operator:
     inverse = reduced(bk, before, blocks, after, own.shape[0], own.systems is not None, own.dtype).astype(own.dtype)
     found = inverse if order is None else reordered(inverse, order)
     return from_host(found, matrix) if known else found
+
+
+def _entries(A: Operator) -> Matrix:
+    """Of a function by tracing, of SciPy's LinearOperator by evaluations, about 12 for each entry of a row."""
+    try:
+        return A.matrix() if isinstance(A, HostOperator) else as_matrix(A)
+    except UnsupportedOperation as error:
+        why = str(error).split(". ")[0].rstrip(".")
+        raise UnsupportedOperation(
+            f"banded-direct needs the entries of the matrix, which are not found here ({why}). Use 'GMRES'."
+        ) from error
 
 
 def _refusal(why: str, instead: str) -> UnsupportedOperation:

@@ -34,6 +34,7 @@ class FastDirect(Refinement):
     Strang, The Discrete Cosine Transform, SIAM Review 41 (1999); Hockney, J. ACM 12 (1965), for the elimination.
     """
 
+    needs_grid: ClassVar[bool] = True
     needs_known: ClassVar[bool] = True
     short_steps: ClassVar[bool] = True
 

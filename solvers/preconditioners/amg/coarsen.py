@@ -18,10 +18,15 @@ def coarsened(
     """Finest first; one where A is small already.
 
     Raises:
-        ValueError: pyamg fails.
+        ValueError: pyamg fails, or has no such coarsening for complex matrices.
     """
     if A.shape[0] <= settings.max_coarse or settings.max_levels == 1 or is_diagonal(A):
         return [HostLevel(A)]
+    if settings.coarsening == "ruge-stuben" and A.dtype.kind == "c":
+        raise ValueError(
+            f"coarsening='ruge-stuben' is for real matrices; this one is {A.dtype}. Use "
+            "coarsening='smoothed-aggregation', or another kind of preconditioner."
+        )
     make = aggregated_levels if settings.aggregates else levels_by_pyamg
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

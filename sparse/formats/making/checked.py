@@ -12,6 +12,8 @@ from ....backends.interface.places import check_count, check_range, check_rising
 def checked(A: Any, name: str = "A") -> Any:
     """A sparse matrix of SciPy with two axes, all of whose indices lie inside of it; A itself, or its entries.
 
+    Compressed matrices may have room for more entries, as SciPy's have before `prune`; the result has views without it.
+
     Nothing else is safe to hand on: SciPy's compiled functions do not look. Its own `check_format` is not called when
     attributes are written to, and does not know COO.
 
@@ -27,6 +29,7 @@ def checked(A: Any, name: str = "A") -> Any:
     if len(A.shape) != 2:
         raise ValueError(f"{name} is a sparse array of shape {A.shape}; expected two axes.")
     if A.format in ("csr", "csc", "bsr"):
+        A = _without_room(A, name)
         _check_compressed(A, name)
     elif A.format == "coo":
         _check_coordinates(A, name)
@@ -39,6 +42,16 @@ def checked(A: Any, name: str = "A") -> Any:
         A = A.tocoo()
         _check_coordinates(A, name)
     return A
+
+
+def _without_room(A: Any, name: str) -> Any:
+    starts, room = np.asarray(A.indptr), len(A.indices)
+    lines = A.shape[A.format == "csc"] if A.format != "bsr" else _blocks(A, name)[0]
+    whole = starts.dtype.kind == "i" and starts.shape == (lines + 1,) and len(A.data) == room
+    if not whole or not 0 <= starts[-1] < room:
+        return A
+    used = int(starts[-1])
+    return type(A)((A.data[:used], A.indices[:used], A.indptr), A.shape, copy=False)
 
 
 def _check_compressed(A: Any, name: str) -> None:

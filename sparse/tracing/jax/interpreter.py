@@ -83,10 +83,11 @@ class Interpreter:
         if not linear:
             all_known = all(is_known(value) for value in values)
             return self.known_results(equation, values) if all_known else self._traced_results(equation, values)
-        for value in linear:
-            self.precision = max(self.precision, float(jnp.finfo(value.dtype).eps))
         try:
-            return self._linear_results(equation, values)
+            results = self._linear_results(equation, values)
+            for value in (*linear, *(result for result in results if isinstance(result, Linear))):
+                self.precision = max(self.precision, float(jnp.finfo(value.dtype).eps))
+            return results
         except (NonlinearError, UnsupportedOperation) as error:
             raise located(error, equation, values) from None
 

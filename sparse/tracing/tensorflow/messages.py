@@ -91,6 +91,13 @@ def leaves_tensorflow(error: Exception, depends: Any) -> Exception | None:
         return messages.nonlinear(operation, _OUTSIDE.format("may depend on the input", how))
     name = _NAMES.get(name, name)
     if depends(tensor):
+        if name == "numpy":
+            return messages.unsupported(
+                Operation(name, place, ["input-dependent"]),
+                "it hands a tensor that depends on the input to NumPy, whose operations are not recorded. Write them "
+                "with TensorFlow, or give a function of NumPy's arrays and a `like` of NumPy: those are followed, or "
+                "evaluated.",
+            )
         how = "Compute with the tensor, as tf.where does"
         return messages.nonlinear(
             Operation(name, place, ["input-dependent"]), _OUTSIDE.format("depends on the input", how)

@@ -15,6 +15,7 @@ from .steps import Step
 
 LIBRARY = (f"{Path(torch.__file__).parent}/", *FOLDERS)  # code that is not the user's
 
+_ARRAYS = ("numpy", "__array__", "tolist")
 _NAMES = {"_local_scalar_dense": "item", "is_nonzero": "bool"}
 
 
@@ -43,8 +44,14 @@ def located(error: Exception, step: Step, values: Sequence[Any]) -> Exception:
     return messages.located(error, _operation(step, values))
 
 
-def leaves_torch(step: Step, name: str | None = None) -> NonlinearError:
+def leaves_torch(step: Step, name: str | None = None) -> NonlinearError | UnsupportedOperation:
     """A value of the input becomes a number of Python or an array of NumPy."""
+    if name in _ARRAYS:
+        return messages.unsupported(
+            _operation(step, (), name),
+            "it hands a tensor that depends on the input to NumPy, whose operations are not recorded. Write them with "
+            "torch, or give a function of NumPy's arrays and a `like` of NumPy: those are followed, or evaluated.",
+        )
     return messages.nonlinear(
         _operation(step, (), name or _NAMES.get(step.name, step.name)),
         "it makes a number or an array outside of torch of a tensor that depends on the input, and what follows from "

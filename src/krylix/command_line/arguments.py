@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
 from ..solvers import find_method
-from .errors import UsageError
+from .errors import UsageError, as_options
 from .files import MATRIX_NAMES, STDIN
 from .output import VECTOR_NAMES
 from .picture import DEFAULT_PICTURE, PICTURE_NAMES
@@ -28,6 +29,20 @@ EXAMPLES = (
 )
 """Matrices of real problems that pyamg brings along."""
 BACKENDS = ("numpy", "jax", "torch", "tensorflow")
+
+OTHER_OPTIONS = {
+    **dict.fromkeys(("--tol", "--tolerance", "--rel-tol", "--reltol", "-t"), "--rtol"),
+    **dict.fromkeys(("--abs-tol", "--abstol"), "--atol"),
+    **dict.fromkeys(("--maxiter", "--maxit", "--max-it", "--iterations", "--max-steps", "-n"), "--max-iter"),
+    **dict.fromkeys(("--out", "-o"), "--output"),
+    **dict.fromkeys(("--solver", "-m"), "--method"),
+    **dict.fromkeys(("--precond", "--pc", "--prec", "-p"), "--preconditioner"),
+    **dict.fromkeys(("--verbose", "-v"), "--progress"),
+    **dict.fromkeys(("--null-space", "--nullspaces"), "--nullspace"),
+    **dict.fromkeys(("-q", "--silent"), "--quiet"),
+    **dict.fromkeys(("-b", "--library"), "--backend"),
+}
+"""What other programs call options -> what they are called here."""
 
 FORMATS = ("csr", "csc", "coo", "dia", "ell", "hyb", "dense")
 """How a matrix can be stored; a stencil needs a grid, which files do not know."""
@@ -59,7 +74,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         UsageError: unknown words, missing or contradicting ones.
         SystemExit: after --help and --version.
     """
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options, unknown = parser.parse_known_args(argv)
+    if unknown:
+        _refuse_words(parser, options.command, unknown)
     if not hasattr(options, "quiet"):
         options.quiet = False
     if options.command != "methods":
@@ -95,6 +113,19 @@ def _parser() -> argparse.ArgumentParser:
     methods = commands.add_parser("methods", help="list methods and preconditioners", description=_METHODS, **words)
     _add_report(methods)
     return parser
+
+
+def _refuse_words(parser: argparse.ArgumentParser, command: str, unknown: Sequence[str]) -> NoReturn:
+    """Words that are no options, with the option that is meant, where the command has it."""
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    own: argparse.ArgumentParser = commands.choices[command]
+    there = [option for option in own._option_string_actions if option.startswith("--")]
+    word = unknown[0].partition("=")[0]
+    meant = OTHER_OPTIONS.get(word.lower().replace("_", "-"))
+    close = get_close_matches(word, there, 1)
+    meant = meant if meant in there else close[0] if close and word.startswith("-") else None
+    hint = f"; here {word} is {meant}" if meant else ""
+    own.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
 def _add_report(group: argparse._ActionsContainer, *quiet: str) -> None:
@@ -164,7 +195,7 @@ def _check_names(options: argparse.Namespace) -> None:
         try:
             find_method(options.method)
         except ValueError as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(as_options(str(error))) from error
     if options.preconditioner is not None and not is_file(options.preconditioner):
         check_kind(options.preconditioner)
 

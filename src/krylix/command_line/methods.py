@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from ..solvers import METHODS, PRECONDITIONERS, find_method
+from ..solvers import METHODS, PRECONDITIONERS
 from ..solvers.iteration.method import Method
-from ..solvers.methods.registry import FOR_SPECIAL_MATRICES
 
 _FAMILIES = "biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1, mixed-... for most methods"
 
@@ -18,7 +17,8 @@ class Needs:
 
     Attributes:
         name: for --method.
-        matrix: "symmetric" (Hermitian where complex), "square" or "any", which is also rectangular.
+        matrix: "symmetric" (Hermitian where complex), "grid" (a sum of matrices along its axes), "band" (few
+            diagonals), "square" or "any", which is also rectangular.
         numbers: "real" or "any".
         preconditioner: "none", "any" or "symmetric".
         transpose: does it multiply with the transpose of A?
@@ -36,12 +36,12 @@ class Needs:
 def all_needs() -> list[Needs]:
     """Of every method with its default settings, auto first."""
     auto = Needs("auto", "square", "any", "any", False, "Looks at the matrix and takes one of these")
-    named = dict.fromkeys([*METHODS.values(), find_method("FGMRES"), *FOR_SPECIAL_MATRICES])
-    return [auto, *(_needs(method) for method in named)]
+    return [auto, *map(_needs, METHODS.values())]
 
 
 def _needs(method: Method) -> Needs:
-    matrix = "symmetric" if method.needs_hermitian else "any" if method.least_squares else "square"
+    special = "grid" if method.needs_grid else "band" if method.needs_band else None
+    matrix = special or ("symmetric" if method.needs_hermitian else "any" if method.least_squares else "square")
     kind = "none" if not method.takes_preconditioner else "symmetric" if method.needs_hermitian else "any"
     numbers = "any" if method.takes_complex else "real"
     return Needs(method.name, matrix, numbers, kind, method.needs_transpose, method.summary)
@@ -54,7 +54,8 @@ def table() -> Iterator[str]:
     for m in all_needs():
         yield row(m.name, m.matrix, m.numbers, m.preconditioner, "yes" if m.transpose else "no", m.summary)
     yield f"{_FAMILIES}."
-    yield 'matrix: "symmetric" means Hermitian where complex, "any" also rectangular (least squares).'
+    yield 'matrix: "symmetric" means Hermitian where complex, "any" also rectangular (least squares);'
+    yield '"grid" is a sum of matrices along its axes, as a Laplacian is, "band" has few diagonals in some order.'
     yield f"preconditioners: auto, {', '.join(PRECONDITIONERS)}"
 
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..solvers import PRECONDITIONERS, Preconditioner, load_preconditioner, preconditioner
+from ..solvers.preconditioners.build import check_kind as ours
 from .activity import Activity
-from .errors import SolveFailed, UsageError
+from .errors import SolveFailed, UsageError, as_options
 from .facts import Line
 from .storage import in_words
 
@@ -31,7 +32,7 @@ class Built(NamedTuple):
 
 def is_file(word: str) -> bool:
     """Is it the name of a file of `krylix precondition`, rather than of a kind?"""
-    return word.strip().lower() not in kinds() and word.lower().endswith(ENDING)
+    return word.lower().endswith(ENDING)
 
 
 def kinds() -> list[str]:
@@ -41,8 +42,10 @@ def kinds() -> list[str]:
 
 def check_kind(kind: str) -> None:
     """Raises UsageError where no preconditioner has this name."""
-    if kind.strip().lower() not in kinds():
-        raise UsageError(f"no preconditioner is called {kind!r}; there are {', '.join(kinds())}.")
+    try:
+        ours(kind)
+    except ValueError as error:
+        raise UsageError(as_options(str(error))) from error
 
 
 def settings_of(words: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from krylix.solvers import METHODS, SolveResult
+from cells import METHOD_NAMES
+from krylix.solvers import SolveResult
 from scipy_cases import Adapter, Call, calls_of, failure_of, is_complex, is_hermitian, size
 from tiers import REPRESENTATIVE
 
@@ -38,7 +39,7 @@ NOT_HERMITIAN = ("TestQMR.test_leftright_precond",)
 
 
 def methods_for(test: str) -> tuple[str, ...]:
-    return ONLY_FOR.get(test, tuple(METHODS))
+    return ONLY_FOR.get(test, METHOD_NAMES)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ COMPRESSED = {
     "first start not 0": replaced("indptr", with_number(0, 1)),
     "first start negative": replaced("indptr", with_number(0, -5)),
     "last start too large": replaced("indptr", with_number(-1, 10**6)),
-    "last start too small": replaced("indptr", with_number(-1, 9)),
+    "last start too small": replaced("indptr", with_number(-1, 1)),
     "starts that fall": replaced("indptr", with_number(1, 10**6)),
     "starts that fall below 0": replaced("indptr", with_number(2, -(10**6))),
 }

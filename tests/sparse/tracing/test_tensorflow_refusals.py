@@ -76,8 +76,6 @@ NONLINEAR: dict[str, tuple[Callable[[Any], Any], str]] = {
     "nonzero": (lambda x: tf.cast(tf.where(x), DOUBLE), "'Where'"),
     "shape": (lambda x: tf.reshape(W, tf.cast(x[0, :1], tf.int32)), "'Cast'"),
     "branch": (branch, "'bool'.*depends on the input"),
-    "numpy": (lambda x: tf.constant(x.numpy()), "'numpy'.*depends on the input"),
-    "ufunc": (lambda x: tf.constant(np.sin(x)), "'numpy'.*depends on the input"),
     "float": (lambda x: float(x[0, 0]) * x, "float.*may depend on the input"),
     "range": (lambda x: x * len(range(int(x[0, 0]))), "may depend on the input"),
     "iterated": (iterated, "'iteration'.*depends on the input"),
@@ -102,6 +100,8 @@ UNSUPPORTED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "NumPy": (lambda x: tf.numpy_function(lambda y: 2 * y, [x], DOUBLE), "'PyFunc'.*no rule"),
     "branch on a constant": (lambda x: x if W[0, 0] > 0 else 2 * x, "'bool'.*no value while the function is recorded"),
     "number of a constant": (lambda x: (W[0, 0] * 2).numpy() * x, "'numpy'.*no value while"),
+    "numpy": (lambda x: tf.constant(x.numpy()), "'numpy'.*depends on the input"),
+    "ufunc": (lambda x: tf.constant(np.sin(x)), "'numpy'.*depends on the input"),
     "other error": (lambda x: W + tf.zeros((3, 4), DOUBLE), "could not make a graph"),
 }
 

@@ -69,10 +69,6 @@ NONLINEAR: dict[str, tuple[Callable[[Any], Any], str]] = {
     "branch": (branch, "'item'.*outside of torch"),
     "item": (lambda x: x[0, 0].item() * x, "'item'"),
     "float": (lambda x: float(x[0, 0]) * x, "'__float__'"),
-    "numpy": (lambda x: torch.as_tensor(np.sin(x.numpy())), "'numpy'"),
-    "array": (lambda x: torch.as_tensor(np.sin(x)), "'__array__'"),
-    "detached array": (lambda x: torch.as_tensor(x.detach().cpu().numpy() * 2), "'numpy'"),
-    "tolist": (lambda x: torch.tensor(x.tolist()), "'tolist'"),
     "equal": (lambda x: 2 * x if torch.equal(x, x) else x, "'equal'"),
     "allclose": (lambda x: 2 * x if torch.allclose(x, W) else x, "'allclose'"),
     "index": (lambda x: W[x.argmax()], "'item'"),
@@ -103,6 +99,10 @@ UNSUPPORTED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "lists in place": (added_to_lists, "'_foreach_add_'.*no rule"),
     "sparse": (lambda x: x.to_sparse() @ W, "'_to_sparse'.*no rule"),
     "resized": (lambda x: x.clone().resize_(2, 2), "'resize_'.*no rule"),
+    "numpy": (lambda x: torch.as_tensor(np.sin(x.numpy())), "'numpy'.*to NumPy"),
+    "array": (lambda x: torch.as_tensor(np.sin(x)), "'__array__'.*to NumPy"),
+    "detached array": (lambda x: torch.as_tensor(x.detach().cpu().numpy() * 2), "'numpy'.*to NumPy"),
+    "tolist": (lambda x: torch.tensor(x.tolist()), "'tolist'.*to NumPy"),
     "batch norm": (lambda x: F.batch_norm(x, W[0], W[1].abs() + 1), "batch_norm.*no rule"),
 }
 

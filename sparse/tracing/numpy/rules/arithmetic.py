@@ -184,6 +184,13 @@ def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
     return total(take(a, own), -1, dtype)
 
 
+def _ldexp(x: Any, exponent: Any) -> Any:
+    if isinstance(exponent, Linear):
+        raise NotLinear("the exponent depends on it")
+    powers = np.ldexp(np.ones((), x.dtype), exponent)
+    return scale(x, powers)
+
+
 UFUNCS: dict[Any, Callable[..., Any]] = {
     np.add: lambda x, y: add(_summand(x, y), _summand(y, x)),
     np.subtract: lambda x, y: subtract(_summand(x, y), _summand(y, x)),
@@ -195,6 +202,7 @@ UFUNCS: dict[Any, Callable[..., Any]] = {
     np.power: _power,
     np.float_power: _power,
     np.matmul: matmul,
+    np.ldexp: _ldexp,
 }
 METHODS: dict[str, dict[Any, Callable[..., Any]]] = {
     "reduce": {np.add: _reduced},

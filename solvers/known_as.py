@@ -1,0 +1,104 @@
+"""What people call methods and preconditioners: other spellings, names of other libraries, and words for hints.
+
+Names are compared `squeezed`: without upper case, hyphens, underscores, spaces and dots.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BETWEEN = re.compile(r"[-_.\s]+")
+_NUMBER = re.compile(r"\(?\w*\)?$")
+
+
+def squeezed(name: str) -> str:
+    """`name` as it is looked up: "biCG-stab (2)" is "bicgstab(2)"."""
+    return _BETWEEN.sub("", name.strip().lower())
+
+
+def _table(*rows: tuple[str, str]) -> dict[str, str]:
+    """Words, separated by spaces, that have one meaning, and the meaning."""
+    return {squeezed(word): meaning for words, meaning in rows for word in words.split()}
+
+
+SAME_METHODS = _table(
+    ("pcg preconditioned-cg conjugate-gradient conjugate-gradients", "CG"),
+    ("bcg-stab bcgs", "biCG-stab"),
+    ("bicgstab2 bicgstab-l bicgstab(l) bcgsl", "biCG-stab(2)"),
+    ("flexible-gmres", "FGMRES"),
+    ("idrs idr(s)", "IDR"),
+    ("cgnr", "CGLS"),
+    ("lstsq least-squares", "LSMR"),
+    ("bicg bi-conjugate-gradient bi-conjugate-gradients", "scipy-biCG"),
+    ("cgs conjugate-gradient-squared conjugate-gradients-squared", "scipy-CGS"),
+    ("qmr", "scipy-QMR"),
+    ("tfqmr", "scipy-TFQMR"),
+    ("lgmres", "scipy-lGMres"),
+    ("gcrotmk gcrot gcrot(m,k)", "scipy-GCrotMK"),
+    ("lsqr", "scipy-lsqr"),
+    ("superlu splu spsolve sparse-lu sparse-direct factorized scipy-superlu scipy-splu scipy-spsolve scipy-lu",
+     "scipy-direct"),
+    ("dense-direct gesv getrf posv potrf", "direct"),
+    ("banded solve-banded solveh-banded tridiagonal thomas tdma", "banded-direct"),
+)  # fmt: skip
+"""Other names, squeezed -> ours. They mean the same algorithm, and are taken for it."""
+
+FACTORS = frozenset(_table(("lu plu lup cholesky chol llt ldl ldlt solve exact gauss gaussian-elimination", "")))
+"""Names of factorisations of a matrix of any kind: dense ones on the array library, others by SuperLU."""
+
+METHOD_HINTS = _table(
+    ("umfpack cholmod klu pardiso mkl-pardiso mumps strumpack superlu-dist", "'scipy-direct' (SuperLU)"),
+    ("symmlq minres-qlp minresqlp cr conjugate-residual conjugate-residuals", "'MINRES'"),
+    ("gcr gcrodr orthomin dqgmres fom", "'GMRES'"),
+    ("craig craigmr lnlq cgne cgne1 lslq", "'LSMR'"),
+    ("qr svd pinv lapack gels gelsd", "'LSMR'"),
+    ("usymlq usymqr cgr cgstab", "'biCG-stab(2)'"),
+    ("fcg flexible-cg ipcg", "'CG', or 'FGMRES' where the preconditioner varies"),
+    ("steepest-descent gradient-descent richardson landweber", "'CG', or 'GMRES' where A is not symmetric"),
+    ("fft dct dst poisson fast-poisson fishpack", "'fast-direct'"),
+    ("inv inverse", "'direct'"),
+)
+"""Words, squeezed, for methods that are not here -> what serves instead."""
+
+PRECONDITIONER_HINTS = _table(
+    ("diagonal diag diagonal-scaling scaling point-jacobi pointwise-jacobi", "jacobi"),
+    ("bjacobi block-diagonal block-diag blockjac", "block-jacobi"),
+    ("sor gauss-seidel gs sgs symmetric-gauss-seidel symmetric-sor", "ssor"),
+    ("ilu0 iluk ilut ilutp ilup spilu incomplete-lu ilutdrop dilu", "ilu"),
+    ("ichol ic0 icc ict incomplete-cholesky icholt iccg dic mic", "ic"),
+    ("algebraic-multigrid pyamg boomeramg hypre gamg ml agmg amgcl sa sa-amg smoothed-aggregation rs rs-amg "
+     "ruge-stuben ruge-stueben classical-amg", "amg"),
+    ("mg gmg geometric-multigrid v-cycle vcycle boxmg", "multigrid"),
+    ("cheb chebychev tschebyscheff polynomial poly", "chebyshev"),
+    ("fft dct dst poisson laplace laplacian", "fast"),
+    ("deflation coarse-space schwarz additive-schwarz asm ras domain-decomposition bddc", "cluster"),
+)  # fmt: skip
+"""Words, squeezed, for preconditioners -> the kind that is meant."""
+
+NO_PRECONDITIONER = frozenset(_table(("none no identity eye false off", "")))
+
+METHODS_BY_WORD = re.compile(
+    r"(scipy|mixed).+|(cg|cgadaptive|blockcg|cgls|lsmr|minres|direct|fastdirect|bandeddirect)"
+    r"|(bicgstab|f?gmres|idr)(\(\w+\))?"
+)
+"""Squeezed names of all methods: a preconditioner by such a name is a method in the wrong place."""
+
+
+def is_method(name: str) -> bool:
+    """Do people call a method so?"""
+    key = squeezed(name)
+    return bool(METHODS_BY_WORD.fullmatch(key)) or key in SAME_METHODS or key in FACTORS or key in METHOD_HINTS
+
+
+def preconditioner_meant(name: str, kinds: dict[str, str]) -> str | None:
+    """Our name of the preconditioner that people call so, or None.
+
+    Args:
+        name: any word.
+        kinds: our names by themselves squeezed.
+    """
+    key = squeezed(name)
+    for word in (key, _NUMBER.sub("", key) if "(" in key else key):
+        if word in kinds or word in PRECONDITIONER_HINTS:
+            return kinds.get(word) or PRECONDITIONER_HINTS[word]
+    return None
