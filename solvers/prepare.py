@@ -26,6 +26,7 @@ from .setup.problem import KnownNull, Problem
 from .setup.request import Progress, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
+from .spread import run_where_spread
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +71,7 @@ class PreparedSolver:
         Cost: the method's, without setting it up.
         """
         given = replace(self._request, A=self.A, b=b, x0=x0, preconditioner=None, history=history, progress=progress)
-        return left_alone(_solve_prepared)(self, given)
+        return run_where_spread(lambda given: left_alone(_solve_prepared)(self, given), given)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
@@ -90,7 +91,7 @@ class PreparedSolver:
         as an operator or a function stays as it is, which its `note` tells.
         """
         request = replace(self._request, A=A, args=args)
-        found = left_alone(_prepare)(request, self.preconditioner)
+        found = run_where_spread(lambda given: left_alone(_prepare)(given, self.preconditioner), request, spread=False)
         return found if is_auto(request.method) else replace(found, _fallback=self._fallback, _why=self._why)
 
     def __copy__(self) -> PreparedSolver:
@@ -177,7 +178,7 @@ def prepare(
         max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=on_failure,
     )  # fmt: skip
-    return left_alone(_prepare)(request)
+    return run_where_spread(left_alone(_prepare), request, spread=False)
 
 
 def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:

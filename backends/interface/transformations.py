@@ -53,6 +53,13 @@ class Transformations(ABC):
         """Is a program being recorded, which runs later? A transformation by itself may run as eagerly as ever."""
         return False
 
+    def with_auto_axes(self, function: Callable[[Any], Any], tree: Any, like: Any = None) -> Any:
+        """`function(tree)`; where types say how its arrays are spread over devices, the library finds that out inside.
+
+        `like`: what is shaped as this array, or as its first axes, is then spread as it is.
+        """
+        return function(tree)
+
     # --- whole functions ----------------------------------------------------------------------------------------
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:

@@ -23,6 +23,7 @@ from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .by_host import by_host
+from .explicit import with_auto_axes
 from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import trace
@@ -109,9 +110,14 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return jax.ensure_compile_time_eval()
 
     def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
-        with self.at_once():
-            value = function()
-            return None if is_traced(value) else np.asarray(value)
+        try:
+            with self.at_once():
+                value = function()
+                return None if is_traced(value) else np.asarray(value)
+        except Exception:  # there, what devices tell each other has no value before the program runs
+            if not is_mapped():
+                raise
+            return None
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return jnp.reshape(cells_of(x), shape)
@@ -301,6 +307,9 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
 
     def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
         return jax.vmap(function, in_axes=tuple(axes))
+
+    def with_auto_axes(self, function: Callable[[Any], Any], tree: Any, like: Any = None) -> Any:
+        return with_auto_axes(function, tree, like)
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         return jax.vmap(function)(columns)

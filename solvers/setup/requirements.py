@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...sparse import Operator, UnsupportedOperation
+from ...sparse import NonlinearError, Operator, UnsupportedOperation
 from ...sparse.finite import not_finite
 from ...sparse.symmetry import is_far_from_hermitian
 from ..iteration.method import Method
@@ -52,6 +52,21 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
         )
     if isinstance(M, Preconditioner) and M.hermitian is False:
         raise ValueError(f"{method.name} needs a symmetric preconditioner; {M!r} is not. Use biCG-stab(2).")
+
+
+def refuse_unsuited(problem: Problem, method: Method, M: Operator | None) -> None:
+    """As `check_requirements`, of a method that nobody named.
+
+    Raises:
+        UnsupportedOperation: it cannot solve this.
+        NonlinearError: the function is not linear.
+    """
+    try:
+        check_requirements(problem, method, M)
+    except NonlinearError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UnsupportedOperation(str(error)) from error
 
 
 def refuse_infinite_entries(problem: Problem, on_failure: str) -> None:
