@@ -5,8 +5,8 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ _FRAMEWORKS = ("jax", "torch", "tensorflow")
 # Bases of containers, which have operators of NumPy and no numbers: what is in them tells the library.
 _NO_ARRAYS = (object, np.lib.mixins.NDArrayOperatorsMixin)
 _chosen: list[Backend] = []
+_loaded: dict[str, Backend] = {}
+_loading = RLock()
 _known_types: dict[type, str | None] = {}
 _left_alone: dict[tuple[Callable[..., Any], bool, bool], Callable[..., Any]] = {}
 
@@ -33,13 +35,19 @@ class NoBackendFound(TypeError):
     """No single array library fits the given objects."""
 
 
-@cache
 def _load(name: str) -> Backend:
+    return _loaded[name] if name in _loaded else _load_once(name)
+
+
+def _load_once(name: str) -> Backend:
     module, cls = _CLASSES[name]
     try:
-        backend: Backend = getattr(import_module(module, __package__), cls)()
-        copyreg.pickle(type(backend), _by_name)  # there is one of each, also after a copy
-        return backend
+        with _loading:  # there is one of each, also where several threads need it first ...
+            if name not in _loaded:
+                backend: Backend = getattr(import_module(module, __package__), cls)()
+                copyreg.pickle(type(backend), _by_name)  # ... and after a copy
+                _loaded[name] = backend
+        return _loaded[name]
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == name:
             raise NoBackendFound(f"{name} is not installed: pip install 'krylix[{name}]'.") from error

@@ -23,6 +23,7 @@ from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .by_host import by_host
+from .devices import first_placed, placed
 from .explicit import with_auto_axes
 from .exported import unless_exported
 from .fourier import JaxFourier
@@ -69,7 +70,8 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return isinstance(x, jax.Array)
 
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
-        return jnp.asarray(native_order(x), dtype)
+        made = jnp.asarray(native_order(x), dtype)
+        return made if like is None or isinstance(x, jax.Array) else placed(made, like)
 
     def to_numpy(self, x: Array) -> np.ndarray:
         return np.asarray(x)
@@ -210,6 +212,9 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         found = jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
         return vary(found, axes_of(arrays)) if is_mapped() else found
 
+    def _reference(self, arrays: Sequence[Array]) -> Array | None:
+        return first_placed(arrays)
+
     def can_rescue(self) -> bool:
         return jax.device_count() == 1 and not is_mapped()  # one device would call, and the others wait for ever
 
@@ -317,15 +322,13 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         return transpose_function(function, like)
 
-    def register(
+    def _register(
         self,
         cls: type,
         flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
-        if cls not in self.containers:
-            super().register(cls, flatten, unflatten)
-            jax.tree_util.register_pytree_node(cls, lambda own: flatten(self._own(own)), unflatten)
+        jax.tree_util.register_pytree_node(cls, lambda own: flatten(self._own(own)), unflatten)
 
     def _own(self, container: Any) -> Any:
         """What NumPy made, of arrays of JAX, as its arrays become these where a transformation takes them."""

@@ -6,7 +6,7 @@ where XLA finds that out by itself, and its results are spread as their types sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
