@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from threading import RLock
 from typing import Any
@@ -28,7 +29,7 @@ _chosen: list[Backend] = []
 _loaded: dict[str, Backend] = {}
 _loading = RLock()
 _known_types: dict[type, str | None] = {}
-_left_alone: dict[tuple[Callable[..., Any], bool, bool], Callable[..., Any]] = {}
+_left_alone: dict[tuple[Callable[..., Any], bool, bool, bool], Callable[..., Any]] = {}
 
 
 class NoBackendFound(TypeError):
@@ -181,11 +182,25 @@ def _names(x: Any, in_callables: bool) -> list[str]:
 
 
 def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose source no compiler reads: `torch.compile` runs it between two graphs, AutoGraph as it is."""
+    """`function`, whose source no compiler reads, and no mode of JAX judges that is meant for a user's own source.
+
+    `torch.compile` runs it between two graphs, AutoGraph as it is.
+    """
     torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
     # Where nobody has imported Dynamo, which takes a second, nobody compiles.
-    key = (function, "torch._dynamo" in sys.modules and hasattr(torch, "compiler"), hasattr(tensorflow, "autograph"))
+    compiles = "torch._dynamo" in sys.modules and hasattr(torch, "compiler")
+    key = (function, compiles, hasattr(tensorflow, "autograph"), "jax" in sys.modules)
     if key not in _left_alone:
-        wrapped = tensorflow.autograph.experimental.do_not_convert(function) if key[2] else function  # type: ignore[union-attr]
+        wrapped = _leniently(function) if key[3] else function
+        wrapped = tensorflow.autograph.experimental.do_not_convert(wrapped) if key[2] else wrapped  # type: ignore[union-attr]
         _left_alone[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]
     return _left_alone[key]
+
+
+def _leniently(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with _load("jax").leniently():
+            return function(*args, **kwargs)
+
+    return called

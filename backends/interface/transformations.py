@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
 from typing import Any, ClassVar
 
@@ -54,6 +55,10 @@ class Transformations(ABC):
     def in_program(self) -> bool:
         """Is a program being recorded, which runs later? A transformation by itself may run as eagerly as ever."""
         return False
+
+    def leniently(self) -> AbstractContextManager[Any]:
+        """Context for code of this project, which modes that a user has his own source checked by do not judge."""
+        return nullcontext()
 
     def with_auto_axes(self, function: Callable[[Any], Any], tree: Any, like: Any = None) -> Any:
         """`function(tree)`; where types say how its arrays are spread over devices, the library finds that out inside.

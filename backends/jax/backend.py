@@ -37,6 +37,7 @@ from .recurrence import JaxRecurrences
 from .reporting import reporting
 from .rescue import rescued
 from .sparse import JaxSparse
+from .strict import leniently
 from .tracing import is_compiled, is_recorded, is_traced
 from .transposed import transpose_function
 from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
@@ -127,14 +128,9 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
         return Indexing.add_box(self, x, lo, part) if self.spreads_arrays() else super().add_box(x, lo, part)
 
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        return jnp.concatenate(arrays, axis)
-
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        return jnp.stack(arrays)
-
-    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
-        return jnp.broadcast_to(x, shape)
+    concat = staticmethod(jnp.concatenate)
+    stack = staticmethod(jnp.stack)
+    broadcast_to = staticmethod(jnp.broadcast_to)
 
     def leaves(self, tree: Any) -> tuple[list[Any], Any]:
         if isinstance(tree, (jax.Array, np.ndarray)):
@@ -212,8 +208,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         found = jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
         return vary(found, axes_of(arrays)) if is_mapped() else found
 
-    def _reference(self, arrays: Sequence[Array]) -> Array | None:
-        return first_placed(arrays)
+    _reference = staticmethod(first_placed)
 
     def can_rescue(self) -> bool:
         return jax.device_count() == 1 and not is_mapped()  # one device would call, and the others wait for ever
@@ -313,14 +308,12 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
         return jax.vmap(function, in_axes=tuple(axes))
 
-    def with_auto_axes(self, function: Callable[[Any], Any], tree: Any, like: Any = None) -> Any:
-        return with_auto_axes(function, tree, like)
+    leniently = staticmethod(leniently)
+    with_auto_axes = staticmethod(with_auto_axes)
+    transpose_function = staticmethod(transpose_function)
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         return jax.vmap(function)(columns)
-
-    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
-        return transpose_function(function, like)
 
     def _register(
         self,
