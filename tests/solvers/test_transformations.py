@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from krylix import as_operator, linear_solve
 from krylix.backends import get_backend
 from krylix.solvers import METHODS
-from modes import array, native_sparse, product, to_numpy
+from modes import array, native_sparse, product
 
 N = 24
 MATRIX = 2.5 * np.eye(N) - np.eye(N, k=1) - 1.2 * np.eye(N, k=-1)
