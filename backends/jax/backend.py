@@ -130,7 +130,9 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
 
     concat = staticmethod(jnp.concatenate)
     stack = staticmethod(jnp.stack)
-    broadcast_to = staticmethod(jnp.broadcast_to)
+
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
+        return jnp.broadcast_to(x, shape)
 
     def leaves(self, tree: Any) -> tuple[list[Any], Any]:
         if isinstance(tree, (jax.Array, np.ndarray)):
@@ -143,8 +145,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
         return leaves[0] if structure is None else jax.tree.unflatten(structure, leaves)
 
-    def any(self, condition: Array) -> Any:
-        return jnp.any(condition)
+    any = staticmethod(jnp.any)
 
     def _keep_exponent(self, x: Array) -> Array:
         integer, mask = exponent_bits(np.dtype(x.dtype))

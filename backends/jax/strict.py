@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import jax
 
 R = TypeVar("R")
-_GUARDS = ("jax_transfer_guard_host_to_device", "jax_transfer_guard_device_to_device", "jax_transfer_guard_device_to_host")  # fmt: skip
+_GUARDS = tuple(f"jax_transfer_guard_{way}" for way in ("host_to_device", "device_to_device", "device_to_host"))
 
 
 def leniently() -> AbstractContextManager[Any]:

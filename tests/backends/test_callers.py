@@ -17,6 +17,7 @@ REASONS = {
     "cost_of_step": "of `recurrence`: a step takes JAX 0.1 us, NumPy 2 us, and an accelerator longer than all of them",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
     "in_every_run": "only the library knows what a program that it records closes over",
+    "leniently": "only the library knows its modes, and only `left_alone` enters all that this project does",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",
     "prefers_diagonals": "only the library knows its kernels: 1.0 ms for 1.6 on the host in torch, in single precision",
@@ -29,6 +30,7 @@ REASONS = {
     "read_only": "an array that nobody can write to, where the library has such arrays, costs no copy",
     "transpose_function": "the library's own transposition",
     "uncut": "XLA cuts known arrays number by number: 2.4 s to compile a solve on 1024^2 for 4.4",
+    "with_auto_axes": "only JAX has meshes whose axes are part of types; solves and `prepare` enter by one function",
     "where_needed": "only the library knows how a program leaves out work: 99 ms for 144 at 512^2 without grids",
     "window": "one negative padding in JAX: 0.20 ms for 0.32 with a padded copy, and a message to one neighbour only",
 }

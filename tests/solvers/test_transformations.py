@@ -1,4 +1,4 @@
-"""What JAX, PyTorch and TensorFlow transform eagerly: `auto` whatever holds the matrix, nothing of one trace in another."""
+"""Eager transformations: `auto` whatever holds the matrix, nothing of one trace in another, JAX's strict modes."""
 
 from __future__ import annotations
 
@@ -190,3 +190,46 @@ def test_every_method_is_traced_twice(method: str) -> None:
 
         jax.eval_shape(jax.grad(loss), b)
         jax.eval_shape(jax.vmap(loss), jax.numpy.stack([b, b]))
+
+
+# --- modes in which JAX refuses what it does by itself elsewhere ---
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("method", [
+    "biCG-stab(2)",
+    *(pytest.param(m, marks=pytest.mark.merge) for m in ("GMRES", "auto", "LSMR", "direct", "scipy-direct")),
+    *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS if m not in ("biCG-stab(2)", "GMRES", "LSMR", "direct")),
+])  # fmt: skip
+def test_ranks_are_promoted_for_the_library(method: str) -> None:
+    import jax
+
+    dense, b = jax.numpy.asarray(4 * np.eye(6) - np.eye(6, k=1) - np.eye(6, k=-1)), jax.numpy.ones(6)
+    grid = method in METHODS and METHODS[method].needs_known
+    with jax.numpy_rank_promotion("raise"):
+        for A, args in ((lambda x: dense @ x, ()), (lambda x, A: A @ x, (dense,)), (sp.csr_array(dense), ())):
+            if grid and not sp.issparse(A):
+                continue
+
+            def loss(b: Any, A: Any = A, args: Any = args) -> Any:
+                return linear_solve(A, b, method=method, args=args).x.sum()
+
+            jax.eval_shape(loss, b)
+            if method in METHODS and not METHODS[method].on_host:
+                jax.eval_shape(jax.grad(loss), b)
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("method", [
+    "biCG-stab(2)", *(pytest.param(m, marks=pytest.mark.merge) for m in ("GMRES", "auto", "scipy-direct")),
+])  # fmt: skip
+def test_transfers_are_allowed_to_the_library(method: str) -> None:
+    import jax
+
+    matrix = 4 * np.eye(6) - np.eye(6, k=1) - np.eye(6, k=-1)
+    dense, b = jax.numpy.asarray(matrix), jax.numpy.ones(6)
+    with jax.transfer_guard("disallow"):
+        found = linear_solve(lambda x, A: A @ x, b, method=method, args=(dense,)).x
+        again = jax.jvp(lambda b: linear_solve(lambda x: dense @ x, b, method=method).x, (b,), (b,))[1]
+    for x in (found, again):
+        np.testing.assert_allclose(x, np.linalg.solve(matrix, np.ones(6)), rtol=1e-7)
