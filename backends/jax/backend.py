@@ -145,7 +145,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
         return leaves[0] if structure is None else jax.tree.unflatten(structure, leaves)
 
-    any = staticmethod(jnp.any)
+    any = staticmethod(partial(jnp.any))
 
     def _keep_exponent(self, x: Array) -> Array:
         integer, mask = exponent_bits(np.dtype(x.dtype))
