@@ -200,7 +200,7 @@ def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
 def _leniently(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        with _load("jax").leniently():
+        with _load("jax")._leniently():
             return function(*args, **kwargs)
 
     return called

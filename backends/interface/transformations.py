@@ -56,7 +56,7 @@ class Transformations(ABC):
         """Is a program being recorded, which runs later? A transformation by itself may run as eagerly as ever."""
         return False
 
-    def leniently(self) -> AbstractContextManager[Any]:
+    def _leniently(self) -> AbstractContextManager[Any]:
         """Context for code of this project, which modes that a user has his own source checked by do not judge."""
         return nullcontext()
 

@@ -309,7 +309,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
         return jax.vmap(function, in_axes=tuple(axes))
 
-    leniently = staticmethod(leniently)
+    _leniently = staticmethod(leniently)
     with_auto_axes = staticmethod(with_auto_axes)
     transpose_function = staticmethod(transpose_function)
 

@@ -17,7 +17,6 @@ REASONS = {
     "cost_of_step": "of `recurrence`: a step takes JAX 0.1 us, NumPy 2 us, and an accelerator longer than all of them",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
     "in_every_run": "only the library knows what a program that it records closes over",
-    "leniently": "only the library knows its modes, and only `left_alone` enters all that this project does",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",
     "prefers_diagonals": "only the library knows its kernels: 1.0 ms for 1.6 on the host in torch, in single precision",
