@@ -116,7 +116,7 @@ def linear_solve(
         max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=on_failure, history=history, progress=progress,
     )  # fmt: skip
-    return run_where_spread(left_alone(_linear_solve), request)
+    return left_alone(_linear_solve)(request)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
@@ -132,7 +132,11 @@ class _Ready(NamedTuple):
 
 
 def _linear_solve(request: Request) -> SolveResult:
-    if has_unknown_size(request.b) and (found := solve_one_by_one(request, _linear_solve)) is not None:
+    return run_where_spread(_solved, request)
+
+
+def _solved(request: Request) -> SolveResult:
+    if has_unknown_size(request.b) and (found := solve_one_by_one(request, _solved)) is not None:
         return found
     automatic = is_auto(request.method)
     with answers_kept() if automatic or request.preconditioner is not None else nullcontext():

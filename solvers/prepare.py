@@ -71,7 +71,7 @@ class PreparedSolver:
         Cost: the method's, without setting it up.
         """
         given = replace(self._request, A=self.A, b=b, x0=x0, preconditioner=None, history=history, progress=progress)
-        return run_where_spread(lambda given: left_alone(_solve_prepared)(self, given), given)
+        return left_alone(_solve_prepared)(self, given)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
@@ -91,7 +91,7 @@ class PreparedSolver:
         as an operator or a function stays as it is, which its `note` tells.
         """
         request = replace(self._request, A=A, args=args)
-        found = run_where_spread(lambda given: left_alone(_prepare)(given, self.preconditioner), request, spread=False)
+        found = left_alone(_prepare)(request, self.preconditioner)
         return found if is_auto(request.method) else replace(found, _fallback=self._fallback, _why=self._why)
 
     def __copy__(self) -> PreparedSolver:
@@ -126,6 +126,10 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
 
 def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
     """No method of the solver, as what is left alone is remembered for ever."""
+    return run_where_spread(lambda given: _solved_again(solver, given), request)
+
+
+def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
     problem = make_problem(request, solver.method, solver._null)
     if problem.A.dtype != solver.A.dtype:
         raise ValueError(
@@ -178,7 +182,7 @@ def prepare(
         max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=on_failure,
     )  # fmt: skip
-    return run_where_spread(left_alone(_prepare), request, spread=False)
+    return left_alone(_prepare)(request)
 
 
 def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
@@ -188,7 +192,7 @@ def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
 
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
     with answers_kept():
-        return _set_up(request, previous, many)
+        return run_where_spread(lambda given: _set_up(given, previous, many), request, spread=False)
 
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
