@@ -5,8 +5,9 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import wraps
 from importlib import import_module
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -26,21 +27,29 @@ _FRAMEWORKS = ("jax", "torch", "tensorflow")
 # Bases of containers, which have operators of NumPy and no numbers: what is in them tells the library.
 _NO_ARRAYS = (object, np.lib.mixins.NDArrayOperatorsMixin)
 _chosen: list[Backend] = []
+_loaded: dict[str, Backend] = {}
+_loading = RLock()
 _known_types: dict[type, str | None] = {}
-_left_alone: dict[tuple[Callable[..., Any], bool, bool, bool], Callable[..., Any]] = {}
+_left_alone: dict[tuple[Callable[..., Any], bool, bool, bool, bool], Callable[..., Any]] = {}
 
 
 class NoBackendFound(TypeError):
     """No single array library fits the given objects."""
 
 
-@cache
 def _load(name: str) -> Backend:
+    return _loaded[name] if name in _loaded else _load_once(name)
+
+
+def _load_once(name: str) -> Backend:
     module, cls = _CLASSES[name]
     try:
-        backend: Backend = getattr(import_module(module, __package__), cls)()
-        copyreg.pickle(type(backend), _by_name)  # there is one of each, also after a copy
-        return backend
+        with _loading:  # there is one of each, also where several threads need it first ...
+            if name not in _loaded:
+                backend: Backend = getattr(import_module(module, __package__), cls)()
+                copyreg.pickle(type(backend), _by_name)  # ... and after a copy
+                _loaded[name] = backend
+        return _loaded[name]
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == name:
             raise NoBackendFound(f"{name} is not installed: pip install 'krylix[{name}]'.") from error
@@ -174,16 +183,26 @@ def _names(x: Any, in_callables: bool) -> list[str]:
 
 
 def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose source no compiler reads: `torch.compile` runs it between two graphs, AutoGraph as it is.
+    """`function`, whose source no compiler reads, and no mode of JAX judges that is meant for a user's own source.
 
-    PyTorch's autocast is off in it.
+    `torch.compile` runs it between two graphs, AutoGraph as it is. PyTorch's autocast is off in it.
     """
     torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
     # Where nobody has imported Dynamo, which takes a second, nobody compiles.
-    key = (function, "torch._dynamo" in sys.modules and hasattr(torch, "compiler"), hasattr(tensorflow, "autograph"),
-           hasattr(torch, "_C"))  # fmt: skip
+    compiles = "torch._dynamo" in sys.modules and hasattr(torch, "compiler")
+    key = (function, compiles, hasattr(tensorflow, "autograph"), "jax" in sys.modules, hasattr(torch, "_C"))
     if key not in _left_alone:
-        wrapped = tensorflow.autograph.experimental.do_not_convert(function) if key[2] else function  # type: ignore[union-attr]
-        wrapped = without_autocast(wrapped) if key[3] else wrapped
+        wrapped = _leniently(function) if key[3] else function
+        wrapped = tensorflow.autograph.experimental.do_not_convert(wrapped) if key[2] else wrapped  # type: ignore[union-attr]
+        wrapped = without_autocast(wrapped) if key[4] else wrapped
         _left_alone[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]
     return _left_alone[key]
+
+
+def _leniently(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with _load("jax")._leniently():
+            return function(*args, **kwargs)
+
+    return called

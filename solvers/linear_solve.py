@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..backends import Array, left_alone
+from ..sparse import Operator, UnsupportedOperation
 from ..sparse.once import answers_kept
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.registry import find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
-from .setup.choose import choose
-from .setup.factors import factors_now, factors_of_known
+from .setup.choose import Choice, choose, first_that_can
+from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem
 from .setup.null_at_run_time import with_constants
 from .setup.other_names import with_our_names
+from .setup.problem import Problem
 from .setup.request import Progress, Request
-from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
+from .setup.requirements import (
+    check_requirements,
+    refuse_infinite_entries,
+    refuse_preconditioner,
+    refuse_unsuited,
+)
 from .solve import solve
+from .spread import run_where_spread
 from .unknown_batch import has_unknown_size, solve_one_by_one
 
 
@@ -115,24 +123,72 @@ def linear_solve(
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
 
 
+class _Ready(NamedTuple):
+    """What `solve` takes."""
+
+    problem: Problem
+    method: Method
+    M: Operator | None
+    fallback: Method | None = None
+
+
 def _linear_solve(request: Request) -> SolveResult:
-    if has_unknown_size(request.b) and (found := solve_one_by_one(request, _linear_solve)) is not None:
+    return run_where_spread(_solved, request)
+
+
+def _solved(request: Request) -> SolveResult:
+    if has_unknown_size(request.b) and (found := solve_one_by_one(request, _solved)) is not None:
         return found
     automatic = is_auto(request.method)
     with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
         method = None if automatic else find_method(request.method, request.A)
         problem = make_problem(request, method)
         refuse_infinite_entries(problem, request.on_failure)
-        M, fallback, factors, A = request.preconditioner, None, None, problem.A
-        if method is None:
-            choice = choose(problem, M is not None)
-            method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
-            M = choice.preconditioner if M is None else M
-        problem = with_constants(problem, method, A, request)
-        if M is not None:
-            refuse_preconditioner(method, M)
-            M = to_preconditioner(M, A, problem.bk, problem.layout, problem.like, precision=precision_for(method))
+        if method is not None:
+            problem = with_constants(problem, method, problem.A, request)
+            ready = _set_up(problem, method, request.preconditioner, problem.A)
+        else:
+            chosen = choose(problem, request.preconditioner is not None)
+            choice, ready = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
+    while True:
+        try:
+            return solve(*ready, request)
+        except UnsupportedOperation:  # known only now, as of a program of which some values are arguments
+            if method is not None or choice.is_last:
+                raise
+        with answers_kept():
+            choice, ready = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
+
+
+def _set_up_as_chosen(problem: Problem, choice: Choice, request: Request) -> _Ready:
+    """
+    Raises:
+        UnsupportedOperation: this choice cannot be used here, and there are others.
+    """
+    method, given = choice.method, request.preconditioner
+    problem = with_constants(problem, method, choice.matrix, request)
+    M = choice.preconditioner if given is None else given
+    ready = _set_up(problem, method, M, choice.matrix, choice.factors, last=choice.is_last)
+    return ready._replace(fallback=choice.fallback)
+
+
+def _set_up(
+    problem: Problem, method: Method, M: Any, matrix: Operator, factors: Operator | None = None, last: bool = True
+) -> _Ready:
+    """The preconditioner or the factors of `matrix`, where they are made before the solve.
+
+    Args:
+        last: is there no other method? Then refusals say what they say to the user.
+    """
+    if M is not None:
+        refuse_preconditioner(method, M)
+        M = to_preconditioner(M, matrix, problem.bk, problem.layout, problem.like, precision=precision_for(method))
+    if last:
         check_requirements(problem, method, M)
-        if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
-            M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)
-    return solve(problem, method, M, fallback, request)
+    else:
+        refuse_unsuited(problem, method, M)
+    if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
+        M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)
+        if M is None:
+            M = entries_for(problem, method, matrix)
+    return _Ready(problem, method, M)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,28 +57,29 @@ def _solve_on_host(
     inverse, make_inverse = M.for_host() if M is not None else ((), lambda _: None)
     basis, make_null = problem.null.for_host() if problem.null is not None else ((), lambda _: None)
     start = () if problem.x0 is None else (problem.x0,)
-    cut = np.cumsum([len(matrix), len(inverse), len(basis)])
+    given = (problem.b, problem.rtol, problem.atol, *start)  # first, as what is found lies on the device of b
+    cut = np.cumsum([len(given), len(matrix), len(inverse), len(basis)])
     kept: list[tuple[Any, Any, Any]] = []
 
     def operators(*values: np.ndarray) -> tuple[Any, Any, Any]:
         """Those of this call: several threads may run one program at a time, each with values of its own."""
         if kept:
             return kept[0]
-        matrix, inverse, basis = values[: cut[0]], values[cut[0] : cut[1]], values[cut[1] :]
+        matrix, inverse, basis = (values[a:b] for a, b in pairwise(cut - cut[0]))
         made = make_matrix(matrix), make_inverse(inverse), make_null(basis)
         if not values:  # they are the same in every call
             kept.append(made)
         return made
 
     def on_host(*values: np.ndarray) -> Outcome:
-        b, rtol, atol, *x0 = (np.array(v) for v in values[cut[2] :])
-        A, M, null = operators(*values[: cut[2]])
+        b, rtol, atol, *x0 = (np.array(v) for v in values[: cut[0]])
+        A, M, null = operators(*values[cut[0] :])
         found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), report)
         if settings.by_default and not problem.least_squares:
             found = without_refuted(host, A, b, rtol, atol, found)
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
 
-    return on_host, (*matrix, *inverse, *basis, problem.b, problem.rtol, problem.atol, *start)
+    return on_host, (*given, *matrix, *inverse, *basis)
 
 
 def _shapes(problem: Problem, history: bool) -> list[tuple[tuple[int, ...], np.dtype]]:

@@ -26,6 +26,7 @@ from .setup.problem import KnownNull, Problem
 from .setup.request import Progress, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
+from .spread import run_where_spread
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,6 +126,10 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
 
 def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
     """No method of the solver, as what is left alone is remembered for ever."""
+    return run_where_spread(lambda given: _solved_again(solver, given), request)
+
+
+def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
     problem = make_problem(request, solver.method, solver._null)
     if problem.A.dtype != solver.A.dtype:
         raise ValueError(
@@ -198,7 +203,7 @@ def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
 
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
     with answers_kept():
-        return _set_up(request, previous, many)
+        return run_where_spread(lambda given: _set_up(given, previous, many), request, spread=False)
 
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:

@@ -86,8 +86,12 @@ class Control(ABC):
         """
         found = function(*(self.to_numpy(x) for x in arrays))
         results = as_declared(found if returns else (), returns)
-        reference = arrays[0] if arrays else None
+        reference = self._reference(arrays)
         return tuple(self.asarray(r, like=reference) for r in results)
+
+    def _reference(self, arrays: Sequence[Array]) -> Array | None:
+        """The one on whose device is what the host makes of them."""
+        return arrays[0] if arrays else None
 
     def can_rescue(self) -> bool:
         """May a program that is compiled now call the host in `rescued`?"""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from threading import RLock
 from typing import Any, ClassVar
 
 from .arrays import Array
@@ -25,6 +27,7 @@ class Transformations(ABC):
 
     def __init__(self) -> None:
         self.containers: dict[type, Container] = {}
+        self._registering = RLock()
 
     # --- derivatives -----------------------------------------------------------------------------------------------
 
@@ -52,6 +55,17 @@ class Transformations(ABC):
     def in_program(self) -> bool:
         """Is a program being recorded, which runs later? A transformation by itself may run as eagerly as ever."""
         return False
+
+    def _leniently(self) -> AbstractContextManager[Any]:
+        """Context for code of this project, which modes that a user has his own source checked by do not judge."""
+        return nullcontext()
+
+    def with_auto_axes(self, function: Callable[[Any], Any], tree: Any, like: Any = None) -> Any:
+        """`function(tree)`; where types say how its arrays are spread over devices, the library finds that out inside.
+
+        `like`: what is shaped as this array, or as its first axes, is then spread as it is.
+        """
+        return function(tree)
 
     # --- whole functions ----------------------------------------------------------------------------------------
 
@@ -101,8 +115,25 @@ class Transformations(ABC):
         flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
-        """Make `cls` a container of arrays that `take_apart` and this library's transformations see through."""
-        self.containers[cls] = Container(flatten, unflatten)
+        """Make `cls` a container of arrays that `take_apart` and this library's transformations see through.
+
+        Once: libraries refuse a second time. Several threads may meet a class first.
+        """
+        if cls in self.containers:
+            return
+        with self._registering:
+            if cls not in self.containers:
+                self._register(cls, flatten, unflatten)
+                self.containers[cls] = Container(flatten, unflatten)
+
+    def _register(
+        self,
+        cls: type,
+        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
+        unflatten: Callable[[Any, Sequence[Array]], Any],
+    ) -> None:
+        """Tell the library itself, where it wants to know."""
+        return None
 
     def take_apart(self, tree: Any) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
         """The arrays in a container, and the function that makes the same container of other arrays."""

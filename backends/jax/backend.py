@@ -23,6 +23,8 @@ from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .by_host import by_host
+from .devices import first_placed, placed
+from .explicit import with_auto_axes
 from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import called, trace
@@ -35,6 +37,7 @@ from .recurrence import JaxRecurrences
 from .reporting import reporting
 from .rescue import rescued
 from .sparse import JaxSparse
+from .strict import leniently
 from .tracing import is_compiled, is_recorded, is_traced
 from .transposed import transpose_function
 from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
@@ -68,7 +71,8 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return isinstance(x, jax.Array)
 
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
-        return jnp.asarray(native_order(x), dtype)
+        made = jnp.asarray(native_order(x), dtype)
+        return made if like is None or isinstance(x, jax.Array) else placed(made, like)
 
     def to_numpy(self, x: Array) -> np.ndarray:
         return np.asarray(x)
@@ -109,9 +113,14 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return jax.ensure_compile_time_eval()
 
     def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
-        with self.at_once():
-            value = function()
-            return None if is_traced(value) else np.asarray(value)
+        try:
+            with self.at_once():
+                value = function()
+                return None if is_traced(value) else np.asarray(value)
+        except Exception:  # there, what devices tell each other has no value before the program runs
+            if not is_mapped():
+                raise
+            return None
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return jnp.reshape(cells_of(x), shape)
@@ -119,11 +128,8 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
         return Indexing.add_box(self, x, lo, part) if self.spreads_arrays() else super().add_box(x, lo, part)
 
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        return jnp.concatenate(arrays, axis)
-
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        return jnp.stack(arrays)
+    concat = staticmethod(jnp.concatenate)
+    stack = staticmethod(jnp.stack)
 
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
         return jnp.broadcast_to(x, shape)
@@ -139,8 +145,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
         return leaves[0] if structure is None else jax.tree.unflatten(structure, leaves)
 
-    def any(self, condition: Array) -> Any:
-        return jnp.any(condition)
+    any = staticmethod(partial(jnp.any))
 
     def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(np.dtype(x.dtype))
@@ -203,6 +208,8 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
 
         found = jax.pure_callback(on_host, shapes, *arrays, vmap_method="sequential")
         return vary(found, axes_of(arrays)) if is_mapped() else found
+
+    _reference = staticmethod(first_placed)
 
     def can_rescue(self) -> bool:
         return jax.device_count() == 1 and not is_mapped()  # one device would call, and the others wait for ever
@@ -305,21 +312,20 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
         return jax.vmap(function, in_axes=tuple(axes))
 
+    _leniently = staticmethod(leniently)
+    with_auto_axes = staticmethod(with_auto_axes)
+    transpose_function = staticmethod(transpose_function)
+
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         return jax.vmap(function)(columns)
 
-    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
-        return transpose_function(function, like)
-
-    def register(
+    def _register(
         self,
         cls: type,
         flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
-        if cls not in self.containers:
-            super().register(cls, flatten, unflatten)
-            jax.tree_util.register_pytree_node(cls, lambda own: flatten(self._own(own)), unflatten)
+        jax.tree_util.register_pytree_node(cls, lambda own: flatten(self._own(own)), unflatten)
 
     def _own(self, container: Any) -> Any:
         """What NumPy made, of arrays of JAX, as its arrays become these where a transformation takes them."""

@@ -19,6 +19,7 @@ from jax.interpreters import ad, batching, mlir
 
 from ..interface.arrays import Array
 from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
+from .strict import lenient
 from .varying import is_mapped
 
 primitive = Primitive("krylix_bilinear")
@@ -37,6 +38,7 @@ def implementation(
 ) -> Callable[..., list[Array]]:
     """The primitive with these parameters as a function of its operands, in ordinary operations of JAX."""
 
+    @lenient
     def function(*operands: Array) -> list[Array]:
         return list(evaluate(bk, form, kind, *_split(operands, sizes)))
 

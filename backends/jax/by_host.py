@@ -18,6 +18,7 @@ from jax.interpreters import batching, mlir
 
 from ..interface.arrays import Array, Spec
 from ..interface.control import as_declared
+from .devices import first_placed, placed
 
 primitive = Primitive("krylix_by_host")
 primitive.multiple_results = True
@@ -35,7 +36,8 @@ def _called(function: Callable[..., Any], returns: Sequence[Spec], values: Seque
 
 @primitive.def_impl
 def _run(*arrays: Array, function: Callable[..., Any], returns: Sequence[Spec]) -> list[Array]:
-    return [jnp.asarray(x) for x in _called(function, returns, arrays)]
+    like = first_placed(arrays)
+    return [placed(jnp.asarray(x), like) for x in _called(function, returns, arrays)]
 
 
 @primitive.def_abstract_eval

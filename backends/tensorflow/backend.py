@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -245,14 +245,6 @@ class TensorflowBackend(TensorflowIndexing, Backend):
             return tf.math.conj(tape.gradient(image, zeros, tf.math.conj(y), tf.UnconnectedGradients.ZERO))
 
         return transposed
-
-    def register(
-        self,
-        cls: type,
-        flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
-        unflatten: Callable[[Any, Sequence[Array]], Any],
-    ) -> None:
-        super().register(cls, flatten, unflatten)  # TensorFlow itself asks classes for `__tf_flatten__`
 
     def constant(self, x: Array) -> Array:
         return tf.stop_gradient(x)

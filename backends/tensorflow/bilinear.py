@@ -30,6 +30,7 @@ def _apply(
         own_a, own_b = operands[: len(a)], operands[len(a) :]
 
         def gradient(*cotangents: tf.Tensor, variables: Sequence[Any] | None = None) -> Any:
+            cotangents = tuple(map(tf.convert_to_tensor, cotangents))  # of a gather that follows it is an IndexedSlices
             conj_a, conj_b = (tuple(map(tf.math.conj, argument)) for argument in (own_a, own_b))
             found: list[tf.Tensor] = []
             for by in (0, 1):

@@ -46,6 +46,7 @@ def implicit_solve(system: LinearSystem, b: tf.Tensor) -> tuple[tf.Tensor, tuple
         x, rest = unseen.solve(tf.stop_gradient(b))
 
         def gradient(cotangent: tf.Tensor, *_: Any, variables: Sequence[Any] | None = None) -> Any:
+            cotangent = tf.convert_to_tensor(cotangent)  # of a gather that follows it is an IndexedSlices
             adjoint = tf.math.conj(implicit_solve(this.transpose(), tf.math.conj(cotangent))[0])
             gradients = _gradients(this, _again(this, b, x), adjoint)
             return (adjoint, *gradients) if variables is None else ((adjoint, *gradients), [None] * len(variables))

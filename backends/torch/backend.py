@@ -247,15 +247,13 @@ class TorchBackend(TorchKernels, Backend):
     def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
         return torch.func.vmap(function, in_dims=tuple(axes))
 
-    def register(
+    def _register(
         self,
         cls: type,
         flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
-        if cls not in self.containers:
-            super().register(cls, flatten, unflatten)
-            register_pytree_node(cls, lambda x: (list(flatten(x)[0]), flatten(x)[1]), lambda v, c: unflatten(c, v))
+        register_pytree_node(cls, lambda x: (list(flatten(x)[0]), flatten(x)[1]), lambda v, c: unflatten(c, v))
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         leaves, _ = self.leaves(x)

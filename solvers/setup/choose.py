@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
-from ...sparse import Operator
+from ...sparse import Operator, UnsupportedOperation
 from ..iteration.method import Method
 from ..methods.registry import METHODS, find_method
 from .explanation import Explanation, explain
 from .facts import FAST, Facts
 from .problem import Problem
 from .table import ROWS
+
+T = TypeVar("T")
 
 
 class Choice(NamedTuple):
@@ -38,6 +41,15 @@ class Choice(NamedTuple):
         """In words."""
         return explain(self.facts, self.row, self.fallback)
 
+    @property
+    def is_last(self) -> bool:
+        """Has the table no other row?"""
+        return self.row == len(ROWS) - 1
+
+    def next(self) -> Choice:
+        """The one after it, for systems that it turns out not to solve. It is not the last."""
+        return _from_row(self.facts, self.row + 1)
+
 
 def choose(problem: Problem, preconditioned: bool = False, many: bool = False) -> Choice:
     """What suits the system; only methods that take a preconditioner where the user gives one.
@@ -47,12 +59,31 @@ def choose(problem: Problem, preconditioned: bool = False, many: bool = False) -
         preconditioned: did the user give a preconditioner?
         many: are many solves with A to come?
     """
-    facts = Facts(problem, preconditioned, many)
-    number = next(i for i, row in enumerate(ROWS) if row.holds(facts))
+    return _from_row(Facts(problem, preconditioned, many), 0)
+
+
+def first_that_can(choice: Choice, make: Callable[[Choice], T]) -> tuple[Choice, T]:
+    """The first choice, from this one on, of which `make` makes something, and that.
+
+    Raises:
+        UnsupportedOperation: it can be made of none; what is raised for the last.
+    """
+    while True:
+        try:
+            return choice, make(choice)
+        except UnsupportedOperation:
+            if choice.is_last:
+                raise
+            choice = choice.next()
+
+
+def _from_row(facts: Facts, first: int) -> Choice:
+    problem = facts.problem
+    number = next(i for i in range(first, len(ROWS)) if ROWS[i].holds(facts))
     row = ROWS[number]
     method = find_method(row.method)
     fallback = METHODS["scipy-direct"] if method.name not in ("direct", "scipy-direct") and facts.factors_fit else None
-    kind = None if preconditioned else row.preconditioner
+    kind = None if facts.preconditioned else row.preconditioner
     factors = facts.fast if method == FAST else None
     matrix = problem.A if facts.matrix is None else facts.matrix
     return Choice(method, kind, fallback, factors, matrix, number, facts)

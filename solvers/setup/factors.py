@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...backends import get_backend
-from ...sparse import NonlinearError, Operator, UnsupportedOperation
+from ...sparse import FunctionOperator, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
+from ..methods.direct.factorisation import Entries
 from ..methods.direct.refinement import Refinement
 from ..preconditioners.known import as_matrix, is_known
 from .problem import Problem
@@ -47,3 +48,13 @@ def factors_now(problem: Problem, method: Refinement) -> Operator | None:
             return method.setup(bk, A, None)
         arrays, make = A.for_host()
         return method.setup(get_backend("numpy"), make([bk.to_numpy(a) for a in arrays]), None)
+
+
+def entries_for(problem: Problem, method: Refinement, matrix: Operator) -> Entries | None:
+    """The entries of a function, to be factorised by an eager program that gets what the function closes over as
+    arguments, and could find no pattern in these; None where it needs none.
+    """
+    bk = problem.bk
+    eagerly = bk.compiles_solves and not bk.in_program() and not method.on_host
+    needed = eagerly and isinstance(problem.A, FunctionOperator) and isinstance(matrix, SparseMatrix)
+    return Entries(matrix) if needed else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...sparse import Operator, UnsupportedOperation
+from ...sparse import NonlinearError, Operator, UnsupportedOperation
 from ...sparse.finite import not_finite
 from ...sparse.symmetry import is_far_from_hermitian
 from ..iteration.method import Method
@@ -67,6 +67,21 @@ def refuse_asymmetric(method: Method, M: Preconditioner) -> None:
         f"{method.name} needs a {word} preconditioner; {M!r}{how}{factors}. Use biCG-stab(2) or GMRES with it, or a "
         "preconditioner that is, such as 'ic' or 'amg'."
     )
+
+
+def refuse_unsuited(problem: Problem, method: Method, M: Operator | None) -> None:
+    """As `check_requirements`, of a method that nobody named.
+
+    Raises:
+        UnsupportedOperation: it cannot solve this.
+        NonlinearError: the function is not linear.
+    """
+    try:
+        check_requirements(problem, method, M)
+    except NonlinearError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UnsupportedOperation(str(error)) from error
 
 
 def refuse_infinite_entries(problem: Problem, on_failure: str) -> None:

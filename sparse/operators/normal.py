@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -33,16 +32,22 @@ class NormalOperator(Composed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.damp, self.adjoint_inner = float(self.damp), self.inner.H  # fails now if A has none
+        self.damp, _ = float(self.damp), self.adjoint_inner  # fails now if A has none
 
     def _settle(self) -> None:
         super()._settle()
         self.shape = (self.inner.shape[1],) * 2
+        self._adjoint: Operator | None = None
 
-    @cached_property
+    @property
     def adjoint_inner(self) -> Operator:
-        """A^H, made once."""
-        return self.inner.H
+        """A^H; made once, but for each trace of a function that is transformed, which no array of it may outlive."""
+        if self._adjoint is not None:
+            return self._adjoint
+        made = self.inner.H
+        if not self.bk.compiled():
+            self._adjoint = made
+        return made
 
     def apply(self, x: Array) -> Array:
         image = self.adjoint_inner.apply(self.inner.apply(x))

@@ -29,6 +29,7 @@ REASONS = {
     "read_only": "an array that nobody can write to, where the library has such arrays, costs no copy",
     "transpose_function": "the library's own transposition",
     "uncut": "XLA cuts known arrays number by number: 2.4 s to compile a solve on 1024^2 for 4.4",
+    "with_auto_axes": "only JAX has meshes whose axes are part of types; solves and `prepare` enter by one function",
     "where_needed": "only the library knows how a program leaves out work: 99 ms for 144 at 512^2 without grids",
     "window": "one negative padding in JAX: 0.20 ms for 0.32 with a padded copy, and a message to one neighbour only",
 }

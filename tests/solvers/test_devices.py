@@ -128,3 +128,118 @@ print("all of them")
 """
     found = run(MAPPED + code, tmp_path)
     assert "all of them" in found.stdout, found.stdout + found.stderr
+
+
+EXPLICIT = """
+import scipy.sparse as sp
+from krylix import prepare
+
+mesh = jax.make_mesh((2, 2), ("i", "j"))
+values = np.random.default_rng(0).normal(size=(8, 8))
+b, c = (jax.device_put(v, NamedSharding(mesh, PartitionSpec("i", "j"))) for v in (values, 5 + values / 9))
+
+def star(u, c=5.0):
+    return c * u - sum(jnp.roll(u, s, axis) for s in (1, -1) for axis in (-1, -2))
+
+dense = jax.vmap(lambda e: star(e.reshape(8, 8), 5 + values / 9).ravel())(jnp.eye(64)).T
+exact = np.linalg.solve(dense, values.ravel()).reshape(8, 8)
+
+def check(x, exact=exact, like=b):
+    assert np.allclose(x, exact, rtol=1e-7, atol=1e-8) and jax.typeof(x) == jax.typeof(like), jax.typeof(x)
+"""
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("methods", [
+    pytest.param(("CG", "scipy-direct"), marks=pytest.mark.merge),
+    pytest.param((), marks=pytest.mark.slow),
+])  # fmt: skip
+def test_meshes_as_make_mesh_makes_them(methods: tuple[str, ...], tmp_path: Path) -> None:
+    """Their axes are Explicit: how arrays are spread is part of their type. Without names: of every method."""
+    code = f"""
+from krylix.solvers import METHODS
+for method in {methods!r} or METHODS:
+    if METHODS[method].needs_known or method == "banded-direct":
+        continue
+    settings = dict(args=(c,), method=method)
+    check(linear_solve(star, b, **settings).x)
+    check(jax.jit(lambda b, c: linear_solve(star, b, **{{**settings, "args": (c,)}}).x)(b, c))
+check(linear_solve(star, b, args=(c,)).x)
+check(prepare(star, b, args=(c,), method="CG").solve(b).x)
+gradient = jax.jit(jax.grad(lambda b: linear_solve(star, b, args=(c,), method="CG").x.sum()))(b)
+check(gradient, np.linalg.solve(dense.T, np.ones(64)).reshape(8, 8))
+result = linear_solve(star, b, args=(c,), method="CG", history=True, on_failure="status")
+assert result.converged and result.history is not None
+A = jax.device_put(np.diag(np.full(8, 4.0)) + np.eye(8, k=1), NamedSharding(mesh, PartitionSpec("i")))
+check(linear_solve(A, b, method="GMRES").x, np.linalg.solve(np.asarray(A), values.T).T)
+with jax.set_mesh(mesh):
+    check(linear_solve(star, b, args=(c,), method="CG").x)
+try:
+    linear_solve(lambda u: c * u, b, method="CG")
+except TypeError as error:
+    print("named", "args=(array,)" in str(error))
+"""
+    found = run(EXPLICIT + code, tmp_path)
+    assert "named True" in found.stdout, found.stdout + found.stderr
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.merge
+def test_functions_with_collectives_inside_of_shard_map(tmp_path: Path) -> None:
+    """Each device multiplies by its rows, and all of them get the whole product."""
+    code = """
+matrix = np.diag(np.full(8, 4.0)) - np.eye(8, k=1) - 0.5 * np.eye(8, k=-1)
+
+def solve(rows, b, method):
+    def product(x):
+        place = jax.lax.axis_index("i") * 2
+        return jax.lax.psum(jax.lax.dynamic_update_slice(jnp.zeros(8), rows @ x, (place,)), "i")
+    return linear_solve(product, b, method=method).x
+
+b = jnp.arange(8.0)
+for method in ("biCG-stab(2)", "GMRES", "auto"):
+    for checked in (True, False):
+        one = jax.shard_map(partial(solve, method=method), mesh=mesh, in_specs=(spec, PartitionSpec()),
+                            out_specs=PartitionSpec(), check_vma=checked)
+        x = jax.jit(one)(matrix, b)
+        assert np.allclose(x, np.linalg.solve(matrix, b), rtol=1e-7), (method, checked)
+print("all of them")
+"""
+    found = run(MAPPED + code, tmp_path)
+    assert "all of them" in found.stdout, found.stdout + found.stderr
+
+
+PLACED = """
+import scipy.sparse as sp
+from krylix import prepare
+from krylix.solvers import METHODS
+
+place, n = jax.devices()[1], 12
+S = sp.csr_array(sp.diags_array([-1.0, 4.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)))
+A, b = (jax.device_put(v, place) for v in (S.toarray(), np.cos(np.arange(n))))
+
+def check(result, what):
+    assert np.allclose(result.x, np.linalg.solve(S.toarray(), b), rtol=1e-7), what
+    assert all(leaf.devices() == {place} for leaf in jax.tree.leaves(result)), what
+"""
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("compiles", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_x_is_on_the_device_of_b(compiles: bool, tmp_path: Path) -> None:
+    """Of eager solves on the host; on demand of all methods."""
+    code = f"""
+for name, method in METHODS.items():
+    if method.needs_known or not ({compiles} or method.on_host):
+        continue
+    check(linear_solve(S, b, method=name), name)
+    check(linear_solve(A, b, method=name), (name, "dense"))
+    if method.on_host:
+        check(linear_solve(lambda x: A @ x, b, method=name), (name, "function"))
+        check(prepare(S, b, method=name).solve(b), (name, "prepared"))
+check(linear_solve(S, b), "auto")
+check(prepare(S, b).solve(b), "auto, prepared")
+print("all of them")
+"""
+    found = run(PLACED + code, tmp_path)
+    assert "all of them" in found.stdout, found.stdout + found.stderr

@@ -32,6 +32,20 @@ class Solves:
         tree.save(path, cast(Operator, self))
 
 
+@dataclass(eq=False, repr=False)
+class Entries(Composed):
+    """A as a matrix, which direct methods factorise in the place of A."""
+
+    inner: Operator
+
+    def apply(self, x: Array) -> Array:
+        return self.inner.apply(x)
+
+    def transpose(self) -> Entries:
+        transposed: Entries = self._map(lambda A: A.transpose())
+        return transposed
+
+
 class Factorisation(Turned, Solves):
     """Maps b to the solution of A x = b, or of the transposed or conjugated system."""
 

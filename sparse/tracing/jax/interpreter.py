@@ -109,6 +109,8 @@ class Interpreter:
         name, program = equation.primitive.name, program_of(equation, values)
         if program is not None:
             return self.run(program, values)
+        if any(type(effect).__name__ == "NamedAxisEffect" for effect in equation.effects):  # differs on each device
+            return bind(equation, values)
         if name in CONTROL:
             return CONTROL[name](self, equation, values) if is_short(equation) else evaluate_by_jax(equation, values)
         return evaluate(equation, values)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cells import METHOD_NAMES, in_turn, others_before_a_merge
-from krylix import linear_solve
+from krylix import as_operator, linear_solve
 from krylix.solvers import METHODS
 from modes import compiled
 
@@ -333,3 +333,34 @@ def test_a_function_that_cannot_be_traced() -> None:
         tape.watch(w)
         with pytest.raises(RuntimeError, match="could not trace it"):
             linear_solve(A, b, method="CG")
+
+
+@pytest.mark.parametrize("what", ["product", pytest.param("solve", marks=pytest.mark.merge)])
+def test_second_order_by_the_values_of_a_sparse_tensor_in_a_graph(what: str) -> None:
+    """TensorFlow hands on the derivative of what it gathers as slices."""
+    rows, cols = np.nonzero(np.abs(np.subtract.outer(np.arange(N), np.arange(N))) < 2)
+    places, b = np.stack([rows, cols], 1), tf.constant(np.cos(np.arange(N)))
+    start = tf.constant(np.where(rows == cols, 4.0, -1.0 + 0.1 * cols))
+
+    def sparse(v: Any) -> Any:
+        A = tf.SparseTensor(places, v, (N, N))
+        x = as_operator(A, b) @ b if what == "product" else linear_solve(A, b, method="GMRES", rtol=1e-13).x
+        return tf.reduce_sum(x**2)
+
+    def dense(v: Any) -> Any:
+        A = tf.scatter_nd(places, v, (N, N))
+        return tf.reduce_sum((tf.linalg.matvec(A, b) if what == "product" else tf.linalg.solve(A, b[:, None])) ** 2)
+
+    def second(f: Any) -> Any:
+        def both(v: Any) -> Any:
+            with tf.GradientTape() as outer:
+                outer.watch(v)
+                with tf.GradientTape() as inner:
+                    inner.watch(v)
+                    loss = f(v)
+                square = tf.reduce_sum(tf.convert_to_tensor(inner.gradient(loss, v)) ** 2)
+            return outer.gradient(square, v)
+
+        return tf.convert_to_tensor(tf.function(both, autograph=False)(start))
+
+    np.testing.assert_allclose(second(sparse), second(dense), rtol=1e-7, atol=1e-9)

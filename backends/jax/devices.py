@@ -1,0 +1,38 @@
+"""Where JAX keeps an array that is made beside another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from ..interface.arrays import Array
+from .tracing import is_recorded
+
+
+def placed(array: Array, like: Any) -> Array:
+    """An array that was made of NumPy's where operations take it beside `like`; of one on several devices on all.
+
+    JAX itself moves arrays that nobody has placed beside those that somebody has.
+    """
+    place = _place(like)
+    return array if place is None else jax.device_put(array, place)
+
+
+def first_placed(arrays: Sequence[Any]) -> Any:
+    """The first of the arrays that somebody has placed; None if there is none."""
+    return next((x for x in arrays if getattr(x, "committed", False)), None)
+
+
+def _place(like: Any) -> Any:
+    """None where there is no choice, nobody has made one, or a program is recorded."""
+    if isinstance(like, jax.core.Tracer) or not getattr(like, "committed", False) or jax.device_count() == 1:
+        return None
+    if is_recorded():
+        return None
+    sharding = like.sharding
+    if len(sharding.device_set) == 1:
+        return sharding
+    return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else None
