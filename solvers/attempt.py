@@ -15,6 +15,7 @@ from .iteration.outcome import Outcome
 from .iteration.run import Settings, run
 from .iteration.status import Status
 from .methods.cg import CG
+from .methods.direct.singular import Singularity
 from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
 from .results.failure import apply_policy
@@ -39,6 +40,7 @@ class Attempt:
         history: are residual norms recorded?
         report: called after each iteration, see `make_report`.
         fallback: a method of the host that is tried where this one fails, if nobody else sees to that; or None.
+        derivative: is it a solve for a derivative, of which only the part in the range of A counts?
     """
 
     problem: Problem
@@ -48,6 +50,7 @@ class Attempt:
     history: bool = False
     report: Callable[..., None] | None = None
     fallback: Method | None = None
+    derivative: bool = False
 
     def run(self) -> Outcome:
         """In the library itself, compiled once where that pays, or on the host. Without derivatives.
@@ -56,8 +59,7 @@ class Attempt:
         """
         problem, A, M, report = self.problem, self.problem.A, self.M, self.report
         bk, method = problem.bk, self.method if problem.layout.size else CG()  # which has nothing to factorise
-        limits = problem.limits.of_systems(problem.layout.systems)
-        settings = Settings(bk, method, limits, self.history, problem.by_default, problem.both)
+        settings = self._settings(method)
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
@@ -67,6 +69,11 @@ class Attempt:
             if A.is_container and (M is None or M.is_container):
                 return bk.compile(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
+
+    def _settings(self, method: Method) -> Settings:
+        problem = self.problem
+        limits = problem.limits.of_systems(problem.layout.systems)
+        return Settings(problem.bk, method, limits, self.history, problem.by_default, problem.both, self.derivative)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:
         """The outcome of a solve in a compiled function, or for a derivative, whose failure is seen to here.
@@ -84,10 +91,8 @@ class Attempt:
 
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem
-        limits = problem.limits.of_systems(problem.layout.systems)
-        settings = Settings(problem.bk, fallback, limits, self.history, problem.by_default, problem.both)
         try:
-            return rescued_on_host(problem, settings, outcome)
+            return rescued_on_host(problem, self._settings(fallback), outcome)
         except (UnsupportedOperation, NonlinearError):  # its entries cannot be found, so the first failure stands
             return None
 
@@ -112,6 +117,7 @@ class Attempt:
             converged=status == int(Status.CONVERGED),
             diverged=status == int(Status.DIVERGED),
             status=status,
+            singular=bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR),
             history=None if isinstance(outcome.history, tuple) else self._history(outcome.history, steps, lead),
             method=self.method.name,
             preconditioner=M.kind if isinstance(M, Preconditioner) else None,

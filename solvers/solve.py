@@ -17,6 +17,7 @@ from .on_host import may_be_helped
 from .results.failure import apply_policy
 from .results.no_solution import why_no_solution
 from .results.result import SolveResult, register_result
+from .results.singular_warning import warn_of_singular
 from .setup.problem import Problem
 from .setup.request import Request
 from .setup.requirements import check_requirements
@@ -53,6 +54,8 @@ def solve(
         if climbed is not None:
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
     result = replace(_result(attempt, outcome), method=name)
+    if (known if bk.is_at_hand(problem.b) else waits) and attempt.method.factorises:
+        warn_of_singular(bk, name, outcome.singular)
     if not converged:
         result = _after_failure(problem, result, request.on_failure)
     if problem.is_tracked and not problem.is_implicit:

@@ -81,6 +81,7 @@ class Iteration:
     report: Callable[..., None] | None = None
     by_default: bool = False  # was no tolerance asked for? Then what the precision allows counts as converged
     checkpoints: Checkpoints | None = None
+    singular: Array | None = None  # (batch, 1), see Outcome; None: none is known to be
 
     @cached_property
     def _in_steps(self) -> Operator:
@@ -317,5 +318,6 @@ class Iteration:
         x, r, norm, *_, tally = between
         history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
         return Outcome(
-            x, r, norm, between.bound, between.attainable, tally.status, tally.steps, tally.products, history
-        )
+            x, r, norm, between.bound, between.attainable, tally.status, tally.steps, tally.products,
+            0 * tally.steps if self.singular is None else self.singular, history,
+        )  # fmt: skip

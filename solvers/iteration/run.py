@@ -9,11 +9,13 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator, on_grid
+from ..methods.direct.singular import in_range
 from ..null_space.projections import Projected, WithoutConstantsInside
 from .driver import Iteration
 from .limits import Limits
 from .method import Method
 from .outcome import Outcome
+from .singularity import singularity
 
 
 class Settings(NamedTuple):
@@ -25,6 +27,7 @@ class Settings(NamedTuple):
     history: bool
     by_default: bool  # was the tolerance left to the library?
     both: bool = False  # has the transpose of A the null vectors that are known, too?
+    derivative: bool = False  # is b, a change or a cotangent, to be solved for without what is out of the range of A?
 
 
 def run(
@@ -43,7 +46,7 @@ def run(
     Args:
         null: takes known null vectors of A off, or None.
     """
-    bk, method, limits, history, by_default, both = settings
+    bk, method, limits, history, by_default, both, derivative = settings
     single = len(limits) == 1
     with bk.quiet():
         # those that are found at run time are mostly none, and would cost as much there as M
@@ -55,7 +58,9 @@ def run(
         if around and null is not None and M is not None and not method.factorises:
             M = Projected(null, M)
         inverse = method.setup(bk, A, M)
-        iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default)
+        b = in_range(inverse, b) if derivative and method.factorises else b
+        singular = singularity(bk, b, null, inverse if method.factorises else None)
+        iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default, None, singular)
         if single or method.can_pause:
             return iteration.run(x0, rtol, atol, limits, history)
         singles = [limits.single(i) for i in range(len(limits))]

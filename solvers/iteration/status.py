@@ -62,15 +62,17 @@ def describe(
     precision: str,
     least_squares: bool = False,
     no_solution: str | None = None,
+    singular: np.ndarray | None = None,
 ) -> str:
     """One sentence for success; for failures also the worst system and what to try, and why there is no solution."""
     kind_of_norm = "normal residual norm" if least_squares else "residual norm"
     status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
     bound = np.broadcast_to(bound, norm.shape)
     failed = status != Status.CONVERGED
+    clause = "" if singular is None else _singular(np.atleast_1d(singular))
     if not failed.any():
         limited = np.any((attainable > 0) & (bound <= attainable))
-        return _success(method, steps, norm, bound, kind_of_norm, precision if limited else None)
+        return _success(method, steps, norm, bound, kind_of_norm, precision if limited else None) + clause
     with np.errstate(all="ignore"):
         excess = np.where(failed, np.where(np.isfinite(norm), norm / bound, np.inf), -1)
     worst = np.unravel_index(np.argmax(np.nan_to_num(excess, nan=np.inf)), status.shape)
@@ -90,8 +92,18 @@ def describe(
     reason = "" if no_solution is None else f" There is no solution: {no_solution}."
     return (
         f"{method}{where} {why} after {steps[worst]} iterations: {kind_of_norm} {norm[worst]:.3e}, "
-        f"tolerance {bound[worst]:.3e}.{reason} To do: {advice}."
+        f"tolerance {bound[worst]:.3e}.{reason}{clause} To do: {advice}."
     )
+
+
+def _singular(singular: np.ndarray) -> str:
+    """A sentence about the matrices that are known to be singular."""
+    if not singular.any():
+        return ""
+    which = "The matrix is" if singular.size == 1 else "The matrices are"
+    if not singular.all():
+        which = f"The matrices of {int(singular.sum())} of {singular.size} systems are"
+    return f" {which} singular: x has no part in the null vectors that are known."
 
 
 def _success(

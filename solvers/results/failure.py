@@ -58,6 +58,7 @@ def _handler(result: SolveResult, on_failure: str, known: bool) -> Callable[...,
     attached = result if known else None  # a callback must not keep traced arrays
 
     def handle(status: np.ndarray, *numbers: np.ndarray) -> None:
+        *numbers, singular = numbers
         message = describe(
             method,
             status,
@@ -65,6 +66,7 @@ def _handler(result: SolveResult, on_failure: str, known: bool) -> Callable[...,
             precision=str(numbers[-1].dtype),
             least_squares=least_squares,
             no_solution=no_solution,
+            singular=singular,
         )
         if on_failure == "warn":
             warnings.warn(message, RuntimeWarning, stacklevel=2)

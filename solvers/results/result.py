@@ -40,6 +40,8 @@ class SolveResult:
         converged: is `residual_norm <= tolerance`?
         diverged: did the iteration leave the finite numbers?
         status: numbers of `Status`.
+        singular: is the matrix known to be singular: had its factors a pivot of zero, but for rounding, or were null
+            vectors given, or found? Then x has no part in those that are known.
         history: residual norms, `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked for.
         method: name of the method that gave this result.
         preconditioner: kind of the preconditioner that it used, or None.
@@ -59,6 +61,7 @@ class SolveResult:
     converged: Array
     diverged: Array
     status: Array
+    singular: Array
     history: Array | None
     method: str
     preconditioner: str | None = None
@@ -73,13 +76,14 @@ class SolveResult:
         bk = choose_backend(self.status)
         if bk.compiled(self.status) or not hasattr(self.status, "shape"):
             return "The message is known when the compiled function has run."
-        values = [np.asarray(bk.to_numpy(a)) for a in numbers_of(self)]
+        *values, singular = (np.asarray(bk.to_numpy(a)) for a in numbers_of(self))
         return describe(
             self.method,
             *values,
             precision=str(values[-1].dtype),
             least_squares=self.least_squares,
             no_solution=self._no_solution,
+            singular=singular,
         )
 
     @property
@@ -165,8 +169,8 @@ _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 
 
 def numbers_of(result: SolveResult) -> tuple[Array, ...]:
-    """Status, iterations, residual norm, tolerance, attainable residual norm: those of the last checkpoint."""
-    found = result.status, result.iterations, result.residual_norm, result.tolerance, result.attainable
+    """Status, iterations, residual norm, tolerance, attainable residual norm, singular: those of the last checkpoint."""
+    found = result.status, result.iterations, result.residual_norm, result.tolerance, result.attainable, result.singular
     return tuple(a[-1] for a in found) if result.checkpoints else found
 
 
