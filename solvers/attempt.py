@@ -59,7 +59,8 @@ class Attempt:
         """
         problem, A, M, report = self.problem, self.problem.A, self.M, self.report
         bk, method = problem.bk, self.method if problem.layout.size else CG()  # which has nothing to factorise
-        settings = self._settings(method)
+        limits = problem.limits.of_systems(problem.layout.systems)
+        settings = Settings(bk, method, limits, self.history, problem.by_default, problem.both, self.derivative)
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
@@ -69,11 +70,6 @@ class Attempt:
             if A.is_container and (M is None or M.is_container):
                 return bk.compile(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
-
-    def _settings(self, method: Method) -> Settings:
-        problem = self.problem
-        limits = problem.limits.of_systems(problem.layout.systems)
-        return Settings(problem.bk, method, limits, self.history, problem.by_default, problem.both, self.derivative)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:
         """The outcome of a solve in a compiled function, or for a derivative, whose failure is seen to here.
@@ -91,8 +87,10 @@ class Attempt:
 
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem
+        limits = problem.limits.of_systems(problem.layout.systems)
+        settings = Settings(problem.bk, fallback, limits, self.history, problem.by_default, problem.both)
         try:
-            return rescued_on_host(problem, self._settings(fallback), outcome)
+            return rescued_on_host(problem, settings._replace(derivative=self.derivative), outcome)
         except (UnsupportedOperation, NonlinearError):  # its entries cannot be found, so the first failure stands
             return None
 

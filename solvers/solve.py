@@ -54,7 +54,7 @@ def solve(
         if climbed is not None:
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
     result = replace(_result(attempt, outcome), method=name)
-    if (known if bk.is_at_hand(problem.b) else waits) and attempt.method.factorises:
+    if attempt.method.factorises and (waits or (known and bk.is_at_hand(problem.b))):
         warn_of_singular(bk, name, outcome.singular)
     if not converged:
         result = _after_failure(problem, result, request.on_failure)

@@ -59,7 +59,7 @@ def run(
             M = Projected(null, M)
         inverse = method.setup(bk, A, M)
         b = in_range(inverse, b) if derivative and method.factorises else b
-        singular = singularity(bk, b, null, inverse if method.factorises else None)
+        singular = singularity(bk, b, null, inverse) if method.factorises or null is not None else None
         iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default, None, singular)
         if single or method.can_pause:
             return iteration.run(x0, rtol, atol, limits, history)

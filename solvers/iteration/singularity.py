@@ -6,7 +6,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator
-from ..methods.direct.singular import SingularFactors, Singularity
+from ..methods.direct.singular import Singularity, told_by
 from ..null_space.projections import WithoutConstantsInside, WithoutVectors
 
 _KNOWN = int(Singularity.KNOWN)
@@ -20,7 +20,7 @@ def singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator 
         null: takes off null vectors that were given or found.
         factors: of a direct method.
     """
-    told = factors.array("singularity") if isinstance(factors, SingularFactors) else None
+    told = told_by(factors)
     if null is None and told is None:
         return None
     rows = int(b.shape[0])

@@ -10,7 +10,7 @@ import numpy as np
 from ....backends import Array, Backend
 
 _MOST_STEPS = 12  # of the iteration; mostly 3, more where other singular values lie near the shift
-_ABOUT = 1e4  # rounding units that a first guess may leave
+_ABOUT, _MORE = 1e4, 32  # rounding units, and times what is allowed in the end, that a first guess may leave
 _BY_DOUBLE, _BY_SINGLE = 4, 0.8  # rounding units of the entries that may make the sum over a row what it is
 _SEED = 7
 
@@ -58,7 +58,7 @@ def both_null_vectors(
     dtype, given = dtypes
     real, like = np.finfo(dtype).dtype, equations(adjoint).sizes
     strict = rounding_of_entries(given)
-    limit = bk.asarray(np.full((1, 1), max(strict, _ABOUT * float(np.finfo(dtype).eps)), real), like=like)
+    limit = bk.asarray(np.full((1, 1), max(_MORE * strict, _ABOUT * float(np.finfo(dtype).eps)), real), like=like)
     none = bk.zeros((int(where.shape[0]), most, int(like.shape[1])), dtype, like)
 
     def side(state: tuple[Any, ...]) -> tuple[Any, ...]:

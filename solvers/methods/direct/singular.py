@@ -73,6 +73,10 @@ class SingularFactors(Composed, Solves):
     def apply(self, x: Array) -> Array:
         return self.right.apply(self.inner.apply(self.left.apply(x)))
 
+    def in_range(self, b: Array) -> Array:
+        """b less its part in the null vectors of the adjoint."""
+        return self.left.apply(self.left.apply(b))  # once leaves rounding, which may be all that there is
+
     def transpose(self) -> SingularFactors:
         return replace(
             self, inner=self.inner.transpose(), right=self.left.transpose(), left=self.right.transpose()
@@ -84,6 +88,9 @@ class SingularFactors(Composed, Solves):
 
 def in_range(factors: Operator | None, b: Array) -> Array:
     """b less its part in the null vectors of the adjoint of A that its factors know."""
-    if not isinstance(factors, SingularFactors):
-        return b
-    return factors.left.apply(factors.left.apply(b))  # once leaves rounding, which may be all that there is
+    return factors.in_range(b) if hasattr(factors, "in_range") else b
+
+
+def told_by(factors: Operator | None) -> Array | None:
+    """`(systems or 1, 1)`, numbers of `Singularity`; None where nothing is wrong."""
+    return factors.array("singularity") if isinstance(factors, SingularFactors) else getattr(factors, "singularity", None)
