@@ -104,6 +104,8 @@ class Attempt:
             lead = (1,)
         shape = (*lead, *layout.batch)
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
+        told = self.method.factorises or self.fallback is not None or problem.null is not None
+        singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if told else steps < 0
         return SolveResult(
             x=layout.unflatten(bk, outcome.x, lead),
             residual=layout.unflatten(bk, outcome.residual, lead),
@@ -115,7 +117,7 @@ class Attempt:
             converged=status == int(Status.CONVERGED),
             diverged=status == int(Status.DIVERGED),
             status=status,
-            singular=bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR),
+            singular=singular,
             history=None if isinstance(outcome.history, tuple) else self._history(outcome.history, steps, lead),
             method=self.method.name,
             preconditioner=M.kind if isinstance(M, Preconditioner) else None,

@@ -55,7 +55,7 @@ def solve(
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
     result = replace(_result(attempt, outcome), method=name)
     if attempt.method.factorises and (waits or (known and bk.is_at_hand(problem.b))):
-        warn_of_singular(bk, name, outcome.singular)
+        warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))
     if not converged:
         result = _after_failure(problem, result, request.on_failure)
     if problem.is_tracked and not problem.is_implicit:
@@ -78,7 +78,7 @@ def _climbed(
         check_requirements(problem, fallback, None)
         second = _attempt(problem, fallback, None, request)
         found = _outcome(second)
-    except (UnsupportedOperation, NonlinearError):
+    except (UnsupportedOperation, NonlinearError, MemoryError):
         return None
     if not bk.any(~failed):
         return second, found

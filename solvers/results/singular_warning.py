@@ -19,15 +19,16 @@ class SingularMatrixWarning(LinAlgWarning):
     """The matrix is singular, or so ill-conditioned that x may have no correct digit, though its residual is small."""
 
 
-def warn_of_singular(bk: Backend, method: str, singularity: Array) -> None:
+def warn_of_singular(bk: Backend, method: str, singularity: Array, converged: Array) -> None:
     """Warn where factors have met a zero pivot, or rounding may have decided about x.
 
-    Not where null vectors were given, or found before: there x is what was asked for.
+    Not where null vectors were given, or found before: there x is what was asked for. Failures speak for themselves.
 
     Args:
         singularity: numbers of `Singularity`, of all systems, that are known now.
+        converged: bools of the same shape.
     """
-    found = np.asarray(bk.to_numpy(singularity)).reshape(-1)
+    found = np.where(bk.to_numpy(converged), bk.to_numpy(singularity), int(Singularity.REGULAR)).reshape(-1)
     for kind, text in _TEXTS.items():
         count = int(np.count_nonzero(found == kind))
         if count:
