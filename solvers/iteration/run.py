@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,9 @@ def run(
         inverse = method.setup(bk, A, M)
         b = in_range(inverse, b) if derivative and method.factorises else b
         singular = singularity(bk, b, null, inverse) if method.factorises or null is not None else None
-        iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default, None, singular)
+        iteration = Iteration(bk, method, A, inverse, b, null, both, report, by_default, singular=singular)
+        if x0 is not None and method.factorises:  # whose corrections have no part in null vectors of their own
+            iteration = replace(iteration, take_off=getattr(inverse, "without_null", None))
         if single or method.can_pause:
             return iteration.run(x0, rtol, atol, limits, history)
         singles = [limits.single(i) for i in range(len(limits))]

@@ -65,7 +65,7 @@ def both_null_vectors(
         parts, _, other, where, limit = state
         own = equations(parts)
         own = own._replace(solve=lambda r: equations(parts).solve(_off(bk, other, r)))
-        basis, found = _null_vectors(bk, own, none, where, limit)
+        basis, found = _null_vectors(bk, own, none, where, strict, limit)
         return turned(parts), other, basis, found, 0 * limit + strict
 
     _, right, left, *_ = bk.repeat(3, side, (adjoint, none, none, where, limit))
@@ -83,12 +83,13 @@ def rounding_of_entries(dtype: np.dtype) -> float:
 
 
 def _null_vectors(
-    bk: Backend, equations: Equations, none: Array, where: Array, limit: Array
+    bk: Backend, equations: Equations, none: Array, where: Array, goal: float, limit: Array
 ) -> tuple[Array, Array]:
     """Orthonormal null vectors, in the place of zeros `(systems, most, n)`, and of which systems there are any.
 
     `z - F A z` takes off a random z what A does not map to zero, but for the part `S / (A + S)` of it. A vector counts
-    if what A makes of it is no more than `limit` times the sum of the absolute values of the terms.
+    if what A makes of it is no more than `limit` times the sum of the absolute values of the terms; `goal` ends the
+    iteration.
 
     Source: Golub and Van Loan, Matrix Computations, 4th ed., section 7.6.1; Peters and Wilkinson, SIAM Review 21 (1979).
     """
@@ -97,7 +98,6 @@ def _null_vectors(
     numbers = np.random.default_rng(_SEED).uniform(-1, 1, (n, most))
     starts = bk.asarray(numbers.astype(np.finfo(dtype).dtype), like=none)
     places = bk.asarray(np.arange(most, dtype=np.int32)[None], like=none)
-    allowed = limit * equations.sizes
 
     def goes_on(state: tuple[Array, ...]) -> Any:
         _, number, going = state
@@ -106,7 +106,7 @@ def _null_vectors(
     def next_one(state: tuple[Array, ...]) -> tuple[Array, ...]:
         basis, number, going = state
         start = bk.product(starts, bk.astype(places == number, bk.dtype(starts)))
-        z, found = _converged(bk, equations, basis, bk.astype(equations.scales * start, dtype), allowed, going)
+        z, found = _converged(bk, equations, basis, bk.astype(equations.scales * start, dtype), going, goal, limit)
         row = bk.where(found, number, bk.full_like(number, most))  # beyond the end: dropped
         return bk.put_row(basis, row, z), number + 1, found
 
@@ -116,7 +116,7 @@ def _null_vectors(
 
 
 def _converged(
-    bk: Backend, equations: Equations, basis: Array, z: Array, allowed: Array, going: Array
+    bk: Backend, equations: Equations, basis: Array, z: Array, going: Array, goal: float, limit: Array
 ) -> tuple[Array, Array]:
     """A unit vector orthogonal to those of the basis, and whether A maps it to zero; zeros if it does not."""
 
@@ -129,17 +129,16 @@ def _converged(
         z = bk.times(bk.safe_divide(bk.full_like(norm, 1), norm), z)
         image = equations.image(z)
         largest = bk.max_abs(z / bk.astype(equations.scales, bk.dtype(z)))
-        small = bk.abs(image) <= allowed * largest
-        above = bk.max_abs(bk.where(small, bk.zeros_like(allowed), bk.full_like(allowed, 1)))
-        return z, image, (above == 0) & (largest > 0), steps + 1
+        left = bk.max_abs(bk.safe_divide(bk.abs(image), equations.sizes * largest))
+        return z, image, bk.where(largest > 0, left, bk.full_like(left, np.inf)), steps + 1
 
     def goes_on(state: tuple[Array, ...]) -> Any:
-        _, _, found, steps = state
-        return bk.any(going & ~found & (steps < _MOST_STEPS))
+        _, _, left, steps = state
+        return bk.any(going & ~(left <= goal) & (steps < _MOST_STEPS))
 
-    steps = bk.asarray(np.zeros((1, 1), np.int32), like=allowed)
-    z, _, found, _ = bk.while_loop(goes_on, step, (z, equations.image(z), bk.full_like(going, False, bool), steps))
-    found = found & going
+    image, steps = equations.image(z), bk.asarray(np.zeros((1, 1), np.int32), like=limit)
+    z, _, left, _ = bk.while_loop(goes_on, step, (z, image, bk.full_like(bk.max_abs(z), np.inf), steps))
+    found = (left <= limit) & going
     return bk.where(found, z, bk.zeros_like(z)), found
 
 

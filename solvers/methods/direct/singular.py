@@ -53,13 +53,14 @@ class WithoutNullVectors(Composed):
 @storable("factors of a singular matrix")
 @dataclass(eq=False, repr=False)
 class SingularFactors(Composed, Solves):
-    """The pseudoinverse `R F L` of singular matrices: R and L take off what A and its adjoint map to zero.
+    """`R F`, the pseudoinverse of singular matrices on their range: R takes off what A maps to zero.
 
-    `F` is any inverse of A on its range, as factors are that are shifted off zero. What is regular passes unchanged.
+    F is any inverse of A on its range, as factors are that are shifted off zero. What is out of the range of A is left
+    in b: a solve has to see that it has no solution. What is regular passes unchanged.
 
     Attributes:
         inner: F.
-        right, left: R and L.
+        right, left: R, and what takes off what the adjoint maps to zero.
         singularity: `(systems or 1, 1)`, numbers of `Singularity`.
     """
 
@@ -71,11 +72,15 @@ class SingularFactors(Composed, Solves):
     singularity: Array
 
     def apply(self, x: Array) -> Array:
-        return self.right.apply(self.inner.apply(self.left.apply(x)))
+        return self.right.apply(self.inner.apply(x))
 
     def in_range(self, b: Array) -> Array:
         """b less its part in the null vectors of the adjoint."""
         return self.left.apply(self.left.apply(b))  # once leaves rounding, which may be all that there is
+
+    def without_null(self, x: Array) -> Array:
+        """x less its part in the null vectors."""
+        return self.right.apply(x)
 
     def transpose(self) -> SingularFactors:
         return replace(

@@ -38,20 +38,30 @@ class HostSolver(NamedTuple):
         return cls(solve, np.full((1, 1), singularity, np.int32), [null])
 
     def in_range(self, b: np.ndarray, transposed: bool) -> np.ndarray:
-        """Rows b less their parts in null vectors of the adjoint, or for the transpose in those of the conjugate."""
-        found = np.array(b)
+        """Rows b less the part that no x has an influence on."""
+        return self._taken_off(b, 1, transposed)
+
+    def without_null(self, x: np.ndarray, transposed: bool) -> np.ndarray:
+        """Rows x less the part that has no influence."""
+        return self._taken_off(x, 0, transposed)
+
+    def _taken_off(self, rows: np.ndarray, side: int, transposed: bool) -> np.ndarray:
+        """Those of the transposed matrix are the conjugated ones of the adjoint."""
+        found = np.array(rows)
         alone = len(self.null) == 1
         for i, null in enumerate(self.null):
             if null is not None:
-                rows = slice(None) if alone else slice(i, i + 1)
-                basis = null[0].conj() if transposed else null[1]
+                own = slice(None) if alone else slice(i, i + 1)
+                basis = null[1 - side].conj() if transposed else null[side]
                 for _ in range(2):  # once leaves rounding, which may be all that there is
-                    found[rows] = _off(basis, found[rows])
+                    found[own] = _off(basis, found[own])
         return found
 
 
-def singular_solver(A: Any, scaled: Any, scales: tuple[np.ndarray, np.ndarray], given: np.dtype, exact: bool) -> HostSolver:
-    """What is like the pseudoinverse of a matrix, in double precision.
+def singular_solver(
+    A: Any, scaled: Any, scales: tuple[np.ndarray, np.ndarray], given: np.dtype, exact: bool
+) -> HostSolver:
+    """What is the pseudoinverse of a matrix on its range, in double precision.
 
     Args:
         A: by columns, in double precision.
@@ -74,8 +84,7 @@ def singular_solver(A: Any, scaled: Any, scales: tuple[np.ndarray, np.ndarray], 
         return HostSolver.of(solve, Singularity.SINGULAR if exact else Singularity.ILL_CONDITIONED)
 
     def pseudo(b: np.ndarray, transposed: bool) -> np.ndarray:
-        before, after = (right.conj(), left.conj()) if transposed else (left, right)
-        return _off(after, solve(_off(before, b), transposed))
+        return _off(left.conj() if transposed else right, solve(b, transposed))
 
     return HostSolver.of(pseudo, Singularity.SINGULAR, (right, left))
 

@@ -107,9 +107,16 @@ class HostFactors(Factorisation):
 
     def in_range(self, b: np.ndarray) -> np.ndarray:
         """NumPy's rows less the part that no x has an influence on."""
+        return self._conjugated(self.solver.in_range, b)
+
+    def without_null(self, x: np.ndarray) -> np.ndarray:
+        """NumPy's rows less the part that has no influence."""
+        return self._conjugated(self.solver.without_null, x)
+
+    def _conjugated(self, take_off: Callable[[np.ndarray, bool], np.ndarray], rows: np.ndarray) -> np.ndarray:
         if self.conjugated:
-            return self.solver.in_range(b.conj(), self.transposed).conj()
-        return self.solver.in_range(b, self.transposed)
+            return take_off(rows.conj(), self.transposed).conj()
+        return take_off(rows, self.transposed)
 
     def turned(self, *, transposed: bool, conjugated: bool) -> HostFactors:
         return self._with(transposed=transposed, conjugated=conjugated)

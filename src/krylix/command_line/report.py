@@ -47,7 +47,8 @@ def _preconditioner(outcome: Outcome, wanted: str | None) -> str:
 def _status(outcome: Outcome) -> str:
     if not outcome.converged:
         return f"NOT CONVERGED: {outcome.result.message}"
-    return "converged" if len(outcome.status) == 1 else f"converged, all {len(outcome.status)} systems"
+    singular = "; the matrix is singular" if np.any(outcome.singular) else ""
+    return ("converged" if len(outcome.status) == 1 else f"converged, all {len(outcome.status)} systems") + singular
 
 
 def _residual(outcome: Outcome) -> str:
