@@ -11,8 +11,7 @@ from scipy.linalg import LinAlgWarning
 from ...backends import Array, Backend
 from ..methods.direct.singular import Singularity
 
-
-_LIBRARY = __name__.partition(".")[0]
+_LIBRARIES = (__name__.partition(".")[0], "tensorflow", "torch", "jax")  # some call us for the user
 
 
 class SingularMatrixWarning(LinAlgWarning):
@@ -47,6 +46,6 @@ _TEXTS = {
 def _outside() -> int:
     """The level of the caller that is not in this library, as seen by `warn_of_singular`."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _LIBRARY:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
         level, frame = level + 1, frame.f_back
     return level

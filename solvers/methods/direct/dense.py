@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....backends import Array, Backend
+from ....backends import Backend
 from ....sparse import DenseOperator, Operator
 from ....sparse.symmetry import has_equal_triangles
 from .dense_singular import looked_into, seems_singular

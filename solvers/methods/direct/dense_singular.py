@@ -19,9 +19,7 @@ _FEW = 256
 _REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.ILL_CONDITIONED, Singularity.SINGULAR))
 
 
-def seems_singular(
-    bk: Backend, matrix: Array, solve: Callable[[Array], Array], pivots: Array
-) -> tuple[Array, Array]:
+def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], pivots: Array) -> tuple[Array, Array]:
     """Is a pivot zero to working precision, or does the inverse blow up a random vector as only such a one can?
 
     Rows are scaled alike for that, columns are not: what seems singular need not be.
@@ -194,6 +192,8 @@ def _row_maxima(bk: Backend, matrix: Array) -> Array:
     n = int(matrix.shape[-1])
     rows = bk.reshape(bk.max_abs(bk.reshape(matrix, (-1, n))), (-1, n))
     return bk.where(rows > 0, rows, bk.full_like(rows, 1))
+
+
 def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
     """`(systems * n, 1)` twice: powers of two that make sums over rows and over columns alike, for some systems.
 
@@ -228,5 +228,3 @@ def _root(bk: Backend, sums: Array) -> Array:
 def _scaled(bk: Backend, matrix: Array, scales: Array) -> Array:
     rows = bk.reshape(matrix, (-1, int(matrix.shape[-1])))
     return bk.reshape(bk.times(scales, rows), tuple(matrix.shape))
-
-

@@ -83,9 +83,7 @@ class SingularFactors(Composed, Solves):
         return self.right.apply(x)
 
     def transpose(self) -> SingularFactors:
-        return replace(
-            self, inner=self.inner.transpose(), right=self.left.transpose(), left=self.right.transpose()
-        )
+        return replace(self, inner=self.inner.transpose(), right=self.left.transpose(), left=self.right.transpose())
 
     def conj(self) -> SingularFactors:
         return replace(self, inner=self.inner.conj(), right=self.right.conj(), left=self.left.conj())
@@ -98,4 +96,6 @@ def in_range(factors: Operator | None, b: Array) -> Array:
 
 def told_by(factors: Operator | None) -> Array | None:
     """`(systems or 1, 1)`, numbers of `Singularity`; None where nothing is wrong."""
-    return factors.array("singularity") if isinstance(factors, SingularFactors) else getattr(factors, "singularity", None)
+    return (
+        factors.array("singularity") if isinstance(factors, SingularFactors) else getattr(factors, "singularity", None)
+    )

@@ -148,7 +148,8 @@ def _shifted_factors(matrix: Any, given: np.dtype) -> Any:
 
 def _matched(matrix: Any) -> np.ndarray:
     """`(n,)`: a column for each row, that of an entry for as many rows as can be."""
-    entries = sp.csr_array(matrix)
-    found = maximum_bipartite_matching(sp.csr_matrix(entries), perm_type="column").astype(np.int64)
+    entries = sp.csr_matrix(matrix, copy=True)
+    entries.eliminate_zeros()
+    found = maximum_bipartite_matching(entries, perm_type="column").astype(np.int64)
     found[found < 0] = np.setdiff1d(np.arange(len(found)), found)
     return found

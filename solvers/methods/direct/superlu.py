@@ -176,7 +176,9 @@ def _one_by_one(solvers: Sequence[HostSolver]) -> HostSolver:
 
     def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
         rows = zip(solvers, b, strict=True)
-        return np.concatenate([np.zeros((0, b.shape[1]), b.dtype), *(one.solve(row[None], transposed) for one, row in rows)])
+        return np.concatenate(
+            [np.zeros((0, b.shape[1]), b.dtype), *(one.solve(row[None], transposed) for one, row in rows)]
+        )
 
     told = [np.zeros((0, 1), np.int32), *(one.singularity for one in solvers)]
     return HostSolver(solve, np.concatenate(told), [one.null[0] for one in solvers])
@@ -224,7 +226,7 @@ def _factorise(matrix: Any) -> HostSolver:
         with np.errstate(over="ignore"):  # infinity is seen by the solve
             return (scaled((b * first).astype(wide.dtype), transposed) * last).astype(b.dtype)
 
-    ill = blown * np.finfo(dtype).eps >= 1
+    ill = not blown < _suspicious(dtype, matrix.shape[0]) and _condition(wide, lu) * np.finfo(dtype).eps >= 1
     return HostSolver.of(solve, Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
 
 
@@ -257,6 +259,14 @@ def lu_of(matrix: Any) -> Any:
         RuntimeError: a pivot is exactly zero.
     """
     return band_lu(matrix) or factors_of(matrix)
+
+
+def _condition(matrix: Any, lu: Any) -> float:
+    """About the condition number of a matrix whose rows and columns are alike, by two solves."""
+    v = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(matrix.dtype)
+    image = lu.solve(v)
+    back = lu.solve((image / np.linalg.norm(image)).conj(), "T")
+    return float(np.linalg.norm(back) * abs(matrix).sum(axis=1).max())
 
 
 def _blown_up(matrix: Any, lu: Any) -> float:

@@ -23,6 +23,7 @@ def describe(system: System, outcome: Outcome, backend: str, wanted_precondition
         ("preconditioner", _preconditioner(outcome, wanted_preconditioner)),
         ("backend", f"{backend}, {outcome.x.dtype}"),
         ("status", _status(outcome)),
+        *([("singular", "the matrix is: x has no part in its null vectors")] if np.any(outcome.singular) else []),
         ("iterations", _range(outcome.iterations, str)),
         ("residual", _residual(outcome)),
         ("check", _check(outcome)),
@@ -47,8 +48,7 @@ def _preconditioner(outcome: Outcome, wanted: str | None) -> str:
 def _status(outcome: Outcome) -> str:
     if not outcome.converged:
         return f"NOT CONVERGED: {outcome.result.message}"
-    singular = "; the matrix is singular" if np.any(outcome.singular) else ""
-    return ("converged" if len(outcome.status) == 1 else f"converged, all {len(outcome.status)} systems") + singular
+    return "converged" if len(outcome.status) == 1 else f"converged, all {len(outcome.status)} systems"
 
 
 def _residual(outcome: Outcome) -> str:
