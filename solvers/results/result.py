@@ -169,7 +169,7 @@ _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 
 
 def numbers_of(result: SolveResult) -> tuple[Array, ...]:
-    """Status, iterations, residual norm, tolerance, attainable residual norm, singular: those of the last checkpoint."""
+    """Status, iterations, residual norm, tolerance, attainable norm, singular: those of the last checkpoint."""
     found = result.status, result.iterations, result.residual_norm, result.tolerance, result.attainable, result.singular
     return tuple(a[-1] for a in found) if result.checkpoints else found
 

@@ -91,7 +91,7 @@ def _null_vectors(
     if what A makes of it is no more than `limit` times the sum of the absolute values of the terms; `goal` ends the
     iteration.
 
-    Source: Golub and Van Loan, Matrix Computations, 4th ed., section 7.6.1; Peters and Wilkinson, SIAM Review 21 (1979).
+    Source: Golub and Van Loan, Matrix Computations, 4th ed., section 7.6.1; Peters and Wilkinson, SIAM Rev. 21 (1979).
     """
     _, most, n = map(int, none.shape)
     dtype = bk.dtype(none)

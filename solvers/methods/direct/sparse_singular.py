@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from ....backends import get_backend
 from ....sparse.canonical import row_maxima
 from .null_vectors import Equations, both_null_vectors
+from .pivot_order import lu_of
 from .singular import Singularity
 
 Solve = Callable[[np.ndarray, bool], np.ndarray]  # (rows b, transposed) -> rows x
@@ -125,8 +126,6 @@ def _shifted_factors(matrix: Any, given: np.dtype) -> Any:
     On the diagonal, which is enough where null vectors look like those of the adjoint; else, where the null vectors
     have no entry in common with those, at the places of a matching of rows and columns, and of those left over.
     """
-    from .superlu import lu_of  # which uses this
-
     own = np.finfo(matrix.dtype).eps
     wide = own if np.finfo(given).eps <= own else 64 * float(np.finfo(given).eps)
     shift, n = max(float(own) ** 0.5, float(wide)), matrix.shape[0]

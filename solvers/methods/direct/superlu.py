@@ -15,10 +15,9 @@ from ....sparse.canonical import row_maxima
 from ....sparse.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
 from ...preconditioners.known import kept
-from .band_lapack import band_lu
 from .dense import factorise
 from .factorisation import Factorisation, check_truths
-from .pivot_order import factors_of
+from .pivot_order import lu_of
 from .refinement import Refinement
 from .singular import Singularity
 from .sparse_singular import HostSolver, Solve, singular_solver
@@ -32,8 +31,8 @@ class ScipyDirect(Refinement):
 
     For any square matrix, real or complex. One factorisation serves all systems of a batch; a batch of matrices has
     one for each. Of a singular matrix with a solution it finds the one of least norm, with factors that are shifted a
-    little and null vectors that these show; others are reported. Works on the host: arrays of other libraries are copied there and back, in compiled functions
-    by a callback.
+    little and null vectors that these show; others are reported. Works on the host: arrays of other libraries are
+    copied there and back, in compiled functions by a callback.
 
     Cost: the numbers of the factors, with their fill, once per matrix; then per iteration 1 product with A and 2
     triangular solves; mostly 1 iteration.
@@ -250,15 +249,6 @@ def _factors(matrix: Any) -> tuple[Any, float]:
     except RuntimeError:  # "Factor is exactly singular"
         return None, np.inf
     return lu, _blown_up(matrix, lu)
-
-
-def lu_of(matrix: Any) -> Any:
-    """Factors of a matrix by columns, banded or sparse ones.
-
-    Raises:
-        RuntimeError: a pivot is exactly zero.
-    """
-    return band_lu(matrix) or factors_of(matrix)
 
 
 def _condition(matrix: Any, lu: Any) -> float:
