@@ -58,7 +58,7 @@ def _handler(result: SolveResult, on_failure: str, known: bool) -> Callable[...,
     attached = result if known else None  # a callback must not keep traced arrays
 
     def handle(status: np.ndarray, *numbers: np.ndarray) -> None:
-        *numbers, singular = numbers
+        numbers, singular = numbers[:-1], numbers[-1]
         message = describe(
             method,
             status,

@@ -54,7 +54,7 @@ def matrix_cost(matrix: Matrix) -> FactorCost:
         one = band_cost(n, structure.offsets)  # which tells enough, without its entries row by row
     elif (known := matrix.known()) is not None:
         return known_cost(known)
-    elif structure is not None and matrix.nnz <= _LISTED:  # type: ignore[attr-defined]
+    elif structure is not None and matrix.nnz <= _LISTED:
         rows, cols, _ = structure.entries()
         one = factor_cost(sp.csr_array((np.ones(len(rows), np.int8), (rows, cols)), matrix.shape))
     else:

@@ -91,7 +91,8 @@ class SingularFactors(Composed, Solves):
 
 def in_range(factors: Operator | None, b: Array) -> Array:
     """b less its part in the null vectors of the adjoint of A that its factors know."""
-    return factors.in_range(b) if hasattr(factors, "in_range") else b
+    take_off = getattr(factors, "in_range", None)
+    return b if take_off is None else take_off(b)
 
 
 def told_by(factors: Operator | None) -> Array | None:
