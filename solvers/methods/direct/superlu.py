@@ -46,7 +46,7 @@ class ScipyDirect(Refinement):
     def name(self) -> str:
         return "scipy-direct"
 
-    def factorise(self, bk: Backend, A: Operator) -> Factorisation:
+    def factorise(self, bk: Backend, A: Operator) -> Operator:
         offset, inner = A.offset, A.without_offset
         if not isinstance(inner, SparseMatrix):  # a function of NumPy may have a sparse matrix
             arrays, make = inner.for_host()
