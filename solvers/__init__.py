@@ -27,6 +27,7 @@ from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, ri
 from .prepare import PreparedSolver, prepare
 from .results.failure import ConvergenceError, Diverged, NotConverged
 from .results.result import SolveResult
+from .results.singular_warning import SingularMatrixWarning
 from .triangular.solve_triangular import solve_triangular
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "PreparedSolver",
     "ScipyDirect",
     "ScipyMethod",
+    "SingularMatrixWarning",
     "SolveResult",
     "Status",
     "find_method",

@@ -15,6 +15,7 @@ from .iteration.outcome import Outcome
 from .iteration.run import Settings, run
 from .iteration.status import Status
 from .methods.cg import CG
+from .methods.direct.singular import Singularity
 from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
 from .results.diagnosis.look import Look
@@ -113,6 +114,8 @@ class Attempt:
             lead = (1,)
         shape = (*lead, *layout.batch)
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
+        told = self.method.factorises or self.fallback is not None or problem.null is not None
+        singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if told else steps < 0
         return SolveResult(
             x=layout.unflatten(bk, outcome.x, lead),
             residual=layout.unflatten(bk, outcome.residual, lead),
@@ -125,6 +128,7 @@ class Attempt:
             converged=status == int(Status.CONVERGED),
             diverged=status == int(Status.DIVERGED),
             status=status,
+            singular=singular,
             history=None if isinstance(outcome.history, tuple) else self._history(outcome.history, steps, lead),
             method=self.method.name,
             preconditioner=M.kind if isinstance(M, Preconditioner) else None,

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array, get_backend, real_dtype
-from ..sparse import Operator
+from ..sparse import Matrix, Operator
 from .iteration.outcome import Outcome
 from .iteration.run import Settings, run
 from .iteration.status import Status
 from .results.no_solution import without_refuted
+from .setup.fill import fits, matrix_cost
 from .setup.problem import Problem
 
 
@@ -29,12 +30,16 @@ def run_on_host(
 def rescued_on_host(problem: Problem, settings: Settings, found: Outcome) -> Outcome:
     """What the host finds with a method of its own for the systems that it may help, and what was found for others."""
     bk = problem.bk
-    function, arrays = _solve_on_host(problem, settings, None, None)
+    function, arrays = _solve_on_host(problem, settings, None, None, bounded=True)
     fields = found if settings.history else found[:-1]
     count, failed = len(fields), may_be_helped(problem, found)
 
     def on_host(failed: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
-        before, after = values[:count], function(*values[count:])
+        before = values[:count]
+        try:
+            after = function(*values[count:])
+        except MemoryError:  # the first failure stands
+            return list(before)
         systems = [failed[:, 0] if name == "history" else failed for name in Outcome._fields]
         return [np.where(*one) for one in zip(systems, after, before)]
 
@@ -49,9 +54,16 @@ def may_be_helped(problem: Problem, found: Outcome) -> Array:
 
 
 def _solve_on_host(
-    problem: Problem, settings: Settings, M: Operator | None, report: Callable[..., None] | None
+    problem: Problem,
+    settings: Settings,
+    M: Operator | None,
+    report: Callable[..., None] | None,
+    bounded: bool = False,
 ) -> tuple[Callable[..., Outcome], Sequence[Array]]:
-    """The solve as a function of NumPy arrays, and the library's arrays that it is to be called with."""
+    """The solve as a function of NumPy arrays, and the library's arrays that it is to be called with.
+
+    It raises MemoryError where it is `bounded` and factors of the matrix, as it turns out to be, have no room.
+    """
     host = get_backend("numpy")
     matrix, make_matrix = problem.A.for_host()
     inverse, make_inverse = M.for_host() if M is not None else ((), lambda _: None)
@@ -74,6 +86,8 @@ def _solve_on_host(
     def on_host(*values: np.ndarray) -> Outcome:
         b, rtol, atol, *x0 = (np.array(v) for v in values[: cut[0]])
         A, M, null = operators(*values[cut[0] :])
+        if bounded and isinstance(matrix := A.without_offset, Matrix) and not fits(matrix_cost(matrix), A.dtype):
+            raise MemoryError("The factors are too large.")
         found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), report)
         if settings.by_default and not problem.least_squares:
             found = without_refuted(host, A, b, rtol, atol, found)

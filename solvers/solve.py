@@ -18,6 +18,7 @@ from .results.as_given import as_numpy, is_numpy_elsewhere
 from .results.failure import ConvergenceError, apply_policy
 from .results.no_solution import why_no_solution, without_refuted
 from .results.result import SolveResult, register_result
+from .results.singular_warning import warn_of_singular
 from .setup.problem import Problem
 from .setup.request import Request
 from .setup.requirements import check_requirements
@@ -67,6 +68,8 @@ def _solve(
         if climbed is not None:
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
     result = replace(_result(attempt, outcome), method=name)
+    if attempt.method.factorises and (waits or (known and bk.is_at_hand(problem.b))):
+        warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))
     if not converged:
         result = _after_failure(attempt, outcome, result)
     if problem.is_tracked and not problem.is_implicit:
@@ -96,7 +99,7 @@ def _climbed(
         check_requirements(problem, fallback, None)
         second = _attempt(problem, fallback, None, request)
         found = _checked(problem, _outcome(second))
-    except (UnsupportedOperation, NonlinearError):
+    except (UnsupportedOperation, NonlinearError, MemoryError):
         return None
     if not bk.any(~failed):
         return second, found

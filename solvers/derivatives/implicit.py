@@ -138,7 +138,8 @@ class ImplicitSolve(LinearSystem):
             attempt.method.check(problem.A, M)
         # JAX wants the same outputs of all solves
         recorded = attempt.history and not (derived and problem.bk.explicit_derivatives)
-        this = replace(attempt, problem=problem, M=M, history=recorded, report=None if derived else attempt.report)
+        report = None if derived else attempt.report
+        this = replace(attempt, problem=problem, M=M, history=recorded, report=report)
         outcome = this.run()
         if not derived and not self.problem.compiled:
             return outcome  # whose failure may lead to another method

@@ -81,6 +81,8 @@ class Iteration:
     report: Callable[..., None] | None = None
     by_default: bool = False  # was no tolerance asked for? Then what the precision allows counts as converged
     checkpoints: Checkpoints | None = None
+    take_off: Callable[[Array], Array] | None = None  # what factors know of null vectors, off x
+    singular: Array | None = None  # (batch, 1), see Outcome; None: none is known to be
 
     @cached_property
     def _in_steps(self) -> Operator:
@@ -122,7 +124,8 @@ class Iteration:
 
     def without_null(self, x: Array) -> Array:
         """x less its part in the null vectors that are known."""
-        return x if self.null is None else self.null.apply(x)
+        x = x if self.null is None else self.null.apply(x)
+        return x if self.take_off is None else self.take_off(x)
 
     def in_range(self, r: Array) -> Array:
         """r less the part that no x has an influence on, as far as it is known."""
@@ -316,6 +319,7 @@ class Iteration:
     def _outcome(self, between: _Between) -> Outcome:
         x, r, norm, *_, tally = between
         history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
-        part = self.bk.zeros_like(norm)
-        numbers = norm, between.bound, between.attainable, part, tally.status, tally.steps, tally.products
+        none = self.bk.zeros_like(norm)
+        singular = 0 * tally.steps if self.singular is None else self.singular
+        numbers = norm, between.bound, between.attainable, none, tally.status, tally.steps, tally.products, singular
         return Outcome(x, r, *numbers, history)

@@ -19,4 +19,5 @@ class Outcome(NamedTuple):
     status: Array  # (batch, 1)
     steps: Array  # (batch, 1)
     products: Array  # (batch, 1)
+    singular: Array  # (batch, 1), what is known of its matrix: numbers of `Singularity`
     history: Any  # (most steps + 1, batch), NaN where nothing was recorded, or ()

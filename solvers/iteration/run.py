@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator, on_grid
+from ..methods.direct.singular import in_range
 from ..null_space.projections import Projected, WithoutConstantsInside
 from .driver import Iteration
 from .limits import Limits
 from .method import Method
 from .null_part import NullPart
 from .outcome import Outcome
+from .singularity import singularity
 
 
 class Settings(NamedTuple):
@@ -26,7 +29,7 @@ class Settings(NamedTuple):
     history: bool
     by_default: bool  # was the tolerance left to the library?
     both: bool = False  # has the transpose of A the null vectors that are known, too?
-    derived: bool = False  # is it the solve for a derivative?
+    derived: bool = False  # is it the solve for a derivative, of which only the part in the range of A counts?
 
 
 def run(
@@ -57,9 +60,13 @@ def run(
         if around and null is not None and M is not None and not method.factorises:
             M = Projected(null, M)
         inverse = method.setup(bk, A, M)
+        b = in_range(inverse, b) if derived and method.factorises else b
         apart = NullPart.of(bk, b, null) if both and null is not None else None
         rest = b if apart is None else apart.rest
-        iteration = Iteration(bk, method, A, inverse, rest, null, both, report, by_default)
+        singular = singularity(bk, b, null, inverse) if method.factorises or null is not None else None
+        iteration = Iteration(bk, method, A, inverse, rest, null, both, report, by_default, singular=singular)
+        if x0 is not None and method.factorises:  # whose corrections have no part in null vectors of their own
+            iteration = replace(iteration, take_off=getattr(inverse, "without_null", None))
         if single or method.can_pause:
             found = iteration.run(x0, rtol, atol, limits, history)
         else:

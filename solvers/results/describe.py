@@ -44,6 +44,8 @@ def describe(
     norm: np.ndarray,
     bound: np.ndarray,
     attainable: np.ndarray,
+    null_part: np.ndarray,
+    singular: np.ndarray,
     *,
     name: str,
     method: Method | None = None,
@@ -55,7 +57,7 @@ def describe(
     """One sentence for success; for failures also the worst system, the causes that were found, and what to try.
 
     Args:
-        status, steps, norm, bound, attainable: of each system, see `SolveResult`.
+        status, steps, norm, bound, attainable, null_part, singular: of each system, see `SolveResult`.
         name: of the method, or of several that were tried, in words.
         method: the last one that was tried.
         preconditioner: the kind that was given, or None.
@@ -65,10 +67,10 @@ def describe(
     kind_of_norm = "normal residual norm" if least_squares else "residual norm"
     status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
     bound, precision = np.broadcast_to(bound, norm.shape), str(attainable.dtype)
-    failed = status != Status.CONVERGED
+    failed, clause = status != Status.CONVERGED, _singular(np.atleast_1d(singular))
     if not failed.any():
         limited = np.any((attainable > 0) & (bound <= attainable))
-        return _success(name, steps, norm, bound, kind_of_norm, precision if limited else None)
+        return _success(name, steps, norm, bound, kind_of_norm, precision if limited else None) + clause
     with np.errstate(all="ignore"):
         excess = np.where(failed, np.where(np.isfinite(norm), norm / bound, np.inf), -1)
     place = np.unravel_index(np.argmax(np.nan_to_num(excess, nan=np.inf)), status.shape)
@@ -79,6 +81,9 @@ def describe(
         where = f" in {int(failed.sum())} of {status.size} systems; the worst, system {index},"
     why, limits = EXPLANATION[worst.kind], f"allows about {worst.attainable:.1e} here"
     seen = list(causes or _from_numbers(worst))
+    lost = float(np.broadcast_to(null_part, norm.shape)[place])
+    if no_solution is None and lost > worst.bound:
+        no_solution = f"no x leaves a residual norm below {lost:.3e}, as b is outside of the range of the matrix"
     reasons = [] if no_solution is None else [f" There is no solution: {no_solution}."]
     if worst.at_limit:
         why = f"has come to the limit of {precision}, which {limits}, and stopped"
@@ -91,8 +96,18 @@ def describe(
     to_do = in_a_row(untried(found, method, name))
     return (
         f"{name}{where} {why} after {worst.steps} iterations: {kind_of_norm} {worst.norm:.3e}, "
-        f"tolerance {worst.bound:.3e}.{''.join(reasons)} To do: {to_do}."
+        f"tolerance {worst.bound:.3e}.{''.join(reasons)}{clause} To do: {to_do}."
     )
+
+
+def _singular(singular: np.ndarray) -> str:
+    """A sentence about the matrices that are known to be singular."""
+    if not singular.any():
+        return ""
+    which = "The matrix is" if singular.size == 1 else "The matrices are"
+    if not singular.all():
+        which = f"The matrices of {int(singular.sum())} of {singular.size} systems are"
+    return f" {which} singular: x has no part in the null vectors that are known."
 
 
 def _from_numbers(worst: _Worst) -> list[Cause]:

@@ -47,6 +47,8 @@ class SolveResult:
         converged: is `residual_norm <= tolerance`?
         diverged: did the iteration leave the finite numbers?
         status: numbers of `Status`.
+        singular: is the matrix known to be singular: had its factors a pivot of zero, but for rounding, or were null
+            vectors given, or found? Then x has no part in those that are known.
         history: residual norms, `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked for.
         method: name of the method that gave this result.
         preconditioner: kind of the preconditioner that it used, or None.
@@ -67,6 +69,7 @@ class SolveResult:
     converged: Array
     diverged: Array
     status: Array
+    singular: Array
     history: Array | None
     method: str
     preconditioner: str | None = None
@@ -189,8 +192,9 @@ _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 
 
 def numbers_of(result: SolveResult) -> tuple[Array, ...]:
-    """Status, iterations, residual norm, tolerance, attainable residual norm: those of the last checkpoint."""
-    found = result.status, result.iterations, result.residual_norm, result.tolerance, result.attainable
+    """What `describe` takes, of the last checkpoint."""
+    r = result
+    found = r.status, r.iterations, r.residual_norm, r.tolerance, r.attainable, r.null_part, r.singular
     return tuple(a[-1] for a in found) if result.checkpoints else found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -32,7 +31,7 @@ from ..preconditioners.choose import is_easy
 from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known
 from .factors import factors_now
-from .fill import LARGE, FactorCost, band_cost, dense_cost, factor_cost
+from .fill import LARGE, FactorCost, fits, known_cost, matrix_cost
 from .problem import Problem
 
 FAST = FastDirect()
@@ -43,7 +42,6 @@ _LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix t
 BAND = 4  # diagonals beside the main one, up to which cyclic reduction takes no longer than some iterations
 BAND_TO_COMPILE = 2  # likewise where the reduction is a part of the program: for 4 it compiles in ten seconds
 _LEAST_EASY = 1000  # unknowns from which factors take longer than a few iterations
-_MEMORY = 0.25  # of the machine's, that factors may take
 
 
 @dataclass(eq=False)
@@ -198,32 +196,14 @@ class Facts:
     def cost(self) -> FactorCost | None:
         """Of factors of the known matrix, or those of a batch."""
         if isinstance(self.matrix, DIA) and self.matrix.systems is None and self.unknowns > LARGE:
-            structure: Any = self.matrix.structure  # which tells enough, without its entries row by row
-            return band_cost(self.unknowns, structure.offsets)
+            return matrix_cost(self.matrix)
         known = self._known
-        if known is None or not self.unknowns:
-            return None
-        if sp.issparse(known):
-            return factor_cost(self.values)
-        if isinstance(known, tuple):  # mostly of one pattern
-            one = factor_cost(sp.csr_array(known[0])) if known else FactorCost(0, 0)
-            return FactorCost(len(known) * one.operations, len(known) * one.numbers)
-        return dense_cost(known.shape)
+        return None if known is None or not self.unknowns else known_cost(known)
 
     @cached_property
     def factors_fit(self) -> bool:
-        """May the host factorise it where all else fails? As long as nobody knows: yes."""
+        """May the host factorise it where all else fails, as far as the pattern shows?"""
         if self.matrix is None:
             small = self.unknowns <= SMALL_FUNCTION
             return small and isinstance(self.A, FunctionOperator) and not self.problem.compiled
-        if self.cost is None:
-            return True
-        return self.cost.numbers * self.A.dtype.itemsize * 2 <= _MEMORY * _memory()
-
-
-def _memory() -> float:
-    """Bytes of the machine; where it does not tell, 8 GB."""
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return 8e9
+        return not self.unknowns or fits(matrix_cost(self.matrix) if self.cost is None else self.cost, self.A.dtype)

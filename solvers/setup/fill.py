@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from ...sparse import DIA, Matrix, SparseMatrix
 
 
 class FactorCost(NamedTuple):
@@ -22,6 +25,8 @@ class FactorCost(NamedTuple):
 
 
 LARGE = 100_000  # unknowns from which finding an order takes longer than it helps
+_LISTED = 2 * 10**7  # entries up to which a pattern is gone through
+_MEMORY = 0.25  # of the machine's, that factors may take
 _BLOCKED = 0.1  # of the time that an operation on sparse factors takes, one on dense ones takes
 
 
@@ -36,6 +41,48 @@ def band_cost(n: int, offsets: Sequence[int]) -> FactorCost:
     """What it takes to factorise a matrix of n unknowns whose entries are on these diagonals, in their order."""
     width = float(max((abs(int(offset)) for offset in offsets), default=0))
     return FactorCost(n * width**2, 2 * n * width)
+
+
+def matrix_cost(matrix: Matrix) -> FactorCost:
+    """What it takes to factorise a matrix, or those of a batch, by their pattern where their values are not known yet.
+
+    Where the pattern is not known either, what a grid of three axes would take.
+    """
+    n, count = matrix.shape[0], matrix.systems or 1
+    structure: Any = matrix.structure if isinstance(matrix, SparseMatrix) else None
+    if isinstance(matrix, DIA) and n > LARGE:
+        one = band_cost(n, structure.offsets)  # which tells enough, without its entries row by row
+    elif (known := matrix.known()) is not None:
+        return known_cost(known)
+    elif structure is not None and matrix.nnz <= _LISTED:
+        rows, cols, _ = structure.entries()
+        one = factor_cost(sp.csr_array((np.ones(len(rows), np.int8), (rows, cols)), matrix.shape))
+    else:
+        one = FactorCost(10 * float(n) ** 2, 10 * float(n) ** (4 / 3))
+    return FactorCost(count * one.operations, count * one.numbers)
+
+
+def known_cost(known: Any) -> FactorCost:
+    """Of a sparse matrix of SciPy, several of mostly one pattern, or dense ones `(..., n, n)`."""
+    if sp.issparse(known):
+        return factor_cost(sp.csr_array(known))
+    if isinstance(known, tuple):
+        one = factor_cost(sp.csr_array(known[0])) if known else FactorCost(0, 0)
+        return FactorCost(len(known) * one.operations, len(known) * one.numbers)
+    return dense_cost(known.shape)
+
+
+def fits(cost: FactorCost, dtype: np.dtype) -> bool:
+    """Have the factors room in the memory of this machine, beside all else?"""
+    return cost.numbers * np.dtype(dtype).itemsize * 2 <= _MEMORY * _memory()
+
+
+def _memory() -> float:
+    """Bytes of the machine; where it does not tell, 8 GB."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return 8e9
 
 
 def factor_cost(A: sp.csr_array) -> FactorCost:

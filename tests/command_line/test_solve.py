@@ -63,8 +63,20 @@ def test_every_example_on_every_backend(name: str, backend: str, run: Callable[.
     assert relative <= 1e-10
 
 
+def test_matrix_with_an_empty_column(run: Callable[..., Run]) -> None:
+    """The residual of any x in that place is small."""
+    A = sp.coo_array([[1.0, 2, 0], [3, 4, 0], [5, 6, 0]])
+    sp.save_npz("A.npz", A)
+    np.save("b.npy", A @ np.ones(3))
+    result = run("solve", "A.npz", "b.npy", "--output", "x.npy")
+    assert result.code == 0 and "the matrix is" in result.line("singular")
+    assert "is singular" in result.line("warning") and "nullspace" in result.line("warning")
+    np.testing.assert_allclose(np.load("x.npy"), [1, 1, 0], atol=1e-12)
+
+
 def test_singular_example_says_so(run: Callable[..., Run]) -> None:
     result = run("solve", "--example", "unit_square")
+    assert "null vectors" in result.line("singular") and "warning" not in result.out
     assert "constants" in result.line("null space")
     assert "up to a constant" in result.line("error")
     result, relative, x = solve_example(run, "unit_square", "--nullspace", "constant")

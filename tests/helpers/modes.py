@@ -85,7 +85,7 @@ class Numbers:
         self.message = result.message
         self.method = result.method
         for name in ("x", "residual", "residual_norm", "tolerance", "attainable", "iterations", "function_evaluations",
-                     "converged", "diverged", "status", "history"):  # fmt: skip
+                     "converged", "diverged", "status", "singular", "history"):  # fmt: skip
             value = getattr(result, name)
             setattr(self, name, None if value is None else to_numpy(value))
 

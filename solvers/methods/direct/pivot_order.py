@@ -9,11 +9,21 @@ import scipy.sparse as sp
 
 from ....sparse.definite import is_seen_indefinite
 from ....sparse.facts import is_diagonally_dominant
+from .band_lapack import band_lu
 
 _LEAST = 500  # unknowns; for fewer the look takes as long as the factors
 _DENSE = 10  # times sqrt(n) entries make a column for which this order takes long to find
 _MORE = 1.1  # of the entries may be in the union with the transposed pattern
 _STABLE = 100  # times the rounding unit of what is added up: what a solve may leave without exchanges
+
+
+def lu_of(A: Any) -> Any:
+    """Factors of a square `csc_array`, as band where its entries lie near the diagonal, else SuperLU's.
+
+    Raises:
+        RuntimeError: a pivot is zero.
+    """
+    return band_lu(A) or factors_of(A)
 
 
 def factors_of(A: Any) -> Any:

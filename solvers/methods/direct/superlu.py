@@ -15,15 +15,14 @@ from ....sparse.canonical import row_maxima
 from ....sparse.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
 from ...preconditioners.known import kept
-from .band_lapack import band_lu
 from .dense import factorise
 from .factorisation import Factorisation, check_truths
-from .pivot_order import factors_of
+from .pivot_order import lu_of
 from .refinement import Refinement
+from .singular import Singularity
+from .sparse_singular import HostSolver, Solve, singular_solver
 
-_Solve = Callable[[np.ndarray, bool], np.ndarray]
-
-_MUCH = 1e3  # between scales: less changes little in what is singular
+_BLOWN, _SLACK = 0.1, 10  # over the rounding unit: what the inverse of a singular matrix makes of a random vector
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,9 @@ class ScipyDirect(Refinement):
     """LU of a sparse matrix by SuperLU, with partial pivoting where it is needed; dense and banded ones by LAPACK.
 
     For any square matrix, real or complex. One factorisation serves all systems of a batch; a batch of matrices has
-    one for each. A singular matrix is shifted a little and the solution refined, which solves consistent systems;
-    others are reported. Works on the host: arrays of other libraries are copied there and back, in compiled functions
-    by a callback.
+    one for each. Of a singular matrix with a solution it finds the one of least norm, with factors that are shifted a
+    little and null vectors that these show; others are reported. Works on the host: arrays of other libraries are
+    copied there and back, in compiled functions by a callback.
 
     Cost: the numbers of the factors, with their fill, once per matrix; then per iteration 1 product with A and 2
     triangular solves; mostly 1 iteration.
@@ -47,7 +46,7 @@ class ScipyDirect(Refinement):
     def name(self) -> str:
         return "scipy-direct"
 
-    def factorise(self, bk: Backend, A: Operator) -> Factorisation:
+    def factorise(self, bk: Backend, A: Operator) -> Operator:
         offset, inner = A.offset, A.without_offset
         if not isinstance(inner, SparseMatrix):  # a function of NumPy may have a sparse matrix
             arrays, make = inner.for_host()
@@ -71,12 +70,12 @@ class HostFactors(Factorisation):
         matrix: SparseMatrix,
         offset: complex,
         dtype: np.dtype,
-        solver: _Solve | None = None,
+        solver: HostSolver | None = None,
         transposed: bool = False,
         conjugated: bool = False,
         working: np.dtype | None = None,
     ) -> None:
-        """`solver(b, transposed)` solves for NumPy rows in the dtype `working`; None: it is made, in `dtype`."""
+        """`solver` solves for NumPy rows in the dtype `working`; None: it is made, in `dtype`."""
         self.bk, self.matrix, self.offset = bk, matrix, offset
         self.shape, self.dtype, self.systems = matrix.shape, np.dtype(dtype), matrix.systems
         self.transposed, self.conjugated = transposed, conjugated
@@ -96,7 +95,27 @@ class HostFactors(Factorisation):
         """For rows in the operator's dtype; factors may be in another precision, and real for complex rows."""
         if rows.dtype.kind == "c" and self.working.kind == "f":
             return self._solved(rows.real) + np.asarray(1j, rows.dtype) * self._solved(rows.imag)
-        return self.solver(rows.astype(self.working, copy=False), self.transposed).astype(rows.dtype, copy=False)
+        found = self.solver.solve(rows.astype(self.working, copy=False), self.transposed)
+        return found.astype(rows.dtype, copy=False)
+
+    @property
+    def singularity(self) -> np.ndarray | None:
+        """`(systems or 1, 1)`, numbers of `Singularity`; None where all are regular."""
+        found = self.solver.singularity
+        return found if found.any() else None
+
+    def in_range(self, b: np.ndarray) -> np.ndarray:
+        """NumPy's rows less the part that no x has an influence on."""
+        return self._conjugated(self.solver.in_range, b)
+
+    def without_null(self, x: np.ndarray) -> np.ndarray:
+        """NumPy's rows less the part that has no influence."""
+        return self._conjugated(self.solver.without_null, x)
+
+    def _conjugated(self, take_off: Callable[[np.ndarray, bool], np.ndarray], rows: np.ndarray) -> np.ndarray:
+        if self.conjugated:
+            return take_off(rows.conj(), self.transposed).conj()
+        return take_off(rows, self.transposed)
 
     def turned(self, *, transposed: bool, conjugated: bool) -> HostFactors:
         return self._with(transposed=transposed, conjugated=conjugated)
@@ -145,65 +164,77 @@ def _put_together(given: Fields) -> HostFactors:
 storable("factorised on the host", _take_apart, _put_together)(HostFactors)
 
 
-def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype) -> _Solve:
+def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype) -> HostSolver:
     count = 1 if matrix.systems is None else matrix.systems
     solvers = [_solver(sp.csc_array(matrix.per_system(i), dtype=dtype), offset) for i in range(count)]
     return solvers[0] if matrix.systems is None else _one_by_one(solvers)
 
 
-def _one_by_one(solvers: Sequence[_Solve]) -> _Solve:
+def _one_by_one(solvers: Sequence[HostSolver]) -> HostSolver:
     """Each row with the factors of its own matrix."""
 
     def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
         rows = zip(solvers, b, strict=True)
-        return np.concatenate([np.zeros((0, b.shape[1]), b.dtype), *(one(row[None], transposed) for one, row in rows)])
+        return np.concatenate(
+            [np.zeros((0, b.shape[1]), b.dtype), *(one.solve(row[None], transposed) for one, row in rows)]
+        )
 
-    return solve
+    told = [np.zeros((0, 1), np.int32), *(one.singularity for one in solvers)]
+    return HostSolver(solve, np.concatenate(told), [one.null[0] for one in solvers])
 
 
-def _solver(matrix: Any, offset: complex) -> _Solve:
+def _solver(matrix: Any, offset: complex) -> HostSolver:
     n = matrix.shape[0]
     if not np.isfinite(matrix.data).all():
-        return lambda b, transposed: np.full_like(b, np.nan)
+        return HostSolver.of(lambda b, transposed: np.full_like(b, np.nan))
     if offset:
         # A + c 1 1^T has no zeros left: solve for x and y = c 1^T x together; transposed, y is 1^T x.
         row = sp.csc_array(np.full((1, n), offset, matrix.dtype))
         column = sp.csc_array(np.ones((n, 1), matrix.dtype))
         bordered = sp.block_array([[matrix, column], [row, sp.csc_array([[-1.0]])]], format="csc", dtype=matrix.dtype)
-        solve = _factorise(bordered)
-        return lambda b, transposed: solve(np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1), transposed)[
-            :, :n
-        ]
+        solve, told, _ = _factorise(bordered)
+
+        def bordering(b: np.ndarray, transposed: bool) -> np.ndarray:
+            return solve(np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1), transposed)[:, :n]
+
+        return HostSolver(bordering, told, [None])
     return _factorise(matrix)
 
 
-def _factorise(matrix: Any) -> _Solve:
+def _factorise(matrix: Any) -> HostSolver:
     """Factors in the precision of the matrix; where that cannot tell it from a singular one, of R A C, in double.
 
     R and C are powers of two, as a solution of very different units looks like that of a singular matrix.
     """
-    lu, dtype = _regular_factors(matrix), matrix.dtype
-    if lu is not None:
-        return _solve_with(lu, dtype)
+    dtype = matrix.dtype
+    lu, blown = _factors(matrix)
+    if blown < _suspicious(dtype, matrix.shape[0]):
+        return HostSolver.of(_solve_with(lu, dtype))
     rows, columns = scales(matrix)
-    wide = equilibrated(matrix.astype(np.result_type(dtype, np.float64)), rows, columns)
-    if dtype != wide.dtype or _spread(rows) * _spread(columns) > _MUCH:
-        lu = _regular_factors(wide)
-    if lu is not None:
-        dtype = wide.dtype
-    else:
-        lu = _lu(_shifted(wide.astype(dtype)))
-    scaled = _solve_with(lu, dtype)
+    double = matrix.astype(np.result_type(dtype, np.float64))
+    wide = equilibrated(double, rows, columns)
+    lu, blown = _factors(wide)
+    if not blown < _suspicious(dtype, matrix.shape[0]):
+        found = singular_solver(double, wide, (rows, columns), dtype, blown == np.inf)
+        if found.null[0] is not None or not blown < _BLOWN / np.finfo(wide.dtype).eps:
+            return found
+    scaled = _solve_with(lu, wide.dtype)
 
     def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
         first, last = (columns, rows) if transposed else (rows, columns)
         with np.errstate(over="ignore"):  # infinity is seen by the solve
-            return (scaled((b * first).astype(dtype), transposed) * last).astype(b.dtype)
+            return (scaled((b * first).astype(wide.dtype), transposed) * last).astype(b.dtype)
 
-    return solve
+    ill = not blown < _suspicious(dtype, matrix.shape[0]) and _condition(wide, lu) * np.finfo(dtype).eps >= 1
+    return HostSolver.of(solve, Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
 
 
-def _solve_with(lu: Any, dtype: np.dtype) -> _Solve:
+def _suspicious(dtype: np.dtype, n: int) -> float:
+    """What an inverse may make of a random vector. A pivot of many rounding errors is larger than one of a few."""
+    return _BLOWN / float(np.finfo(dtype).eps) / min(n**0.5, _SLACK)
+
+
+def _solve_with(lu: Any, dtype: np.dtype) -> Solve:
     def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
         columns = np.ascontiguousarray(b.T, dtype)
         return np.ascontiguousarray(lu.solve(columns, "T" if transposed else "N").T, b.dtype)
@@ -211,33 +242,29 @@ def _solve_with(lu: Any, dtype: np.dtype) -> _Solve:
     return solve
 
 
-def _spread(scales: np.ndarray) -> float:
-    return float(np.max(scales, initial=0) / np.min(scales, initial=np.inf))
-
-
-def _regular_factors(matrix: Any) -> Any:
-    """None where rounding cannot tell the matrix from a singular one."""
+def _factors(matrix: Any) -> tuple[Any, float]:
+    """And how much the inverse blows up a random vector."""
     try:
-        lu = _lu(matrix)
+        lu = lu_of(matrix)
     except RuntimeError:  # "Factor is exactly singular"
-        return None
-    return None if _is_singular(matrix, lu) else lu
+        return None, np.inf
+    return lu, _blown_up(matrix, lu)
 
 
-def _lu(matrix: Any) -> Any:
-    return band_lu(matrix) or factors_of(matrix)
+def _condition(matrix: Any, lu: Any) -> float:
+    """About the condition number of a matrix whose rows and columns are alike, by two solves."""
+    v = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(matrix.dtype)
+    image = lu.solve(v)
+    back = lu.solve((image / np.linalg.norm(image)).conj(), "T")
+    return float(np.linalg.norm(back) * abs(matrix).sum(axis=1).max())
 
 
-def _is_singular(matrix: Any, lu: Any) -> bool:
-    """Does the inverse blow up a random vector as only rounding errors can?"""
+def _blown_up(matrix: Any, lu: Any) -> float:
+    """The largest number that the inverse makes of a random vector: by rounding alone, where a pivot is no more."""
     n = matrix.shape[0]
     rows = row_maxima(sp.csr_array(matrix))
-    v = np.random.default_rng(2).choice([-1.0, 1.0], n) * np.where(rows > 0, rows, 1)  # scaled as the rows are
-    x = lu.solve(v.astype(matrix.dtype))
-    return not bool(np.max(np.abs(x), initial=0) < 0.1 / np.finfo(matrix.dtype).eps)
-
-
-def _shifted(matrix: Any) -> Any:
-    rows = row_maxima(sp.csr_array(matrix))
-    amount = np.sqrt(np.finfo(matrix.dtype).eps) * np.where(rows > 0, rows, 1)
-    return sp.csc_array(matrix + sp.dia_array((amount[None].astype(matrix.dtype), [0]), shape=matrix.shape))
+    rng = np.random.default_rng(2)
+    # scaled as the rows are; no plain signs, of which a product with one column may consist
+    v = rng.choice([-1.0, 1.0], n) * rng.uniform(0.5, 1.5, n) * np.where(rows > 0, rows, 1)
+    found = float(np.max(np.abs(lu.solve(v.astype(matrix.dtype))), initial=0))
+    return np.inf if np.isnan(found) else found

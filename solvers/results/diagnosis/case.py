@@ -28,6 +28,8 @@ class Numbers:
     norm: np.ndarray
     bound: np.ndarray
     attainable: np.ndarray
+    null_part: np.ndarray
+    singular: np.ndarray
 
     @cached_property
     def failed(self) -> np.ndarray:

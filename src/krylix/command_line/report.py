@@ -23,6 +23,7 @@ def describe(system: System, outcome: Outcome, backend: str, wanted_precondition
         ("preconditioner", _preconditioner(outcome, wanted_preconditioner)),
         ("backend", f"{backend}, {outcome.x.dtype}"),
         ("status", _status(outcome)),
+        *([("singular", "the matrix is: x has no part in its null vectors")] if np.any(outcome.singular) else []),
         ("iterations", _range(outcome.iterations, str)),
         ("residual", _residual(outcome)),
         ("check", _check(outcome)),

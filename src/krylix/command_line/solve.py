@@ -49,7 +49,7 @@ class Outcome:
         x: laid out as b, `(n,)` or `(n, k)`.
         result: of `linear_solve`.
         automatic: was the method chosen by auto?
-        status, iterations, norm, tolerance: of the result, as NumPy arrays.
+        status, singular, iterations, norm, tolerance: of the result, as NumPy arrays.
         check: the norms of the residual that counts, computed here in double precision: of b - A x, or in least squares
             of A^H (b - A x).
         fit: the norms of b - A x, computed here.
@@ -62,6 +62,7 @@ class Outcome:
     result: SolveResult
     automatic: bool
     status: np.ndarray
+    singular: np.ndarray
     iterations: np.ndarray
     norm: np.ndarray
     tolerance: np.ndarray
@@ -130,6 +131,7 @@ def solve(options: argparse.Namespace, system: System, ready: Ready) -> Outcome:
         result=result,
         automatic=is_auto(options.method),
         status=_on_host(options, result.status).reshape(-1),
+        singular=_on_host(options, result.singular).reshape(-1),
         iterations=_on_host(options, result.iterations).reshape(-1),
         norm=_on_host(options, result.residual_norm).reshape(-1),
         tolerance=_on_host(options, result.tolerance).reshape(-1),

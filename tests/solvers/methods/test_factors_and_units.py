@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from krylix import linear_solve, load_preconditioner, prepare
+from krylix import SingularMatrixWarning, linear_solve, load_preconditioner, prepare
 from krylix.sparse.equilibrate import equilibrated, scales
 from modes import array, solve
 
@@ -84,7 +84,12 @@ def test_singular_in_any_units(method: str, dtype: Any) -> None:
     matrix = (powers[0][:, None] * chain(N) * powers[1]).astype(dtype)
     x = (np.cos(np.arange(N)) / powers[1]).astype(dtype)
     A, b = given(method, matrix), (matrix.astype(np.result_type(dtype, np.float64)) @ x).astype(dtype)
-    assert linear_solve(A, b, method=method).converged
+    with pytest.warns(SingularMatrixWarning, match="is singular"):
+        result = linear_solve(A, b, method=method)
+    assert result.converged and result.singular
+    null = 1 / powers[1]  # as constants are of the chain
+    left = np.abs(null @ result.x) / (np.linalg.norm(null) * np.linalg.norm(result.x))
+    assert left <= 100 * np.finfo(dtype).eps
     without = (powers[0] * np.linspace(1, 2, N)).astype(dtype)
     assert not linear_solve(A, without, method=method, on_failure="status").converged
 

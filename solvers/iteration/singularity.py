@@ -1,0 +1,37 @@
+"""Which systems of a solve are known to be singular, by null vectors that are known or by factors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Operator
+from ..methods.direct.singular import Singularity, told_by
+from ..null_space.projections import WithoutConstantsInside, WithoutVectors
+
+_KNOWN = int(Singularity.KNOWN)
+
+
+def singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:
+    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known.
+
+    Args:
+        b: the right-hand sides, in rows.
+        null: takes off null vectors that were given or found.
+        factors: of a direct method.
+    """
+    told = told_by(factors)
+    if null is None and told is None:
+        return None
+    rows = int(b.shape[0])
+    none = bk.zeros((rows, 1), np.dtype(np.int32), b)
+    found = none if told is None else bk.broadcast_to(told, (rows, 1)) + none
+    return found if null is None else bk.where(_takes_off(bk, null, b), none + _KNOWN, found)
+
+
+def _takes_off(bk: Backend, null: Operator, b: Array) -> Array:
+    """Of which systems does it take anything off?"""
+    if isinstance(null, WithoutConstantsInside):
+        inside = null.array("inside")
+        return (null.array("weights") > 0) | (bk.max_abs(1 - inside) > 0)
+    return bk.full_like(bk.max_abs(b), not (isinstance(null, WithoutVectors) and not int(null.basis.shape[0])), bool)

@@ -1,0 +1,230 @@
+"""Dense matrices that seem singular: are they, or is it their units? And which are their null vectors?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from ....backends import Array, Backend
+from .null_vectors import Equations, both_null_vectors
+from .singular import Singularity
+
+_SWEEPS = 20  # of the scales
+_BLOWN = 0.1  # over the rounding unit: what the inverse makes of a random vector where a pivot is one of rounding
+_MOST_COMPILED = 8  # null vectors that a compiled program has room for
+_MOST = 64  # otherwise, of matrices of more unknowns than
+_FEW = 256
+_REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.ILL_CONDITIONED, Singularity.SINGULAR))
+
+
+def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], pivots: Array) -> tuple[Array, Array]:
+    """Is a pivot zero to working precision, or does the inverse blow up a random vector as only such a one can?
+
+    Rows are scaled alike for that, columns are not: what seems singular need not be.
+
+    Args:
+        matrix: `(n, n)` or `(systems, n, n)`.
+        solve: with its factors, for rows `(systems or 1, n)`.
+        pivots: `(n,)` or `(systems, n)`.
+
+    Returns:
+        `(systems or 1, 1)`, and what the inverse makes of the vector, `(systems or 1, n)`.
+    """
+    n = int(matrix.shape[-1])
+    eps = float(np.finfo(bk.dtype(matrix)).eps)
+    rows = _row_maxima(bk, matrix)
+    vector = bk.asarray(_scattered(n, np.dtype(bk.dtype(rows)).char), like=rows)
+    image = solve(bk.astype(rows * vector, bk.dtype(matrix)))
+    size = bk.reshape(bk.abs(pivots), (-1, n))
+    negligible = size <= bk.max_abs(size) * (n * eps)
+    zero = bk.sum(bk.astype(negligible, bk.dtype(size)), 1, keepdims=True) > 0
+    return zero | ~(bk.max_abs(image) < _BLOWN / (eps * n**0.5)), image
+
+
+@lru_cache(maxsize=64)
+def _scattered(n: int, dtype: str) -> np.ndarray:
+    """`(1, n)` numbers of either sign, none small: of plain signs a product with one column may consist."""
+    rng = np.random.default_rng(2)
+    found: np.ndarray = (rng.choice([-1.0, 1.0], (1, n)) * rng.uniform(0.5, 1.5, (1, n))).astype(dtype)
+    found.flags.writeable = False
+    return found
+
+
+def looked_into(bk: Backend, matrix: Array, factors: tuple[Array, ...], suspect: Array) -> tuple[Array, ...]:
+    """Factors of R A C with powers of two R, C where A seems singular, shifted where that is; and its null vectors.
+
+    Rows of different size make pivots of different size, which say nothing: units play no role for what R A C is.
+
+    Returns:
+        The factors; the diagonals of R and C as `(n or systems * n, 1)`; orthonormal null vectors of A and of its
+        adjoint, `(systems or 1, most, n)`; numbers of `Singularity`, `(systems or 1, 1)`.
+    """
+    n, systems, dtype = int(matrix.shape[-1]), int(suspect.shape[0]), bk.dtype(matrix)
+    most = min(n, _MOST_COMPILED if bk.compiled(matrix) else n if n <= _FEW else _MOST)
+    one = bk.full_like(bk.max_abs(bk.reshape(matrix, (-1, n))), 1)
+    none = bk.zeros((systems, most, n), dtype, matrix)
+    nothing = none, none, bk.zeros((systems, 1), np.dtype(np.int32), matrix)
+
+    def again(*_: Array) -> tuple[Array, ...]:
+        rows, columns = _scales(bk, matrix, suspect)
+        scaled = bk.matrix_transpose(_scaled(bk, bk.matrix_transpose(_scaled(bk, matrix, rows)), columns))
+        better = bk.linalg.lu_factor(scaled)
+        still, image = seems_singular(bk, scaled, lambda b: bk.linalg.lu_solve(better, b), bk.diagonal(better[0]))
+
+        def shifted(*_: Array) -> tuple[Array, ...]:
+            return _shifted(bk, matrix, scaled, (rows, columns), better, still & suspect, image, most)
+
+        def as_they_are(*_: Array) -> tuple[Array, ...]:
+            return *better, *nothing
+
+        # in a program one branch is enough: what is regular costs no step of a loop in it
+        look = shifted() if bk.compiled(matrix) else bk.cond(bk.any(still & suspect), shifted, as_they_are)
+        *found, right, left, singularity = look
+        return *found, rows, columns, right, left, singularity
+
+    return tuple(bk.cond(bk.any(suspect), again, lambda *_: (*factors, one, one, *nothing)))
+
+
+def _shifted(
+    bk: Backend,
+    matrix: Array,
+    scaled: Array,
+    scales: tuple[Array, Array],
+    factors: tuple[Array, ...],
+    suspect: Array,
+    image: Array,
+    most: int,
+) -> tuple[Array, ...]:
+    """Factors of the scaled matrices, of those that are singular with a shift, their null vectors and `Singularity`.
+
+    In double precision where the library has it, which tells singular from nearly singular in single precision.
+    """
+    n, dtype = int(matrix.shape[-1]), bk.dtype(matrix)
+    wide = bk.stored_dtype(np.result_type(dtype, np.float64))
+    A, B = bk.astype(matrix, wide), bk.astype(scaled, wide)
+    shifted = B + _shift(bk, B, np.finfo(dtype).eps, np.finfo(wide).eps)
+    rows, columns = (bk.astype(bk.reshape(s, (-1, n)), np.finfo(wide).dtype) for s in scales)
+    finite = bk.isfinite(bk.max_abs(_row_maxima(bk, matrix)))
+    right, left = _null_vectors(bk, A, shifted, (rows, columns), suspect & finite, most, dtype)
+    blown = ~bk.isfinite(bk.max_abs(image)) & finite
+    singular = suspect & (blown | (bk.max_abs(bk.fold(right)) > 0))
+    ill = suspect & finite & _is_ill_conditioned(bk, scaled, factors, image)
+    regular = bk.linalg.lu_factor(shifted)
+    parts = [
+        bk.where(_like(bk, singular, old), bk.astype(new, bk.dtype(old)), old)
+        for new, old in zip(regular, factors, strict=True)
+    ]
+    none = bk.zeros(tuple(singular.shape), np.dtype(np.int32), matrix)
+    number = bk.where(singular, none + _SINGULAR, bk.where(ill, none + _ILL, none + _REGULAR))
+    return *parts, bk.astype(right, dtype), bk.astype(left, dtype), number
+
+
+def _null_vectors(
+    bk: Backend, A: Array, shifted: Array, scales: tuple[Array, Array], where: Array, most: int, given: np.dtype
+) -> tuple[Array, Array]:
+    """Of A and its adjoint, by the inverse of the shifted R A C, of which one loop takes both sides in turn."""
+    single = len(A.shape) == 2
+    inverse = bk.linalg.inverse(shifted[None] if single else shifted)
+    inverse = inverse[0] if single else inverse
+    rows, columns = scales
+
+    def adjoint(matrix: Array) -> Array:
+        return bk.conj(bk.matrix_transpose(matrix))
+
+    def turned(parts: tuple[Array, ...]) -> tuple[Array, ...]:
+        A, inverse, rows, columns = parts
+        return adjoint(A), adjoint(inverse), columns, rows
+
+    def equations(parts: tuple[Array, ...]) -> Equations:
+        A, inverse, rows, columns = parts
+        sizes, dtype = bk.product(bk.abs(A), columns), bk.dtype(A)
+
+        def solve(b: Array) -> Array:
+            return bk.astype(columns, dtype) * bk.product(inverse, bk.astype(rows, dtype) * b)
+
+        return Equations(lambda x: bk.product(A, x), solve, sizes, columns)
+
+    first = adjoint(A), adjoint(inverse), columns, rows
+    return both_null_vectors(bk, first, equations, turned, where, most, (bk.dtype(A), given))
+
+
+def _like(bk: Backend, mask: Array, array: Array) -> Array:
+    """`(systems or 1, 1)` such that it selects whole matrices, or rows of pivots."""
+    lead = int(mask.shape[0])
+    return bk.reshape(mask, (lead, *(1,) * (len(array.shape) - 1)))
+
+
+def _is_ill_conditioned(bk: Backend, matrix: Array, factors: tuple[Array, ...], image: Array) -> Array:
+    """Is the reciprocal condition number below the rounding unit?
+
+    Args:
+        image: what the inverse makes of a random vector; what its adjoint makes of that shows its norm.
+    """
+    n, eps = int(matrix.shape[-1]), float(np.finfo(bk.dtype(matrix)).eps)
+    size = bk.norm(image)
+    back = bk.conj(bk.linalg.lu_solve(factors, bk.conj(bk.times(1 / size, image)), True))
+    rows = bk.sum(bk.abs(matrix), -1)
+    return ~(bk.norm(back) * bk.max_abs(bk.reshape(rows, (-1, n))) * eps < 1)
+
+
+def _shift(bk: Backend, matrix: Array, given: float, own: float) -> Array:
+    """A small diagonal, in proportion to the size of each row, and about as much spread over all entries.
+
+    A diagonal is enough where null vectors of A look like those of its adjoint. They need not have an entry in common.
+
+    Args:
+        given: rounding unit of the entries, below which singular values may lie that should be zero.
+        own: that of the computation.
+    """
+    n = int(matrix.shape[-1])
+    real = np.finfo(bk.dtype(matrix)).dtype
+    rng = np.random.default_rng(5)
+    form = np.diag(rng.uniform(0.75, 1.25, n)) + rng.uniform(-0.5, 0.5, (n, n)) / np.sqrt(n)
+    amount = max(own**0.5, 64 * given if own < given else 0.0) * _row_maxima(bk, matrix)
+    by_rows = bk.reshape(amount, (-1, n, 1)) * bk.asarray(form.astype(real), like=matrix)
+    return bk.astype(bk.reshape(by_rows, tuple(matrix.shape)), bk.dtype(matrix))
+
+
+def _row_maxima(bk: Backend, matrix: Array) -> Array:
+    """`(systems or 1, n)`; 1 for rows of zeros."""
+    n = int(matrix.shape[-1])
+    rows = bk.reshape(bk.max_abs(bk.reshape(matrix, (-1, n))), (-1, n))
+    return bk.where(rows > 0, rows, bk.full_like(rows, 1))
+
+
+def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
+    """`(systems * n, 1)` twice: powers of two that make sums over rows and over columns alike, for some systems.
+
+    Args:
+        where: `(systems, 1)`; the scales of the others are 1.
+
+    As `sparse.equilibrate.scales`, which says more.
+    """
+    n = int(matrix.shape[-1])
+    sizes = bk.abs(matrix)
+    largest = bk.binary_scale(bk.reshape(sizes, (-1, n * n)))  # (systems, 1)
+    sizes = bk.reshape(bk.times(1 / largest, bk.reshape(sizes, (-1, n * n))), tuple(matrix.shape))
+    turned = bk.matrix_transpose(sizes)
+
+    def sweep(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        rows, columns, count = state
+        by_row, by_column = rows * bk.product(sizes, columns), columns * bk.product(turned, rows)
+        return rows / _root(bk, by_row), columns / _root(bk, by_column), count + 1
+
+    one = bk.full_like(bk.broadcast_to(largest, (int(largest.shape[0]), n)), 1)
+    state = one, one, bk.asarray(np.int32(0), like=matrix)
+    rows, columns, _ = bk.while_loop(lambda state: state[2] < _SWEEPS, sweep, state)
+    rows = rows / largest
+    rows, columns = bk.where(where, rows, one), bk.where(where, columns, one)
+    return bk.binary_scale(bk.reshape(rows, (-1, 1))), bk.binary_scale(bk.reshape(columns, (-1, 1)))
+
+
+def _root(bk: Backend, sums: Array) -> Array:
+    return bk.sqrt(bk.where(sums > 0, sums, bk.full_like(sums, 1)))
+
+
+def _scaled(bk: Backend, matrix: Array, scales: Array) -> Array:
+    rows = bk.reshape(matrix, (-1, int(matrix.shape[-1])))
+    return bk.reshape(bk.times(scales, rows), tuple(matrix.shape))

@@ -1,0 +1,102 @@
+"""What factors tell of a matrix that is singular, or too close to that, and what they then leave out of a solution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+
+from ....backends import Array, Backend
+from ....sparse import Composed, Operator, storable
+from .factorisation import Solves
+
+
+class Singularity(IntEnum):
+    """What is known of one matrix; the numbers that results of a solve are made of."""
+
+    REGULAR = 0
+    ILL_CONDITIONED = 1
+    SINGULAR = 2  # a pivot was zero, but for rounding
+    KNOWN = 3  # null vectors were given, or found before
+
+
+@storable("without null vectors")
+@dataclass(eq=False, repr=False)
+class WithoutNullVectors(Composed):
+    """`v - Z Z^H v` with orthonormal rows `basis` `(systems or 1, k, n)`, the columns of Z, and zeros.
+
+    Cost: 2 k n multiplications.
+    """
+
+    parts = ("basis",)
+    is_container = True
+
+    bk: Backend
+    basis: Array
+
+    def _settle(self) -> None:
+        systems, _, n = map(int, self.basis.shape)
+        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.basis).dtype(self.basis))
+        self.systems = systems if systems > 1 else None
+
+    def apply(self, x: Array) -> Array:
+        bk, basis = self.bk, self.array("basis")
+        basis = bk.astype(basis, np.result_type(self.dtype, bk.dtype(x)))
+        basis = basis if self.systems is not None else basis[0]
+        return x - bk.product(bk.matrix_transpose(basis), bk.product(bk.conj(basis), x))
+
+    def transpose(self) -> WithoutNullVectors:
+        return self.conj()  # type: ignore[return-value]
+
+
+@storable("factors of a singular matrix")
+@dataclass(eq=False, repr=False)
+class SingularFactors(Composed, Solves):
+    """`R F`, the pseudoinverse of singular matrices on their range: R takes off what A maps to zero.
+
+    F is any inverse of A on its range, as factors are that are shifted off zero. What is out of the range of A is left
+    in b: a solve has to see that it has no solution. What is regular passes unchanged.
+
+    Attributes:
+        inner: F.
+        right, left: R, and what takes off what the adjoint maps to zero.
+        singularity: `(systems or 1, 1)`, numbers of `Singularity`.
+    """
+
+    parts = ("inner", "right", "left", "singularity")
+
+    inner: Operator
+    right: Operator
+    left: Operator
+    singularity: Array
+
+    def apply(self, x: Array) -> Array:
+        return self.right.apply(self.inner.apply(x))
+
+    def in_range(self, b: Array) -> Array:
+        """b less its part in the null vectors of the adjoint."""
+        return self.left.apply(self.left.apply(b))  # once leaves rounding, which may be all that there is
+
+    def without_null(self, x: Array) -> Array:
+        """x less its part in the null vectors."""
+        return self.right.apply(x)
+
+    def transpose(self) -> SingularFactors:
+        return replace(self, inner=self.inner.transpose(), right=self.left.transpose(), left=self.right.transpose())
+
+    def conj(self) -> SingularFactors:
+        return replace(self, inner=self.inner.conj(), right=self.right.conj(), left=self.left.conj())
+
+
+def in_range(factors: Operator | None, b: Array) -> Array:
+    """b less its part in the null vectors of the adjoint of A that its factors know."""
+    take_off = getattr(factors, "in_range", None)
+    return b if take_off is None else take_off(b)
+
+
+def told_by(factors: Operator | None) -> Array | None:
+    """`(systems or 1, 1)`, numbers of `Singularity`; None where nothing is wrong."""
+    return (
+        factors.array("singularity") if isinstance(factors, SingularFactors) else getattr(factors, "singularity", None)
+    )
