@@ -135,6 +135,7 @@ class FunctionOperator(LinearFunction):
         self.systems = layout.systems if layout.batch else None
         self._entries: Dense | None = None
         self._matrix: SparseMatrix | UnsupportedOperation | NonlinearError | None = None
+        self._traced: tuple[Callable[..., Any], Sequence[Array]] | None = None  # see `as_traced`
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
@@ -148,23 +149,53 @@ class FunctionOperator(LinearFunction):
         other.lasts = True
         return other
 
-    def apply(self, x: Array) -> Array:
-        image = self.bk.call(self.function, self.layout.unflatten(self.bk, x), self.args)
-        if image is None:
-            raise TypeError(f"{self.name} returned None; expected an array. Has the function a `return`?")
-        rows = self.image.flatten(self.bk, image, self.dtype, self.name)
-        return rows if self.constant is None else self.image.difference(self.bk, rows, self.constant)
+    def as_traced(self) -> FunctionOperator:
+        """The same function as it is now, whose products are a program from here on, where the library gains from that.
 
-    def as_container(self) -> Operator:
+        To be used for one solve, as the function may close over what changes.
+        """
+        if not self.bk.compiles_solves or self._traced is not None or self.is_container or self.bk.in_program():
+            return self
+        other = copy.copy(self)
+        other._traced = self._trace()
+        return other
+
+    def _trace(self) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         example = self.layout.unflatten(
             self.bk, self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
         )
-        found = self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), example, self.args)
+        return self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), example, self.args)
+
+    def _as_program(self, constant: Array | None, is_linear: bool) -> FunctionOperator | None:
+        """The container of the program; None where the function cannot be traced."""
+        found = self._trace() if self._traced is None else self._traced
         if found is None:
-            return self
+            return None
         self.bk.register(FunctionOperator, _flatten, _restore)
-        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, self.is_linear)
-        return _restore(static, (tuple(found[1]), self.constant))
+        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, is_linear)
+        return _restore(static, (tuple(found[1]), constant))
+
+    def by_program(self, product: Callable[[FunctionOperator, Array], Array], x: Array) -> Array | None:
+        """`product(self, x)` without the constant, compiled; None where products are no programs, or part of one."""
+        if self._traced is None or self.bk.in_program():
+            return None
+        return self.bk.compile(product, ())(self._as_program(None, True), x)
+
+    def apply(self, x: Array) -> Array:
+        rows = self.by_program(FunctionOperator._own_product, x)
+        if rows is None:
+            rows = self._own_product(x)
+        return rows if self.constant is None else self.image.difference(self.bk, rows, self.constant)
+
+    def _own_product(self, x: Array) -> Array:
+        image = self.bk.call(self.function, self.layout.unflatten(self.bk, x), self.args)
+        if image is None:
+            raise TypeError(f"{self.name} returned None; expected an array. Has the function a `return`?")
+        return self.image.flatten(self.bk, image, self.dtype, self.name)
+
+    def as_container(self) -> Operator:
+        found = None if self.is_container else self._as_program(self.constant, self.is_linear)
+        return self if found is None else found
 
     @property
     def in_steps(self) -> Operator:
@@ -217,6 +248,10 @@ def _restore(static: Any, arrays: Sequence[Any]) -> FunctionOperator:
     return operator
 
 
+def _transposed_product(operator: FunctionOperator, x: Array) -> Array:
+    return operator.transposed_product()(x)
+
+
 class DerivedFunction(Turned, LinearFunction):
     """The transpose, the conjugate or both of a function."""
 
@@ -230,7 +265,8 @@ class DerivedFunction(Turned, LinearFunction):
         self._product: Callable[[Array], Array] = function.transposed_product() if transposed else function.apply
 
     def product(self, x: Array) -> Array:
-        return self._product(x)
+        found = self.function.by_program(_transposed_product, x) if self.transposed else None
+        return self._product(x) if found is None else found
 
     def matrix(self) -> SparseMatrix:
         matrix = self.function.matrix()
