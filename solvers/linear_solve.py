@@ -124,7 +124,7 @@ def _linear_solve(request: Request) -> SolveResult:
         refuse_infinite_entries(problem, request.on_failure)
         M, fallback, factors, A = request.preconditioner, None, None, problem.A
         if method is None:
-            choice = choose(problem, M is not None)
+            choice = choose(problem, M is not None, calls_host=request.on_failure in ("raise", "warn"))
             method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
             M = choice.preconditioner if M is None else M
             problem = with_constants(problem, A, request)

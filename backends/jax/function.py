@@ -16,11 +16,6 @@ from .program.canonical import Builder
 from .program.evaluate import evaluate
 
 
-_NEEDS_VALUES = (
-    jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError, jax.errors.TracerIntegerConversionError,
-)  # fmt: skip
-
-
 class TracedFunction:
     """`f(x, *constants)`; equal to another one when both programs are the same, equation by equation."""
 
@@ -48,12 +43,9 @@ class TracedFunction:
 def trace(function: Callable[[Any], Any], x: Any) -> tuple[TracedFunction, Sequence[Any]] | None:
     """The program of `function` for arrays like `x` (shapes and dtypes suffice), and what it is to be called with.
 
-    None where a part of the program cannot be compared, or the function asks for the values of x.
+    None where a part of the program cannot be compared.
     """
-    try:
-        closed, shapes = jax.make_jaxpr(function, return_shape=True)(x)
-    except _NEEDS_VALUES:
-        return None
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(x)
     try:
         traced = TracedFunction(closed, jax.tree.structure(shapes))
     except TypeError:  # something in it has no hash

@@ -39,15 +39,16 @@ class Choice(NamedTuple):
         return explain(self.facts, self.row, self.fallback)
 
 
-def choose(problem: Problem, preconditioned: bool = False, many: bool = False) -> Choice:
+def choose(problem: Problem, preconditioned: bool = False, many: bool = False, calls_host: bool = False) -> Choice:
     """What suits the system; only methods that take a preconditioner where the user gives one.
 
     Args:
         problem: the system.
         preconditioned: did the user give a preconditioner?
         many: are many solves with A to come?
+        calls_host: may a compiled function call the host in each run?
     """
-    facts = Facts(problem, preconditioned, many)
+    facts = Facts(problem, preconditioned, many, calls_host)
     number = next(i for i, row in enumerate(ROWS) if row.holds(facts))
     row = ROWS[number]
     method = find_method(row.method)

@@ -95,9 +95,7 @@ class Builder:
         self.kept.append(origin.ctx)
         return Equation(origin, tuple(one for one, _ in read), tuple(outs), tuple(inner), rule), key
 
-    def _operand(
-        self, v: Any, names: dict[Any, _Named], primitive: str, in_loop: bool, is_place: bool
-    ) -> _Named:
+    def _operand(self, v: Any, names: dict[Any, _Named], primitive: str, in_loop: bool, is_place: bool) -> _Named:
         if not hasattr(v, "val"):
             return names[v]
         if np.shape(v.val):
@@ -143,7 +141,6 @@ class Builder:
     def within(self, rule: Any) -> Builder:
         """For the program of a derivative rule; its constants are arguments of the same program."""
         return Builder(self.hoists, self.rules, self.constants, self.kept, (*self.above, rule), self._places)
-
 
 
 def _variable(number: int) -> _Named:

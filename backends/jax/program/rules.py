@@ -1,7 +1,7 @@
 """Derivative rules of `jax.custom_jvp` and `jax.custom_vjp` in a program: compared by what they compute.
 
-JAX hands over functions that are made anew at each trace. They are traced here, as JAX would to take a derivative, so a
-rule is a program as well. A rule may use the function that it belongs to: then its program ends where it comes to itself.
+JAX hands over functions that are made anew at each trace. They are traced here, as JAX would to take a derivative, so
+a rule is a program as well. A rule may use the function that it belongs to: then its program ends where it comes to itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,22 @@ from jax.extend import core
 
 from .form import Program, constants_of
 
-if TYPE_CHECKING:
-    from .canonical import Builder
+
+class Builder(Protocol):
+    """What makes programs canonical, as rules use it: see `canonical.Builder`."""
+
+    rules: bool
+    kept: list[Any]
+    above: tuple[Any, ...]
+
+    def program(self, closed: Any) -> Program:
+        """A program of JAX in canonical form."""
+
+    def fixed(self, rules: bool) -> Builder:
+        """For programs whose numbers are no arguments."""
+
+    def within(self, rule: Any) -> Builder:
+        """For the programs of a rule."""
 
 
 _DEEPEST = 8  # rules inside of each other that are told apart
@@ -128,4 +142,3 @@ def _reverse_rule(equation: Any) -> tuple[list[Any], tuple[Any, ...]]:
         raise TypeError("A result without cotangents.")
     closed = jax.make_jaxpr(backward)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (*kept, *cotangents)))
     return [core.ClosedJaxpr(jaxpr, consts), closed], (saved, tuple(forwarded), tuple(none))
-
