@@ -19,6 +19,7 @@ from .linalg import NumpyLinalg
 from .recurrence import COST_OF_STEP, recurrence
 from .sparse import NumpySparse
 from .stand_in import StandIn
+from .small_blas import times_each, times_rows
 from .vectors import BLOCK, vecdot
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
@@ -220,8 +221,8 @@ class NumpyBackend(NumpyKernels, Backend):
 
     def product(self, matrix: Array, x: Array) -> Array:
         if matrix.ndim == 2:
-            return x @ matrix.T
-        return np.matmul(matrix, np.ascontiguousarray(x)[..., None])[..., 0]  # as strided numbers add up otherwise
+            return times_rows(matrix, x)
+        return times_each(matrix, x)
 
     def matrix_transpose(self, matrix: Array) -> Array:
         return np.swapaxes(matrix, -1, -2)

@@ -4,7 +4,7 @@ Whatever shares a program is run with the other one's arguments, and compared wi
 derivatives and those of these.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,17 @@ STRUCTURES: dict[str, list[Function]] = {
 }  # fmt: skip
 
 
+DEFAULT = (
+    *("number", "inner jit", "scan", "switch", "custom_jvp", "custom_vjp", "axis", "branches", "dynamic place"),
+    *("derivative of a jvp", "derivative of a vjp", "second derivative", "with and without a rule", "dtype"),
+)
+
+
+def some(names: Iterable[str], by_default: Sequence[str]) -> list[Any]:
+    """The others before a merge."""
+    return [name if name in by_default else pytest.param(name, marks=pytest.mark.merge) for name in names]
+
+
 def derivatives(f: Function, forward: bool) -> list[Function]:
     """Values, derivatives, and those of these where JAX has them."""
     weights = jnp.linspace(1.0, 2.0, N)
@@ -123,15 +134,16 @@ def derivatives(f: Function, forward: bool) -> list[Function]:
 
 
 def same_results(name: str, program: Any, constants: Any, function: Function) -> None:
-    forward = "vjp" not in name
-    if "while" in name or "condition" in name:  # which JAX does not differentiate in reverse
-        kinds = [lambda f: [f, lambda x: jax.jvp(f, (x,), (x,))[1]]][0]
-    else:
-        for got, want in zip(kinds(lambda x: program(x, *constants)), kinds(function), strict=True):
+    def results(f: Function) -> list[Function]:
+        if "while" in name or name == "condition":  # which JAX does not differentiate in reverse
+            return [f, lambda x: jax.jvp(f, (x,), (x,))[1]]
+        return derivatives(f, "vjp" not in name)
+
+    for got, want in zip(results(lambda x: program(x, *constants)), results(function), strict=True):
         np.testing.assert_allclose(jax.jit(got)(POINT), want(POINT), rtol=1e-10, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", some(NUMBERS, DEFAULT))
 def test_numbers_are_arguments(name: str) -> None:
     """Other numbers and arrays, in a function made anew: the same program, which computes what each function does."""
     functions = [NUMBERS[name](s, k) for s, k in ((0.7, K), (0.4, jnp.sqrt(K)), (1.0, K + 1))]
@@ -143,7 +155,7 @@ def test_numbers_are_arguments(name: str) -> None:
         same_results(name, first[0], found[1], function)
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize("name", some(STRUCTURES, DEFAULT))
 def test_structure_is_not(name: str) -> None:
     """What differs in anything else is another program, and each computes what its function does."""
     found = [trace(f, POINT) for f in STRUCTURES[name]]
