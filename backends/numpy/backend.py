@@ -17,9 +17,9 @@ from .fourier import NumpyFourier
 from .kernels import NumpyKernels
 from .linalg import NumpyLinalg
 from .recurrence import COST_OF_STEP, recurrence
+from .small_blas import times_each, times_rows
 from .sparse import NumpySparse
 from .stand_in import StandIn
-from .small_blas import times_each, times_rows
 from .vectors import BLOCK, vecdot
 
 _AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}

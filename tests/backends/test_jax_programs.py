@@ -12,8 +12,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
-
-from krylix.backends.jax.function import trace
+trace = pytest.importorskip("krylix.backends.jax.function").trace
 
 Function = Callable[[Any], Any]
 N = 4

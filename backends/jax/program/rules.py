@@ -127,7 +127,7 @@ def _forward_rule(equation: Any) -> tuple[list[Any], tuple[Any, ...]]:
 def _reverse_rule(equation: Any) -> tuple[list[Any], tuple[Any, ...]]:
     params, avals = equation.params, _operands(equation)
     jaxpr, consts = params["fwd_jaxpr_thunk"].call_wrapped(*(_moves(aval) for aval in avals))
-    _, residuals, forwarded = params["out_trees"]()
+    *_, forwarded = params["out_trees"]()
     saved = len(jaxpr.outvars) - len(equation.outvars)
     shapes = iter(v.aval for v in jaxpr.outvars[:saved])
     kept = [next(shapes) if i is None else equation.invars[i].aval for i in forwarded]
