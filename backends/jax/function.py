@@ -32,8 +32,9 @@ class TracedFunction:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, TracedFunction) and self._hash == other._hash
-        return same and self.program.key == other.program.key and self.structure == other.structure
+        if not isinstance(other, TracedFunction) or self._hash != other._hash:
+            return False
+        return self.program.key == other.program.key and self.structure == other.structure
 
     def __call__(self, x: Any, *constants: Any) -> Any:
         found = evaluate(self.program, dict(enumerate(constants)), jax.tree.leaves(x))

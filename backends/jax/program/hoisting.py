@@ -14,8 +14,8 @@ import numpy as np
 
 _INDICES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1, "cond": 0}  # operands from here on are places
 _FILLS = ("pad", "broadcast_in_dim", "select_n", "concatenate", "dynamic_update_slice", "while", "scan")
-_COMPARES = ("eq", "ne", "lt", "le", "gt", "ge", "max", "min")
-_COUNTS = ("add", "sub", "mul", "div")  # of integers: in loops they move counters, which compilers follow
+# of integers, but not in loops, where they count the steps, which tracing and compilers follow
+_WHOLE_NUMBERS = ("eq", "ne", "lt", "le", "gt", "ge", "max", "min", "add", "sub", "mul", "div")
 _STATIC = ("pow", "random_seed", "random_wrap", "random_fold_in")
 
 
@@ -30,9 +30,9 @@ def is_hoisted(value: Any, primitive: str, in_loop: bool, is_place: bool) -> boo
         return False
     if jnp.issubdtype(value.dtype, np.inexact):
         return bool(value != 0) or primitive not in _FILLS
-    if not jnp.issubdtype(value.dtype, np.integer) or is_place:
+    if not jnp.issubdtype(value.dtype, np.integer) or is_place or in_loop:
         return False
-    return primitive in _COMPARES or (primitive in _COUNTS and not in_loop)
+    return primitive in _WHOLE_NUMBERS
 
 
 def places(jaxpr: Any, all_outputs: bool) -> set[Any]:
