@@ -157,13 +157,18 @@ class FunctionOperator(LinearFunction):
         if not self.bk.compiles_solves or self._traced is not None or self.is_container or self.bk.in_program():
             return self
         other = copy.copy(self)
-        other._traced = self._trace()
+        try:
+            other._traced = self._trace()
+        except TypeError:
+            self._own_product(self._zeros())  # which names the function where it returns no arrays
+            raise
         return other
 
+    def _zeros(self) -> Array:
+        return self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+
     def _trace(self) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        example = self.layout.unflatten(
-            self.bk, self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
-        )
+        example = self.layout.unflatten(self.bk, self._zeros())
         return self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), example, self.args)
 
     def _as_program(self, constant: Array | None, is_linear: bool) -> FunctionOperator | None:
@@ -228,8 +233,7 @@ class FunctionOperator(LinearFunction):
     def transposed_product(self) -> Callable[[Array], Array]:
         """`x -> transposed matrix x` on rows; where the library has no derivatives, by the entries, which are kept."""
         if self.bk.has_derivatives:
-            zeros = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
-            return self.bk.transpose_function(self.apply, zeros)
+            return self.bk.transpose_function(self.apply, self._zeros())
         if self._entries is None:
             self._entries = Dense(self.bk, self.dense())
         return self._entries.transpose().apply

@@ -137,6 +137,7 @@ def memory() -> float:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell the memory of a process")
+@pytest.mark.merge
 def test_memory_stays_flat() -> None:
     """Over 200 solves, where a program for each would take more than a GB."""
 
