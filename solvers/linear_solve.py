@@ -148,7 +148,9 @@ def _solved(request: Request) -> SolveResult:
             problem = with_constants(problem, method, problem.A, request)
             ready = _set_up(problem, method, request.preconditioner, problem.A)
         else:
-            chosen = choose(problem, request.preconditioner is not None)
+            chosen = choose(
+                problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn")
+            )
             choice, ready = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
     while True:
         try:

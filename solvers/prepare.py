@@ -214,7 +214,8 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
     refuse_infinite_entries(problem, request.on_failure)
     automatic, A = isinstance(kind, str) and kind.strip().lower() == "auto", problem.A
     if method is None:
-        choice = choose(problem, not (automatic or kind is None), many)
+        calls_host = request.on_failure in ("raise", "warn")
+        choice = choose(problem, not (automatic or kind is None), many, calls_host)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
         why = choice.explain()
         kind = choice.preconditioner if automatic else kind

@@ -28,6 +28,7 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     """
     if operator.is_linear:
         return operator
+    operator = operator.as_traced()
     bk, shape = operator.bk, (operator.layout.systems, operator.shape[1])
 
     def at(x: np.ndarray) -> np.ndarray | None:

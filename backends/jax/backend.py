@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,6 +23,7 @@ from ..interface.scattered import scattered
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .by_host import by_host
+from .compiled import compiled
 from .devices import first_placed, placed
 from .explicit import with_auto_axes
 from .exported import unless_exported
@@ -38,7 +39,7 @@ from .reporting import reporting
 from .rescue import rescued
 from .sparse import JaxSparse
 from .strict import leniently
-from .tracing import is_compiled, is_recorded, is_traced
+from .tracing import is_compiled, is_recorded, is_traced, value_now
 from .transposed import transpose_function
 from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 from .vectors import JaxVectors
@@ -170,6 +171,9 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
         if is_mapped():  # where JAX cannot vectorise a condition that differs from device to device
             return jax.tree.map(partial(jnp.where, predicate), if_true(*operands), if_false(*operands))
+        known = value_now(predicate)
+        if known is not None:  # a program of its own would be compiled at each call
+            return (if_true if known else if_false)(*operands)
         return lax.cond(predicate, if_true, if_false, *operands)
 
     def where_needed(self, predicate: Any, function: Callable[[], Sequence[Array]]) -> list[Array]:
@@ -294,7 +298,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return called(function, x, args)
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
-        return _jitted(function, static)
+        return compiled(function, static)
 
     def trace(
         self, function: Callable[..., Any], x: Any, args: Sequence[Any]
@@ -346,8 +350,3 @@ def _refused(x: Array, why: str, error: type[Exception]) -> Array:
 @_refused.defjvp
 def _raise(why: str, error: type[Exception], primals: Any, tangents: Any) -> Any:
     raise error(why)
-
-
-@cache
-def _jitted(function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
-    return jax.jit(function, static_argnames=static)

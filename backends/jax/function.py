@@ -2,7 +2,7 @@
 
 An eager solve is compiled once for each function. The function object cannot be the key: it may close over a variable
 that has another value by now, or be a new lambda in every time step. So the function is traced at each call, which
-takes a millisecond, and its program is the key; the arrays that it closes over become arguments.
+takes a millisecond, and its program is the key; the arrays that it closes over and the numbers in it become arguments.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
-from jax.extend import core
+
+from .program.canonical import Builder
+from .program.evaluate import evaluate
 
 
 class TracedFunction:
@@ -21,71 +22,37 @@ class TracedFunction:
     one_dtype = True  # the program was made for arguments of one dtype
 
     def __init__(self, closed: Any, structure: Any) -> None:
-        self.jaxpr, self.structure = closed.jaxpr, structure
-        self.kept: list[Any] = []  # objects that stand in the key by identity, so they must live as long
-        self.key = _program_key(closed.jaxpr, self.kept)
-        self._hash = hash(self.key)
+        builder = Builder()
+        self.program, self.structure = builder.program(closed), structure
+        self.constants: Sequence[Any] = builder.constants
+        self.kept = builder.kept  # objects that stand in the key by identity, so they must live as long
+        self._hash = hash(self.program.key)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TracedFunction) and self.key == other.key and self.structure == other.structure
+        if not isinstance(other, TracedFunction) or self._hash != other._hash:
+            return False
+        return self.program.key == other.program.key and self.structure == other.structure
 
     def __call__(self, x: Any, *constants: Any) -> Any:
-        run = core.jaxpr_as_fun(core.ClosedJaxpr(self.jaxpr, list(constants)))
-        return jax.tree.unflatten(self.structure, run(*jax.tree.leaves(x)))
+        found = evaluate(self.program, dict(enumerate(constants)), jax.tree.leaves(x))
+        return jax.tree.unflatten(self.structure, found)
 
 
 def trace(function: Callable[[Any], Any], x: Any) -> tuple[TracedFunction, Sequence[Any]] | None:
-    """The program of `function` for arrays like `x` (shapes and dtypes suffice), and the arrays that it closes over.
+    """The program of `function` for arrays like `x` (shapes and dtypes suffice), and what it is to be called with.
 
     None where a part of the program cannot be compared.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(x)
     try:
-        return TracedFunction(closed, jax.tree.structure(shapes)), closed.consts
+        traced = TracedFunction(closed, jax.tree.structure(shapes))
     except TypeError:  # something in it has no hash
         return None
-
-
-def _program_key(jaxpr: Any, kept: list[Any]) -> tuple[Any, ...]:
-    number: dict[Any, int] = {}
-
-    def name(v: Any) -> Any:
-        if hasattr(v, "val"):  # a literal
-            return ("literal", v.aval, np.asarray(v.val).tobytes())
-        known = number.get(v)
-        if known is not None:
-            return known
-        number[v] = len(number)
-        return number[v], v.aval
-
-    inputs = tuple(name(v) for v in (*jaxpr.constvars, *jaxpr.invars))
-    equations = tuple(
-        (e.primitive, tuple(name(v) for v in e.invars), _key(e.params, kept), tuple(name(v) for v in e.outvars))
-        for e in jaxpr.eqns
-    )
-    return inputs, len(jaxpr.constvars), equations, tuple(name(v) for v in jaxpr.outvars)
-
-
-def _key(value: Any, kept: list[Any]) -> Any:
-    """A hashable stand-in for a parameter of an equation."""
-    if isinstance(value, core.ClosedJaxpr):
-        return "program", _program_key(value.jaxpr, kept), _key(list(value.consts), kept)
-    if isinstance(value, core.Jaxpr):
-        return "program", _program_key(value, kept)
-    if isinstance(value, dict):
-        return "dict", tuple((k, _key(value[k], kept)) for k in sorted(value, key=str))
-    if isinstance(value, (tuple, list)):
-        return type(value), tuple(_key(v, kept) for v in value)
-    if isinstance(value, np.ndarray):
-        return "array", value.dtype.str, value.shape, value.tobytes()
-    if isinstance(value, jax.Array):
-        kept.append(value)
-        return "identity", id(value)
-    hash(value)  # TypeError: not comparable
-    return type(value), value
+    constants, traced.constants = traced.constants, ()
+    return traced, constants
 
 
 def called(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:

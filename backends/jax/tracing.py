@@ -30,3 +30,13 @@ def _tracing() -> bool:
 def is_recorded() -> bool:
     """Is a program being made of what runs now? Not by grad or vmap themselves, which run new arrays eagerly."""
     return isinstance(jnp.zeros(()), jax.core.Tracer)
+
+
+def value_now(predicate: Any) -> bool | None:
+    """The value of a condition where nothing is recorded, also where derivatives are being taken; else None."""
+    if is_recorded():
+        return None
+    try:
+        return bool(predicate)
+    except jax.errors.ConcretizationTypeError:  # one of each lane, in vmap
+        return None

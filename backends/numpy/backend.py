@@ -18,6 +18,7 @@ from .kernels import NumpyKernels
 from .lending import REFUSALS, with_copies
 from .linalg import NumpyLinalg
 from .recurrence import COST_OF_STEP, recurrence
+from .small_blas import times_each, times_rows
 from .sparse import NumpySparse
 from .stand_in import StandIn
 from .vectors import BLOCK, vecdot
@@ -227,8 +228,8 @@ class NumpyBackend(NumpyKernels, Backend):
 
     def product(self, matrix: Array, x: Array) -> Array:
         if matrix.ndim == 2:
-            return x @ matrix.T
-        return np.matmul(matrix, np.ascontiguousarray(x)[..., None])[..., 0]  # as strided numbers add up otherwise
+            return times_rows(matrix, x)
+        return times_each(matrix, x)
 
     def matrix_transpose(self, matrix: Array) -> Array:
         return np.swapaxes(matrix, -1, -2)

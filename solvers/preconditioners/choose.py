@@ -20,6 +20,7 @@ from .multigrid.where_it_suits import pays_unseen
 
 _ROWS = 50_000  # that are looked at together
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
+_LEAST_GRID = 256  # likewise on grids in compiled functions, which make it once
 
 
 def choose_kind(A: Operator, kinds: Container[str]) -> str:
@@ -27,7 +28,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
 
     | known about A | kind |
     |---|---|
-    | symmetric (Hermitian), smaller than 5000 unknowns, or a batch | jacobi |
+    | symmetric (Hermitian), smaller than 5000 unknowns (in compiled functions, on a grid: 256), or a batch | jacobi |
     | symmetric (Hermitian), diagonal of one sign, at least 1.02 times the sum of its row everywhere | jacobi |
     | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid | multigrid, or fast |
     | symmetric (Hermitian), diagonal of one sign, no row of zeros | amg |
@@ -48,12 +49,13 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     if not (is_known(A) if isinstance(A, SparseMatrix) else A.known() is not None):
         return "multigrid" if "multigrid" in kinds and pays_unseen(A) else "jacobi"
     if seems_hermitian(A):
-        large = A.shape[0] > _SMALL and A.systems is None
-        if not large or not _needs_more_than_scaling(A):
+        large, several = A.shape[0] > _SMALL, A.systems is not None
+        grid = "multigrid" in kinds and (large or (A.bk.compiled() and A.shape[0] >= _LEAST_GRID))
+        if several or not (large or grid) or not _needs_more_than_scaling(A):
             return "jacobi"
-        if "multigrid" in kinds and couples_neighbours(on_its_grid(A)):
+        if grid and couples_neighbours(on_its_grid(A)):
             return "multigrid"
-        return "amg" if "amg" in kinds and _has_whole_diagonal(A) else "jacobi"
+        return "amg" if large and "amg" in kinds and _has_whole_diagonal(A) else "jacobi"
     if "amg" in kinds and _is_elliptic(A):
         return "amg"
     return "ilu" if "ilu" in kinds and _has_whole_diagonal(A) else "jacobi"

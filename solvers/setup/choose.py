@@ -51,15 +51,16 @@ class Choice(NamedTuple):
         return _from_row(self.facts, self.row + 1)
 
 
-def choose(problem: Problem, preconditioned: bool = False, many: bool = False) -> Choice:
+def choose(problem: Problem, preconditioned: bool = False, many: bool = False, calls_host: bool = False) -> Choice:
     """What suits the system; only methods that take a preconditioner where the user gives one.
 
     Args:
         problem: the system.
         preconditioned: did the user give a preconditioner?
         many: are many solves with A to come?
+        calls_host: may a compiled function call the host in each run?
     """
-    return _from_row(Facts(problem, preconditioned, many), 0)
+    return _from_row(Facts(problem, preconditioned, many, calls_host), 0)
 
 
 def first_that_can(choice: Choice, make: Callable[[Choice], T]) -> tuple[Choice, T]:

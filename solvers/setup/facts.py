@@ -30,6 +30,7 @@ from ..methods.direct.fast import FastDirect
 from ..preconditioners.choose import is_easy
 from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known
+from ..preconditioners.multigrid.read import couples_neighbours
 from .factors import factors_now
 from .fill import LARGE, FactorCost, fits, known_cost, matrix_cost
 from .problem import Problem
@@ -52,11 +53,13 @@ class Facts:
         problem: the system.
         preconditioned: did the user give a preconditioner?
         many: are many solves with A to come?
+        calls_host: may a compiled function call the host in each run, as it does to raise?
     """
 
     problem: Problem
     preconditioned: bool = False
     many: bool = False
+    calls_host: bool = False
     untraced: str | None = None  # why a function has no matrix here
 
     @property
@@ -124,6 +127,21 @@ class Facts:
         problem = self.problem
         at_hand = not problem.compiled and problem.bk.is_at_hand(problem.b)
         return at_hand and self.unknowns > 0 and self.is_known
+
+    @cached_property
+    def while_compiling(self) -> bool:
+        """Can it be factorised while a function is compiled? A known sparse matrix, which no multigrid is made for."""
+        problem, A = self.problem, self.A
+        if not problem.compiled or not isinstance(A, SparseMatrix) or self.entries is None or not self.unknowns:
+            return False
+        if problem.A.offset or not (problem.bk.in_program() if problem.bk.has_pure_arrays else problem.bk.compiled()):
+            return False  # a transformation by itself does not tell the matrices of its lanes
+        return not (couples_neighbours(on_its_grid(A)) and self.symmetric and self.maybe_definite)
+
+    @cached_property
+    def factors_on_host(self) -> bool:
+        """Can the host factorise it now and solve with that, also from a compiled function?"""
+        return self.on_host or (self.while_compiling and self.calls_host and self.problem.bk.can_rescue())
 
     @cached_property
     def fast(self) -> Operator | None:

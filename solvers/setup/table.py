@@ -35,7 +35,9 @@ class Row(NamedTuple):
 
 
 def _factors_at_most(facts: Facts, operations: float) -> bool:
-    return facts.on_host and not facts.preconditioned and facts.cost is not None and facts.cost.operations <= operations
+    if facts.preconditioned or not facts.factors_on_host or facts.cost is None:
+        return False
+    return facts.cost.operations <= operations
 
 
 def _cheap(facts: Facts) -> bool:
@@ -68,6 +70,11 @@ ROWS = (
         f"{BAND_TO_COMPILE} if its values are not known",
         lambda f: f.banded,
         "banded-direct", None, "cyclic reduction solves it at once",
+    ),
+    Row(
+        f"in a compiled function: a sparse matrix of at most {SMALL} unknowns, known, but for those of multigrid",
+        lambda f: f.while_compiling and f.unknowns <= SMALL and not f.preconditioned,
+        "direct", None, "factors of LAPACK are made once, while it is compiled, and always work",
     ),
     Row(
         f"on the host: factors take at most {ONE_SOLVE} operations per stored entry",

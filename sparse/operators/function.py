@@ -138,6 +138,7 @@ class FunctionOperator(LinearFunction):
         self.systems = layout.systems if layout.batch else None
         self._entries: Dense | None = None
         self._matrix: SparseMatrix | UnsupportedOperation | NonlinearError | None = None
+        self._traced: tuple[Callable[..., Any], Sequence[Array]] | None = None  # see `as_traced`
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
@@ -151,7 +152,50 @@ class FunctionOperator(LinearFunction):
         other.lasts = True
         return other
 
+    def as_traced(self) -> FunctionOperator:
+        """The same function as it is now, whose products are a program from here on, where the library gains from that.
+
+        To be used for one solve, as the function may close over what changes.
+        """
+        if not self.bk.compiles_solves or self._traced is not None or self.is_container or self.bk.in_program():
+            return self
+        other = copy.copy(self)
+        try:
+            other._traced = self._trace()
+        except TypeError:
+            self._own_product(self._zeros())  # which names the function where it returns no arrays
+            raise
+        return other
+
+    def _zeros(self) -> Array:
+        return self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+
+    def _trace(self) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        example = self.layout.unflatten(self.bk, self._zeros())
+        return self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), example, self.args)
+
+    def _as_program(self, constant: Array | None, is_linear: bool) -> FunctionOperator | None:
+        """The container of the program; None where the function cannot be traced."""
+        found = self._trace() if self._traced is None else self._traced
+        if found is None:
+            return None
+        self.bk.register(FunctionOperator, _flatten, _restore)
+        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, is_linear, self.may_round)
+        return _restore(static, (tuple(found[1]), constant))
+
+    def by_program(self, product: Callable[[FunctionOperator, Array], Array], x: Array) -> Array | None:
+        """`product(self, x)` without the constant, compiled; None where products are no programs, or part of one."""
+        if self._traced is None or self.bk.in_program():
+            return None
+        return self.bk.compile(product, ())(self._as_program(None, True), x)
+
     def apply(self, x: Array) -> Array:
+        rows = self.by_program(FunctionOperator._own_product, x)
+        if rows is None:
+            rows = self._own_product(x)
+        return rows if self.constant is None else self.image.difference(self.bk, rows, self.constant)
+
+    def _own_product(self, x: Array) -> Array:
         given = self.layout.unflatten(self.bk, x)
         if self._looked_at:
             image = self.bk.call(self.function, given, self.args)
@@ -159,19 +203,11 @@ class FunctionOperator(LinearFunction):
             image, self._looked_at = first_call(self.bk, self.function, given, self.args, self.name)
         if image is None:
             raise TypeError(f"{self.name} returned None; expected an array. Has the function a `return`?")
-        rows = self.image.flatten(self.bk, image, self.dtype, self.name, exact=not self.may_round)
-        return rows if self.constant is None else self.image.difference(self.bk, rows, self.constant)
+        return self.image.flatten(self.bk, image, self.dtype, self.name, exact=not self.may_round)
 
     def as_container(self) -> Operator:
-        example = self.layout.unflatten(
-            self.bk, self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
-        )
-        found = self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), example, self.args)
-        if found is None:
-            return self
-        self.bk.register(FunctionOperator, _flatten, _restore)
-        static = (self.bk, found[0], self.layout, self.dtype, self.name, self.image, self.is_linear, self.may_round)
-        return _restore(static, (tuple(found[1]), self.constant))
+        found = None if self.is_container else self._as_program(self.constant, self.is_linear)
+        return self if found is None else found
 
     @property
     def in_steps(self) -> Operator:
@@ -204,8 +240,7 @@ class FunctionOperator(LinearFunction):
     def transposed_product(self) -> Callable[[Array], Array]:
         """`x -> transposed matrix x` on rows; where the library has no derivatives, by the entries, which are kept."""
         if self.bk.has_derivatives:
-            zeros = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
-            return self.bk.transpose_function(self.apply, zeros)
+            return self.bk.transpose_function(self.apply, self._zeros())
         if self._entries is None:
             self._entries = Dense(self.bk, self.dense())
         return self._entries.transpose().apply
@@ -224,6 +259,10 @@ def _restore(static: Any, arrays: Sequence[Any]) -> FunctionOperator:
     return operator
 
 
+def _transposed_product(operator: FunctionOperator, x: Array) -> Array:
+    return operator.transposed_product()(x)
+
+
 class DerivedFunction(Turned, LinearFunction):
     """The transpose, the conjugate or both of a function."""
 
@@ -237,7 +276,8 @@ class DerivedFunction(Turned, LinearFunction):
         self._product: Callable[[Array], Array] = function.transposed_product() if transposed else function.apply
 
     def product(self, x: Array) -> Array:
-        return self._product(x)
+        found = self.function.by_program(_transposed_product, x) if self.transposed else None
+        return self._product(x) if found is None else found
 
     def matrix(self) -> SparseMatrix:
         matrix = self.function.matrix()

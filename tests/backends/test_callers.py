@@ -13,7 +13,6 @@ REASONS = {
     "boxes_product": "in place, part by part: five numbers in 3.5 ms for 19, five arrays in 9 for 31 in NumPy",
     "by_parts": "updates and sums of a block while it is in the cache: 8.7 ms for 11.7 in NumPy",
     "by_host": "only the library knows whether a program may call the host: then 3.6 s to compile for 8.2",
-    "can_rescue": "only the library knows whether the program that it records may call the host",
     "cost_of_step": "of `recurrence`: a step takes JAX 0.1 us, NumPy 2 us, and an accelerator longer than all of them",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
     "in_every_run": "only the library knows what a program that it records closes over",

@@ -272,3 +272,66 @@ def test_definite_is_tested(shift: float) -> None:
     assert not is_seen_indefinite(A)
     assert is_seen_indefinite(sp.csr_array(A - shift * sp.eye_array(1600)))
     assert not is_seen_indefinite(sp.csr_array(sp.diags_array(10.0 ** rng.uniform(-8, 8, 50))))
+
+
+def ill_conditioned(n: int) -> tuple[sp.csr_array, np.ndarray]:
+    """A sparse matrix that iterations solve badly, and a solution."""
+    own = np.random.default_rng(n)
+    A = sp.random_array((n, n), density=3 / n, rng=own) + sp.diags_array(own.uniform(1e-4, 1, n))
+    return sp.csr_array(A), own.standard_normal(n)
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize(
+    ("n", "on_failure", "method"),
+    [(300, "status", "direct"), (300, "raise", "direct"), (1500, "raise", "scipy-direct")],
+)
+def test_known_sparse_matrices_are_factorised_while_compiling(n: int, on_failure: str, method: str) -> None:
+    """As they are eagerly: a small residual of an iteration would not tell that x is right. Derivatives, too."""
+    import jax
+
+    A, x = ill_conditioned(n)
+    names = []
+
+    def solve(b: Any) -> Any:
+        result = linear_solve(A, b, on_failure=on_failure)
+        names.append(result.method)
+        return result.x
+
+    b = array("jax", A @ x)
+    assert linear_solve(A, b).method == "scipy-direct"
+    found, gradient = jax.jit(lambda b: (solve(b), jax.grad(lambda b: solve(b) @ x)(b)))(b)
+    assert set(names) == {method}
+    np.testing.assert_allclose(found, x, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(gradient, sp.linalg.spsolve(A.T.tocsc(), x), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.needs("jax")
+def test_small_grids_get_multigrid_while_compiling() -> None:
+    """With obstacles, of a few thousand unknowns: given as a function, and as a matrix."""
+    import jax
+    import jax.numpy as jnp
+
+    shape = (32, 32)
+    free = np.pad(np.ones(shape), 1)
+    free[10:20, 5:15] = 0
+
+    def pressure(u: Any) -> Any:
+        inside, near = free[1:-1, 1:-1], ((2, 1), (0, 1), (1, 2), (1, 0))
+        v, n = jnp.pad(u, 1), shape[0]
+        flux = sum(inside * free[i : i + n, j : j + n] * (u - v[i : i + n, j : j + n]) for i, j in near)
+        return flux + (1.01 - inside) * u
+
+    b = array("jax", np.random.default_rng(0).standard_normal(shape))
+    matrix = matrix_from_function(pressure, b)[0].native("numpy")
+    for A, right in ((pressure, b), (matrix, b.reshape(-1))):
+        kinds = []
+
+        def solve(b: Any, A: Any = A, kinds: list[Any] = kinds) -> Any:
+            result = linear_solve(A, b)
+            kinds.append((result.method, result.preconditioner))
+            return result.x, result.iterations
+
+        x, iterations = jax.jit(solve)(right)
+        assert kinds[0] == ("CG", "multigrid") and iterations <= 20
+        np.testing.assert_allclose(matrix @ np.asarray(x).reshape(-1), b.reshape(-1), atol=1e-8)

@@ -146,7 +146,10 @@ def test_linear_part(mode: str) -> None:
 
 @eager
 def test_evaluations(mode: str) -> None:
-    """Three for a new function, then one for each solve; a function that cannot be remembered is tested every time."""
+    """Three for a new function, then one for each solve; a function that cannot be remembered is tested every time.
+
+    JAX traces a function once for each solve, and evaluates the program.
+    """
     calls = []
 
     def function(x: Any) -> Any:
@@ -159,7 +162,7 @@ def test_evaluations(mode: str) -> None:
         calls.clear()
         linear_part(operator)
         counts.append(len(calls))
-    assert counts == [4, 1, 1]
+    assert counts == ([1, 1, 1] if mode == "jax" else [4, 1, 1])
 
 
 class Unhashable:

@@ -1,0 +1,147 @@
+"""A program in canonical form: variables by number, literals and closed-over arrays as arguments, inner programs too.
+
+Two programs of one key compute the same from the same arguments, and have the same derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from .form import Constant, Equation, Fixed, Program
+from .hoisting import are_places, is_hoisted, places
+from .inner import inner_programs
+from .rules import find_rule, has_rule
+
+_SMALL = 64  # entries of an array up to which it is compared by its values
+
+
+_Named = tuple[Any, Hashable]  # an operand, and what stands for it in the key
+
+
+@dataclass
+class Builder:
+    """Makes programs of those of JAX, and gathers their constants.
+
+    Attributes:
+        hoists: do literals and arrays become arguments? In programs that stand in the key whole, they do not.
+        rules: do derivative rules count?
+        constants: the arguments, in the order in which they are met.
+        kept: what stands in a key by identity, so it must live as long.
+        above: the derivative rules inside of which this is, see `rules`.
+    """
+
+    hoists: bool = True
+    rules: bool = True
+    constants: list[Any] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+    above: tuple[Any, ...] = ()
+    _places: dict[int, int] = field(default_factory=dict)  # of arrays among the constants, by identity
+
+    def program(self, closed: Any, in_loop: bool = False, for_places: bool = False) -> Program:
+        """
+        Args:
+            closed: a ClosedJaxpr.
+            in_loop: is it the body of a loop?
+            for_places: do its results tell places in arrays?
+
+        Raises:
+            TypeError: a parameter cannot be compared.
+        """
+        jaxpr, keys = closed.jaxpr, []
+        names: dict[Any, _Named] = {}
+        free = count()
+        for v, value in zip(jaxpr.constvars, closed.consts, strict=True):
+            names[v] = self._constant(value, v.aval)
+            keys.append(names[v][1])
+        for v in jaxpr.invars:
+            names[v] = _variable(next(free))
+            keys.append(v.aval)
+        found, equations = places(jaxpr, for_places), []
+        for origin in jaxpr.eqns:
+            equation, key = self._equation(origin, names, free, in_loop, are_places(origin, found))
+            equations.append(equation)
+            keys.append(key)
+        ends = [self._operand(v, names, "", in_loop, True) for v in jaxpr.outvars]
+        keys.append(tuple(key for _, key in ends))
+        return Program(len(jaxpr.invars), tuple(equations), tuple(end for end, _ in ends), tuple(keys))
+
+    def _equation(
+        self, origin: Any, names: dict[Any, _Named], free: Iterator[int], in_loop: bool, is_place: bool
+    ) -> tuple[Equation, Hashable]:
+        primitive = origin.primitive.name
+        read = [self._operand(v, names, primitive, in_loop, is_place) for v in origin.invars]
+        outs = []
+        for v in origin.outvars:
+            outs.append(next(free))
+            names[v] = _variable(outs[-1])
+        inner, rule, rule_key, others = [], None, None, dict(origin.params)
+        found = inner_programs(origin)
+        if found is not None:
+            inner = [self.program(one, in_loop or found.loops, is_place) for one in found.programs]
+            others = found.others
+        if has_rule(origin):
+            rule, rule_key = find_rule(self, origin, inner[0])
+        key = (
+            origin.primitive, tuple(key for _, key in read), tuple(v.aval for v in origin.outvars), origin.ctx,
+            tuple(one.key for one in inner), rule_key, self.key(others),
+        )  # fmt: skip
+        self.kept.append(origin.ctx)
+        return Equation(origin, tuple(one for one, _ in read), tuple(outs), tuple(inner), rule), key
+
+    def _operand(self, v: Any, names: dict[Any, _Named], primitive: str, in_loop: bool, is_place: bool) -> _Named:
+        if not hasattr(v, "val"):
+            return names[v]
+        if np.shape(v.val):
+            return self._constant(v.val, v.aval)
+        value = np.asarray(v.val, v.aval.dtype)
+        if self.hoists and primitive and is_hoisted(value, primitive, in_loop, is_place):
+            self.constants.append(value)
+            return Constant(len(self.constants) - 1), (len(self.constants) - 1, v.aval)
+        return Fixed(v.val), ("literal", v.aval, value.tobytes())
+
+    def _constant(self, value: Any, aval: Any) -> _Named:
+        if not self.hoists:
+            return Fixed(value), (aval, self.key(value))
+        index = self._places.get(id(value))
+        if index is None:
+            index = self._places[id(value)] = len(self.constants)
+            self.constants.append(value)
+        return Constant(index), (Constant(index), aval)
+
+    def key(self, value: Any) -> Hashable:
+        """A hashable stand-in for a parameter of an equation."""
+        if isinstance(value, core.Jaxpr):
+            value = core.ClosedJaxpr(value, ())
+        if isinstance(value, core.ClosedJaxpr):
+            return "program", self.fixed().program(value).key
+        if isinstance(value, dict):
+            return "dict", tuple((k, self.key(value[k])) for k in sorted(value, key=str))
+        if isinstance(value, tuple | list):
+            return type(value), tuple(self.key(v) for v in value)
+        if isinstance(value, np.ndarray):
+            return "array", value.dtype.str, value.shape, value.tobytes()
+        if isinstance(value, jax.Array):
+            self.kept.append(value)
+            small = not isinstance(value, jax.core.Tracer) and value.size <= _SMALL and value.is_fully_addressable
+            return ("values", self.key(np.asarray(value))) if small else ("identity", id(value))
+        hash(value)  # TypeError: not comparable
+        return type(value), value
+
+    def fixed(self, rules: bool | None = None) -> Builder:
+        """For a program that stands in the key as it is."""
+        return Builder(False, self.rules if rules is None else rules, [], self.kept, self.above)
+
+    def within(self, rule: Any) -> Builder:
+        """For the program of a derivative rule; its constants are arguments of the same program."""
+        return Builder(self.hoists, self.rules, self.constants, self.kept, (*self.above, rule), self._places)
+
+
+def _variable(number: int) -> _Named:
+    return number, number

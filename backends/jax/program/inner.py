@@ -1,0 +1,50 @@
+"""Operations that are made of programs: what these are, and what else tells what the operation does."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jax.extend import core
+
+CALLS = ("jit", "pjit", "closed_call", "core_call")
+CHECKPOINTS = ("checkpoint", "remat2", "remat")
+_PROGRAMS = {
+    **dict.fromkeys(CALLS, ("jaxpr", "call_jaxpr")),
+    **dict.fromkeys(CHECKPOINTS, ("jaxpr",)),
+    "scan": ("jaxpr",),
+    "while": ("cond_jaxpr", "body_jaxpr"),
+    "cond": ("branches",),
+    "custom_jvp_call": ("call_jaxpr",),
+    "custom_vjp_call": ("call_jaxpr",),
+}
+_OF_RULES = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "out_trees")  # made anew at each trace
+_NAMES = ("name", "inline", "keep_unused", "ctx_mesh")
+
+
+class Inner(NamedTuple):
+    """The programs of an operation, and its other parameters."""
+
+    programs: list[Any]
+    others: dict[str, Any]
+    loops: bool
+
+
+def inner_programs(equation: Any) -> Inner | None:
+    """None for an operation that is taken as a whole, with the programs in its parameters."""
+    name, params = equation.primitive.name, equation.params
+    if name not in _PROGRAMS or (name in CALLS and _has_placement(params)):
+        return None
+    keys = [key for key in _PROGRAMS[name] if key in params]
+    found = [one for key in keys for one in (params[key] if key == "branches" else [params[key]])]
+    programs = [one if isinstance(one, core.ClosedJaxpr) else core.ClosedJaxpr(one, ()) for one in found]
+    left_out = (*keys, *_OF_RULES, *(_NAMES if name in CALLS else ()))
+    others = {key: value for key, value in params.items() if key not in left_out}
+    return Inner(programs, others, name in ("scan", "while"))
+
+
+def _has_placement(params: dict[str, Any]) -> bool:
+    """Does an inner `jit` say where its arrays are, or how it is compiled?"""
+    shardings = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
+    layouts = (*params.get("in_layouts", ()), *params.get("out_layouts", ()))
+    placed = any(type(one).__name__ != "UnspecifiedValue" for one in shardings)
+    return placed or any(one is not None for one in layouts) or bool(params.get("compiler_options_kvs"))

@@ -1,0 +1,145 @@
+"""Derivative rules of `jax.custom_jvp` and `jax.custom_vjp` in a program: compared by what they compute.
+
+JAX hands over functions that are made anew at each trace. They are traced here, as JAX would to take a derivative,
+so a rule is a program as well. A rule may use the function that it belongs to: then its program ends where it comes to
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+from .form import Program, constants_of
+
+
+class Builder(Protocol):
+    """What makes programs canonical, as rules use it: see `canonical.Builder`."""
+
+    rules: bool
+    kept: list[Any]
+    above: tuple[Any, ...]
+
+    def program(self, closed: Any) -> Program:
+        """A program of JAX in canonical form."""
+
+    def fixed(self, rules: bool) -> Builder:
+        """For programs whose numbers are no arguments."""
+
+    def within(self, rule: Any) -> Builder:
+        """For the programs of a rule."""
+
+
+_DEEPEST = 8  # rules inside of each other that are told apart
+
+
+@dataclass(eq=False)
+class Rule:
+    """What a function of its own rule is made of.
+
+    Attributes:
+        origin: the equation of JAX.
+        call: the function itself.
+        traced: the programs of its rule as JAX made them: of tangents, or forward and backward.
+        facts: what is to be known to run these.
+        programs: the same, canonical.
+        shallow: see `_shallow`.
+    """
+
+    origin: Any
+    call: Program
+    traced: list[Any]
+    facts: tuple[Any, ...]
+    programs: list[Program] = field(default_factory=list)
+    shallow: Hashable = None
+
+    @property
+    def closed_over(self) -> int:
+        """How many operands come first that are arrays which the function closes over: JAX has no derivatives there."""
+        return int(self.origin.params["num_consts"])
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """The arguments of the whole program that the function or its rule use."""
+        found: set[int] = set()
+        for program in (self.call, *self.programs):
+            constants_of(program, found, {id(self)})
+        return tuple(sorted(found))
+
+
+def has_rule(equation: Any) -> bool:
+    """Has the operation a derivative rule of its own?"""
+    return equation.primitive.name in ("custom_jvp_call", "custom_vjp_call")
+
+
+def find_rule(builder: Builder, equation: Any, call: Program) -> tuple[Rule | None, Hashable]:
+    """The rule, and what it is compared by. No rule where it cannot be traced by itself: it is compared by identity."""
+    if not builder.rules:
+        return None, None
+    trace = _forward_rule if equation.primitive.name == "custom_jvp_call" else _reverse_rule
+    try:
+        if len(builder.above) == _DEEPEST:
+            raise RecursionError("Rules that use new functions for ever.")
+        rule = Rule(equation, call, *trace(equation))
+    except Exception:  # whatever a user's rule raises, it shall raise where a derivative is asked for
+        parts = [equation.params[key] for key in ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd") if key in equation.params]
+        builder.kept.append(parts)
+        return None, ("rule", *(id(part) for part in parts))
+    for i, above in enumerate(reversed(builder.above)):
+        if _shallow(builder, above) == _shallow(builder, rule):
+            return above, ("above", i)
+    within = builder.within(rule)
+    rule.programs.extend(within.program(one) for one in rule.traced)
+    return rule, ("rule", rule.facts, tuple(one.key for one in rule.programs))
+
+
+def _shallow(builder: Builder, rule: Rule) -> Hashable:
+    """What a function and its rule compute, numbers included, but for rules inside of it."""
+    if rule.shallow is None:
+        compared = builder.fixed(rules=False)
+        programs = [rule.origin.params["call_jaxpr"], *rule.traced]
+        rule.shallow = tuple(compared.program(one).key for one in programs), rule.facts
+    return rule.shallow
+
+
+def _operands(equation: Any) -> list[Any]:
+    """The avals of the operands that a rule knows."""
+    return [v.aval for v in equation.invars[equation.params["num_consts"] :]]
+
+
+def _moves(aval: Any) -> bool:
+    """Has it tangents?"""
+    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+
+
+def _forward_rule(equation: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    still = tuple(not _moves(aval) for aval in _operands(equation))
+    jaxpr, consts, out_still = equation.params["jvp_jaxpr_fun"].call_wrapped(*still)
+    return [core.ClosedJaxpr(jaxpr, consts)], (still, tuple(out_still))
+
+
+def _reverse_rule(equation: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    params, avals = equation.params, _operands(equation)
+    jaxpr, consts = params["fwd_jaxpr_thunk"].call_wrapped(*(_moves(aval) for aval in avals))
+    *_, forwarded = params["out_trees"]()
+    saved = len(jaxpr.outvars) - len(equation.outvars)
+    shapes = iter(v.aval for v in jaxpr.outvars[:saved])
+    kept = [next(shapes) if i is None else equation.invars[i].aval for i in forwarded]
+    none: list[bool] = []
+
+    def backward(*arrays: Any) -> list[Any]:
+        found = params["bwd"].call_wrapped(*arrays)
+        none[:] = [type(one).__name__ == "Zero" for one in found]
+        return [one for one, nothing in zip(found, none, strict=True) if not nothing]
+
+    cotangents = [v.aval for v in equation.outvars]
+    if not all(_moves(aval) for aval in cotangents):
+        raise TypeError("A result without cotangents.")
+    closed = jax.make_jaxpr(backward)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (*kept, *cotangents)))
+    return [core.ClosedJaxpr(jaxpr, consts), closed], (saved, tuple(forwarded), tuple(none))

@@ -1,0 +1,63 @@
+"""Products by BLAS in small calls: right, of each system as alone, and no more than one core's work for small ones."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from krylix.backends.numpy.small_blas import times_each, times_rows
+
+rng = np.random.default_rng(0)
+SHAPES = [(31, 2000), (5, 20_000), (70, 300), (100, 100), (1, 20_000), (32, 256), (31, 255), (40, 2049)]
+
+
+def random(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    found = rng.standard_normal(shape)
+    return (found + 1j * rng.standard_normal(shape) if dtype in "FD" else found).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+def test_stacks(dtype: str) -> None:
+    """Both ways, of the first vectors of a stack too; a system alone gives the same to the last digit."""
+    eps = np.finfo(dtype).eps
+    for k, n in SHAPES:
+        stack = random((2, k + 3, n), dtype)[:, :k]
+        for matrices, x in ((stack, random((2, n), dtype)), (stack.swapaxes(1, 2), random((2, k), dtype))):
+            found, size = times_each(matrices, x), np.einsum("bij,bj->bi", np.abs(matrices), np.abs(x))
+            assert found.dtype == dtype
+            assert np.all(np.abs(found - np.einsum("bij,bj->bi", matrices, x)) <= 50 * eps * size)
+            np.testing.assert_array_equal(times_each(matrices[1:], x[1:])[0], found[1])
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("shape", [(97, 97, 97), (500, 40, 30), (3, 5, 4), (300, 300, 300), (0, 4, 4)])
+def test_matrices(shape: tuple[int, int, int], dtype: str) -> None:
+    b, n, m = shape
+    x, matrix = random((b, m), dtype), random((n, m), dtype)
+    np.testing.assert_allclose(times_rows(matrix, x), x @ matrix.T, rtol=0, atol=200 * np.finfo(dtype).eps * m)
+
+
+_WORK = """
+import time, numpy as np
+from krylix.backends.numpy.small_blas import times_each, times_rows
+stack, x = np.ones((1, 31, 2000), complex), np.ones((1, 2000), complex)
+square = np.ones((97, 97))
+def work():
+    for _ in range(300):
+        times_each(stack, x), times_rows(square, square)
+work()
+cpu = time.process_time()
+own = time.thread_time()
+work()
+print((time.process_time() - cpu) / (time.thread_time() - own))
+"""
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core, so BLAS has no other threads")
+def test_small_products_stay_on_one_core() -> None:
+    """With two threads for BLAS, all CPU time is that of the calling thread: the other one would spin."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    ran = subprocess.run([sys.executable, "-c", _WORK], env=environment, capture_output=True, text=True, check=True)
+    assert float(ran.stdout) < 1.2

@@ -1,0 +1,163 @@
+"""Eager solves of JAX: one program for all that A may be made of anew, and no more memory for each."""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix import linear_solve, prepare
+
+jax = pytest.importorskip("jax")
+jnp, lax = jax.numpy, jax.lax
+
+N = 6
+B = jnp.linspace(1.0, 2.0, N)
+Build = Callable[[Any, float], Callable[[Any], Any]]
+
+
+@jax.custom_vjp
+def scaled(x: Any, k: Any) -> Any:
+    return x * k
+
+
+scaled.defvjp(lambda x, k: (x * k, (x, k)), lambda kept, g: (g * kept[1], g * kept[0]))
+
+
+@jax.custom_jvp
+def doubled(k: Any) -> Any:
+    return 2 * k
+
+
+doubled.defjvp(lambda p, t: (doubled(p[0]), 2 * t[0]))
+
+# All of k are diagonal, and their entries are a known multiple of k; s is a Python number.
+CONSTRUCTS: dict[str, tuple[Build, Callable[[Any], Any]]] = {
+    "number": (lambda k, s: lambda u: k * u, lambda k: k),
+    "relu": (lambda k, s: lambda u: jax.nn.relu(k) * u, lambda k: k),
+    "softplus": (lambda k, s: lambda u: jax.nn.softplus(k) * u, jax.nn.softplus),
+    "custom_jvp": (lambda k, s: lambda u: doubled(k) * u, lambda k: 2 * k),
+    "custom_vjp": (lambda k, s: lambda u: scaled(u, k), lambda k: k),
+    "jit": (lambda k, s: lambda u: jax.jit(lambda v: v * k)(u), lambda k: k),
+    "vmap": (lambda k, s: lambda u: jax.vmap(lambda a, c: a * c)(u, k), lambda k: k),
+    "scan": (lambda k, s: lambda u: lax.scan(lambda c, a: (c, a[0] * a[1]), 0.0, (u, k))[1], lambda k: k),
+    "fori_loop": (lambda k, s: lambda u: lax.fori_loop(0, 2, lambda i, v: v * k, u), lambda k: k * k),
+    "cond": (lambda k, s: lambda u: lax.cond(jnp.sum(k) > 0, lambda v: v * k, lambda v: v, u), lambda k: k),
+    "switch": (lambda k, s: lambda u: lax.switch(1, [lambda v: v, lambda v: v * k], u), lambda k: k),
+    "checkpoint": (lambda k, s: lambda u: jax.checkpoint(lambda v: v * k)(u), lambda k: k),
+    "grad": (lambda k, s: jax.grad(lambda v: 0.5 * jnp.sum(k * v * v)), lambda k: k),
+    "jvp": (lambda k, s: lambda u: jax.jvp(lambda v: v * k, (k,), (u,))[1], lambda k: k),
+    "random": (lambda k, s: lambda u: k * u + 0 * jax.random.permutation(jax.random.PRNGKey(0), u), lambda k: k),
+}  # fmt: skip
+OFF_DIAGONAL = ("number", "relu", "custom_vjp", "jit", "scan", "cond")  # of these, derivatives by k
+
+
+@pytest.fixture
+def compilations() -> Iterator[list[str]]:
+    """Names of what XLA compiles."""
+    found: list[str] = []
+
+    def listen(event: str, duration: float, **facts: Any) -> None:
+        if event.endswith("backend_compile_duration"):
+            found.append(str(facts))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def build(name: str, k: Any, s: float) -> Callable[[Any], Any]:
+    """A function made anew, with other numbers and arrays."""
+    own = CONSTRUCTS[name][0](k, s)
+    return lambda u: own(u) + s * jnp.roll(u, 1)
+
+
+def dense(name: str, k: Any, s: float) -> Any:
+    return jnp.diag(CONSTRUCTS[name][1](k)) + s * jnp.roll(jnp.eye(N), 1, 0)
+
+
+def system(i: int) -> tuple[Any, float]:
+    return 2 + jnp.sin(jnp.arange(N) + i), 0.1 + 0.01 * i
+
+
+def solve_each(name: str, k: Any, s: float) -> list[Any]:
+    """In each way in which a function and its numbers can be handed over."""
+    return [
+        linear_solve(build(name, k, s), B, method="biCG-stab").x,
+        linear_solve(lambda u, k, s: build(name, k, s)(u), B, method="biCG-stab", args=(k, s)).x,
+        prepare(build(name, k, s), B, method="biCG-stab", preconditioner=None).solve(B).x,
+    ]
+
+
+def some(names: Iterable[str], by_default: Sequence[str]) -> list[Any]:
+    """The others before a merge."""
+    return [name if name in by_default else pytest.param(name, marks=pytest.mark.merge) for name in names]
+
+
+@pytest.mark.parametrize("name", some(CONSTRUCTS, ("number", "relu", "jit", "scan", "switch")))
+def test_second_solve_compiles_nothing(name: str, compilations: list[str]) -> None:
+    for i in range(3):
+        found = solve_each(name, *system(i))
+        if i:
+            assert compilations == []
+        compilations.clear()
+        want = np.linalg.solve(dense(name, *system(i)), B)
+        for x in found:
+            np.testing.assert_allclose(x, want, rtol=1e-8)
+        compilations.clear()
+
+
+@pytest.mark.parametrize("name", some(OFF_DIAGONAL, ("custom_vjp",)))
+def test_nor_do_its_derivatives(name: str, compilations: list[str]) -> None:
+    """Reverse, and forward where JAX has it."""
+
+    def loss(solve: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+        return lambda k, s: jnp.sum(solve(k, s) ** 2)
+
+    ours = loss(lambda k, s: linear_solve(build(name, k, s), B, method="biCG-stab", rtol=1e-12).x)
+    plain = loss(lambda k, s: jnp.linalg.solve(dense(name, k, s), B))
+    for i in range(3):
+        k, s = system(i)
+        compilations.clear()
+        found = [*jax.grad(ours, (0, 1))(k, s)]
+        if name != "custom_vjp":
+            found.append(jax.jvp(ours, (k, s), (k, s))[1])
+        assert i == 0 or compilations == []
+        want = [*jax.grad(plain, (0, 1))(k, s), jax.jvp(plain, (k, s), (k, s))[1]]
+        for got, expected in zip(found, want, strict=False):
+            np.testing.assert_allclose(got, expected, rtol=1e-7)
+
+
+def memory() -> float:
+    """MB of this process."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4 / 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell the memory of a process")
+@pytest.mark.merge
+def test_memory_stays_flat() -> None:
+    """Over 200 solves, where a program for each would take more than a GB."""
+
+    def run(count: int) -> None:
+        for i in range(count):
+            k, s = system(i)
+            linear_solve(build("relu", k, s), B, method="biCG-stab")
+
+    run(20)
+    before = memory()
+    run(200)
+    assert memory() - before < 40
+
+
+def test_programs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that differ in their structure have programs of their own, of which only so many are kept."""
+    from krylix.backends.jax import compiled
+
+    monkeypatch.setattr(compiled, "MOST_PROGRAMS", 3)
+    function = compiled.compiled(lambda x, known: x * known, ("known",))
+    found = [float(function(jnp.ones(()), known=i)) for i in range(10)]
+    assert found == list(range(10))
+    assert 1 <= function.programs() <= 3
