@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def _told(A: SparseMatrix | Dense, ones: Array) -> tuple[Array, Array]:
     bk = A.bk
     units = _each(A, lambda host, v: host.astype(half_units(host, v), A.dtype))
     sums, allowed = _sums(A, ones), bk.abs(units.apply(ones))
-    sums_of_columns, allowed_of_columns = _sums(A.T, ones), bk.abs(units.T.apply(ones))
+    sums_of_columns, allowed_of_columns = _sums(cast(SparseMatrix | Dense, A.T), ones), bk.abs(units.T.apply(ones))
     empty = (allowed + allowed_of_columns == 0) & (sums == 0) & (sums_of_columns == 0)
     inside = bk.where(empty, bk.zeros_like(allowed), bk.full_like(allowed, 1))
     null = _is_null(bk, sums, allowed, inside) & _is_null(bk, sums_of_columns, allowed_of_columns, inside)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ def _regions_of_matrix(A: Matrix) -> np.ndarray | None:
     sums = np.abs(images[0])
     if A.systems is None:
         return _regions(A.known()) if _may_have_regions(A, sums, A.known_diagonal) else None
-    systems = [i for i in range(A.systems) if _may_have_regions(A, sums[i], lambda i=i: A[i].known_diagonal())]
+    systems = [i for i in range(A.systems) if _may_have_regions(A, sums[i], partial(_diagonal, A, i))]
     if not systems:
         return None
     known: Any = A.known()
@@ -82,6 +83,11 @@ def _regions_of_matrix(A: Matrix) -> np.ndarray | None:
             labels[i] = np.where(found < 0, -1, found + count)
             count += int(np.max(found)) + 1
     return labels if count else None
+
+
+def _diagonal(A: Matrix, i: int) -> np.ndarray:
+    one: Matrix = A[i]
+    return one.known_diagonal()
 
 
 def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.ndarray]) -> bool:
