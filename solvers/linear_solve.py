@@ -37,6 +37,7 @@ def linear_solve(
     max_iter: int | Sequence[int] | Array | None = None,
     args: Sequence[Any] = (),
     batch_ndim: int = 0,
+    axis: int | None = None,
     nullspace: Any = "auto",
     matrix_offset: complex | None = None,
     on_failure: str = "raise",
@@ -59,8 +60,9 @@ def linear_solve(
             shape, all dense or all sparse, is a batch `(k,)`; sparse ones of different patterns are stored and
             multiplied on the union of these.
         b: right-hand side. For a function: any shape, or a container of arrays (dictionary, list, tuple, pytree).
-            For a matrix: `(..., n)`, the vector on the last axis, all others batch axes, which end with those of a
-            batch of matrices; where b has fewer, it serves all of these. Real or complex, single or double precision.
+            For a matrix: `(..., n)`, the vector on the last axis (see `axis`), all others batch axes, which end with
+            those of a batch of matrices; where b has fewer, it serves all of these. A list of vectors is one array with
+            a vector in each row. Real or complex, single or double precision.
         x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, or a method object.
@@ -76,6 +78,9 @@ def linear_solve(
             `(checkpoints, *batch)` its own sequence.
         args: further arguments of a function, `A(x, *args)`.
         batch_ndim: for a function A, how many leading axes of `b` are independent systems.
+        axis: for a matrix A, the axis of b that the vector lies on, -1 if None: `axis=0` with b of shape `(n, k)` is
+            NumPy's layout, k columns. x, x0 and residual are laid out as b, what is one number per system as the other
+            axes of b. For one matrix and b of shape `(n, n)`, which could be read both ways, it has to be given.
         nullspace: "constant", or independent null vectors `(k, *shape of one system)` of A: the solution then has no
             part in them. "auto" finds those that are constants on closed regions, where the values of A are known;
             None takes whatever solution the method finds.
@@ -105,7 +110,7 @@ def linear_solve(
     """
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
-        max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
+        max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=on_failure, history=history, progress=progress,
     )  # fmt: skip
     return left_alone(_linear_solve)(request)

@@ -16,6 +16,7 @@ from .methods.direct.superlu import HostFactors
 from .methods.registry import find_method, is_auto
 from .preconditioners import Preconditioner, to_preconditioner
 from .results.result import SolveResult
+from .setup.axis import takes_vectors
 from .setup.choose import choose
 from .setup.explanation import Explanation
 from .setup.factors import factors_now
@@ -54,6 +55,7 @@ class PreparedSolver:
         b: Any,
         x0: Any = None,
         *,
+        axis: int | None = None,
         history: bool = False,
         progress: Progress = False,
     ) -> SolveResult:
@@ -62,6 +64,7 @@ class PreparedSolver:
         Args:
             b: as `linear_solve` takes it; for a function A of the shape of `like`.
             x0: initial guess, zero if None.
+            axis: as for `linear_solve`; if None that of `prepare`.
             history, progress: as for `linear_solve`.
 
         Raises:
@@ -69,7 +72,10 @@ class PreparedSolver:
 
         Cost: the method's, without setting it up.
         """
-        given = replace(self._request, A=self.A, b=b, x0=x0, preconditioner=None, history=history, progress=progress)
+        given = replace(
+            self._request, A=self.A, b=b, x0=x0, axis=self._request.axis if axis is None else axis,
+            preconditioner=None, history=history, progress=progress,
+        )  # fmt: skip
         return left_alone(_solve_prepared)(self, given)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
@@ -147,6 +153,7 @@ def prepare(
     max_iter: int | None = None,
     args: Sequence[Any] = (),
     batch_ndim: int = 0,
+    axis: int | None = None,
     nullspace: Any = "auto",
     matrix_offset: complex | None = None,
     on_failure: str = "raise",
@@ -160,6 +167,7 @@ def prepare(
     Args:
         A, args, batch_ndim, matrix_offset, nullspace, rtol, atol, max_iter, on_failure: as for `linear_solve`.
         like: an array of the shape and dtype of the right-hand sides.
+        axis: as for `linear_solve`, of `like` and of the right-hand sides whose `solve` is not told another one.
         method: a name, a method object, or "auto".
         preconditioner: as for `linear_solve`; "auto" takes what suits A where the method is "auto", else none.
 
@@ -174,7 +182,7 @@ def prepare(
     """
     request = Request(
         A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
-        max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
+        max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=on_failure,
     )  # fmt: skip
     return left_alone(_prepare)(request)
@@ -194,7 +202,9 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
     """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
     method = None if is_auto(request.method) else find_method(request.method)
     kind, fallback, factors, why = request.preconditioner, None, None, None
-    problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
+    # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.
+    axis = -1 if request.axis is None and takes_vectors(request.A) else request.axis
+    problem = make_problem(replace(request, preconditioner=None, axis=axis), method)
     refuse_infinite_entries(problem, request.on_failure)
     automatic, A = isinstance(kind, str) and kind.strip().lower() == "auto", problem.A
     if method is None:

@@ -58,7 +58,7 @@ class Sensitivity:
         like_b = y if problem.like.dtype.kind == "c" else y.real
         full = np.ascontiguousarray(like_b).reshape(*problem.layout.batch, *problem.layout.shape)
         more = full.ndim - problem.like.ndim  # axes of a batch of matrices, to all of which one b belongs
-        gradient = full.sum(axis=tuple(range(more))) if more else full
+        gradient = problem.layout.placed(bk, full.sum(axis=tuple(range(more))) if more else full)
         return Gradient(gradient, matrix_gradient(problem.source, y, self.x, problem.layout.batch))
 
     def jvp(self, b: Any, A: Any) -> Array:

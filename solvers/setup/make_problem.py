@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
 from ..preconditioners.known import in_every_run
 from ..results.failure import POLICIES
+from .axis import expected_vectors, last_axis, vectors_of
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
 from .normal_equations import Given
@@ -53,15 +54,19 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")
     bk = choose_backend(request.b, A, request.x0, *args, request.preconditioner)
     b, like = _arrays(bk, request.b)
+    if b is not like and (vectors := vectors_of(bk, request, b)) is not b:
+        b = like = vectors
+        request = replace(request, axis=-1 if request.axis is None else request.axis)
     if b is like and len(like.shape) > 0:
-        b = for_each_matrix(bk, A, b)
+        b = for_each_matrix(bk, A, last_axis(bk, request, b))
     layout, dtype = _layout(bk, A, b, request.batch_ndim)
     rows = layout.flatten(bk, b, dtype, "b")
+    layout = layout.along(request.axis)
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
     unknown = _unknown(bk, A, x0, layout, method)
     operator = _operator(bk, request, layout, unknown, dtype, like, method)
     if unknown is layout and operator.shape[0] != operator.shape[1]:
-        unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes)
+        unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
     if isinstance(operator, OffsetOperator | FunctionOperator):
         rows = _without_constant(rows, operator, layout)
     start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
@@ -166,7 +171,7 @@ def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None
 
 
 def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtype) -> Array:
-    shape, expected = tuple(getattr(x0, "shape", ())), (*layout.batch, unknown.size)
+    shape, expected = tuple(getattr(x0, "shape", ())), unknown.whole((unknown.size,))
     if unknown is not layout and len(unknown.shapes[0]) == 1 and unknown.structure is None and shape != expected:
         raise ValueError(f"x0 has the shape {shape}; expected {expected}, as A has {unknown.size} columns.")
     return unknown.flatten(bk, x0, dtype, "x0")
@@ -211,10 +216,7 @@ def _operator(
         )
     if m != layout.size:
         raise ValueError(
-            f"A has the shape {operator.shape} and b {tuple(like.shape)}; expected b of shape (..., {m}), the vector "
-            "on the last axis"
-            + (". Give b.reshape(-1)" if math.prod(like.shape) == m else "")
-            + (". For one vector per column give b.T." if len(like.shape) == 2 and like.shape[0] == m else ".")
+            f"A has the shape {operator.shape} and b {tuple(like.shape)}; {expected_vectors(like, m, request.axis)}."
         )
     if isinstance(operator, Matrix) and operator.systems is not None:
         operator = matched(operator, batch_shape(A, bk), layout)
