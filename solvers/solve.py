@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..backends import Backend
 from ..sparse import NonlinearError, Operator, UnsupportedOperation
 from .attempt import Attempt, after_failure
+from .derivatives.implicit import without_derivatives
 from .derivatives.one_program import differentiated
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
@@ -52,6 +53,8 @@ def solve(
         climbed = _climbed(attempt, outcome, fallback, request)
         if climbed is not None:
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
+    if problem.is_implicit and not problem.compiled and not converged:  # a compiled solve saw to it by itself
+        outcome = without_derivatives(bk, outcome, request.on_failure)
     result = replace(_result(attempt, outcome), method=name)
     if not converged:
         result = _after_failure(problem, result, request.on_failure)
