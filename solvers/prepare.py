@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..backends import Array, left_alone
+from ..backends import Array, choose_backend, left_alone
 from ..sparse import FunctionOperator, Operator
 from ..sparse.once import answers_kept
+from ..sparse.owned import owned
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
@@ -158,7 +159,7 @@ def prepare(
     matrix_offset: complex | None = None,
     on_failure: str = "raise",
 ) -> PreparedSolver:
-    """Do once what solves with the same A have in common.
+    """Do once what solves with the same A have in common, A as it is now: matrices are copied.
 
     That is: checks and conversions, the test of linearity, the choice of the method, the preconditioner, and for
     direct methods the factorisation. `prepare(A, b).solve(b)` gives what `linear_solve(A, b)` gives with the same
@@ -177,8 +178,10 @@ def prepare(
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError, UnsupportedOperation: as `linear_solve`.
 
-    Cost: see the method and the preconditioner. Factors made where values are known serve compiled functions too; a
-    host factorisation (scipy-direct) of a matrix that is computed inside a compiled function is made in each solve.
+    Cost: see the method and the preconditioner, and a copy of the entries. What a function reads (arrays that it closes
+    over, a LinearOperator's own) is not copied, and must not be changed between the solves. Factors made where values
+    are known serve compiled functions too; a host factorisation (scipy-direct) of a matrix that is computed inside a
+    compiled function is made in each solve.
     """
     request = Request(
         A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
@@ -200,6 +203,7 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
     """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
+    request = replace(request, A=owned(request.A, choose_backend(request.b, request.A, *request.args)))
     method = None if is_auto(request.method) else find_method(request.method)
     kind, fallback, factors, why = request.preconditioner, None, None, None
     # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.

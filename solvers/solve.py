@@ -45,9 +45,9 @@ def solve(
     register_result(bk)
     attempt = _attempt(problem, method, M, request, fallback)
     outcome, name = _outcome(attempt), method.name
-    # With "status" and no fallback nobody has to wait for the outcome here.
+    # With "status", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
-    waits = known and (fallback is not None or request.on_failure != "status")
+    waits = known and (fallback is not None or problem.is_implicit or request.on_failure != "status")
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
         climbed = _climbed(attempt, outcome, fallback, request)

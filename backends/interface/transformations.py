@@ -49,6 +49,10 @@ class Transformations(ABC):
         """
         return x
 
+    def owned(self, x: Array) -> Array:
+        """`x` in memory that nobody else writes to, with its derivatives, also where none are recorded now."""
+        return self.copy(x)
+
     def without_derivatives(self, x: Array, failed: Array) -> Array:
         """Rows x `(batch, n)`; derivatives of those that have `failed` `(batch, 1)` are NaN, but for those that are 0.
 

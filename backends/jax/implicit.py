@@ -62,6 +62,7 @@ def _sums(x: Array) -> Array:
 
 
 def custom_linear_solve(product: Callable[[Any], Any], b: Any, solve: Callable[..., Any], *transposed: Any) -> Any:
+    """JAX's, with what `solve` returns beside x as arrays without derivatives; inside of `shard_map` too."""
     if not is_mapped():
         return lax.custom_linear_solve(product, b, solve, *transposed, has_aux=True)
     axes = axes_after(lambda b: solve(product, b), b)

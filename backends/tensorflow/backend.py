@@ -25,8 +25,8 @@ from .fourier import TensorflowFourier
 from .implicit import has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
 from .linalg import TensorflowLinalg
-from .marked import refused, without_derivatives
 from .mapped import one_by_one
+from .marked import refused, without_derivatives
 from .recorded import recorded
 from .sparse import TensorflowSparse
 

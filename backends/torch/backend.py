@@ -220,6 +220,10 @@ class TorchBackend(TorchKernels, Backend):
         result: Array = Refused.apply(x, marker, error(why))
         return result
 
+    def owned(self, x: Array) -> Array:
+        with torch.enable_grad():
+            return self.copy(x)
+
     def without_derivatives(self, x: Array, failed: Array) -> Array:
         result: Array = WithoutDerivatives.apply(x, failed)
         return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 
 class Refused(torch.autograd.Function):
@@ -49,7 +50,8 @@ class WithoutDerivatives(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, tangent: torch.Tensor, _: Any) -> torch.Tensor:
-        return _spoiled(tangent, *ctx.saved_tensors)
+        with forward_ad._set_fwd_grad_enabled(True):  # as for the solve itself, for forward mode in forward mode
+            return _spoiled(tangent, *ctx.saved_tensors)
 
 
 def _spoiled(rows: torch.Tensor, failed: torch.Tensor) -> torch.Tensor:
