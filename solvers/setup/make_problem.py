@@ -34,6 +34,7 @@ from .max_iter import find_limits
 from .normal_equations import Given
 from .problem import KnownNull, Problem
 from .request import Request
+from .tolerance import default_rtol, tolerance
 
 
 def make_problem(request: Request, method: Method | None, null: KnownNull | None = None) -> Problem:
@@ -81,8 +82,8 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     real = real_dtype(bk.dtype(rows))
     return Problem(
         bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
-        rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows, real),
-        atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
+        rtol=tolerance(bk, request.rtol, default_rtol(dtype), "rtol", layout, rows, real),
+        atol=tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
         by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
         limits=limits, several=several, null=null.projection, both=null.both, compiled=compiled,
         least_squares=given is not None, given=given, source=A,
@@ -256,27 +257,3 @@ def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
             raise ValueError(f"x0 is on {bk.device(array)} and b on {bk.device(like)}; move one of them.")
         arrays.append(array)
     return bk.unleaves(structure, arrays)
-
-
-def _default_rtol(dtype: np.dtype) -> float:
-    return 1e-5 if dtype.itemsize == (8 if dtype.kind == "c" else 4) else 1e-10
-
-
-def _tolerance(
-    bk: Backend, value: Any, default: float, name: str, layout: Layout, rows: Array, dtype: np.dtype
-) -> Array:
-    """A number, or one per system, as `(1, 1)` or `(systems, 1)` of the real `dtype`."""
-    value = default if value is None else value
-    if isinstance(value, (int, float)) and value >= 0:
-        return bk.asarray(np.full((1, 1), value, dtype), like=rows)
-    try:
-        array = value if bk.is_array(value) else bk.asarray(np.asarray(value, dtype), like=rows)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a number or one number per system; got {value!r}.") from error
-    if tuple(array.shape) not in ((), layout.batch):
-        raise ValueError(
-            f"{name} has the shape {tuple(array.shape)}; expected one number, or one per system {layout.batch}."
-        )
-    if not bk.compiled(array) and bool(bk.any(~(array >= 0))):
-        raise ValueError(f"{name} must be >= 0; got {value!r}.")
-    return bk.reshape(bk.astype(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
