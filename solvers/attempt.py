@@ -55,7 +55,8 @@ class Attempt:
         The outcome has a first axis for checkpoints if the problem has several limits.
         """
         problem, A, M, report = self.problem, self.problem.A, self.M, self.report
-        bk, method = problem.bk, self.method if problem.layout.size else CG()  # which has nothing to factorise
+        bk, layout = problem.bk, problem.layout
+        method = self.method if layout.size and layout.systems else CG()  # which has nothing to factorise
         limits = problem.limits.of_systems(problem.layout.systems)
         settings = Settings(bk, method, limits, self.history, problem.by_default, problem.both)
         if method.on_host and not bk.on_host:

@@ -10,7 +10,7 @@ from ..backends import Array, left_alone
 from ..sparse.once import answers_kept
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
-from .methods.registry import find_method, is_auto
+from .methods.registry import METHODS, find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import choose
@@ -126,6 +126,8 @@ def _linear_solve(request: Request) -> SolveResult:
     with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
         method = None if automatic else find_method(request.method)
         problem = make_problem(request, method)
+        if not problem.layout.systems:
+            return solve(problem, method or METHODS["CG"], None, None, request)
         refuse_infinite_entries(problem, request.on_failure)
         M, fallback, factors, A = request.preconditioner, None, None, problem.A
         if method is None:

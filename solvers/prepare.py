@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends import Array, choose_backend, left_alone
-from ..sparse import FunctionOperator, Operator
+from ..sparse import FunctionOperator, Operator, batch_shape
 from ..sparse.once import answers_kept
 from ..sparse.owned import owned
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
-from .methods.registry import find_method, is_auto
+from .methods.registry import METHODS, find_method, is_auto
 from .preconditioners import Preconditioner, to_preconditioner
 from .results.result import SolveResult
 from .setup.axis import takes_vectors
@@ -138,6 +138,8 @@ def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
             f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
             "Cast it, or prepare with a `like` of that dtype."
         )
+    if not problem.layout.systems:
+        return solve(problem, solver.method, None, None, request)
     check_requirements(problem, solver.method, solver.preconditioner)  # again, as A may have been written to
     return solve(problem, solver.method, solver.preconditioner, solver._fallback, request)
 
@@ -209,6 +211,8 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
     # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.
     axis = -1 if request.axis is None and takes_vectors(request.A) else request.axis
     problem = make_problem(replace(request, preconditioner=None, axis=axis), method)
+    if not problem.layout.systems:
+        return _set_up_for_none(request, problem, method, many)
     refuse_infinite_entries(problem, request.on_failure)
     automatic, A = isinstance(kind, str) and kind.strip().lower() == "auto", problem.A
     if method is None:
@@ -234,6 +238,21 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
     null = KnownNull(problem.null, problem.both)
     return PreparedSolver(_prepared(problem), method, M, fallback, resolved, why, null)
+
+
+def _set_up_for_none(request: Request, problem: Problem, method: Method | None, many: bool) -> PreparedSolver:
+    """Where `like` has no systems: one matrix is made ready for any number of them, others for none."""
+    bk, A = problem.bk, problem.A
+    if takes_vectors(request.A) and not batch_shape(request.A, bk):
+        one = bk.zeros(
+            (problem.layout.size if problem.given is None else problem.given.layout.size,), A.dtype, problem.like
+        )
+        found = _set_up(replace(request, b=one), None, many)
+        return replace(found, _request=replace(found._request, b=request.b))
+    method = method or METHODS["CG"]
+    bk.register(PreparedSolver, _flatten, _restore)
+    resolved = replace(request, A=None, args=(), method=method, preconditioner=None)
+    return PreparedSolver(_prepared(problem), method, None, None, resolved, None, KnownNull(None, True))
 
 
 def _prepared(problem: Problem) -> Operator:

@@ -70,12 +70,15 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
     if isinstance(operator, OffsetOperator | FunctionOperator):
         rows = _without_constant(rows, operator, layout)
+    if not layout.systems and bk.on_host:  # without entries, which would be found by columns or taken of no matrix
+        operator = to_operator(bk, sp.csr_array(operator.shape, dtype=dtype), None, dtype)
     start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
     limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
     given, damp = None, float(getattr(method, "damp", 0.0))
     if null is None:
-        null = _null_vectors(request, bk, operator, unknown, like, unknown is layout and not damp)
+        look = unknown is layout and not damp and layout.systems > 0
+        null = _null_vectors(request, bk, operator, unknown, like, look)
     if unknown is not layout or damp:
         given = Given(operator, rows, layout, damp)
         operator, rows = given.equations()
