@@ -55,8 +55,7 @@ class Attempt:
         The outcome has a first axis for checkpoints if the problem has several limits.
         """
         problem, A, M, report = self.problem, self.problem.A, self.M, self.report
-        bk, layout = problem.bk, problem.layout
-        method = self.method if layout.size and layout.systems else CG()  # which has nothing to factorise
+        bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
         limits = problem.limits.of_systems(problem.layout.systems)
         settings = Settings(bk, method, limits, self.history, problem.by_default, problem.both)
         if method.on_host and not bk.on_host:

@@ -126,7 +126,7 @@ def _linear_solve(request: Request) -> SolveResult:
     with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
         method = None if automatic else find_method(request.method)
         problem = make_problem(request, method)
-        if not problem.layout.systems:
+        if problem.is_empty:
             return solve(problem, method or METHODS["CG"], None, None, request)
         refuse_infinite_entries(problem, request.on_failure)
         M, fallback, factors, A = request.preconditioner, None, None, problem.A

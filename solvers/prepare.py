@@ -138,7 +138,7 @@ def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
             f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
             "Cast it, or prepare with a `like` of that dtype."
         )
-    if not problem.layout.systems:
+    if problem.is_empty:
         return solve(problem, solver.method, None, None, request)
     check_requirements(problem, solver.method, solver.preconditioner)  # again, as A may have been written to
     return solve(problem, solver.method, solver.preconditioner, solver._fallback, request)
@@ -211,8 +211,8 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
     # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.
     axis = -1 if request.axis is None and takes_vectors(request.A) else request.axis
     problem = make_problem(replace(request, preconditioner=None, axis=axis), method)
-    if not problem.layout.systems:
-        return _set_up_for_none(request, problem, method, many)
+    if problem.is_empty:
+        return _set_up_empty(request, problem, method, many)
     refuse_infinite_entries(problem, request.on_failure)
     automatic, A = isinstance(kind, str) and kind.strip().lower() == "auto", problem.A
     if method is None:
@@ -240,15 +240,14 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
     return PreparedSolver(_prepared(problem), method, M, fallback, resolved, why, null)
 
 
-def _set_up_for_none(request: Request, problem: Problem, method: Method | None, many: bool) -> PreparedSolver:
+def _set_up_empty(request: Request, problem: Problem, method: Method | None, many: bool) -> PreparedSolver:
     """Where `like` has no systems: one matrix is made ready for any number of them, others for none."""
-    bk, A = problem.bk, problem.A
-    if takes_vectors(request.A) and not batch_shape(request.A, bk):
-        one = bk.zeros(
-            (problem.layout.size if problem.given is None else problem.given.layout.size,), A.dtype, problem.like
-        )
-        found = _set_up(replace(request, b=one), None, many)
-        return replace(found, _request=replace(found._request, b=request.b))
+    bk = problem.bk
+    if takes_vectors(request.A) and not batch_shape(request.A, bk) and problem.layout.size:
+        layout = problem.layout if problem.given is None else problem.given.layout
+        one = bk.zeros((layout.size,), problem.A.dtype, problem.like)
+        found = _set_up(replace(request, b=one, axis=-1), None, many)
+        return replace(found, _request=replace(found._request, b=request.b, axis=request.axis))
     method = method or METHODS["CG"]
     bk.register(PreparedSolver, _flatten, _restore)
     resolved = replace(request, A=None, args=(), method=method, preconditioner=None)

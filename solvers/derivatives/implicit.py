@@ -56,8 +56,7 @@ class ImplicitSolve(LinearSystem):
     def of(cls, attempt: Attempt) -> ImplicitSolve:
         """The system of an attempt; its arrays are found where the backend needs them as arguments."""
         problem, bk, M = attempt.problem, attempt.problem.bk, attempt.M
-        any_numbers = problem.layout.size and problem.layout.systems
-        if isinstance(attempt.method, Direct) and any_numbers and not (problem.compiled and bk.is_eager):
+        if isinstance(attempt.method, Direct) and not problem.is_empty and not (problem.compiled and bk.is_eager):
             with bk.quiet():  # one factorisation for the solve and its derivatives
                 M = attempt.method.setup(bk, problem.A, M)
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
