@@ -47,13 +47,13 @@ def solve(
     outcome, name = _outcome(attempt), method.name
     # With "status", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
-    waits = known and (fallback is not None or problem.is_implicit or request.on_failure != "status")
+    waits = known and (fallback is not None or request.on_failure != "status" or problem.is_implicit)
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
         climbed = _climbed(attempt, outcome, fallback, request)
         if climbed is not None:
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
-    if problem.is_implicit and not problem.compiled and not converged:  # a compiled solve saw to it by itself
+    if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
         outcome = without_derivatives(bk, outcome, request.on_failure)
     result = replace(_result(attempt, outcome), method=name)
     if not converged:

@@ -118,7 +118,7 @@ class Layout:
                     f"{what} returned an array whose number of axes is not known while the function is compiled; tell "
                     "its shape by tf.ensure_shape."
                 ) from error
-            if own != self.whole(shape):
+            if own != (self.batch + shape if self.axis is None else self.whole(shape)):
                 raise ValueError(f"{what} has the shape {own}; expected {self.whole(shape)}, that of b.")
             found = bk.dtype(array)
             if found.kind == "c" and dtype.kind != "c":
@@ -142,7 +142,8 @@ class Layout:
         for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
             size = math.prod(shape)
             part = rows if len(self.shapes) == 1 else rows[..., start : start + size]
-            part = self.placed(bk, bk.reshape(part, (*lead, *self.batch, *shape)), len(lead))
+            part = bk.reshape(part, (*lead, *self.batch, *shape))
+            part = part if self.axis is None else self.placed(bk, part, len(lead))
             leaves.append(part if bk.dtype(part) == dtype else bk.astype(part, dtype))
             start += size
         return leaves[0] if self.structure is None else bk.unleaves(self.structure, leaves)

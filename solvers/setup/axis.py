@@ -46,7 +46,8 @@ def last_axis(bk: Backend, request: Request, b: Array) -> Array:
     """
     axis = request.axis
     if axis is None:
-        _refuse_ambiguous(bk, request, b)
+        if len(b.shape) == 2:
+            _refuse_ambiguous(bk, request, b)
         return b
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
         raise TypeError(f"axis must be an integer, the axis of b that the vector lies on; got {axis!r}.")
@@ -57,8 +58,6 @@ def last_axis(bk: Backend, request: Request, b: Array) -> Array:
             f"axis={axis} is for a matrix A; a function gets b as it is, its batch axes in front. Give b with these in "
             "front (moveaxis) and say how many they are, batch_ndim=1, or give the matrix of the function."
         )
-    if not bk.is_array(b) or not b.shape:
-        return b  # refused later
     if not -len(b.shape) <= axis < len(b.shape):
         raise ValueError(f"axis={axis} with b of shape {tuple(b.shape)}; expected one of its axes.")
     return moved_axis(bk, b, int(axis), -1)
@@ -82,7 +81,7 @@ def expected_vectors(b: Array, m: int, axis: int | None) -> str:
 
 def _refuse_ambiguous(bk: Backend, request: Request, b: Any) -> None:
     """One matrix of n rows and b of shape (n, n): rows here, but columns to NumPy, and both have an answer."""
-    if request.batch_ndim or not bk.is_array(b) or len(b.shape) != 2:
+    if request.batch_ndim:
         return
     n, A = b.shape[0], request.A
     if n != b.shape[1] or n is None or n < 2 or not takes_vectors(A) or batch_shape(A, bk):

@@ -62,7 +62,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         b = for_each_matrix(bk, A, last_axis(bk, request, b))
     layout, dtype = _layout(bk, A, b, request.batch_ndim)
     rows = layout.flatten(bk, b, dtype, "b")
-    layout = layout.along(request.axis)
+    layout = layout if request.axis is None else layout.along(request.axis)
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
     unknown = _unknown(bk, A, x0, layout, method)
     operator = _operator(bk, request, layout, unknown, dtype, like, method)

@@ -46,7 +46,8 @@ def tolerance(
         TypeError, ValueError: got / expected.
     """
     value = default if value is None else value
-    check_number(name, value)
+    if type(value) is not float or not 0 <= value < 1:  # most are
+        check_number(name, value)
     if isinstance(value, (int, float)):
         return bk.asarray(np.full((1, 1), value, dtype), like=rows)
     array = _array(bk, value, name, rows)
