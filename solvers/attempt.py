@@ -57,7 +57,7 @@ class Attempt:
         The outcome has a first axis for checkpoints if the problem has several limits.
         """
         problem, A, M, report = self.problem, self.problem.A, self.M, self.report
-        bk, method = problem.bk, self.method if problem.layout.size else CG()  # which has nothing to factorise
+        bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
         settings = self._settings(method)
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)

@@ -11,7 +11,7 @@ from ..sparse import Operator, UnsupportedOperation
 from ..sparse.once import answers_kept
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
-from .methods.registry import find_method, is_auto
+from .methods.registry import METHODS, find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import Choice, choose, first_that_can
@@ -45,6 +45,7 @@ def linear_solve(
     max_iter: int | Sequence[int] | Array | None = None,
     args: Sequence[Any] = (),
     batch_ndim: int = 0,
+    axis: int | None = None,
     nullspace: Any = "auto",
     matrix_offset: complex | None = None,
     on_failure: str = "raise",
@@ -67,8 +68,9 @@ def linear_solve(
             shape, all dense or all sparse, is a batch `(k,)`; sparse ones of different patterns are stored and
             multiplied on the union of these.
         b: right-hand side. For a function: any shape, or a container of arrays (dictionary, list, tuple, pytree).
-            For a matrix: `(..., n)`, the vector on the last axis, all others batch axes, which end with those of a
-            batch of matrices; where b has fewer, it serves all of these. Real or complex, single or double precision.
+            For a matrix: `(..., n)`, the vector on the last axis (see `axis`), all others batch axes, which end with
+            those of a batch of matrices; where b has fewer, it serves all of these. A list of vectors is one array with
+            a vector in each row. Real or complex, single or double precision.
         x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, what other libraries call
@@ -76,8 +78,8 @@ def linear_solve(
         preconditioner: M, an approximation of the inverse of A: a name ("jacobi", "ilu", ...), a `Preconditioner`, a
             function `r -> M r` on arrays shaped as `b`, a matrix, factors of SciPy's `splu` or `spilu`, a hierarchy of
             pyamg, or None.
-        rtol: relative tolerance, one number or one per system, which is kept; if None 1e-5 in single and 1e-10 in
-            double precision, or what the precision can reach.
+        rtol: relative tolerance below 1, one number or one per system, which is kept; if None 1e-5 in single and 1e-10
+            in double precision, or what the precision can reach.
         atol: absolute tolerance, one number or one per system.
         max_iter: limit of iterations, 10 n but at most 10 000 if None. An increasing sequence (a list, tuple or range)
             returns the state at each of these counts on a new first axis of every array; only the last one may be
@@ -85,6 +87,9 @@ def linear_solve(
             `(checkpoints, *batch)` its own sequence.
         args: further arguments of a function, `A(x, *args)`.
         batch_ndim: for a function A, how many leading axes of `b` are independent systems.
+        axis: for a matrix A, the axis of b that the vector lies on, -1 if None: `axis=0` with b of shape `(n, k)` is
+            NumPy's layout, k columns. x, x0 and residual are laid out as b, what is one number per system as the other
+            axes of b. For one matrix and b of shape `(n, n)`, which could be read both ways, it has to be given.
         nullspace: "constant", or independent null vectors `(k, *shape of one system)` of A: the solution then has no
             part in them. "auto" finds those that are constants on closed regions, where the values of A are known;
             None takes whatever solution the method finds.
@@ -114,7 +119,7 @@ def linear_solve(
     """
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
-        max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
+        max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=on_failure, history=history, progress=progress,
     )  # fmt: skip
     return left_alone(_linear_solve)(request)
@@ -143,6 +148,8 @@ def _solved(request: Request) -> SolveResult:
     with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
         method = None if automatic else find_method(request.method, request.A)
         problem = make_problem(request, method)
+        if problem.is_empty:
+            return solve(problem, method or METHODS["CG"], None, None, request)
         refuse_infinite_entries(problem, request.on_failure)
         if method is not None:
             problem = with_constants(problem, method, problem.A, request)

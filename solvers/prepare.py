@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..backends import Array, left_alone
-from ..sparse import FunctionOperator, Operator, to_operator
+from ..backends import Array, choose_backend, left_alone
+from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.once import answers_kept
+from ..sparse.owned import owned
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
-from .methods.registry import find_method, is_auto
+from .methods.registry import METHODS, find_method, is_auto
 from .preconditioners import Preconditioner, to_preconditioner
 from .results.result import SolveResult
+from .setup.axis import takes_vectors
 from .setup.choose import choose
 from .setup.explanation import Explanation
 from .setup.factors import factors_now
@@ -55,6 +57,7 @@ class PreparedSolver:
         b: Any,
         x0: Any = None,
         *,
+        axis: int | None = None,
         history: bool = False,
         progress: Progress = False,
     ) -> SolveResult:
@@ -63,6 +66,7 @@ class PreparedSolver:
         Args:
             b: as `linear_solve` takes it; for a function A of the shape of `like`.
             x0: initial guess, zero if None.
+            axis: as for `linear_solve`; if None that of `prepare`.
             history, progress: as for `linear_solve`.
 
         Raises:
@@ -70,7 +74,10 @@ class PreparedSolver:
 
         Cost: the method's, without setting it up.
         """
-        given = replace(self._request, A=self.A, b=b, x0=x0, preconditioner=None, history=history, progress=progress)
+        given = replace(
+            self._request, A=self.A, b=b, x0=x0, axis=self._request.axis if axis is None else axis,
+            preconditioner=None, history=history, progress=progress,
+        )  # fmt: skip
         return left_alone(_solve_prepared)(self, given)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
@@ -136,6 +143,8 @@ def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
             f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
             "Cast it, or prepare with a `like` of that dtype."
         )
+    if problem.is_empty:
+        return solve(problem, solver.method, None, None, request)
     M = solver.preconditioner
     if solver.A.bk is not problem.bk:
         problem = replace(problem, null=_moved(problem.null, problem, "The null space"))
@@ -163,11 +172,12 @@ def prepare(
     max_iter: int | None = None,
     args: Sequence[Any] = (),
     batch_ndim: int = 0,
+    axis: int | None = None,
     nullspace: Any = "auto",
     matrix_offset: complex | None = None,
     on_failure: str = "raise",
 ) -> PreparedSolver:
-    """Do once what solves with the same A have in common.
+    """Do once what solves with the same A have in common, A as it is now: matrices are copied.
 
     That is: checks and conversions, the test of linearity, the choice of the method, the preconditioner, and for
     direct methods the factorisation. `prepare(A, b).solve(b)` gives what `linear_solve(A, b)` gives with the same
@@ -176,6 +186,7 @@ def prepare(
     Args:
         A, args, batch_ndim, matrix_offset, nullspace, rtol, atol, max_iter, on_failure: as for `linear_solve`.
         like: an array of the shape and dtype of the right-hand sides.
+        axis: as for `linear_solve`, of `like` and of the right-hand sides whose `solve` is not told another one.
         method: a name, a method object, or "auto".
         preconditioner: as for `linear_solve`; "auto" takes what suits A where the method is "auto", else none.
 
@@ -185,12 +196,14 @@ def prepare(
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError, UnsupportedOperation: as `linear_solve`.
 
-    Cost: see the method and the preconditioner. Factors made where values are known serve compiled functions too; a
-    host factorisation (scipy-direct) of a matrix that is computed inside a compiled function is made in each solve.
+    Cost: see the method and the preconditioner, and a copy of the entries. What a function reads (arrays that it closes
+    over, a LinearOperator's own) is not copied, and must not be changed between the solves. Factors made where values
+    are known serve compiled functions too; a host factorisation (scipy-direct) of a matrix that is computed inside a
+    compiled function is made in each solve.
     """
     request = Request(
         A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
-        max_iter=max_iter, batch_ndim=batch_ndim, nullspace=nullspace, matrix_offset=matrix_offset,
+        max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=on_failure,
     )  # fmt: skip
     return left_alone(_prepare)(request)
@@ -208,9 +221,14 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
     """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
+    request = replace(request, A=owned(request.A, choose_backend(request.b, request.A, *request.args)))
     method = None if is_auto(request.method) else find_method(request.method, request.A)
     kind, fallback, factors, why = request.preconditioner, None, None, None
-    problem = make_problem(replace(request, preconditioner=None), method)  # which has no say in the library
+    # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.
+    axis = -1 if request.axis is None and takes_vectors(request.A) else request.axis
+    problem = make_problem(replace(request, preconditioner=None, axis=axis), method)
+    if problem.is_empty:
+        return _set_up_empty(request, problem, method, many)
     refuse_infinite_entries(problem, request.on_failure)
     automatic, A = isinstance(kind, str) and kind.strip().lower() == "auto", problem.A
     if method is None:
@@ -237,6 +255,20 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
     null = KnownNull(problem.null, problem.both)
     return PreparedSolver(_prepared(problem), method, M, fallback, resolved, why, null)
+
+
+def _set_up_empty(request: Request, problem: Problem, method: Method | None, many: bool) -> PreparedSolver:
+    """Where `like` has no systems: one matrix is made ready for any number of them, others for none."""
+    bk = problem.bk
+    if takes_vectors(request.A) and not batch_shape(request.A, bk) and problem.layout.size:
+        layout = problem.layout if problem.given is None else problem.given.layout
+        one = bk.zeros((layout.size,), problem.A.dtype, problem.like)
+        found = _set_up(replace(request, b=one, axis=-1), None, many)
+        return replace(found, _request=replace(found._request, b=request.b, axis=request.axis))
+    method = method or METHODS["CG"]
+    bk.register(PreparedSolver, _flatten, _restore)
+    resolved = replace(request, A=None, args=(), method=method, preconditioner=None)
+    return PreparedSolver(_prepared(problem), method, None, None, resolved, None, KnownNull(None, True))
 
 
 def _prepared(problem: Problem) -> Operator:

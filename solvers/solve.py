@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..backends import Backend
 from ..sparse import NonlinearError, Operator, UnsupportedOperation
 from .attempt import Attempt, after_failure
+from .derivatives.implicit import without_derivatives
 from .derivatives.one_program import differentiated
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
@@ -58,15 +59,17 @@ def _solve(
     register_result(bk)
     attempt = _attempt(problem, method, M, request, fallback)
     outcome, name = _outcome(attempt), method.name
-    # With "status" and no fallback nobody has to wait for the outcome here.
+    # With "status", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
     outcome = _checked(problem, outcome) if known else outcome
-    waits = known and (fallback is not None or request.on_failure != "status")
+    waits = known and (fallback is not None or request.on_failure != "status" or problem.is_implicit)
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
         climbed = _climbed(attempt, outcome, fallback, request)
         if climbed is not None:
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
+    if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
+        outcome = without_derivatives(bk, outcome, request.on_failure)
     result = replace(_result(attempt, outcome), method=name)
     if attempt.method.factorises and (waits or (known and bk.is_at_hand(problem.b))):
         warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))

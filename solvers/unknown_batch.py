@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..backends import choose_backend
+from ..backends import Backend, choose_backend
 from ..sparse import batch_shape, operand_dtype
+from ..sparse.layout import moved_axis
 from .results.result import SolveResult, arrays_of, with_arrays
+from .setup.axis import last_axis
 from .setup.request import Request
 
 
@@ -23,8 +25,11 @@ def solve_one_by_one(request: Request, solve: Callable[[Request], SolveResult]) 
     Each is a batch of one, so functions get arrays with their batch axes. What the request has for each system, but
     for b and x0, is not taken apart: of matrices and tolerances there must be one for all.
     """
-    bk, shape = choose_backend(request.b, request.A), tuple(request.b.shape)
+    bk = choose_backend(request.b, request.A)
     is_matrix = operand_dtype(request.A, bk) is not None
+    if is_matrix and request.axis not in (None, -1):
+        return _along_axis(bk, request, solve)
+    shape = tuple(request.b.shape)
     axes = len(shape) - 1 if is_matrix else request.batch_ndim
     one_matrix = not is_matrix or not batch_shape(request.A, bk)
     numbers = all(isinstance(n, int | float | None) for n in (request.rtol, request.atol, request.max_iter))
@@ -41,3 +46,15 @@ def solve_one_by_one(request: Request, solve: Callable[[Request], SolveResult]) 
     given = [request.b] if request.x0 is None else [request.b, request.x0]
     found = bk.one_by_one(solve_one, given, axes)
     return with_arrays(kept[-1], found)
+
+
+def _along_axis(bk: Backend, request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
+    """With vectors on another axis: moved, solved, and moved back."""
+    axis, x0 = request.axis, request.x0
+    rows = replace(
+        request, b=last_axis(bk, request, request.b), x0=None if x0 is None else last_axis(bk, request, x0), axis=-1
+    )
+    found = solve_one_by_one(rows, solve)
+    if found is None or axis is None:
+        return None
+    return replace(found, x=moved_axis(bk, found.x, -1, axis), residual=moved_axis(bk, found.residual, -1, axis))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,12 +22,15 @@ class Layout:
         shapes: shape of each array without the batch axes.
         dtypes: dtype in which each array is handed out.
         structure: what the backend needs to put the arrays into their container again; None for a single array.
+        axis: where one axis is one system's array (the vectors of a matrix), the axis of the user's array that it is,
+            counted as by NumPy; None where it is the last, as that of all others is.
     """
 
     batch: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[np.dtype, ...]
     structure: Any = None
+    axis: int | None = None
 
     @classmethod
     def of(cls, bk: Backend, tree: Any, batch_ndim: int, what: str = "b") -> Layout:
@@ -75,7 +78,24 @@ class Layout:
     def with_dtype(self, dtype: np.dtype) -> Layout:
         """The same shapes, handed out in `dtype`."""
         dtypes = (dtype,) * len(self.shapes)
-        return self if dtypes == self.dtypes else Layout(self.batch, self.shapes, dtypes, self.structure)
+        return self if dtypes == self.dtypes else Layout(self.batch, self.shapes, dtypes, self.structure, self.axis)
+
+    def along(self, axis: int | None) -> Layout:
+        """The same, with the vector on another axis of the user's array."""
+        return self if axis in (None, -1, len(self.batch)) else replace(self, axis=axis)
+
+    def whole(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a user's array that has `shape` for one system."""
+        if self.axis is None:
+            return self.batch + shape
+        position = self.axis % (len(self.batch) + 1)
+        return (*self.batch[:position], *shape, *self.batch[position:])
+
+    def placed(self, bk: Backend, array: Array, lead: int = 0) -> Array:
+        """`array`, whose vector is its last axis, with it where the user has it; `lead` axes stay in front."""
+        if self.axis is None:
+            return array
+        return moved_axis(bk, array, -1, lead + self.axis % (len(array.shape) - lead))
 
     def in_kind_of(self, dtype: np.dtype) -> Layout:
         """As `with_dtype`, but that arrays of a container keep their own precision."""
@@ -106,8 +126,8 @@ class Layout:
                     f"{what} returned an array whose number of axes is not known while the function is compiled; tell "
                     "its shape by tf.ensure_shape."
                 ) from error
-            if own != self.batch + shape:
-                raise ValueError(f"{what} has the shape {own}; expected {self.batch + shape}, that of b.")
+            if own != (self.batch + shape if self.axis is None else self.whole(shape)):
+                raise ValueError(f"{what} has the shape {own}; expected {self.whole(shape)}, that of b.")
             found = bk.dtype(array)
             if found.kind == "c" and dtype.kind != "c":
                 raise TypeError(f"{what} is complex ({found}) while b is real; give b as a complex array.")
@@ -115,6 +135,7 @@ class Layout:
                 if exact and is_coarser(found, dtype):
                     raise TypeError(coarse(f"{what} returned {found} for an argument of {dtype}", found))
                 array = bk.astype(array, dtype)
+            array = array if self.axis is None else moved_axis(bk, array, self.axis, -1)
             rows.append(bk.reshape(array, (self.systems, math.prod(shape))))
         return rows[0] if len(rows) == 1 else bk.concat(rows, 1)
 
@@ -132,6 +153,7 @@ class Layout:
             size = math.prod(shape)
             part = rows if len(self.shapes) == 1 else rows[..., start : start + size]
             part = bk.reshape(part, (*lead, *self.batch, *shape))
+            part = part if self.axis is None else self.placed(bk, part, len(lead))
             leaves.append(part if bk.dtype(part) == dtype else bk.astype(part, dtype))
             start += size
         return leaves[0] if self.structure is None else bk.unleaves(self.structure, leaves)
@@ -150,6 +172,17 @@ def coarse(what: str, found: np.dtype) -> str:
         f"{what}, whose rounding would be taken for a part of the matrix. Let it compute in the dtype of its argument "
         f"(look for astype, a cast, or autocast), or solve in {found}: give b in that dtype."
     )
+
+
+def moved_axis(bk: Backend, x: Array, source: int, target: int) -> Array:
+    """NumPy's `moveaxis` for one axis."""
+    count = len(x.shape)
+    source, target = source % count, target % count
+    if source == target:
+        return x
+    order = [i for i in range(count) if i != source]
+    order.insert(target, source)
+    return bk.permute_dims(x, order)
 
 
 def _array(bk: Backend, leaf: Any, what: str) -> Array:

@@ -52,6 +52,17 @@ class Transformations(ABC):
         """
         return x
 
+    def owned(self, x: Array) -> Array:
+        """`x` in memory that nobody else writes to, with its derivatives, also where none are recorded now."""
+        return self.copy(x)
+
+    def without_derivatives(self, x: Array, failed: Array) -> Array:
+        """Rows x `(batch, n)`; derivatives of those that have `failed` `(batch, 1)` are NaN, but for those that are 0.
+
+        Forward and backward, to every order; a row whose cotangent is 0, as it was left out of a sum, adds nothing.
+        """
+        return x
+
     def in_program(self) -> bool:
         """Is a program being recorded, which runs later? A transformation by itself may run as eagerly as ever."""
         return False

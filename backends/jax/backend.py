@@ -33,6 +33,7 @@ from .grid_rows import GridStack, cells_of
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
+from .marked import refused, without_derivatives
 from .memory import JaxMemory
 from .recurrence import JaxRecurrences
 from .reporting import reporting
@@ -292,7 +293,10 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
     ) -> Array:
-        return _refused(x, why, error)
+        return refused(x, why, error)
+
+    def without_derivatives(self, x: Array, failed: Array) -> Array:
+        return without_derivatives(x, failed)
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         return called(function, x, args)
@@ -340,13 +344,3 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         if moved is None:
             raise TypeError(f"{container!r} has no way to JAX; make it there, of the matrix, or close over it.")
         return moved
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
-def _refused(x: Array, why: str, error: type[Exception]) -> Array:
-    return x
-
-
-@_refused.defjvp
-def _raise(why: str, error: type[Exception], primals: Any, tangents: Any) -> Any:
-    raise error(why)

@@ -28,7 +28,7 @@ def implicit_solve(
     given = jnp.where(False, _sums(b), jnp.ones((), b.dtype))
 
     def solve(product: Callable[..., Sequence[Array]], *transposed: Any) -> tuple[Array, tuple[Array, ...]]:
-        (x, one), rest = _custom_linear_solve(lambda u: tuple(product(*u)), (b, given), forward, *transposed)
+        (x, one), rest = custom_linear_solve(lambda u: tuple(product(*u)), (b, given), forward, *transposed)
         return jnp.reshape(jnp.where(False, one, x), rows.shape), rest
 
     def product(x: Array, one: Array) -> tuple[Array, Array]:
@@ -61,7 +61,8 @@ def _sums(x: Array) -> Array:
     return jnp.sum(x, tuple(range(1, x.ndim)), keepdims=True)
 
 
-def _custom_linear_solve(product: Callable[[Any], Any], b: Any, solve: Callable[..., Any], *transposed: Any) -> Any:
+def custom_linear_solve(product: Callable[[Any], Any], b: Any, solve: Callable[..., Any], *transposed: Any) -> Any:
+    """JAX's, with what `solve` returns beside x as arrays without derivatives; inside of `shard_map` too."""
     if not is_mapped():
         return lax.custom_linear_solve(product, b, solve, *transposed, has_aux=True)
     axes = axes_after(lambda b: solve(product, b), b)

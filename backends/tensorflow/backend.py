@@ -26,6 +26,7 @@ from .implicit import has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
 from .linalg import TensorflowLinalg
 from .mapped import one_by_one
+from .marked import refused, without_derivatives
 from .recorded import recorded
 from .sparse import TensorflowSparse
 
@@ -277,14 +278,10 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
     ) -> Array:
-        @tf.custom_gradient
-        def passed_on(x: Array, *sources: Array) -> tuple[Array, Callable[..., Any]]:
-            def gradient(*cotangents: Array) -> Any:
-                raise error(why)
+        return refused(x, error(why), sources)
 
-            return tf.identity(x), gradient
-
-        return passed_on(x, *map(tf.convert_to_tensor, sources))
+    def without_derivatives(self, x: Array, failed: Array) -> Array:
+        return without_derivatives(x, failed)
 
 
 def _for_xla() -> bool:

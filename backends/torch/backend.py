@@ -25,6 +25,7 @@ from .fourier import TorchFourier
 from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg
+from .marked import Refused, WithoutDerivatives
 from .sparse import TorchSparse
 from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
 
@@ -228,7 +229,15 @@ class TorchBackend(TorchKernels, Backend):
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
     ) -> Array:
         marker = x.new_zeros(1).requires_grad_() if sources else None
-        result: Array = _Refused.apply(x, marker, error(why))
+        result: Array = Refused.apply(x, marker, error(why))
+        return result
+
+    def owned(self, x: Array) -> Array:
+        with torch.enable_grad():
+            return self.copy(x)
+
+    def without_derivatives(self, x: Array, failed: Array) -> Array:
+        result: Array = WithoutDerivatives.apply(x, failed)
         return result
 
     def bilinear(
@@ -308,28 +317,6 @@ def _aligned(row: Array) -> Array:
 def _scalar(a: Array) -> Array:
     """One system's `(1, 1)` as a 0-d tensor: torch then updates vectors without broadcasting."""
     return a.reshape(()) if a.shape[0] == 1 else a
-
-
-class _Refused(torch.autograd.Function):
-    """Passes x on; a derivative by x, or by what stands for its sources, raises."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: torch.Tensor, marker: torch.Tensor | None, error: Exception) -> torch.Tensor:
-        return x.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        ctx.error = inputs[2]
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
-        raise ctx.error
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise ctx.error
 
 
 __all__ = ["NUMPY_DTYPE", "TorchBackend"]

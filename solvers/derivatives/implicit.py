@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ...backends import Array, LinearSystem
+import numpy as np
+
+from ...backends import Array, Backend, LinearSystem
 from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.operators.function import DerivedFunction
 from ..attempt import Attempt
 from ..iteration.outcome import Outcome
+from ..iteration.status import Status
 from ..methods.direct.dense import Direct
 from ..setup.problem import Problem
 from .adjoint import with_proven_transpose
@@ -53,7 +56,7 @@ class ImplicitSolve(LinearSystem):
     def of(cls, attempt: Attempt) -> ImplicitSolve:
         """The system of an attempt; its arrays are found where the backend needs them as arguments."""
         problem, bk, M = attempt.problem, attempt.problem.bk, attempt.M
-        if isinstance(attempt.method, Direct) and problem.layout.size and not (problem.compiled and bk.is_eager):
+        if isinstance(attempt.method, Direct) and not problem.is_empty and not (problem.compiled and bk.is_eager):
             with bk.quiet():  # one factorisation for the solve and its derivatives
                 M = attempt.method.setup(bk, problem.A, M)
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
@@ -93,7 +96,8 @@ class ImplicitSolve(LinearSystem):
         bk = self.problem.bk
         x, rest = bk.implicit_solve(self, self.problem.b)
         lines = (bk.matrix_transpose(rest[-1]),) if self.attempt.history else ((),)
-        return Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
+        outcome = Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
+        return without_derivatives(bk, outcome, self.attempt.on_failure) if self.problem.compiled else outcome
 
     def product(self, x: Array) -> Array:
         A = self.make(self.arrays).A
@@ -130,7 +134,16 @@ class ImplicitSolve(LinearSystem):
             image = problem.b - outcome.residual
             outcome = outcome._replace(x=with_proven_transpose(bk, self.make(self.arrays).A, outcome.x, image))
         history = () if isinstance(outcome.history, tuple) else (bk.matrix_transpose(outcome.history),)
-        return outcome.x, (*outcome[1:-1], *history)
+        return self._checked(outcome, given), (*outcome[1:-1], *history)
+
+    def _checked(self, outcome: Outcome, given: Array | None) -> Array:
+        """x, with NaN for the derivatives that were not found, where failures do not raise."""
+        bk = self.problem.bk
+        if self.attempt.on_failure == "raise" or (given is None and not self.purpose):
+            return outcome.x
+        failed = outcome.status != int(Status.CONVERGED)
+        failed = failed if given is None or self.purpose else failed & ~given
+        return bk.where(failed, bk.full_like(outcome.x, np.nan), outcome.x)
 
     def _run(self, problem: Problem, M: Operator | None) -> Outcome:
         attempt, derived = self.attempt, bool(self.purpose)
@@ -186,6 +199,13 @@ class ImplicitSolve(LinearSystem):
         wide = replace(layout, batch=(size, *layout.batch))
         attempt = replace(self.attempt, problem=replace(self.problem, layout=wide))
         return replace(self, attempt=attempt, make=many, many=True)
+
+
+def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str) -> Outcome:
+    """The outcome, whose x has the derivative NaN in the systems that have failed, where that does not raise."""
+    if on_failure == "raise":
+        return outcome
+    return outcome._replace(x=bk.without_derivatives(outcome.x, outcome.status != int(Status.CONVERGED)))
 
 
 def _relative(problem: Problem) -> Array:

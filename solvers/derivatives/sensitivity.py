@@ -21,6 +21,7 @@ from ...sparse import (
 from ...sparse.symmetry import PRODUCTS
 from ..attempt import Attempt
 from ..iteration.outcome import Outcome
+from ..iteration.status import Status
 from ..methods.direct.refinement import Refinement
 from ..results.result import Gradient
 from ..setup.matrix_batch import matched
@@ -31,18 +32,22 @@ from .matrix_gradient import matrix_gradient
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """What the derivatives of a solve need of it; x and residual are rows `(systems, n)`."""
+    """What the derivatives of a solve need of it.
+
+    x and residual are rows `(systems, n)`; `failed` `(systems, 1)` tells which have none, as x is no solution.
+    """
 
     attempt: Attempt
     x: Array
     residual: Array
+    failed: Array
 
     @classmethod
     def of(cls, attempt: Attempt, outcome: Outcome) -> Sensitivity:
         """Without the initial guess, which derivatives have no use for."""
         if attempt.problem.x0 is not None:
             attempt = replace(attempt, problem=replace(attempt.problem, x0=None))
-        return cls(attempt, outcome.x, outcome.residual)
+        return cls(attempt, outcome.x, outcome.residual, outcome.status != int(Status.CONVERGED))
 
     @property
     def problem(self) -> Problem:
@@ -54,11 +59,12 @@ class Sensitivity:
         self._check()
         problem, bk = self.problem, self.problem.bk
         rows = problem.layout.flatten(bk, bk.asarray(cotangent), problem.A.dtype, "cotangent")
-        y = self._backward(rows)
+        lost = self.failed & np.any(rows != 0, axis=1, keepdims=True)
+        y = np.where(lost, np.nan, self._backward(np.where(lost, 0, rows)))
         like_b = y if problem.like.dtype.kind == "c" else y.real
         full = np.ascontiguousarray(like_b).reshape(*problem.layout.batch, *problem.layout.shape)
         more = full.ndim - problem.like.ndim  # axes of a batch of matrices, to all of which one b belongs
-        gradient = full.sum(axis=tuple(range(more))) if more else full
+        gradient = problem.layout.placed(bk, full.sum(axis=tuple(range(more))) if more else full)
         return Gradient(gradient, matrix_gradient(problem.source, y, self.x, problem.layout.batch))
 
     def jvp(self, b: Any, A: Any) -> Array:
@@ -71,7 +77,9 @@ class Sensitivity:
         rhs = bk.zeros_like(self.x) if b is None else layout.flatten(bk, bk.asarray(b), dtype, "the change of b")
         if A is not None:
             rhs = rhs - self._change_of_product(A)
-        return layout.unflatten(bk, self._system.tangent().solve(rhs)[0])
+        lost = self.failed & np.any(rhs != 0, axis=1, keepdims=True)
+        found = self._system.tangent().solve(np.where(lost, 0, rhs))[0]
+        return layout.unflatten(bk, np.where(lost, np.nan, found))
 
     @cached_property
     def _system(self) -> ImplicitSolve:

@@ -148,8 +148,9 @@ class Iteration:
         r = bk.copy(b) if x0 is None else b - self.A.apply(x)
         norm = size if x0 is None else bk.norm(r)
         none = bk.zeros(tuple(norm.shape), np.dtype(np.int32), norm)
-        status = bk.where(norm <= bound, _CONVERGED, none + _RUNNING)
-        status = bk.where(bk.isfinite(norm) & (bound >= 0), status, _DIVERGED)
+        # A zero x is a candidate until its product has been seen: a NaN or an infinity in A makes it one.
+        status = bk.where(norm <= bound, _CONVERGED if x0 is not None else _CANDIDATE, none + _RUNNING)
+        status = bk.where(bk.isfinite(norm) & bk.isfinite(bound) & (bound >= 0), status, _DIVERGED)
         lines: Any = ()
         if recorded is not None:
             empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
@@ -195,7 +196,8 @@ class Iteration:
         return bk.cond(bk.any(due), keep, lambda kept: kept, tally.kept)
 
     def _is_running(self, between: _Between) -> Any:
-        return self.bk.any(between.tally.status == _RUNNING)
+        status = between.tally.status
+        return self.bk.any((status == _RUNNING) | (status == _CANDIDATE))
 
     def _start(self, between: _Between) -> _Round:
         bk = self.bk
@@ -275,9 +277,10 @@ class Iteration:
     def _finish(self, this: _Round, limit: int | Array) -> _Between:
         """x and its true residual, and what becomes of each system."""
         bk, start, tally = self.bk, this.start, this.tally
-        ran = start.tally.status == _RUNNING
+        running, unseen = start.tally.status == _RUNNING, start.tally.status == _CANDIDATE
+        ran = running | unseen
         d = self.method.solution(bk, self.M, this.state)
-        x = bk.where(ran, self.without_null(start.x + bk.times(this.scale, d)), start.x)
+        x = bk.where(running, self.without_null(start.x + bk.times(this.scale, d)), start.x)
         image = self.A.apply(x)
         r = self.b - image
         norm = bk.norm(r)
@@ -301,9 +304,10 @@ class Iteration:
         status = bk.where(candidate, stopped, tally.status)
         status = bk.where(again & (tally.steps < limit), _RUNNING, status)
         status = bk.where(norm <= bound, _CONVERGED, status)
+        status = bk.where(unseen & ~bk.isfinite(norm), _DIVERGED, status)
         status = bk.where(ran, status, start.tally.status)
         # A breakdown or an overflow may leave x worse than it was, or without a value.
-        worse = ran & (broken | (tally.status == _DIVERGED)) & ~(norm <= start.norm) & ~(norm <= bound)
+        worse = running & (broken | (tally.status == _DIVERGED)) & ~(norm <= start.norm) & ~(norm <= bound)
         x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
         products = tally.products + bk.where(ran, none + self.A.products, none)
         products = products + bk.where(missed, none + self.A.products, none)

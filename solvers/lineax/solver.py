@@ -23,6 +23,7 @@ from ..iteration.method import Method
 from ..iteration.status import Status
 from ..linear_solve import linear_solve
 from ..methods.registry import find_method
+from ..setup.tolerance import check_number
 from .function import HostOperator, LinearFunction, frozen, on_vectors, ravel, thawed, unravel
 
 _SMALL = 256  # unknowns up to which `auto` finds the entries of a function: cheaper than many steps, and safer
@@ -119,8 +120,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
         if not self._automatic and getattr(find_method(self.method), "damp", False):
             raise ValueError(f"{self.method!r} is damped; lineax takes derivatives of solutions without damping.")
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
-            if isinstance(value, (int, float)) and not value >= 0:
-                raise ValueError(f"{name} must be >= 0; got {value!r}.")
+            check_number(name, value)
         whole = isinstance(self.max_iter, int) and not isinstance(self.max_iter, bool) and self.max_iter >= 0
         if self.max_iter is not None and not whole:
             raise ValueError(f"max_iter must be one integer >= 0, or None; got {self.max_iter!r}.")

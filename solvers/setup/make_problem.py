@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
 from ...sparse import (
@@ -29,11 +30,13 @@ from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
 from ..preconditioners.known import in_every_run
 from ..results.failure import POLICIES
+from .axis import expected_vectors, last_axis, vectors_of
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
 from .normal_equations import Given
 from .problem import KnownNull, Problem
 from .request import Request
+from .tolerance import default_rtol, tolerance
 from .unusable import checked_offset, refuse_unusable, with_rectangular_hint
 
 
@@ -59,31 +62,38 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     if not bk.on_host and (bk.is_array(A) or bk.sparse.accepts(A)):
         bk.check_numbers(A, "A")
     b, like = _arrays(bk, request.b)
+    if b is not like and (vectors := vectors_of(bk, request, b)) is not b:
+        b = like = vectors
+        request = replace(request, axis=-1 if request.axis is None else request.axis)
     if b is like and len(like.shape) > 0:
-        b = for_each_matrix(bk, A, b)
+        b = for_each_matrix(bk, A, last_axis(bk, request, b))
     layout, dtype = _layout(bk, A, b, request.batch_ndim)
     rows = layout.flatten(bk, b, dtype, "b")
+    layout = layout if request.axis is None else layout.along(request.axis)
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
     unknown = _unknown(bk, A, x0, layout, method)
     operator = _operator(bk, request, layout, unknown, dtype, like, method)
     if unknown is layout and operator.shape[0] != operator.shape[1]:
-        unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes)
+        unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
     if isinstance(operator, OffsetOperator | FunctionOperator):
         rows = _without_constant(rows, operator, layout)
+    if not layout.systems and bk.on_host:  # without entries, which would be found by columns or taken of no matrix
+        operator = to_operator(bk, sp.csr_array(operator.shape, dtype=dtype), None, dtype)
     start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
     limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
     given, damp = None, float(getattr(method, "damp", 0.0))
     if null is None:
-        null = _null_vectors(request, bk, operator, unknown, like, unknown is layout and not damp)
+        look = unknown is layout and not damp and layout.systems > 0
+        null = _null_vectors(request, bk, operator, unknown, like, look)
     if unknown is not layout or damp:
         given = Given(operator, rows, layout, damp)
         operator, rows = given.equations()
     real = real_dtype(bk.dtype(rows))
     return Problem(
         bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
-        rtol=_tolerance(bk, request.rtol, _default_rtol(dtype), "rtol", layout, rows, real),
-        atol=_tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
+        rtol=tolerance(bk, request.rtol, default_rtol(dtype), "rtol", layout, rows, real),
+        atol=tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
         by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
         limits=limits, several=several, null=null.projection, both=null.both, compiled=compiled,
         least_squares=given is not None, given=given, source=A,
@@ -166,7 +176,7 @@ def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None
 
 
 def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtype) -> Array:
-    shape, expected = tuple(getattr(x0, "shape", ())), (*layout.batch, unknown.size)
+    shape, expected = tuple(getattr(x0, "shape", ())), unknown.whole((unknown.size,))
     if unknown is not layout and len(unknown.shapes[0]) == 1 and unknown.structure is None and shape != expected:
         raise ValueError(f"x0 has the shape {shape}; expected {expected}, as A has {unknown.size} columns.")
     return unknown.flatten(bk, x0, dtype, "x0")
@@ -211,10 +221,7 @@ def _operator(
         )
     if m != layout.size:
         raise ValueError(
-            f"A has the shape {operator.shape} and b {tuple(like.shape)}; expected b of shape (..., {m}), the vector "
-            "on the last axis"
-            + (". Give b.reshape(-1)" if math.prod(like.shape) == m else "")
-            + (". For one vector per column give b.T." if len(like.shape) == 2 and like.shape[0] == m else ".")
+            f"A has the shape {operator.shape} and b {tuple(like.shape)}; {expected_vectors(like, m, request.axis)}."
         )
     if isinstance(operator, Matrix) and operator.systems is not None:
         operator = matched(operator, batch_shape(A, bk), layout)
@@ -256,27 +263,3 @@ def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
             raise ValueError(f"x0 is on {bk.device(array)} and b on {bk.device(like)}; move one of them.")
         arrays.append(array)
     return bk.unleaves(structure, arrays)
-
-
-def _default_rtol(dtype: np.dtype) -> float:
-    return 1e-5 if dtype.itemsize == (8 if dtype.kind == "c" else 4) else 1e-10
-
-
-def _tolerance(
-    bk: Backend, value: Any, default: float, name: str, layout: Layout, rows: Array, dtype: np.dtype
-) -> Array:
-    """A number, or one per system, as `(1, 1)` or `(systems, 1)` of the real `dtype`."""
-    value = default if value is None else value
-    if isinstance(value, (int, float)) and value >= 0:
-        return bk.asarray(np.full((1, 1), value, dtype), like=rows)
-    try:
-        array = value if bk.is_array(value) else bk.asarray(np.asarray(value, dtype), like=rows)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a number or one number per system; got {value!r}.") from error
-    if tuple(array.shape) not in ((), layout.batch):
-        raise ValueError(
-            f"{name} has the shape {tuple(array.shape)}; expected one number, or one per system {layout.batch}."
-        )
-    if not bk.compiled(array) and bool(bk.any(~(array >= 0))):
-        raise ValueError(f"{name} must be >= 0; got {value!r}.")
-    return bk.reshape(bk.astype(array, dtype), (-1, 1) if len(array.shape) else (1, 1))

@@ -44,6 +44,11 @@ class Problem:
     source: Any = None  # what the user called A
 
     @property
+    def is_empty(self) -> bool:
+        """Are there no systems, or no unknowns? Then there is nothing to factorise, and no entry to look at."""
+        return not (self.layout.systems and self.layout.size)
+
+    @property
     def is_implicit(self) -> bool:
         """May x have derivatives, which one solve has by the implicit function theorem?"""
         return len(self.limits) == 1 and (self.compiled or self.is_tracked)

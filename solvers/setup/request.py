@@ -29,6 +29,7 @@ class Request:
     max_iter: int | Sequence[int] | Array | None = None
     args: Sequence[Any] = ()
     batch_ndim: int = 0
+    axis: int | None = None
     nullspace: Any = "auto"
     matrix_offset: complex | None = None
     on_failure: str = "raise"

@@ -94,8 +94,8 @@ def test_containers_that_do_not_fit() -> None:
     b = {"u": np.ones(3), "p": np.ones(2)}
     with pytest.raises(ValueError, match=r"A\(x\) has the structure .*'u'.*expected .*'p', 'u'.*that of b"):
         linear_solve(lambda x: {"u": x["u"]}, b, method="CG")
-    with pytest.raises(TypeError, match=r"A is a matrix, so b must be one array; got a list"):
-        linear_solve(np.eye(3), [np.ones(3), np.ones(3)])
+    with pytest.raises(TypeError, match=r"A is a matrix, so b must be one array; got a dict"):
+        linear_solve(np.eye(3), {"u": np.ones(3)})
     with pytest.raises(TypeError, match=r"b must be an array; got NoneType"):
         linear_solve(lambda x: x, {"u": np.ones(3), "p": None})
     with pytest.raises(ValueError, match=r"empty container"):

@@ -21,7 +21,7 @@ ONES = np.ones(12)
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "wrong length": (lambda: linear_solve(MATRIX, np.ones(11)), ValueError, r"\(12, 12\).*\(11,\).*expected b"),
-    "columns": (lambda: linear_solve(MATRIX, np.ones((12, 3))), ValueError, "give b.T"),
+    "columns": (lambda: linear_solve(MATRIX, np.ones((12, 3))), ValueError, "give axis=0"),
     "scalar b": (lambda: linear_solve(MATRIX, 1.0), ValueError, "single number"),
     "not square": (lambda: linear_solve(np.ones((3, 4)), np.ones(4)), ValueError, "square"),
     "vector A": (lambda: linear_solve(ONES, ONES), ValueError, "expected a matrix"),

@@ -109,7 +109,7 @@ def set_up(options: argparse.Namespace, system: System) -> Ready:
     started = time.perf_counter()
     with _watched() as notes, Activity("setting up"):
         b = convert(system.rows, options.backend)
-        solver = prepare_for_one(system.A, b, method=options.method, preconditioner=kind, **settings)
+        solver = prepare_for_one(system.A, b, method=options.method, preconditioner=kind, axis=-1, **settings)
     return Ready(solver, b, time.perf_counter() - started, notes)
 
 

@@ -374,7 +374,7 @@ def test_refusals() -> None:
         solve(MAKE["matrix"](jnp.asarray(MATRIX)), b, LineaxSolver("CG", lx.DiagonalLinearOperator(b[:3])))
     with pytest.raises(ValueError, match=r"No method is called 'CGG'"):
         LineaxSolver("CGG")
-    with pytest.raises(ValueError, match=r"rtol must be >= 0; got -1"):
+    with pytest.raises(ValueError, match=r"rtol must be >= 0 and below 1; got -1"):
         LineaxSolver(rtol=-1.0)
     with pytest.raises(ValueError, match=r"max_iter must be one integer"):
         LineaxSolver(max_iter=(1, 2))  # type: ignore[arg-type]
