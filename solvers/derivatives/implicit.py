@@ -134,14 +134,17 @@ class ImplicitSolve(LinearSystem):
             image = problem.b - outcome.residual
             outcome = outcome._replace(x=with_proven_transpose(bk, self.make(self.arrays).A, outcome.x, image))
         history = () if isinstance(outcome.history, tuple) else (bk.matrix_transpose(outcome.history),)
-        return self._checked(outcome, given), (*outcome[1:-1], *history)
+        return self._checked(b, outcome, given), (*outcome[1:-1], *history)
 
-    def _checked(self, outcome: Outcome, given: Array | None) -> Array:
-        """x, with NaN for the derivatives that were not found, where failures do not raise."""
+    def _checked(self, b: Array, outcome: Outcome, given: Array | None) -> Array:
+        """x, with NaN for the derivatives that were not found, where failures do not raise.
+
+        Those for a zero right-hand side are zero whatever A is: the caller has left the system out.
+        """
         bk = self.problem.bk
         if self.attempt.on_failure == "raise" or (given is None and not self.purpose):
             return outcome.x
-        failed = outcome.status != int(Status.CONVERGED)
+        failed = (outcome.status != int(Status.CONVERGED)) & (bk.max_abs(b) != 0)
         failed = failed if given is None or self.purpose else failed & ~given
         return bk.where(failed, bk.full_like(outcome.x, np.nan), outcome.x)
 

@@ -6,6 +6,7 @@ checkpoint, so neither the time to compile nor the number of steps grows with ho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,30 @@ class Checkpoints:
         if isinstance(end.history, tuple):
             return found
         return found._replace(history=self._histories(end.history, found.steps))
+
+    def each(self, solved: Callable[[Array | None], Outcome]) -> Outcome:
+        """`(k, batch, ...)`: the outcome of a solve for each limit, in one loop, which compiles `solved` once.
+
+        Args:
+            solved: of the limits `(1 or batch, 1)` of a solve; None: what there is before the first step.
+        """
+        bk, start = self.bk, solved(None)
+        recorded = not isinstance(start.history, tuple)
+        batch, longest = int(start.norm.shape[0]), int(start.history.shape[0]) if recorded else 0
+        lines: Any = bk.zeros((batch, self.count, longest), bk.dtype(start.norm), start.norm)
+        numbers = bk.asarray(np.arange(self.count, dtype=np.int32)[None], like=start.norm)
+
+        def one(state: Any) -> Any:
+            i, kept, lines = state
+            limit = bk.sum(bk.where(numbers == i, self.table, 0 * self.table), 1, keepdims=True)
+            found, row = solved(limit), 0 * start.steps + i
+            kept = Outcome._make((*(bk.put_row(a, row, b) for a, b in zip(kept[:-1], found[:-1], strict=True)), ()))
+            return i + 1, kept, bk.put_row(lines, row, bk.matrix_transpose(found.history)) if recorded else lines
+
+        state = bk.asarray(np.zeros((1, 1), np.int32), like=start.norm), self.empty(start), lines
+        _, kept, lines = bk.while_loop(lambda state: bk.any(state[0] < self.count), one, state)
+        found = Outcome._make((*(bk.permute_dims(a, (1, 0, 2)) for a in kept[:-1]), ()))
+        return found._replace(history=bk.permute_dims(lines, (1, 2, 0))) if recorded else found
 
     def _histories(self, history: Array, steps: Array) -> Any:
         """`(k, most steps + 1, batch)`: the lines up to each checkpoint, and then NaN."""

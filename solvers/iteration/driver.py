@@ -101,6 +101,17 @@ class Iteration:
         this = replace(self, checkpoints=Checkpoints(bk, limits, self.b))
         return this._rounds_with_checkpoints(first, limit)
 
+    def run_each(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
+        """A solve for each of several limits, for methods that cannot show what they have on their way."""
+        size = self.bk.norm(self.b)
+        bound, recorded = self.bk.maximum(rtol * size, atol), limits.most if history else None
+
+        def solved(limit: Array | None) -> Outcome:
+            first = self._first(x0, size, bound, recorded)
+            return self._outcome(first if limit is None else self._rounds(first, limit))
+
+        return Checkpoints(self.bk, limits, self.b).each(solved)
+
     def _may_end_at_once(self, limit: int | Array) -> bool:
         """After one application of factors; in compiled functions a second way to the same end must be worth it."""
         alone = self.report is None and isinstance(limit, int) and limit > 0

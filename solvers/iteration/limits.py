@@ -36,10 +36,6 @@ class Limits:
         """Where each system ends: one number, or `(systems, 1)`."""
         return self.rows[-1][0] if len(self.rows[-1]) == 1 else np.array(self.rows[-1], np.int32)[:, None]
 
-    def single(self, i: int) -> Limits:
-        """The solve that ends at checkpoint `i`."""
-        return Limits((self.rows[i],))
-
     def of_systems(self, count: int) -> Limits:
         """For a batch that repeats the systems, as vectorising transformations make it."""
         own = len(self.rows[-1])

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...backends import Array, Backend
 from ...sparse import Operator, on_grid
 from ..methods.direct.singular import in_range
@@ -67,11 +65,8 @@ def run(
         iteration = Iteration(bk, method, A, inverse, rest, null, both, report, by_default, singular=singular)
         if x0 is not None and method.factorises:  # whose corrections have no part in null vectors of their own
             iteration = replace(iteration, take_off=getattr(inverse, "without_null", None))
-        if single or method.can_pause:
-            found = iteration.run(x0, rtol, atol, limits, history)
-        else:
-            singles = [limits.single(i) for i in range(len(limits))]
-            found = _stacked(bk, [iteration.run(x0, rtol, atol, single, history) for single in singles])
+        solved = iteration.run if single or method.can_pause else iteration.run_each
+        found = solved(x0, rtol, atol, limits, history)
         return found if apart is None else apart.told(bk, found, rtol, atol, derived)
 
 
@@ -85,20 +80,3 @@ def _on_grid(bk: Backend, A: Operator, M: Operator | None, b: Array, x0: Array |
     grid = A.own_grid or A.shape[:1]
     start = None if x0 is None else bk.on_grid(x0, grid)
     return on_grid(A, grid), on_grid(M, grid), bk.on_grid(b, grid), start, on_grid(null, grid)
-
-
-def _stacked(bk: Backend, outcomes: list[Outcome]) -> Outcome:
-    arrays = {field: bk.stack([getattr(o, field) for o in outcomes]) for field in Outcome._fields[:-1]}
-    longest = outcomes[-1].history
-    if isinstance(longest, tuple):
-        return Outcome(**arrays, history=())
-    return Outcome(**arrays, history=bk.stack([_filled_up(bk, o.history, longest) for o in outcomes]))
-
-
-def _filled_up(bk: Backend, history: Array, longest: Array) -> Array:
-    """A history filled up with NaN to the length of the longest."""
-    missing = int(longest.shape[0]) - int(history.shape[0])
-    if not missing:
-        return history
-    nothing: Any = bk.full((missing, int(history.shape[1])), np.nan, bk.dtype(history), history)
-    return bk.concat([history, nothing], 0)

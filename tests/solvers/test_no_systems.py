@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def test_no_systems(method: str, mode: str) -> None:
     none = array(mode, np.zeros((0, N)))
     for form in FORMS:
         M, how = given(mode, form)
-        check(compiled(mode, lambda b, M=M, how=how: linear_solve(M, b, method=method, **how))(none), (0, N))
+        check(compiled(mode, partial(linear_solve, M, method=method, **how))(none), (0, N))
         if library(mode) == "numpy":
             check(linear_solve(M, none, method=method, x0=none, history=True, **how), (0, N))
             steps = linear_solve(M, none, method=method, max_iter=[1, 2], **how)
@@ -61,7 +62,7 @@ def test_no_systems_with_a_preconditioner(kind: str, mode: str) -> None:
     none = array(mode, np.zeros((0, N)))
     for form in ("dense", "function", "batch"):
         M, how = given(mode, form)
-        solve = compiled(mode, lambda b, M=M, how=how: linear_solve(M, b, method="CG", preconditioner=kind, **how))
+        solve = compiled(mode, partial(linear_solve, M, method="CG", preconditioner=kind, **how))
         check(solve(none), (0, N))
 
 
@@ -77,7 +78,7 @@ def test_no_unknowns(method: str, mode: str) -> None:
         (lambda x: 4 * x, {"batch_ndim": 1}),
         *((M, {}) for M in batch),
     ):
-        result = compiled(mode, lambda b, M=M, how=how: linear_solve(M, b, method=method, **how))(none)
+        result = compiled(mode, partial(linear_solve, M, method=method, **how))(none)
         if library(mode) == "numpy":
             check(prepare(M, none, method=method, **how).solve(none), (2, 0))
         check(result, (2, 0))
