@@ -144,7 +144,8 @@ class ImplicitSolve(LinearSystem):
         bk = self.problem.bk
         if self.attempt.on_failure == "raise" or (given is None and not self.purpose):
             return outcome.x
-        failed = (outcome.status != int(Status.CONVERGED)) & (bk.max_abs(b) != 0)
+        size = bk.norm(b)
+        failed = (outcome.status != int(Status.CONVERGED)) & ((size > 0) | ~bk.isfinite(size))
         failed = failed if given is None or self.purpose else failed & ~given
         return bk.where(failed, bk.full_like(outcome.x, np.nan), outcome.x)
 

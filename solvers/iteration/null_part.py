@@ -32,7 +32,8 @@ class NullPart(NamedTuple):
         """Costs two projections: what one leaves of a b that is nearly all null part is rounding with such a part."""
         rest = null.apply(null.apply(b))
         eps = float(np.finfo(real_dtype(bk.dtype(b))).eps)
-        rest = bk.where(bk.norm(rest) > _ROUNDING * eps * bk.norm(b), rest, bk.zeros_like(rest))
+        nothing = bk.norm(rest) <= _ROUNDING * eps * bk.norm(b)  # this way round: of a NaN it is not known to be
+        rest = bk.where(nothing, bk.zeros_like(rest), rest)
         return cls(rest, b - rest)
 
     def told(self, bk: Backend, outcome: Outcome, rtol: Array, atol: Array, derived: bool) -> Outcome:
