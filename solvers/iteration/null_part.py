@@ -51,4 +51,19 @@ class NullPart(NamedTuple):
             converged = status == int(Status.CONVERGED)
             status = bk.where(lost & converged, int(Status.STAGNATED), status)
         null_part = size + bk.zeros_like(outcome.norm)
-        return outcome._replace(residual=outcome.residual + self.part, null_part=null_part, status=status)
+        allowed = bk.where(lost & (not derived), 0 * null_part, null_part)
+        return outcome._replace(
+            residual=outcome.residual + self.part,
+            norm=_hypot(bk, outcome.norm, null_part),
+            bound=_hypot(bk, outcome.bound, allowed),
+            attainable=bk.where(outcome.attainable > 0, _hypot(bk, outcome.attainable, allowed), outcome.attainable),
+            null_part=null_part,
+            status=status,
+        )
+
+
+def _hypot(bk: Backend, a: Array, b: Array) -> Array:
+    """The norm of two parts that are orthogonal, of any magnitude."""
+    most = bk.maximum(a, b)
+    scaled = bk.safe_divide(a, most), bk.safe_divide(b, most)
+    return bk.where(b == 0, a, most * bk.sqrt(scaled[0] * scaled[0] + scaled[1] * scaled[1]))

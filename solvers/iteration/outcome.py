@@ -12,7 +12,7 @@ class Outcome(NamedTuple):
 
     x: Array  # (batch, n)
     residual: Array  # (batch, n), b - A x
-    norm: Array  # (batch, 1), of the residual without the null part
+    norm: Array  # (batch, 1)
     bound: Array  # (batch, 1), residual norm that counts as converged
     attainable: Array  # (batch, 1), residual norm that the precision allows to expect; 0 where it was not asked for
     null_part: Array  # (batch, 1), norm of the part of b that no x reaches, in null vectors that are known

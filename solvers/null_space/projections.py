@@ -69,7 +69,9 @@ class WithoutConstants(Composed):
         weights = bk.astype(weights, real_dtype(bk.dtype(x)))
         if count == 1:
             return bk.reshape(x - bk.sum(weights * x, 1, keepdims=True), shape)
-        means = bk.sum_entries(bk.take(weights, labels, 0) * x, labels, count)  # of numbers so large that sums overflow
+        shares = bk.take(weights, labels, 0)  # of numbers so large that sums overflow
+        counted = bk.where(shares == 0, bk.zeros_like(x), bk.astype(shares, bk.dtype(x)) * x)  # 0 times NaN is NaN
+        means = bk.sum_entries(counted, labels, count)
         return bk.reshape(x - bk.take(means, labels, 1), shape)
 
     def transpose(self) -> WithoutConstants:
@@ -97,14 +99,14 @@ class WithoutConstantsInside(Composed):
         self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.inside).dtype(self.inside))
 
     def apply(self, x: Array) -> Array:
-        bk, real = self.bk, real_dtype(self.bk.dtype(x))
-        inside, weights = (bk.astype(self.array(name), real) for name in self.parts)
+        bk, dtype = self.bk, self.bk.dtype(x)
+        inside, weights = (bk.astype(bk.astype(self.array(name), real_dtype(dtype)), dtype) for name in self.parts)
 
         def taken_off(x: Array) -> Array:
             kept = inside * x
             return kept - inside * bk.sum(weights * kept, 1, keepdims=True)
 
-        return bk.cond(bk.any(weights > 0), taken_off, lambda x: x, x)
+        return bk.cond(bk.any(weights != 0), taken_off, lambda x: x, x)
 
     def transpose(self) -> WithoutConstantsInside:
         return self

@@ -38,7 +38,6 @@ def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
         return None
     reached, bound = (bk.to_numpy(a).reshape(-1) for a in (result.residual_norm, result.tolerance))
     with np.errstate(all="ignore"):
-        reached = np.hypot(reached, bk.to_numpy(result.null_part).reshape(-1))
         hopeless = failed & (part > bound) & (part <= (1 + _SAME) * reached)  # no bound above what was reached
     if not hopeless.any():
         return None

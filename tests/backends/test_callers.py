@@ -27,6 +27,7 @@ REASONS = {
     "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",
     "read_only": "an array that nobody can write to, where the library has such arrays, costs no copy",
     "transpose_function": "the library's own transposition",
+    "without_derivatives": "a rule of its own in each library: NaN backward, but 0 for what a caller has left out",
     "uncut": "XLA cuts known arrays number by number: 2.4 s to compile a solve on 1024^2 for 4.4",
     "with_auto_axes": "only JAX has meshes whose axes are part of types; solves and `prepare` enter by one function",
     "where_needed": "only the library knows how a program leaves out work: 99 ms for 144 at 512^2 without grids",

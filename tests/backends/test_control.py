@@ -645,7 +645,10 @@ def test_trace(mode: str) -> None:
     if mode == "jax":
         assert first[0] == second[0] and hash(first[0]) == hash(second[0]) and first[0] != other[0]
         np.testing.assert_array_equal(second[0](x, *second[1]), 2 * np.arange(3.0) ** 2 + 1)
-        assert bk.trace(scaled(2.0), x, ())[0] != bk.trace(scaled(3.0), x, ())[0]
+        two, three = (bk.trace(scaled(factor), x, ()) for factor in (2.0, 3.0))  # numbers are arguments, too
+        assert two[0] == three[0]
+        np.testing.assert_array_equal(three[0](x, *two[1]), 2 * np.arange(3.0) + 1)
+        np.testing.assert_array_equal(two[0](x, *three[1]), 3 * np.arange(3.0) + 1)
         assert bk.trace(scaled(x), x, ())[0] != bk.trace(scaled(x.astype(np.float32)), x, ())[0]
 
 
