@@ -263,8 +263,9 @@ def _set_up_empty(request: Request, problem: Problem, method: Method | None, man
     if takes_vectors(request.A) and not batch_shape(request.A, bk) and problem.layout.size:
         layout = problem.layout if problem.given is None else problem.given.layout
         one = bk.zeros((layout.size,), problem.A.dtype, problem.like)
-        found = _set_up(replace(request, b=one, axis=-1), None, many)
-        return replace(found, _request=replace(found._request, b=request.b, axis=request.axis))
+        found = _set_up(replace(request, b=one, axis=-1, batch_ndim=0), None, many)
+        as_given = {name: getattr(request, name) for name in ("b", "axis", "batch_ndim")}
+        return replace(found, _request=replace(found._request, **as_given))
     method = method or METHODS["CG"]
     bk.register(PreparedSolver, _flatten, _restore)
     resolved = replace(request, A=None, args=(), method=method, preconditioner=None)

@@ -65,11 +65,14 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     if b is not like and (vectors := vectors_of(bk, request, b)) is not b:
         b = like = vectors
         request = replace(request, axis=-1 if request.axis is None else request.axis)
+    axis = request.axis
     if b is like and len(like.shape) > 0:
-        b = for_each_matrix(bk, A, last_axis(bk, request, b))
+        vectors = last_axis(bk, request, b)
+        axis = axis if axis is None or axis < 0 else axis - len(b.shape)  # more batch axes may come in front
+        b = for_each_matrix(bk, A, vectors)
     layout, dtype = _layout(bk, A, b, request.batch_ndim)
     rows = layout.flatten(bk, b, dtype, "b")
-    layout = layout if request.axis is None else layout.along(request.axis)
+    layout = layout if axis is None else layout.along(axis)
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
     unknown = _unknown(bk, A, x0, layout, method)
     operator = _operator(bk, request, layout, unknown, dtype, like, method)

@@ -203,7 +203,19 @@ class FunctionOperator(LinearFunction):
             image, self._looked_at = first_call(self.bk, self.function, given, self.args, self.name)
         if image is None:
             raise TypeError(f"{self.name} returned None; expected an array. Has the function a `return`?")
+        if self.may_round and self.dtype.kind == "c":
+            self._check_complex(image)
         return self.image.flatten(self.bk, image, self.dtype, self.name, exact=not self.may_round)
+
+    def _check_complex(self, image: Any) -> None:
+        """Raises TypeError where a preconditioner has dropped the imaginary part of what it was given."""
+        bk = self.bk
+        for leaf in [image] if bk.is_array(image) else bk.leaves(image)[0]:
+            if bk.is_array(leaf) and bk.dtype(leaf).kind != "c":
+                raise TypeError(
+                    f"{self.name} returned {bk.dtype(leaf)} for an array of {self.dtype}: the imaginary part was "
+                    "dropped. Return arrays of the dtype of the argument."
+                )
 
     def as_container(self) -> Operator:
         found = None if self.is_container else self._as_program(self.constant, self.is_linear)

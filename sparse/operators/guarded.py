@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,14 +32,18 @@ class _Seen:
     blocks: set[str] = field(default_factory=set)  # products with many columns that were compared
 
 
-_memory: weakref.WeakKeyDictionary[Any, _Seen] = weakref.WeakKeyDictionary()
+_memory: dict[int, tuple[weakref.ref[Any], _Seen]] = {}  # by identity: equal objects may hold different products
 
 
 def _seen(it: Any) -> _Seen:
-    try:
-        return _memory.setdefault(it, _Seen())
-    except TypeError:  # what cannot be hashed or weakly referenced is looked at each time
-        return _Seen()
+    key = id(it)
+    found = _memory.get(key)
+    if found is not None and found[0]() is it:
+        return found[1]
+    seen = _Seen()
+    with suppress(TypeError):  # of what cannot be weakly referenced, and is looked at each time
+        _memory[key] = weakref.ref(it, lambda _: _memory.pop(key, None)), seen
+    return seen
 
 
 class Guarded:

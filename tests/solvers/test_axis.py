@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from cells import METHOD_NAMES, in_turn
-from krylix import linear_solve, prepare
+from krylix import Diverged, linear_solve, prepare
 from krylix.solvers import METHODS
 from modes import EAGER, MODES, Numbers, array, compiled, library, solve, to_numpy
 from operands import operands
@@ -88,9 +88,28 @@ def test_batches_of_matrices_keep_their_meaning() -> None:
             np.testing.assert_allclose(linear_solve(M, b).x, wanted, rtol=1e-8)
             np.testing.assert_allclose(linear_solve(M, b.T, axis=0).x, wanted.T, rtol=1e-8)
             shared = linear_solve(M, b[0], axis=0)  # one vector for all
-            np.testing.assert_allclose(shared.x, np.linalg.solve(A, b[0]).T, rtol=1e-8)
-    gradient = shared.vjp(np.ones((N, k)))
+            np.testing.assert_allclose(shared.x, np.linalg.solve(A, b[0]), rtol=1e-8)
+    gradient = shared.vjp(np.ones((k, N)))
     np.testing.assert_allclose(gradient.b, np.linalg.inv(A).sum((0, 1)), rtol=1e-8)
+
+
+def test_batch_axes_of_matrices_come_in_front() -> None:
+    """Wherever the vector lies in b, and however the axis is counted; as `np.linalg.solve` has it for columns."""
+    A = SKEWED + np.arange(8).reshape(4, 2, 1, 1) * np.eye(N)
+    b = np.random.default_rng(2).standard_normal((2, N))
+    expected = np.linalg.solve(A, b[..., None])[..., 0]
+    for axis in (None, 1, -1):
+        np.testing.assert_allclose(linear_solve(A, b, axis=axis).x, expected, rtol=1e-8)
+    for axis in (0, -2):
+        np.testing.assert_allclose(linear_solve(A, b.T, axis=axis).x, np.moveaxis(expected, -1, -2), rtol=1e-8)
+
+
+def test_the_place_of_a_bad_number_is_that_in_b() -> None:
+    b = np.ones((N, 3))
+    b[1, 2] = np.nan
+    for axis, given, place in ((0, b, r"\(1, 2\)"), (-1, b.T, r"\(2, 1\)")):
+        with pytest.raises(Diverged, match=f"nan at {place}"):
+            linear_solve(SKEWED, given, axis=axis, method="GMRES")
 
 
 def test_no_ambiguity() -> None:

@@ -85,6 +85,13 @@ def test_no_unknowns(method: str, mode: str) -> None:
         assert to_numpy(result.converged).all() and not to_numpy(result.iterations).any()
 
 
+@pytest.mark.parametrize("method", ["auto", "CG", "direct", "scipy-direct", "LSMR"])
+def test_prepared_for_an_empty_batch(method: str) -> None:
+    solver = prepare(np.eye(4) * 2, np.zeros((0, 4)), batch_ndim=1, method=method)
+    assert solver.solve(np.zeros((0, 4))).x.shape == (0, 4)
+    np.testing.assert_allclose(solver.solve(np.ones((3, 4))).x, 0.5)
+
+
 def test_derivatives() -> None:
     result = linear_solve(A, np.zeros((0, N)), method="direct")
     gradient = result.vjp(np.zeros((0, N)))

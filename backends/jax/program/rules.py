@@ -92,7 +92,9 @@ def find_rule(builder: Builder, equation: Any, call: Program) -> tuple[Rule | No
         builder.kept.append(parts)
         return None, ("rule", *(id(part) for part in parts))
     for i, above in enumerate(reversed(builder.above)):
-        if _shallow(builder, above) == _shallow(builder, rule):
+        before = len(builder.above) - 2 * (i + 1)  # a rule that uses itself does so again and again
+        again = [builder.above[before], above, rule] if before >= 0 else []
+        if again and len({_shallow(builder, one) for one in again}) == 1:
             return above, ("above", i)
     within = builder.within(rule)
     rule.programs.extend(within.program(one) for one in rule.traced)

@@ -49,7 +49,8 @@ def place(layout: Layout, system: int, index: int) -> str:
         size = int(np.prod(shape, dtype=np.int64))
         if index < size:
             own = tuple(int(i) for i in np.unravel_index(index, shape)) if shape else ()
-            return f"{(*batch, *own)}" + ("" if layout.structure is None else f" of array {number}")
+            at = len(batch) if layout.axis is None else layout.axis % (len(batch) + 1)
+            return f"{(*batch[:at], *own, *batch[at:])}" + ("" if layout.structure is None else f" of array {number}")
         index -= size
     return f"unknown {index}"
 
