@@ -14,6 +14,7 @@ import numpy as np
 
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
+from ..methods.direct.singular import in_range
 from .outcome import Outcome
 from .status import Status
 
@@ -35,6 +36,12 @@ class NullPart(NamedTuple):
         nothing = bk.norm(rest) <= _ROUNDING * eps * bk.norm(b)  # this way round: of a NaN it is not known to be
         rest = bk.where(nothing, bk.zeros_like(rest), rest)
         return cls(rest, b - rest)
+
+    @classmethod
+    def by_factors(cls, b: Array, factors: Operator | None) -> NullPart | None:
+        """With the null vectors that the factors of A know; None if they know none."""
+        rest = in_range(factors, b)
+        return None if rest is b else cls(rest, b - rest)
 
     def told(self, bk: Backend, outcome: Outcome, rtol: Array, atol: Array, derived: bool) -> Outcome:
         """The outcome for the rest as that for b.

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from ...backends import Array, Backend
 from ...sparse import Operator, on_grid
-from ..methods.direct.singular import in_range
 from ..null_space.projections import Projected, WithoutConstantsInside
 from .driver import Iteration
 from .limits import Limits
@@ -58,8 +57,9 @@ def run(
         if around and null is not None and M is not None and not method.factorises:
             M = Projected(null, M)
         inverse = method.setup(bk, A, M)
-        b = in_range(inverse, b) if derived and method.factorises else b
         apart = NullPart.of(bk, b, null) if both and null is not None else None
+        if apart is None and method.factorises:
+            apart = NullPart.by_factors(b, inverse)
         rest = b if apart is None else apart.rest
         singular = singularity(bk, b, null, inverse) if method.factorises or null is not None else None
         iteration = Iteration(bk, method, A, inverse, rest, null, both, report, by_default, singular=singular)

@@ -7,7 +7,7 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Operator
 from ..methods.direct.singular import Singularity, told_by
-from ..null_space.projections import WithoutConstantsInside, WithoutVectors
+from ..null_space.projections import WithoutConstants, WithoutConstantsInside, WithoutVectors
 
 _KNOWN = int(Singularity.KNOWN)
 
@@ -32,6 +32,7 @@ def singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator 
 def _takes_off(bk: Backend, null: Operator, b: Array) -> Array:
     """Of which systems does it take anything off?"""
     if isinstance(null, WithoutConstantsInside):
-        inside = null.array("inside")
-        return (null.array("weights") > 0) | (bk.max_abs(1 - inside) > 0)
+        return null.array("active") > 0
+    if isinstance(null, WithoutConstants) and len(null.array("labels").shape) == 2:
+        return bk.max_abs(bk.take(null.array("weights"), null.array("labels"), 0)) > 0
     return bk.full_like(bk.max_abs(b), not (isinstance(null, WithoutVectors) and not int(null.basis.shape[0])), bool)

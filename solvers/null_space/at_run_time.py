@@ -19,7 +19,8 @@ _HALF_OF_THE_DIGITS = 12  # of numbers in single precision
 def constants_at_run_time(A: SparseMatrix | Dense) -> WithoutConstantsInside:
     """What takes constants off where A and its transpose turn out to map them to zero.
 
-    Of one region; rows and columns of zeros are regions of their own. `find_constants` sees more, where it can look.
+    Of one region that is all of the matrix but for rows and columns of zeros, which are regions of their own.
+    `find_constants` sees more, where it can look.
 
     Cost: the sums of the rows; where they are small, also of the columns, and of the rounding of the entries.
     """
@@ -27,13 +28,16 @@ def constants_at_run_time(A: SparseMatrix | Dense) -> WithoutConstantsInside:
     like = A.stored.anchor() if isinstance(A, SparseMatrix) else A.matrix
     ones = bk.broadcast_to(bk.asarray(np.ones((1, n), A.dtype), like=like), (rows, n))
     sums = bk.abs(A.apply(ones))
-    nothing = bk.full_like(sums, 1), bk.zeros_like(sums[:, :1])
-    near = bk.max_abs(sums) <= _NEAR * bk.max_abs(bk.broadcast_to(A.diagonals(), (rows, n)))
-    inside, weights = bk.cond(bk.any(near), lambda ones: _told(A, ones), lambda _: nothing, ones)
-    return WithoutConstantsInside(bk, inside, weights)
+    none = bk.zeros_like(sums[:, :1])
+    nothing = bk.full_like(sums, 1), none, none
+    diagonal = bk.abs(bk.broadcast_to(A.diagonals(), (rows, n)))
+    near = bk.max_abs(sums) <= _NEAR * bk.max_abs(diagonal)
+    empty = bk.max_abs(bk.where(sums + diagonal == 0, bk.full_like(sums, 1), bk.zeros_like(sums))) > 0
+    inside, weights, active = bk.cond(bk.any(near | empty), lambda ones: _told(A, ones), lambda _: nothing, ones)
+    return WithoutConstantsInside(bk, inside, weights, active)
 
 
-def _told(A: SparseMatrix | Dense, ones: Array) -> tuple[Array, Array]:
+def _told(A: SparseMatrix | Dense, ones: Array) -> tuple[Array, Array, Array]:
     """The parts of what takes constants off."""
     bk = A.bk
     units = _each(A, lambda host, v: host.astype(half_units(host, v), A.dtype))
@@ -46,7 +50,8 @@ def _told(A: SparseMatrix | Dense, ones: Array) -> tuple[Array, Array]:
     count = bk.sum(inside, 1, keepdims=True)
     closed = null & (total <= of_region(A.dtype) * most) & (count > 0)
     weights = bk.where(closed, 1 / bk.maximum(count, bk.full_like(count, 1)), bk.zeros_like(count))
-    return bk.where(weights > 0, inside, bk.full_like(inside, 1)), weights
+    active = closed | (bk.max_abs(1 - inside) > 0)
+    return inside, weights, bk.where(active, bk.full_like(count, 1), bk.zeros_like(count))
 
 
 def _is_null(bk: Backend, sums: Array, allowed: Array, inside: Array) -> Array:

@@ -83,16 +83,18 @@ class WithoutConstantsInside(Composed):
     """v without its mean over the unknowns that are `inside`, where the mean goes, and zero outside.
 
     `inside` `(systems or 1, n)` has ones and zeros; `weights` `(systems or 1, 1)` has one over how many there are, and
-    0 for a system whose mean stays. Cost: a sum and a difference of vectors.
+    0 for a system whose mean stays; `active` `(systems or 1, 1)` is 0 where nothing is taken off. Cost: a sum and a
+    difference of vectors.
     """
 
-    parts = ("inside", "weights")
+    parts = ("inside", "weights", "active")
     is_container = True
     keeps_grids = True
 
     bk: Backend
     inside: Array
     weights: Array
+    active: Array
 
     def _settle(self) -> None:
         n = int(self.inside.shape[-1])
@@ -100,13 +102,13 @@ class WithoutConstantsInside(Composed):
 
     def apply(self, x: Array) -> Array:
         bk, dtype = self.bk, self.bk.dtype(x)
-        inside, weights = (bk.astype(bk.astype(self.array(name), real_dtype(dtype)), dtype) for name in self.parts)
+        inside, weights = (bk.astype(bk.astype(self.array(name), real_dtype(dtype)), dtype) for name in self.parts[:2])
 
         def taken_off(x: Array) -> Array:
             kept = inside * x
             return kept - inside * bk.sum(weights * kept, 1, keepdims=True)
 
-        return bk.cond(bk.any(weights != 0), taken_off, lambda x: x, x)
+        return bk.cond(bk.any(self.array("active") > 0), taken_off, lambda x: x, x)
 
     def transpose(self) -> WithoutConstantsInside:
         return self

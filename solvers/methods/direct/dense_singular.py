@@ -9,10 +9,9 @@ import numpy as np
 
 from ....backends import Array, Backend
 from .null_vectors import Equations, both_null_vectors
-from .singular import Singularity
+from .singular import Singularity, suspicious
 
 _SWEEPS = 20  # of the scales
-_BLOWN = 0.1  # over the rounding unit: what the inverse makes of a random vector where a pivot is one of rounding
 _MOST_COMPILED = 8  # null vectors that a compiled program has room for
 _MOST = 64  # otherwise, of matrices of more unknowns than
 _FEW = 256
@@ -40,7 +39,7 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
     size = bk.reshape(bk.abs(pivots), (-1, n))
     negligible = size <= bk.max_abs(size) * (n * eps)
     zero = bk.sum(bk.astype(negligible, bk.dtype(size)), 1, keepdims=True) > 0
-    return zero | ~(bk.max_abs(image) < _BLOWN / (eps * n**0.5)), image
+    return zero | ~(bk.max_abs(image) < suspicious(bk.dtype(matrix)) / (eps * n**0.5)), image
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from ....backends import Array, Backend
 
 _MOST_STEPS = 12  # of the iteration; mostly 3, more where other singular values lie near the shift
 _ABOUT, _MORE = 1e4, 32  # rounding units, and times what is allowed in the end, that a first guess may leave
-_BY_DOUBLE, _BY_SINGLE = 4, 0.8  # rounding units of the entries that may make the sum over a row what it is
+_BY_DOUBLE, _BY_SINGLE = 4, 0.5  # rounding units of the entries that may make the sum over a row what it is
 _SEED = 7
 
 

@@ -21,6 +21,11 @@ class Singularity(IntEnum):
     KNOWN = 3  # null vectors were given, or found before
 
 
+def suspicious(dtype: np.dtype) -> float:
+    """Over the rounding unit: what an inverse may make of a random vector before a closer look."""
+    return 0.03 if np.dtype(dtype).char in "fF" else 1e-4
+
+
 @storable("without null vectors")
 @dataclass(eq=False, repr=False)
 class WithoutNullVectors(Composed):

@@ -19,7 +19,7 @@ from .dense import factorise
 from .factorisation import Factorisation, check_truths
 from .pivot_order import lu_of
 from .refinement import Refinement
-from .singular import Singularity
+from .singular import Singularity, suspicious
 from .sparse_singular import HostSolver, Solve, singular_solver
 
 _BLOWN, _SLACK = 0.1, 10  # over the rounding unit: what the inverse of a singular matrix makes of a random vector
@@ -230,8 +230,12 @@ def _factorise(matrix: Any) -> HostSolver:
 
 
 def _suspicious(dtype: np.dtype, n: int) -> float:
-    """What an inverse may make of a random vector. A pivot of many rounding errors is larger than one of a few."""
-    return _BLOWN / float(np.finfo(dtype).eps) / min(n**0.5, _SLACK)
+    """What an inverse may make of a random vector. A pivot of many rounding errors is larger than one of a few.
+
+    The vector may be nearly orthogonal to what the adjoint maps to zero, so this is far below what pivots of rounding
+    make of most; a closer look then tells.
+    """
+    return suspicious(dtype) / float(np.finfo(dtype).eps) / min(n**0.5, _SLACK)
 
 
 def _solve_with(lu: Any, dtype: np.dtype) -> Solve:
