@@ -16,7 +16,8 @@ from ..advice import LEAST_SQUARES, SINGULAR
 from ..cause import Cause
 from .case import Case, norms, precision
 
-_ROUNDING = 100  # rounding units of a product with random numbers, for one that should be zero
+_ROUNDING = 100  # rounding units of a product with random numbers, for one that should be zero ...
+_MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding, see `sparse.rounding`
 _SMALL = 300  # unknowns up to which singular values are computed
 _DENSE = 1500  # unknowns up to which a dense matrix is factorised
 _OPERATIONS = 2e8  # of factors of a sparse matrix, some tenths of a second
@@ -212,13 +213,14 @@ def _constants(case: Case, usual: float) -> list[Cause]:
         return []
     w, n = case.numbers.worst, case.A.shape[1]
     image = case.A_image(np.ones((case.numbers.status.size, n), case.dtype))[w : w + 1]
-    if not norms(image)[0] <= _ROUNDING * case.eps * usual * np.sqrt(n):
+    mean = abs(complex(np.mean(image, dtype=np.result_type(case.dtype, np.complex128))))
+    if not (norms(image)[0] <= _ROUNDING * case.eps * usual * np.sqrt(n) and mean <= _MEAN * case.eps * usual):
         return []
-    mean = complex(np.mean(case.b[w], dtype=np.result_type(case.dtype, np.float64)))
+    of_b = complex(np.mean(case.b[w], dtype=np.result_type(case.dtype, np.float64)))
     symmetric = case.method.needs_hermitian
-    if not (symmetric or case.both) or abs(mean) * np.sqrt(n) <= case.numbers.bound[w]:
+    if not (symmetric or case.both) or abs(of_b) * np.sqrt(n) <= case.numbers.bound[w]:
         return [] if case.null else [Cause("A is singular: it takes constants to zero", SINGULAR, settles=False)]
-    shown = f"{mean:.3g}" if case.dtype.kind == "c" else f"{mean.real:.3g}"
+    shown = f"{of_b:.3g}" if case.dtype.kind == "c" else f"{of_b.real:.3g}"
     which = "A is symmetric and takes" if symmetric else "A and its transpose take"
     seen = f"{which} the constant vector to zero, but the mean of b is {shown}, so there is no solution"
     return [Cause(seen, ("take the mean off b", LEAST_SQUARES))]
