@@ -227,3 +227,27 @@ def test_start_prepared_and_files(method: str, monkeypatch: pytest.MonkeyPatch, 
         result = solver.solve(b)
         assert result.singular
         np.testing.assert_allclose(result.x, expected, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::krylix.SingularMatrixWarning")
+@pytest.mark.parametrize("method", ["direct", "scipy-direct"])
+def test_no_random_singular_matrix_is_missed(method: str) -> None:
+    """Whatever the vector is with which factors are tried: projectors and products of lower rank."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(5, 40))
+        q = np.linalg.qr(rng.standard_normal((n, 1)))[0]
+        for A in (np.eye(n) - q @ q.T, rng.standard_normal((n, n - 1)) @ rng.standard_normal((n - 1, n))):
+            operand = A if method == "direct" else sp.csr_array(A)
+            result = linear_solve(operand, A @ rng.standard_normal(n), method=method)
+            assert result.singular, seed
+
+
+@pytest.mark.parametrize("method", ["direct", "scipy-direct", "auto"])
+def test_factors_obey_the_rule_of_stored_entries(method: str) -> None:
+    """A shift that the entries show is no rounding: the mean of x is not taken off."""
+    L = 2 * np.eye(16) - np.roll(np.eye(16), 1, 0) - np.roll(np.eye(16), -1, 0)
+    A = (np.eye(16) + 3e6 * L).astype(np.float32)
+    b = (1 + np.random.default_rng(1).standard_normal(16)).astype(np.float32)
+    result = linear_solve(A, b, method=method, on_failure="status")
+    assert not result.singular and abs(result.x.mean()) > 0.5

@@ -92,3 +92,32 @@ def test_gradients_of_batches_in_jax() -> None:
     gradient = jax.jit(jax.grad(lambda b: jnp.sum(jnp.sin(linear_solve(jnp.asarray(A), b, method="CG").x))))(b)
     x = [expected(*one) for one in zip(A, b)]
     np.testing.assert_allclose(gradient, [expected(M.T, np.cos(v)) for M, v in zip(A, x)], atol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["auto", "CG", "direct", "scipy-direct"])
+def test_singular_is_said_of_each_system(method: str) -> None:
+    A, b = np.stack(matrices()), right_hand_sides()
+    result = linear_solve(A, b, method=method)
+    np.testing.assert_array_equal(result.singular, [True, True, False, False])
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("method", ["CG", "direct"])
+def test_empty_rows_beside_a_regular_rest_in_programs(method: str) -> None:
+    """The solution, the null part of b at rounding level and the gradient, as eagerly; against the pseudo-inverse."""
+    import jax
+    import jax.numpy as jnp
+
+    A = 3 * np.eye(8) - np.eye(8, k=1) - np.eye(8, k=-1)
+    A[3] = A[:, 3] = 0
+    b = A @ np.arange(8.0)
+    weights = np.random.default_rng(0).standard_normal(8)
+    solve = jax.jit(lambda A, b: linear_solve(A, b, x0=jnp.full(8, 5.0), method=method, on_failure="status"))
+    result = solve(A, b)
+    assert result.converged and result.singular
+    np.testing.assert_allclose(result.x, expected(A, b), atol=1e-9)
+    noise = solve(A, 1e-7 * b + 1e-16)
+    assert noise.converged
+    np.testing.assert_allclose(noise.null_part, 1e-16, rtol=1e-3)
+    gradient = jax.jit(jax.grad(lambda b, A: jnp.sum(weights * linear_solve(A, b, method=method).x)))(b, A)
+    np.testing.assert_allclose(gradient, expected(A.T, weights), atol=1e-9)
