@@ -84,7 +84,7 @@ def with_rectangular_hint(error: Exception, shape: Any, least_squares: bool, sur
         sure: advise whatever the error says.
     """
     text, advice = str(error).rstrip(), "give x0: it tells the shape of x"
-    if text.startswith(_OTHER_CAUSES):
+    if text.startswith(_OTHER_CAUSES) or "writes to its argument" in text:
         return error
     found = isinstance(error, _OF_SHAPES) or type(error).__module__.startswith("tensorflow")
     if not sure and not (found and "Tracer" not in type(error).__name__ and _ABOUT_SHAPES.search(text)):

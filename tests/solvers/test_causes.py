@@ -15,7 +15,6 @@ import scipy.sparse.linalg as spl
 
 from krylix import ConvergenceError, Status, linear_solve, prepare
 from krylix.solvers import METHODS
-from krylix.solvers.methods.registry import FOR_SPECIAL_MATRICES
 from krylix.solvers.results.advice import advice, is_least_squares, untried
 from modes import array, product, solve, to_numpy
 
@@ -309,7 +308,7 @@ def test_a_singular_matrix_with_a_solution_is_not_the_cause() -> None:
             assert "singular" not in str(caught.value) and "no solution" not in str(caught.value)
 
 
-@pytest.mark.parametrize("method", [*METHODS.values(), *FOR_SPECIAL_MATRICES], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 def test_advice_was_not_followed_already(method: Any) -> None:
     failures = [s for s in Status if s not in (Status.RUNNING, Status.CONVERGED, Status.CANDIDATE)]
     for kind, given, precision, looked in combinations(

@@ -301,7 +301,7 @@ REFUSED = {
     "near_nullspace has the shape": (poisson(), {"near_nullspace": np.ones(N)}),
     "no finite number": (poisson(), {"near_nullspace": np.full((1, N), np.inf)}),
     "expected a divisor": (poisson(), {"block_size": 2}),
-    "could not be coarsened by 'ruge-stuben'": (matrices()["Hermitian"], {"coarsening": "ruge-stuben"}),
+    "coarsening='ruge-stuben' is for real matrices": (matrices()["Hermitian"], {"coarsening": "ruge-stuben"}),
     "at most 3000": (poisson(70, 70), {"max_levels": 1}),
     "expected an amg preconditioner": (poisson(), {"pattern": krylix.preconditioner(np.eye(3), "amg")}),
     "settings are those of that": (poisson(), {"pattern": krylix.preconditioner(poisson(), "amg"), "degree": 3}),
