@@ -232,9 +232,8 @@ def test_wrong_adjoints(wrong: str, method: str) -> None:
         linear_solve(A, B + 0j if matrix.dtype.kind == "c" else B, method=method)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # by Dynamo, of what is no leaf
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "torch-compile"])  # where Dynamo raises its own
 def test_wrong_adjoints_of_derivatives(mode: str) -> None:
     """The solve needs none; its reverse derivative does, once a solve for it begins."""
     A, _ = counted(GENERAL, GENERAL)
