@@ -256,12 +256,12 @@ def test_explanations_say_why_a_function_has_no_matrix() -> None:
 
 def test_large_factors_are_no_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they would not fit into memory the failure stands."""
-    from krylix.solvers.setup import facts
+    from krylix.solvers.setup import fill
 
     A = in_random_order(pyamg.gallery.poisson((18, 19, 20), format="csr"))
     b = rng.standard_normal(A.shape[0])
     assert linear_solve(A, b, max_iter=1, on_failure="status").method == "scipy-direct (after CG had failed)"
-    monkeypatch.setattr(facts, "_memory", lambda: 1e6)
+    monkeypatch.setattr(fill, "_memory", lambda: 1e6)
     result = linear_solve(A, b, max_iter=1, on_failure="status")
     assert result.method == "CG" and not result.converged
 
