@@ -17,6 +17,7 @@ from .singular import Singularity
 
 Solve = Callable[[np.ndarray, bool], np.ndarray]  # (rows b, transposed) -> rows x
 _MOST, _FEW, _NUMBERS = 64, 256, 2 * 10**7  # null vectors, for matrices of more unknowns than, in so many numbers
+_NOTHING = 1e-10  # numbers of unit vectors that are none but for rounding
 _BLOWN = 1e4  # over the shift: what the inverse makes of a random vector that the shift does not keep off zero
 
 
@@ -90,8 +91,9 @@ def singular_solver(
         return _off(left.conj() if transposed else right, solve(b, transposed))
 
     size = abs(A)
-    empty = np.count_nonzero((size.sum(axis=0) == 0) & (size.sum(axis=1) == 0))  # as of obstacles on a grid
-    kind = Singularity.KNOWN if empty == len(right) else Singularity.SINGULAR
+    empty = (size.sum(axis=0) == 0) & (size.sum(axis=1) == 0)  # as of obstacles on a grid
+    elsewhere = np.max(np.abs(right[:, ~empty]), initial=0)
+    kind = Singularity.KNOWN if elsewhere <= _NOTHING else Singularity.SINGULAR
     return HostSolver.of(pseudo, kind, (right, left))
 
 
