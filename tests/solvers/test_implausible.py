@@ -55,10 +55,7 @@ def test_no_method_converges(kind: str, method: str) -> None:
     for seed in range(SYSTEMS):
         A, b = singular(kind, seed)
         result = linear_solve(A, b, method=method, on_failure="status")
-        least = LOST if not result.least_squares else 0
-        assert not result.converged or result.residual_norm < 0.9 * least or result.least_squares, (
-            f"seed {seed}: {result.message}; |x| = {np.linalg.norm(result.x):.1e}"
-        )
+        assert not result.converged, f"seed {seed}: {result.message}; |x| = {np.linalg.norm(result.x):.1e}"
 
 
 @pytest.mark.parametrize(
