@@ -26,6 +26,7 @@ from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg
 from .marked import Refused, WithoutDerivatives
+from .recorded import is_recorded
 from .sparse import TorchSparse
 from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
 
@@ -113,7 +114,7 @@ class TorchBackend(TorchKernels, Backend):
     def in_every_run(self, x: Array) -> np.ndarray | None:
         if not isinstance(x, torch.Tensor):
             return np.asarray(x)
-        value = value_of(x)
+        value = None if is_recorded(x) else value_of(x)
         if value is None:
             return None
         with torch._C._DisableFuncTorch():

@@ -213,6 +213,15 @@ class Watch(TorchFunctionMode):
         return result
 
 
+def is_recorded(x: torch.Tensor) -> bool:
+    """Was it computed from the argument of a function that is recorded now? Then it has another value in other runs."""
+    if not torch._C._len_torch_function_stack():
+        return False
+    modes = torch.overrides._get_current_function_mode_stack()
+    with torch._C.DisableTorchFunction():  # which would take what is looked at here for something of the user's
+        return any(isinstance(mode, Watch) and mode._tape.depends_on_x(x) for mode in modes)
+
+
 def _tensors(args: Any) -> Iterator[torch.Tensor]:
     for a in args:
         if isinstance(a, torch.Tensor):

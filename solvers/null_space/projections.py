@@ -63,12 +63,12 @@ class WithoutConstants(Composed):
     def apply(self, x: Array) -> Array:
         bk, labels, weights = self.bk, self.array("labels"), self.array("weights")
         shape, count = tuple(x.shape), int(weights.shape[-1])
+        weights = bk.astype(weights, real_dtype(bk.dtype(x)))
+        if count == 1:
+            return x - bk.sum(weights * x, 1, keepdims=True)
         if len(labels.shape) == 2:  # all systems as one
             size = int(labels.shape[0]) * int(labels.shape[1])
             labels, x = bk.reshape(labels, (size,)), bk.reshape(x, (-1, size))
-        weights = bk.astype(weights, real_dtype(bk.dtype(x)))
-        if count == 1:
-            return bk.reshape(x - bk.sum(weights * x, 1, keepdims=True), shape)
         shares = bk.take(weights, labels, 0)  # of numbers so large that sums overflow
         counted = bk.where(shares == 0, bk.zeros_like(x), bk.astype(shares, bk.dtype(x)) * x)  # 0 times NaN is NaN
         means = bk.sum_entries(counted, labels, count)

@@ -171,7 +171,7 @@ check(gradient, np.linalg.solve(dense.T, np.ones(64)).reshape(8, 8))
 result = linear_solve(star, b, args=(c,), method="CG", history=True, on_failure="status")
 assert result.converged and result.history is not None
 A = jax.device_put(np.diag(np.full(8, 4.0)) + np.eye(8, k=1), NamedSharding(mesh, PartitionSpec("i")))
-check(linear_solve(A, b, method="GMRES").x, np.linalg.solve(np.asarray(A), values.T).T)
+check(linear_solve(A, b, method="GMRES", axis=-1).x, np.linalg.solve(np.asarray(A), values.T).T)
 with jax.set_mesh(mesh):
     check(linear_solve(star, b, args=(c,), method="CG").x)
 try:
