@@ -166,7 +166,8 @@ def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) 
     constant = None if bk.is_array(A) and bk.dtype(A).kind in "biufc" else _constant(bk, A, dtype, name)
     matrix = A if constant is None else bk.asarray(constant, like=like)
     if len(matrix.shape) < 2:
-        raise ValueError(f"{name} has the shape {tuple(matrix.shape)}; expected a matrix (n, n) or a batch (k, n, n).")
+        got = f"has the shape {tuple(matrix.shape)}" if matrix.shape else f"is a number, {A!r}"
+        raise ValueError(f"{name} {got}; expected a matrix (n, n) or a batch (k, n, n).")
     if like is not None and bk.device(matrix) != bk.device(like):
         raise ValueError(f"{name} is on {bk.device(matrix)} and b on {bk.device(like)}; move one of them.")
     if bk.dtype(matrix) != dtype:
