@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ....backends import Backend
+from ....backends import Array, Backend
 from ....sparse import Dense, HostOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...preconditioners.known import as_matrix, at_hand, from_host
 from ...preconditioners.reordered import reordered
 from .band import WIDEST, blocks_of, narrow
+from .banded_singular import BlockTridiagonal, looked_into
 from .cyclic_reduction import reduced
 from .factorisation import InverseFactors
 from .refinement import Refinement
+from .singular import SingularFactors, WithoutNullVectors
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,12 @@ class BandedDirect(Refinement):
     unknowns are eliminated, every second one at a time, so that log2(n / w) passes over arrays do it all; in compiled
     functions too, where values may be traced. Dense matrices and LinearOperators must be known; the entries of the
     latter are found by evaluations, about 12 for each of a row. Rows are not exchanged: for definite matrices, and for
-    those with large diagonals, it is as good as LU; others are refined, and reported where that is not enough. Singular
-    matrices are shifted where a pivot vanishes, which solves consistent systems.
+    those with large diagonals, it is as good as LU; others are refined, and reported where that is not enough. Of a
+    singular matrix with a solution it finds the one of least norm, with pivots that are shifted where they vanish, and
+    null vectors by inverse iteration (2 at most where values are traced).
 
-    Cost: 5 w numbers per unknown and 8 w^2 operations for each, once per matrix; then per iteration 1 product with A
-    and 10 w operations per unknown; mostly 1 iteration.
+    Cost: 5 w numbers per unknown and 8 w^2 operations for each, once per matrix, and 1 solve and product that show
+    whether it is singular; then per iteration 1 product with A and 10 w operations per unknown; mostly 1 iteration.
 
     Source: Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7 (1970); Heller, SIAM J. Numer. Anal. 13 (1976).
     """
@@ -42,12 +45,12 @@ class BandedDirect(Refinement):
     def name(self) -> str:
         return "banded-direct"
 
-    def factorise(self, bk: Backend, A: Operator) -> InverseFactors:
-        return InverseFactors(band_inverse(A))
+    def factorise(self, bk: Backend, A: Operator) -> InverseFactors | SingularFactors:
+        return banded_factors(A)
 
 
-def band_inverse(A: Operator) -> Operator:
-    """The inverse of a matrix with few diagonals; made by NumPy where its values are known.
+def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
+    """Of a matrix with few diagonals; made by NumPy where its values are known.
 
     Raises:
         UnsupportedOperation: it has too many, or its entries cannot be found.
@@ -67,10 +70,26 @@ def band_inverse(A: Operator) -> Operator:
         raise _refusal("there are no unknowns", "any other method")
     bk = own.bk
     wide = np.result_type(own.dtype, np.float64) if known else own.dtype
-    before, blocks, after = (bk.astype(part, wide) for part in blocks_of(own, max(width, 1), order))
-    inverse = reduced(bk, before, blocks, after, own.shape[0], own.systems is not None, own.dtype).astype(own.dtype)
-    found = inverse if order is None else reordered(inverse, order)
-    return from_host(found, matrix) if known else found
+    blocks = BlockTridiagonal(*blocks_of(own, max(width, 1), order), own.shape[0]).astype(bk, wide)
+    inverse = reduced(bk, *blocks.parts, own.shape[0], own.systems is not None, own.dtype)
+    told = looked_into(bk, blocks, inverse, own.dtype)
+    narrowed: Operator = inverse.astype(own.dtype)
+    found: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order))
+    if told is not None:
+        found = _without_null_vectors(found, told, own.dtype, order)
+    placed: Any = from_host(found, matrix) if known else found
+    return placed
+
+
+def _without_null_vectors(
+    factors: InverseFactors, told: tuple[Array, Array, Array], dtype: np.dtype, order: np.ndarray | None
+) -> SingularFactors:
+    *vectors, singularity = told
+    bk = factors.bk
+    if order is not None:
+        vectors = [bk.take(basis, np.argsort(order), 2) for basis in vectors]
+    right, left = (WithoutNullVectors(bk, bk.astype(basis, dtype)) for basis in vectors)
+    return SingularFactors(factors, right, left, singularity)
 
 
 def _entries(A: Operator) -> Matrix:

@@ -102,19 +102,19 @@ class CyclicReduction(Composed):
         bk, w = self.bk, int(self.pivots.shape[1])
         pivots, down_before, down_after, up_before, up_after, last = map(self.array, self.parts)
         levels, gone = list(_levels(self.size, w)), []
-        b = _as_blocks(bk, x, w)
+        b = as_blocks(bk, x, w)
         for level in levels:
             odd, b, at = b[..., 1::2], b[..., ::2], level.slots
-            before, after = _times(down_before[..., at], odd), _times(down_after[..., at], odd)
+            before, after = times(down_before[..., at], odd), times(down_after[..., at], odd)
             b = bk.in_memory(b - _next_to(bk, before, after, level.kept))
             gone.append(odd)
-        y = _as_blocks(bk, bk.product(last if self.batch else last[0], _as_rows(bk, b)), w)
+        y = as_blocks(bk, bk.product(last if self.batch else last[0], as_rows(bk, b)), w)
         for level, odd in zip(reversed(levels), reversed(gone)):
             at = level.slots
-            taken = _times(up_before[..., at], y[..., : level.gone])
-            taken = taken + _times(up_after[..., at], _after(bk, y, level))
-            y = bk.in_memory(_woven(bk, y, _times(pivots[..., at], odd) - taken))
-        return _as_rows(bk, y)[:, : self.size]
+            taken = times(up_before[..., at], y[..., : level.gone])
+            taken = taken + times(up_after[..., at], _after(bk, y, level))
+            y = bk.in_memory(_woven(bk, y, times(pivots[..., at], odd) - taken))
+        return as_rows(bk, y)[:, : self.size]
 
 
 def reduced(
@@ -137,18 +137,18 @@ def reduced(
     for level in _levels(size, int(blocks.shape[1])):
         inverse = _inverse(bk, blocks[..., 1::2], sizes[..., 1::2], eps)
         own_before, own_after = before[..., 1::2], after[..., 1::2]
-        up_before, up_after = _times(inverse, own_before), _times(inverse, own_after)
-        left = _times(after[..., ::2][..., : level.gone], inverse)  # of the block before: its coupling to this one
-        right = _times(before[..., 2::2], inverse[..., : level.kept - 1])
+        up_before, up_after = times(inverse, own_before), times(inverse, own_after)
+        left = times(after[..., ::2][..., : level.gone], inverse)  # of the block before: its coupling to this one
+        right = times(before[..., 2::2], inverse[..., : level.kept - 1])
         right = bk.pad(right, [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
         found.append((inverse, left, right, up_before, up_after))
         kept = blocks[..., ::2]
         sizes = _row_sizes(bk, kept)
-        fill = _times(left, own_before), _times(right, own_after)
+        fill = times(left, own_before), times(right, own_after)
         blocks = bk.in_memory(kept - _next_to(bk, *fill, level.kept))
-        before = _shifted(bk, -_times(right, own_before), level.kept)
-        after = bk.pad(-_times(left, own_after), [(0, 0)] * 3 + [(0, level.kept - level.gone)])
-    last = _last_inverse(bk, _dense(bk, before, blocks, after), _as_rows(bk, sizes), eps)
+        before = shifted(bk, -times(right, own_before), level.kept)
+        after = bk.pad(-times(left, own_after), [(0, 0)] * 3 + [(0, level.kept - level.gone)])
+    last = _last_inverse(bk, _dense(bk, before, blocks, after), as_rows(bk, sizes), eps)
     a, b, c, d, e = (bk.concat(parts, 3) for parts in zip(*found))
     return CyclicReduction(bk, a, b, c, d, e, last, size, batch)
 
@@ -174,14 +174,15 @@ def _last_inverse(bk: Backend, matrix: Array, sizes: Array, eps: float) -> Array
     return bk.where(blown[..., None], bk.linalg.inverse(scaled + shift), plain) / bk.astype(sizes, dtype)[:, None]
 
 
-def _as_blocks(bk: Backend, x: Array, w: int) -> Array:
+def as_blocks(bk: Backend, x: Array, w: int) -> Array:
     """`(batch, n)` -> `(batch, w, 1, count)`, with zeros at its end."""
     rows, n = map(int, x.shape)
     count = -(-n // w)
     return bk.permute_dims(bk.reshape(bk.pad(x, [(0, 0), (0, count * w - n)]), (rows, count, w, 1)), (0, 2, 3, 1))
 
 
-def _as_rows(bk: Backend, blocks: Array) -> Array:
+def as_rows(bk: Backend, blocks: Array) -> Array:
+    """`(batch, w, 1, count)` -> `(batch, w count)`."""
     rows, w, _, count = map(int, blocks.shape)
     return bk.reshape(bk.permute_dims(blocks, (0, 3, 1, 2)), (rows, count * w))
 
@@ -189,10 +190,10 @@ def _as_rows(bk: Backend, blocks: Array) -> Array:
 def _next_to(bk: Backend, before: Array, after: Array, kept: int) -> Array:
     """What blocks that go leave in those before and after them, which stay."""
     gone, lead = int(before.shape[-1]), [(0, 0)] * (len(before.shape) - 1)
-    return bk.pad(before, [*lead, (0, kept - gone)]) + _shifted(bk, after, kept)
+    return bk.pad(before, [*lead, (0, kept - gone)]) + shifted(bk, after, kept)
 
 
-def _shifted(bk: Backend, x: Array, kept: int) -> Array:
+def shifted(bk: Backend, x: Array, kept: int) -> Array:
     """Each one place later, of so many."""
     return bk.pad(x[..., : kept - 1], [(0, 0)] * (len(x.shape) - 1) + [(1, 0)])
 
@@ -210,7 +211,7 @@ def _woven(bk: Backend, even: Array, odd: Array) -> Array:
     return bk.reshape(both, (*lead, 2 * kept))[..., :count]
 
 
-def _times(A: Array, B: Array) -> Array:
+def times(A: Array, B: Array) -> Array:
     """`(systems or 1, w, w, count)` times `(systems or batch, w, columns, count)`, block by block."""
     w = int(A.shape[2])
     if w == 1:

@@ -34,7 +34,7 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
     n = int(matrix.shape[-1])
     eps = float(np.finfo(bk.dtype(matrix)).eps)
     rows = _row_maxima(bk, matrix)
-    vector = bk.asarray(_scattered(n, np.dtype(bk.dtype(rows)).char), like=rows)
+    vector = bk.asarray(scattered(n, np.dtype(bk.dtype(rows)).char), like=rows)
     image = solve(bk.astype(rows * vector, bk.dtype(matrix)))
     size = bk.reshape(bk.abs(pivots), (-1, n))
     negligible = size <= bk.max_abs(size) * (n * eps)
@@ -43,7 +43,7 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
 
 
 @lru_cache(maxsize=64)
-def _scattered(n: int, dtype: str) -> np.ndarray:
+def scattered(n: int, dtype: str) -> np.ndarray:
     """`(1, n)` numbers of either sign, none small: of plain signs a product with one column may consist."""
     rng = np.random.default_rng(2)
     found: np.ndarray = (rng.choice([-1.0, 1.0], (1, n)) * rng.uniform(0.5, 1.5, (1, n))).astype(dtype)
@@ -206,18 +206,31 @@ def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
     largest = bk.binary_scale(bk.reshape(sizes, (-1, n * n)))  # (systems, 1)
     sizes = bk.reshape(bk.times(1 / largest, bk.reshape(sizes, (-1, n * n))), tuple(matrix.shape))
     turned = bk.matrix_transpose(sizes)
-
-    def sweep(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        rows, columns, count = state
-        by_row, by_column = rows * bk.product(sizes, columns), columns * bk.product(turned, rows)
-        return rows / _root(bk, by_row), columns / _root(bk, by_column), count + 1
-
     one = bk.full_like(bk.broadcast_to(largest, (int(largest.shape[0]), n)), 1)
-    state = one, one, bk.asarray(np.int32(0), like=matrix)
-    rows, columns, _ = bk.while_loop(lambda state: state[2] < _SWEEPS, sweep, state)
+    rows, columns = balanced(bk, lambda x: bk.product(sizes, x), lambda x: bk.product(turned, x), one, matrix)
     rows = rows / largest
     rows, columns = bk.where(where, rows, one), bk.where(where, columns, one)
     return bk.binary_scale(bk.reshape(rows, (-1, 1))), bk.binary_scale(bk.reshape(columns, (-1, 1)))
+
+
+def balanced(
+    bk: Backend, product: Callable[[Array], Array], adjoint: Callable[[Array], Array], one: Array, like: Array
+) -> tuple[Array, Array]:
+    """Positive scales `(systems, n)` of rows and of columns that make sums over each of them about alike.
+
+    Args:
+        product, adjoint: by the absolute values of the entries, of rows `(systems, n)`.
+        one: `(systems, n)` ones.
+    """
+
+    def sweep(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        rows, columns, count = state
+        by_row, by_column = rows * product(columns), columns * adjoint(rows)
+        return rows / _root(bk, by_row), columns / _root(bk, by_column), count + 1
+
+    state = one, one, bk.asarray(np.int32(0), like=like)
+    rows, columns, _ = bk.while_loop(lambda state: state[2] < _SWEEPS, sweep, state)
+    return rows, columns
 
 
 def _root(bk: Backend, sums: Array) -> Array:
