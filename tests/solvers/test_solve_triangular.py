@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from cells import in_turn
 from krylix import solve_triangular
 from krylix.solvers.triangular.by_levels import LevelSolve
 from krylix.solvers.triangular.by_superlu import HostSolve
@@ -326,8 +327,7 @@ def arrow(name: str, n: int, systems: tuple[int, ...] = (), seed: int = 2) -> np
     return m + np.eye(n)
 
 
-@pytest.mark.parametrize("name", ARROWS)
-@pytest.mark.parametrize("mode", ["torch", "jax", "tf"])
+@pytest.mark.parametrize(("name", "mode"), in_turn(ARROWS, ["torch", "jax", "tf"], always=["torch"]))
 def test_long_rows_and_columns(mode: str, name: str) -> None:
     """Cut into pieces: the solution, that of the transpose, and derivatives by what is stored, as of a dense matrix."""
     n = 90

@@ -189,7 +189,9 @@ def check(got: Any, want: Any) -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("method", ["CG", pytest.param("direct", marks=pytest.mark.merge), "scipy-direct"])
+@pytest.mark.parametrize(
+    "method", ["CG", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "scipy-direct"))]
+)
 def test_derivatives_jax(method: str) -> None:
     import jax
     import jax.numpy as jnp

@@ -75,7 +75,6 @@ def check(mode: str, A: np.ndarray, b: np.ndarray, **settings: Any) -> None:
         assert lost(by_b[1]).all() and lost(by_A[1]).all()
 
 
-@pytest.mark.every_method
 @pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", SQUARE)

@@ -64,7 +64,7 @@ def test_sums_are_found_and_others_are_not(grid: tuple[int, ...], kind: str, dty
     # but for those on the lines along the axes that the parts are read from
     places = [(i, j) for i, j in itertools.product(range(len(A)), repeat=2)
               if j - i in steps and not (i in corner and j in corner)]  # fmt: skip
-    for i, j in rng.permutation(places)[:40]:
+    for i, j in rng.permutation(places)[:10]:
         changed = A.copy()
         changed[i, j] += eps * size
         assert is_sum(changed), (i, j)

@@ -172,7 +172,7 @@ def test_gradients_by_values_and_by_b(mode: str) -> None:
     assert found == pytest.approx((reference(1e-6) - reference(-1e-6)) / 2e-6, rel=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["numpy", "jax-jit"])
+@pytest.mark.parametrize("mode", ["numpy", pytest.param("jax-jit", marks=pytest.mark.merge)])
 @pytest.mark.parametrize("sides", ["ends", "ring"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_singular(mode: str, sides: str, dtype: str) -> None:

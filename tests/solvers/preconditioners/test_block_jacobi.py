@@ -9,6 +9,7 @@ import pyamg
 import pytest
 import scipy.sparse as sp
 
+from cells import in_turn
 from krylix import as_operator, linear_solve, preconditioner
 from modes import EAGER, array, compiled, to_numpy
 
@@ -145,11 +146,13 @@ SINGULAR = {
 }
 
 
-@pytest.mark.parametrize("mode", ["numpy", "jax", "jax-jit", "torch", "tf-function"])
-@pytest.mark.parametrize("block", SINGULAR.values(), ids=SINGULAR)
-def test_singular_blocks(block: np.ndarray, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "mode"), in_turn(SINGULAR, ["numpy", "jax", "jax-jit", "torch", "tf-function"], always=["numpy", "torch"])
+)
+def test_singular_blocks(name: str, mode: str) -> None:
     """Every direction keeps a finite correction; known values say so, those of a compiled function are divided by."""
     good = np.array([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]])
+    block = SINGULAR[name]
     A = np.kron(np.diag([1.0, 0, 1]), good) + np.kron(np.diag([0, 1.0, 0]), block)
     notes: list[Any] = []
 

@@ -191,7 +191,9 @@ def test_takes_a_quarter_of_the_iterations() -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("kind", ["chebyshev", "block-jacobi", "cluster"])
+@pytest.mark.parametrize(
+    "kind", ["chebyshev", *(pytest.param(k, marks=pytest.mark.merge) for k in ("block-jacobi", "cluster"))]
+)
 def test_gradient_by_jax(kind: str) -> None:
     """Of a solve whose preconditioner is made of the same traced values: exact, and none of M's own."""
     import jax

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
+from cells import in_turn
 from krylix import Preconditioner, as_operator, linear_solve, preconditioner
 from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.preconditioners import coarse_correction, multiplicative
@@ -38,8 +39,7 @@ def pieces(mode: str, A: sp.csr_array) -> tuple[Any, Preconditioner, Preconditio
     return matrix, preconditioner(matrix, "jacobi"), preconditioner(matrix, "block-jacobi", block_size=4)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "complex128"])
-@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize(("mode", "dtype"), in_turn(EAGER, ["float64", "complex128"]))
 def test_formulas(mode: str, dtype: str) -> None:
     A = general(dtype)
     matrix, first, second = pieces(mode, A)
@@ -198,6 +198,7 @@ def test_two_libraries_are_refused() -> None:
         ours + theirs
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("mode", ["numpy", "jax", "jax-jit", "torch", "torch-compile", "tf", "tf-function"])
 def test_composed_in_a_compiled_function(mode: str) -> None:
     A = symmetric()
@@ -225,7 +226,10 @@ def test_can_be_pickled(kind: str) -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("kind", list(PRECONDITIONERS))
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=() if k in ("jacobi", "ilu", "multigrid") else pytest.mark.merge) for k in PRECONDITIONERS],
+)
 def test_an_argument_of_a_compiled_function(kind: str) -> None:
     import jax
 

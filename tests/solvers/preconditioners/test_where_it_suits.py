@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import krylix
+from cells import in_turn
 from krylix.backends.interface.control import Control
 from krylix.backends.jax.backend import JaxBackend
 from krylix.solvers.preconditioners.multigrid import where_it_suits
@@ -134,8 +135,8 @@ def plane(coefficients: np.ndarray) -> tuple[Any, np.ndarray, tuple[int, ...]]:
 GEOMETRIES = {"plane": (plane, SUITED), "ring": (ring, ["smooth"]), "three axes": (three_axes, ["smooth", "negative"])}
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
-@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.merge
+@pytest.mark.parametrize(("geometry", "dtype"), in_turn(GEOMETRIES, ["float64", "float32", "complex128"], tier="slow"))
 def test_the_host_and_the_program_set_up_the_same(
     monkeypatch: pytest.MonkeyPatch, geometry: str, dtype: str
 ) -> None:  # fmt: skip
@@ -193,7 +194,7 @@ def test_solves(mode: str, name: str) -> None:
         assert iterations <= 6
 
 
-@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
+@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_values_that_are_no_numbers(mode: str) -> None:
     def solve(c: Any, b: Any) -> Any:
         return krylix.linear_solve(matrix(c), b, on_failure="status").converged
@@ -203,7 +204,8 @@ def test_values_that_are_no_numbers(mode: str) -> None:
     assert not to_numpy(compiled(mode, solve)(array(mode, coefficients), array(mode, np.ones(X.size))))
 
 
-@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
+@pytest.mark.merge
+@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_derivatives(mode: str) -> None:
     """By the coefficients, of values that it suits and of others."""
     b, w = rng.standard_normal(X.size), rng.standard_normal(X.size)
