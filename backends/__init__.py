@@ -10,6 +10,7 @@ from .interface.control import select
 from .interface.entries import Entries
 from .interface.implicit import LinearSystem
 from .malloc import tune_malloc
+from .on_failure import get_on_failure, on_failure, set_global_on_failure
 from .precision import get_precision, precision, real_dtype, set_global_precision, working_dtype
 from .registry import NoBackendFound, choose_backend, default_backend, get_backend, left_alone, use
 
@@ -24,11 +25,14 @@ __all__ = [
     "convert",
     "default_backend",
     "get_backend",
+    "get_on_failure",
     "get_precision",
     "left_alone",
+    "on_failure",
     "precision",
     "real_dtype",
     "select",
+    "set_global_on_failure",
     "set_global_precision",
     "tune_malloc",
     "use",

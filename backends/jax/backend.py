@@ -20,6 +20,7 @@ from ..interface.control import as_declared
 from ..interface.implicit import LinearSystem
 from ..interface.indexing import Indexing
 from ..interface.scattered import scattered
+from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .by_host import by_host
@@ -228,10 +229,13 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
             return tuple(found)
         return tuple(rescued(failed, function, found, arrays))
 
+    def _sets_up_on_host(self) -> bool:
+        return self.can_rescue() and jax.default_backend() == "cpu" and not has_pure_programs()
+
     def by_host(
         self, function: Callable[..., Sequence[np.ndarray]], otherwise: Callable[..., Sequence[Array]], *arrays: Array
     ) -> list[Array]:
-        if not self.compiled(arrays) or not self.can_rescue() or jax.default_backend() != "cpu":
+        if not self.compiled(arrays) or not self._sets_up_on_host():
             return list(otherwise(*arrays))
         program = jax.make_jaxpr(lambda *arrays: list(otherwise(*arrays)))(*arrays)  # which tells the shapes
         returns = [(a.shape, np.dtype(a.dtype)) for a in program.out_avals]

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...backends import Backend
+from ...backends import Array, Backend
+from ...backends.on_failure import QUIET
 from ..iteration.status import Status
 from .cause import LookForCauses
 from .describe import describe
 from .result import SolveResult, numbers_of, said_of
-
-POLICIES = ("raise", "warn", "status")
 
 
 class ConvergenceError(RuntimeError):
@@ -44,7 +43,7 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
             library, whose text contains this message.
     """
     known = not bk.compiled(result.status)
-    if on_failure == "status":
+    if on_failure in QUIET:
         return replace(result, _look=look) if known else result
     numbers = numbers_of(result)
     failed = bk.any(numbers[0] != int(Status.CONVERGED))
@@ -53,7 +52,7 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
     if on_failure == "raise" and not known and not bk.raises_in_programs:
         raise ValueError(
             "This solve is compiled for several processes, of which only one would raise if it failed, and the others "
-            "go on as if all were well. Give on_failure='status' and look at result.status, or on_failure='warn'."
+            "go on as if all were well. Give on_failure='nan', 'warn', or 'status' and look at result.status."
         )
     if known and look is not None:
         result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
@@ -74,3 +73,17 @@ def _handler(result: SolveResult, on_failure: str, known: bool, look: LookForCau
         raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
     return handle
+
+
+def with_nan(bk: Backend, x: Array, status: Array) -> Array:
+    """Rows x, NaN in the systems that have failed, of several checkpoints in the last one. Derivatives pass through.
+
+    Args:
+        status: `(*checkpoints, systems, 1)`.
+    """
+    failed = status != int(Status.CONVERGED)
+    if len(status.shape) > 2:
+        failed = bk.concat([bk.zeros_like(failed[:-1]), failed[-1:]], 0)
+    # A sum, as the derivative of a choice would be zero; and -0 is what changes no number, not even a zero.
+    nan, same = bk.full_like(x, np.nan), bk.full_like(x, -0.0)
+    return x + bk.where(failed, nan, same)

@@ -87,8 +87,9 @@ class SolveResult:
     def message(self) -> str:
         """What happened, in words (needs values: not inside a compiled function).
 
-        Of a failure also its cause, as far as it can be seen: with `on_failure="status"` that is looked for when this
-        is first read, for which the result keeps A and b; at the cost of a few products, at most those of the solve.
+        Of a failure also its cause, as far as it can be seen: with `on_failure="status"` or "nan" that is looked for
+        when this is first read, for which the result keeps A and b; at the cost of a few products, at most those of the
+        solve.
         """
         bk = choose_backend(self.status)
         if bk.compiled(self.status) or not hasattr(self.status, "shape"):
