@@ -6,7 +6,7 @@ if __name__ != "krylix.backends":  # reached through sys.path (repository root),
 from .convert import convert
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
-from .interface.control import select
+from .interface.control import Kept, select
 from .interface.entries import Entries
 from .interface.implicit import LinearSystem
 from .malloc import tune_malloc
@@ -19,6 +19,7 @@ __all__ = [
     "Backend",
     "Bilinear",
     "Entries",
+    "Kept",
     "LinearSystem",
     "NoBackendFound",
     "choose_backend",

@@ -5,12 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .arrays import Array, Spec
 from .tree import tree_map
+
+
+class Kept(NamedTuple):
+    """What stands for a handler in a compiled program that may be stored, and read by another process.
+
+    Attributes:
+        name: the same for handlers that do the same, in every process.
+        policy: "raise" or "warn".
+        otherwise: what is raised, or the warning, where no handler of this name is there any more.
+    """
+
+    name: str
+    policy: str
+    otherwise: str
 
 
 class Control(ABC):
@@ -119,8 +133,13 @@ class Control(ABC):
         """
         return list(otherwise(*arrays))
 
-    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
-        """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
+    def guard(
+        self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array, kept: Kept | None = None
+    ) -> Any:  # fmt: skip
+        """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled.
+
+        `kept`: what stands for the handler in a program that may be stored, and read by another process.
+        """
         if failed:
             handler(*(self.to_numpy(a) for a in arrays))
         return x

@@ -45,16 +45,20 @@ def _abstract(*arrays: Any, function: Callable[..., Any], returns: Sequence[Spec
     return [jax.core.ShapedArray(shape, dtype) for shape, dtype in returns]
 
 
-def _batch(arrays: Sequence[Array], axes: Sequence[Any], **params: Any) -> tuple[list[Array], list[int]]:
-    """One lane after the other."""
-    lanes = [jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True) if axis is not None]
+def lanes_in_turn(primitive: Primitive) -> Callable[..., tuple[list[Array], list[int]]]:
+    """A rule for `jax.vmap`: one lane after the other."""
 
-    def one(own: Sequence[Array]) -> list[Array]:
-        left = iter(own)
-        return list(primitive.bind(*(x if a is None else next(left) for x, a in zip(arrays, axes)), **params))
+    def batch(arrays: Sequence[Array], axes: Sequence[Any], **params: Any) -> tuple[list[Array], list[int]]:
+        lanes = [jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True) if axis is not None]
 
-    found = lax.map(one, lanes)
-    return found, [0] * len(found)
+        def one(own: Sequence[Array]) -> list[Array]:
+            left = iter(own)
+            return list(primitive.bind(*(x if a is None else next(left) for x, a in zip(arrays, axes)), **params))
+
+        found = lax.map(one, lanes)
+        return found, [0] * len(found)
+
+    return batch
 
 
 def _lower(ctx: Any, *operands: Any, function: Callable[..., Any], returns: Sequence[Spec]) -> Any:
@@ -65,5 +69,5 @@ def _lower(ctx: Any, *operands: Any, function: Callable[..., Any], returns: Sequ
     return found
 
 
-batching.primitive_batchers[primitive] = _batch
+batching.primitive_batchers[primitive] = lanes_in_turn(primitive)
 mlir.register_lowering(primitive, _lower)

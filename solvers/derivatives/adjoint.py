@@ -10,9 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, real_dtype
+from ...backends import Array, Backend, Kept, real_dtype
 from ...sparse import Operator
 from ...sparse.symmetry import PRODUCTS
+
+_WRONG = (
+    "The derivative of A(x) by x is not A itself, so its transpose is not that of the matrix, and the gradient of the "
+    "solution would be wrong. Something in the function cuts or replaces the derivative by x: detach(), no_grad(), "
+    "stop_gradient, or a custom gradient. Take it out, or give the matrix: krylix.matrix_from_function follows the "
+    "values."
+)
 
 
 def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array, on_failure: str) -> Array:
@@ -38,13 +45,8 @@ def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array, on_f
     wrong = bk.any(bk.abs(left - right) > PRODUCTS * float(np.finfo(real).eps) * size)
     if on_failure == "nan" and bk.compiled(wrong):
         return bk.where(wrong, bk.full_like(y, np.nan), y)
-    return bk.guard(wrong, _refuse, y)
+    return bk.guard(wrong, _refuse, y, kept=Kept("adjoint", "raise", _WRONG))
 
 
 def _refuse(*_: Any) -> None:
-    raise RuntimeError(
-        "The derivative of A(x) by x is not A itself, so its transpose is not that of the matrix, and the gradient of "
-        "the solution would be wrong. Something in the function cuts or replaces the derivative by x: detach(), "
-        "no_grad(), stop_gradient, or a custom gradient. Take it out, or give the matrix: "
-        "krylix.matrix_from_function follows the values."
-    )
+    raise RuntimeError(_WRONG)

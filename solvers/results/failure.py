@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, Kept
 from ...backends.on_failure import QUIET
 from ..iteration.status import Status
 from .cause import LookForCauses
 from .describe import describe
+from .fingerprint import fingerprint
 from .result import SolveResult, numbers_of, said_of
 
 
@@ -57,7 +58,16 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
     if known and look is not None:
         result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
     handler = _handler(result, on_failure, known, look)
-    return replace(result, x=bk.guard(failed, handler, result.x, *numbers))
+    kept = None if known else _kept(result, on_failure, look)
+    return replace(result, x=bk.guard(failed, handler, result.x, *numbers, kept=kept))
+
+
+def _kept(result: SolveResult, on_failure: str, look: LookForCauses | None) -> Kept | None:
+    """What stands for the handler in a program that is stored; None where it has no name that lasts."""
+    seen = "" if look is None else look.name
+    name = None if seen is None else fingerprint(on_failure, sorted(said_of(result).items()), seen)
+    otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."
+    return None if name is None else Kept(name, on_failure, otherwise)
 
 
 def _handler(result: SolveResult, on_failure: str, known: bool, look: LookForCauses | None) -> Callable[..., None]:

@@ -16,6 +16,7 @@ from ...preconditioners import Preconditioner
 from ...preconditioners.known import is_known
 from ...setup.problem import Problem
 from ..cause import Cause
+from ..fingerprint import fingerprint
 from .case import Case, Image, Numbers, norms
 from .inputs import not_finite
 from .progress import too_few_iterations
@@ -57,6 +58,12 @@ class Look:
             return cls(problem, method, M, outcome, later=later)
         A = None if problem.given is not None else _on_host(problem.A)
         return cls(None, method, A=A, known_M=None if M is None else _on_host(M), dtype=problem.A.dtype)
+
+    @property
+    def name(self) -> str | None:
+        """See `LookForCauses`; of a look in a compiled function."""
+        known = (None if make is None else make() for make in (self.A, self.known_M))
+        return fingerprint(self.method, self.dtype, *known)
 
     def __call__(self, *numbers: np.ndarray) -> tuple[Cause, ...] | None:
         """The causes that are seen of how each system ended, see `numbers_of`; None where nothing could be looked at.
