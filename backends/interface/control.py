@@ -18,13 +18,14 @@ class Kept(NamedTuple):
 
     Attributes:
         name: the same for handlers that do the same, in every process.
-        policy: "raise" or "warn".
-        otherwise: what is raised, or the warning, where no handler of this name is there any more.
+        policy: what is done where no handler of this name is there any more: "raise" and "warn" tell `otherwise` if the
+            first operand holds True, "keep" returns the operands after the first, "need" raises.
+        otherwise: a message.
     """
 
     name: str
     policy: str
-    otherwise: str
+    otherwise: str = ""
 
 
 class Control(ABC):
@@ -112,12 +113,17 @@ class Control(ABC):
         return True
 
     def rescued(
-        self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
+        self,
+        failed: Any,
+        function: Callable[..., Any],
+        found: Sequence[Array],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> tuple[Array, ...]:
         """`found`, or where `failed` what `function(*arrays as NumPy)` finds, in the same shapes and dtypes.
 
         A compiled program calls the host only then. One that cannot, as it leaves this process or runs on several
-        devices, keeps what was found.
+        devices, keeps what was found. `name`: the function's, see `Kept`.
         """
         if not failed:
             return tuple(found)
@@ -125,11 +131,16 @@ class Control(ABC):
         return self.host_call(function, specs, *arrays)
 
     def by_host(
-        self, function: Callable[..., Sequence[np.ndarray]], otherwise: Callable[..., Sequence[Array]], *arrays: Array
+        self,
+        function: Callable[..., Sequence[np.ndarray]],
+        otherwise: Callable[..., Sequence[Array]],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> list[Array]:
         """What `otherwise(*arrays)` computes; found as `function(*arrays as NumPy)`, where that is quicker.
 
-        That is in compiled programs on the CPU that may call the host. Without derivatives.
+        That is in compiled programs on the CPU that may call the host. Without derivatives. `name`: the function's, see
+        `Kept`.
         """
         return list(otherwise(*arrays))
 

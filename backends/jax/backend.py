@@ -221,25 +221,36 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return jax.device_count() == 1 and not is_mapped()  # one device would call, and the others wait for ever
 
     def rescued(
-        self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
+        self,
+        failed: Any,
+        function: Callable[..., Any],
+        found: Sequence[Array],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> tuple[Array, ...]:
         if not self.compiled(failed, found, arrays):
             return super().rescued(bool(failed), function, found, *arrays)
         if not self.can_rescue():
             return tuple(found)
-        return tuple(rescued(failed, function, found, arrays))
+        return tuple(rescued(failed, function, found, arrays, name()))
 
     def _sets_up_on_host(self) -> bool:
         return self.can_rescue() and jax.default_backend() == "cpu" and not has_pure_programs()
 
     def by_host(
-        self, function: Callable[..., Sequence[np.ndarray]], otherwise: Callable[..., Sequence[Array]], *arrays: Array
+        self,
+        function: Callable[..., Sequence[np.ndarray]],
+        otherwise: Callable[..., Sequence[Array]],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> list[Array]:
         if not self.compiled(arrays) or not self._sets_up_on_host():
             return list(otherwise(*arrays))
         program = jax.make_jaxpr(lambda *arrays: list(otherwise(*arrays)))(*arrays)  # which tells the shapes
         returns = [(a.shape, np.dtype(a.dtype)) for a in program.out_avals]
-        here = partial(by_host, function, returns)
+        known = name()
+        kept = None if known is None else Kept(known, "need", "This program has outlived the function it was made of.")
+        here = partial(by_host, function, returns, kept=kept)
         return unless_exported(here, jaxpr_as_fun(program), *arrays)
 
     @property

@@ -7,7 +7,7 @@ those of version 0.3. XLA tells at registration whether it still calls such func
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_void_p, cast, sizeof, string_at
 from typing import Any
 
@@ -81,11 +81,11 @@ _CreateError = ctypes.CFUNCTYPE(c_void_p, POINTER(_ErrorArguments))
 _registered: dict[str, Any] = {}  # for ever, as XLA calls them
 
 
-def register(name: str, function: Callable[..., None]) -> bool:
-    """Let programs on the CPU call `function(attributes, *operands as NumPy)` by this name; False where XLA cannot.
+def register(name: str, function: Callable[..., Sequence[Any]]) -> bool:
+    """Let programs on the CPU call `function(attributes, number of results, *operands)` by name; False if XLA cannot.
 
-    Such a call has one result, a bool that is False. What the function raises is the error of the program, with its
-    type and text.
+    The operands are arrays of NumPy, read-only, and there during the call alone. What the function returns are the
+    results of the call; what it raises is the error of the program, with its type and text.
     """
 
     def called(pointer: Any) -> int | None:
@@ -108,15 +108,20 @@ def register(name: str, function: Callable[..., None]) -> bool:
     return True
 
 
-def _run(frame: Any, function: Callable[..., None]) -> int | None:
+def _run(frame: Any, function: Callable[..., Sequence[Any]]) -> int | None:
     """The address of an error, or None: what leaves a function of ctypes would not be seen."""
     try:
-        result = frame.results.each[0].contents.data
-        ctypes.memset(result, 1, 1)  # True, as long as it is not known to be well
-        attributes = frame.attributes
+        results, attributes = [_array(buffer) for buffer in _each(frame.results)], frame.attributes
+        for result in results:
+            result.view(np.uint8).fill(255)  # NaN, -1 or True, as long as it is not known to be well
         texts = {_text(attributes.names[i]): _text(attributes.values[i]) for i in range(attributes.count)}
-        function(texts, *(_array(frame.operands.each[i].contents) for i in range(frame.operands.count)))
-        ctypes.memset(result, 0, 1)
+        operands = [_array(buffer) for buffer in _each(frame.operands)]
+        for operand in operands:
+            operand.flags.writeable = False
+        for result, value in zip(results, map(np.asarray, function(texts, len(results), *operands)), strict=True):
+            if value.shape != result.shape:
+                raise ValueError(f"A function on the host returned the shape {value.shape}, not {result.shape}.")
+            result[...] = value
     except BaseException as error:
         return _error(frame, f"{type(error).__name__}: {error}")
     return None
@@ -133,8 +138,14 @@ def _text(span: Any) -> str:
     return string_at(span.contents.start, span.contents.length).decode()
 
 
+def _each(buffers: Any) -> list[Any]:
+    return [buffers.each[i].contents for i in range(buffers.count)]
+
+
 def _array(buffer: Any) -> np.ndarray:
-    """A copy."""
+    """The memory of XLA as it lies there."""
     dtype, shape = np.dtype(_DTYPES[buffer.dtype]), tuple(buffer.shape[i] for i in range(buffer.rank))
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return np.frombuffer(string_at(buffer.data, size) if size else b"", dtype).reshape(shape)
+    if not size:
+        return np.zeros(shape, dtype)
+    return np.frombuffer(memoryview((ctypes.c_ubyte * size).from_address(buffer.data)), dtype).reshape(shape)

@@ -12,25 +12,32 @@ from jax import lax
 
 from ..interface.arrays import Array
 from ..interface.control import Kept
+from .by_host import by_host
 from .exported import unless_exported
 from .reporting import reporting
-from .told import Teller, told
 
 
 def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequence[Array], kept: Kept | None) -> Any:
     """See `Control.guard`. `x` depends on the result of the call, or XLA would drop it."""
-    teller = Teller(reporting(handler), kept)
+    report = reporting(handler)
+
+    # It sees `failed` again: under vmap both branches of the condition run.
+    def on_host(bad: Any, *values: Any) -> tuple[np.ndarray]:
+        if np.any(bad):
+            report(*(np.array(value) for value in values))
+        return (np.zeros((), np.bool_),)
+
+    def fail(bad: Array, *values: Array) -> Array:
+        return by_host(on_host, [((), np.dtype(bool))], bad, *values, kept=kept)[0]
 
     def call(failed: Array, *values: Array) -> Array:
         if jax.device_count() == 1:
-            return lax.cond(
-                failed, lambda *given: told(teller, *given), lambda *_: jnp.zeros((), bool), failed, *values
-            )
+            return lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), failed, *values)
 
         # One device calls the host; if x waited for it, the others would wait in a collective for ever.
         # A loop of at most one step, as JAX cannot vectorise conditions inside of `shard_map`.
         def tell(bad: Array) -> Array:
-            jax.debug.callback(teller, bad, *values)
+            jax.debug.callback(on_host, bad, *values)
             return bad ^ bad  # False; a constant would not vary from device to device
 
         return lax.while_loop(lambda bad: bad, tell, failed)

@@ -201,7 +201,12 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         return tf.executing_eagerly() or not _for_xla()
 
     def rescued(
-        self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
+        self,
+        failed: Any,
+        function: Callable[..., Any],
+        found: Sequence[Array],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> tuple[Array, ...]:
         if tf.executing_eagerly():
             return super().rescued(bool(failed), function, found, *arrays)

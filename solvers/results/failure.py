@@ -10,10 +10,10 @@ import numpy as np
 
 from ...backends import Array, Backend, Kept
 from ...backends.on_failure import QUIET
+from ...sparse.fingerprint import fingerprint
 from ..iteration.status import Status
 from .cause import LookForCauses
 from .describe import describe
-from .fingerprint import fingerprint
 from .result import SolveResult, numbers_of, said_of
 
 

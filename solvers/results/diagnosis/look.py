@@ -10,13 +10,13 @@ import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Matrix, Operator
+from ....sparse.fingerprint import fingerprint
 from ...iteration.method import Method
 from ...iteration.outcome import Outcome
 from ...preconditioners import Preconditioner
 from ...preconditioners.known import is_known
 from ...setup.problem import Problem
 from ..cause import Cause
-from ..fingerprint import fingerprint
 from .case import Case, Image, Numbers, norms
 from .inputs import not_finite
 from .progress import too_few_iterations
