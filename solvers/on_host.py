@@ -65,7 +65,10 @@ def _name(problem: Problem, settings: Settings, *counts: int) -> str | None:
             rng.standard_normal(array.shape).astype(bk.dtype(array)) if bk.compiled(array) else bk.to_numpy(array)
             for array in arrays
         ]
-        made.append(make(values))
+        try:
+            made.append(make(values))
+        except Exception:  # of numbers that are none of a matrix that there may be
+            return None
     return fingerprint(*counts, settings, problem.by_default, problem.least_squares, *made)
 
 

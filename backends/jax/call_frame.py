@@ -113,7 +113,7 @@ def _run(frame: Any, function: Callable[..., Sequence[Any]]) -> int | None:
     try:
         results, attributes = [_array(buffer) for buffer in _each(frame.results)], frame.attributes
         for result in results:
-            result.view(np.uint8).fill(255)  # NaN, -1 or True, as long as it is not known to be well
+            result.reshape(-1).view(np.uint8).fill(255)  # NaN, -1 or True, as long as it is not known to be well
         texts = {_text(attributes.names[i]): _text(attributes.values[i]) for i in range(attributes.count)}
         operands = [_array(buffer) for buffer in _each(frame.operands)]
         for operand in operands:

@@ -62,7 +62,10 @@ class Look:
     @property
     def name(self) -> str | None:
         """See `LookForCauses`; of a look in a compiled function."""
-        known = (None if make is None else make() for make in (self.A, self.known_M))
+        try:
+            known = [None if make is None else make() for make in (self.A, self.known_M)]
+        except Exception:  # as when it is looked at: no solve fails by that
+            return None
         return fingerprint(self.method, self.dtype, *known)
 
     def __call__(self, *numbers: np.ndarray) -> tuple[Cause, ...] | None:
