@@ -56,8 +56,11 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("policy", ["raise", "warn"])
+@pytest.mark.parametrize(
+    ("policy", "transform"),
+    [("raise", "one"), ("warn", "gradient"), ("raise", "mapped")]
+    + [pytest.param("raise", name, marks=pytest.mark.merge) for name in ("gradient", "forward", "twice")],
+)
 def test_programs_hold_no_callback(policy: str, transform: str) -> None:
     assert by_host.can_be_kept()
     function = TRANSFORMS[transform](lambda b, c: solve(b, c, on_failure=policy))
@@ -96,6 +99,12 @@ def test_nor_those_in_which_another_method_may_follow(known: bool) -> None:
     both = [program(scale).lower(b, K).compile() for scale in (1.0, 2.0)]
     for scale, run in zip((1.0, 2.0), both):
         np.testing.assert_allclose(scale * striped(run(b, K), K), b, atol=1e-8)
+
+
+def test_with_nan_none_is_called_on_a_gpu_either() -> None:
+    program = jax.jit(jax.grad(lambda b: solve(b, on_failure="nan").sum())).trace(B)
+    text = program.lower(lowering_platforms=("cuda",)).as_text()
+    assert "callback" not in text and by_host.TARGET not in text
 
 
 def test_a_program_is_the_same_text_when_it_is_made_again() -> None:

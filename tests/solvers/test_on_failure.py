@@ -32,7 +32,7 @@ def restored() -> Iterator[None]:
 # --- x is NaN -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.compiled_by_default("CG")
+@pytest.mark.compiled_by_default("CG", eagerly=True)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "GMRES", "direct", "scipy-direct", "scipy-CG", "auto"])
 def test_only_x_of_failed_systems_differs(method: str, mode: str) -> None:
@@ -173,7 +173,7 @@ def operations(method: str, policy: str) -> set[str]:
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("method", ["auto", "CG", "direct"])
+@pytest.mark.parametrize("method", ["CG", *(pytest.param(m, marks=pytest.mark.merge) for m in ("auto", "direct"))])
 def test_graphs_of_tensorflow_call_no_python(method: str) -> None:
     assert not [kind for kind in operations(method, "nan") if "PyFunc" in kind]
     if method == "auto":
