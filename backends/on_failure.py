@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 POLICIES = ("raise", "warn", "status", "nan")
 QUIET = ("status", "nan")  # the caller looks at what the solve returns
@@ -68,11 +71,10 @@ def has_pure_programs() -> bool:
     return get_on_failure() == "nan" if pure is None else pure
 
 
-@contextmanager
-def programs_for(policy: str) -> Iterator[None]:
-    """Compile inside as a solve with this policy does: with "nan" without calls of the host."""
+def run_for(policy: str, function: Callable[..., T], *args: Any) -> T:
+    """`function(*args)`, compiled as a solve with this policy does: with "nan" without calls of the host."""
     token = _pure.set(policy == "nan")
     try:
-        yield
+        return function(*args)
     finally:
         _pure.reset(token)

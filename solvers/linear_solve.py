@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from ..backends import Array, get_on_failure, left_alone
-from ..backends.on_failure import programs_for
+from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.once import answers_kept
 from .iteration.method import Method, precision_for
@@ -141,8 +141,7 @@ class _Ready(NamedTuple):
 
 
 def _linear_solve(request: Request) -> SolveResult:
-    with programs_for(request.on_failure):
-        return run_where_spread(_solved, request)
+    return run_for(request.on_failure, run_where_spread, _solved, request)
 
 
 def _solved(request: Request) -> SolveResult:

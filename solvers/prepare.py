@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backends import Array, choose_backend, get_on_failure, left_alone
-from ..backends.on_failure import programs_for
+from ..backends.on_failure import run_for
 from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.once import answers_kept
 from ..sparse.owned import owned
@@ -134,8 +134,7 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
 
 def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
     """No method of the solver, as what is left alone is remembered for ever."""
-    with programs_for(request.on_failure):
-        return run_where_spread(lambda given: _solved_again(solver, given), request)
+    return run_for(request.on_failure, run_where_spread, lambda given: _solved_again(solver, given), request)
 
 
 def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
@@ -217,8 +216,10 @@ def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
 
 
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
-    with programs_for(request.on_failure), answers_kept():
-        return run_where_spread(lambda given: _set_up(given, previous, many), request, spread=False)
+    with answers_kept():
+        return run_for(
+            request.on_failure, run_where_spread, lambda given: _set_up(given, previous, many), request, False
+        )
 
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:

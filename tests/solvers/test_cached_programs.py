@@ -82,7 +82,7 @@ def striped(u: Any, k: Any) -> Any:
 K = jnp.asarray(10.0 ** np.random.default_rng(0).uniform(-3, 3, 40))
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("known", [pytest.param(True, marks=pytest.mark.merge), False])
 def test_nor_those_in_which_another_method_may_follow(known: bool) -> None:
     """What the host does differs by the matrix alone: its structure, and the values that are known."""
 
@@ -141,7 +141,9 @@ def test_the_same_is_said_by_a_callback(policy: str, monkeypatch: pytest.MonkeyP
     assert by_name.startswith("INTERNAL: NotConverged: biCG-stab" if policy == "raise" else "biCG-stab")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    "dtype", ["complex64", *(pytest.param(d, marks=pytest.mark.merge) for d in ("float32", "complex128"))]
+)
 def test_lanes_and_dtypes(dtype: str) -> None:
     """One lane of three fails; those that do not have called nobody."""
     b = jnp.stack([0 * B, B, 0 * B]).astype(dtype)
