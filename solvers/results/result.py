@@ -30,8 +30,8 @@ class SolveResult:
     value of compiled functions and as a container of arrays.
 
     Attributes:
-        x: the solution, in the type, shape, dtype and device of `b`; with `on_failure="nan"` NaN where a system failed, of
-            which all else here tells what was found.
+        x: the solution, in the type, shape, dtype and device of `b`; with `on_failure="nan"` NaN where a system failed,
+            of which all else here tells what was found.
         residual: `b - A x` of this x, computed at the end.
         residual_norm: its 2-norm (not in least squares, see below).
         tolerance: the residual norm that counts as converged: `max(rtol |b|, atol)`, or `attainable` where rtol was not
