@@ -6,10 +6,11 @@ if __name__ != "krylix.backends":  # reached through sys.path (repository root),
 from .convert import convert
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
-from .interface.control import select
+from .interface.control import Kept, select
 from .interface.entries import Entries
 from .interface.implicit import LinearSystem
 from .malloc import tune_malloc
+from .on_failure import get_on_failure, on_failure, set_global_on_failure
 from .precision import get_precision, precision, real_dtype, set_global_precision, working_dtype
 from .registry import NoBackendFound, choose_backend, default_backend, get_backend, left_alone, use
 
@@ -18,17 +19,21 @@ __all__ = [
     "Backend",
     "Bilinear",
     "Entries",
+    "Kept",
     "LinearSystem",
     "NoBackendFound",
     "choose_backend",
     "convert",
     "default_backend",
     "get_backend",
+    "get_on_failure",
     "get_precision",
     "left_alone",
+    "on_failure",
     "precision",
     "real_dtype",
     "select",
+    "set_global_on_failure",
     "set_global_precision",
     "tune_malloc",
     "use",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array
+from ..backends.on_failure import QUIET
 from ..sparse import NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
 from .iteration.outcome import Outcome
@@ -83,7 +84,7 @@ class Attempt:
             purpose: words that go before the method's name: what the solve is for.
         """
         name, last = self.method.name, self
-        if self.fallback is not None and not self.problem.several and self.problem.bk.can_rescue():
+        if self.fallback is not None and not self.problem.several and self._may_be_rescued():
             climbed = self._climbed(outcome, self.fallback)
             if climbed is not None:
                 outcome, name = climbed, after_failure(self.fallback.name, name)
@@ -94,8 +95,12 @@ class Attempt:
     def look(self, outcome: Outcome) -> Look | None:
         """Looks for the causes where this attempt has failed; None where nobody will ask."""
         compiled = self.problem.compiled or self.problem.bk.compiled(outcome.status)
-        later = self.on_failure == "status"
+        later = self.on_failure in QUIET
         return None if compiled and later else Look.at(self.problem, self.method, self.M, outcome, later)
+
+    def _may_be_rescued(self) -> bool:
+        bk, compiled = self.problem.bk, self.problem.compiled
+        return bk.can_rescue() and not (compiled and self.on_failure == "nan")
 
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-from ..backends import Array, left_alone
+from ..backends import Array, get_on_failure, left_alone
+from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.once import answers_kept
 from .iteration.method import Method, precision_for
@@ -48,7 +49,7 @@ def linear_solve(
     axis: int | None = None,
     nullspace: Any = "auto",
     matrix_offset: complex | None = None,
-    on_failure: str = "raise",
+    on_failure: str | None = None,
     history: bool = False,
     progress: Progress = False,
 ) -> SolveResult:
@@ -94,7 +95,9 @@ def linear_solve(
             part in them. "auto" finds those that are constants on closed regions, where the values of A are known;
             None takes whatever solution the method finds.
         matrix_offset: a constant added to every entry of A.
-        on_failure: "raise", "warn" or "status" (leave it to the caller to look at the result).
+        on_failure: "raise", "warn", "status" (leave it to the caller to look at the result) or "nan": x of a system
+            that failed, and its derivatives, are NaN, and compiled programs call no host for it. If None what
+            `krylix.on_failure` or `krylix.set_global_on_failure` says, else "raise".
         history: record residual norms.
         progress: True shows a line on stderr; a function is called with (iteration, residual norm, goal).
 
@@ -120,7 +123,7 @@ def linear_solve(
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
-        on_failure=on_failure, history=history, progress=progress,
+        on_failure=get_on_failure() if on_failure is None else on_failure, history=history, progress=progress,
     )  # fmt: skip
     return left_alone(_linear_solve)(request)
 
@@ -138,7 +141,7 @@ class _Ready(NamedTuple):
 
 
 def _linear_solve(request: Request) -> SolveResult:
-    return run_where_spread(_solved, request)
+    return run_for(request.on_failure, run_where_spread, _solved, request)
 
 
 def _solved(request: Request) -> SolveResult:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backends import Array, get_backend, real_dtype
 from ..sparse import Matrix, Operator
+from ..sparse.fingerprint import fingerprint
 from .iteration.outcome import Outcome
 from .iteration.run import Settings, run
 from .iteration.status import Status
@@ -43,8 +44,32 @@ def rescued_on_host(problem: Problem, settings: Settings, found: Outcome) -> Out
         systems = [failed[:, 0] if name == "history" else failed for name in Outcome._fields]
         return [np.where(*one) for one in zip(systems, after, before)]
 
-    rescued = bk.rescued(bk.any(failed), on_host, fields, failed, *fields, *arrays)
+    def name() -> str | None:
+        return _name(problem, settings, count, len(arrays))
+
+    rescued = bk.rescued(bk.any(failed), on_host, fields, failed, *fields, *arrays, name=name)
     return found._replace(**dict(zip(Outcome._fields, rescued)))
+
+
+def _name(problem: Problem, settings: Settings, *counts: int) -> str | None:
+    """The same for solves on the host that do the same, in every process; None where that is not known.
+
+    What arrays will decide is seen in the operators that are made of other numbers.
+    """
+    bk, rng, made = problem.bk, np.random.default_rng(8), []
+    for operator in (problem.A, problem.null):
+        arrays, make = ((), lambda _: None) if operator is None else operator.for_host()
+        if any(bk.compiled(array) and bk.dtype(array).kind not in "fc" for array in arrays):
+            return None
+        values = [
+            rng.standard_normal(array.shape).astype(bk.dtype(array)) if bk.compiled(array) else bk.to_numpy(array)
+            for array in arrays
+        ]
+        try:
+            made.append(make(values))
+        except Exception:  # of numbers that are none of a matrix that there may be
+            return None
+    return fingerprint(*counts, settings, problem.by_default, problem.least_squares, *made)
 
 
 def may_be_helped(problem: Problem, found: Outcome) -> Array:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..backends import Array, choose_backend, left_alone
+from ..backends import Array, choose_backend, get_on_failure, left_alone
+from ..backends.on_failure import run_for
 from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.once import answers_kept
 from ..sparse.owned import owned
@@ -133,7 +134,7 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
 
 def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
     """No method of the solver, as what is left alone is remembered for ever."""
-    return run_where_spread(lambda given: _solved_again(solver, given), request)
+    return run_for(request.on_failure, run_where_spread, lambda given: _solved_again(solver, given), request)
 
 
 def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
@@ -175,7 +176,7 @@ def prepare(
     axis: int | None = None,
     nullspace: Any = "auto",
     matrix_offset: complex | None = None,
-    on_failure: str = "raise",
+    on_failure: str | None = None,
 ) -> PreparedSolver:
     """Do once what solves with the same A have in common, A as it is now: matrices are copied.
 
@@ -204,7 +205,7 @@ def prepare(
     request = Request(
         A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
-        on_failure=on_failure,
+        on_failure=get_on_failure() if on_failure is None else on_failure,
     )  # fmt: skip
     return left_alone(_prepare)(request)
 
@@ -216,7 +217,9 @@ def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
 
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
     with answers_kept():
-        return run_where_spread(lambda given: _set_up(given, previous, many), request, spread=False)
+        return run_for(
+            request.on_failure, run_where_spread, lambda given: _set_up(given, previous, many), request, False
+        )
 
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..backends import Backend
+from ..backends.on_failure import QUIET
 from ..sparse import NonlinearError, Operator, UnsupportedOperation
 from .attempt import Attempt, after_failure
 from .derivatives.implicit import without_derivatives
@@ -16,7 +17,7 @@ from .iteration.progress import make_report
 from .iteration.status import Status
 from .on_host import may_be_helped
 from .results.as_given import as_numpy, is_numpy_elsewhere
-from .results.failure import ConvergenceError, apply_policy
+from .results.failure import ConvergenceError, apply_policy, with_nan
 from .results.no_solution import why_no_solution, without_refuted
 from .results.result import SolveResult, register_result
 from .results.singular_warning import warn_of_singular
@@ -59,10 +60,11 @@ def _solve(
     register_result(bk)
     attempt = _attempt(problem, method, M, request, fallback)
     outcome, name = _outcome(attempt), method.name
-    # With "status", no fallback and no derivatives nobody has to wait for the outcome here.
+    # With "status" or "nan", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
     outcome = _checked(problem, outcome) if known else outcome
-    waits = known and (fallback is not None or request.on_failure != "status" or problem.is_implicit)
+    asks = request.on_failure not in QUIET or (request.on_failure == "nan" and bk.is_at_hand(problem.b))
+    waits = known and (asks or fallback is not None or problem.is_implicit)
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
         climbed = _climbed(attempt, outcome, fallback, request)
@@ -70,7 +72,7 @@ def _solve(
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
     if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
         outcome = without_derivatives(bk, outcome, request.on_failure)
-    result = replace(_result(attempt, outcome), method=name)
+    result = replace(_result(attempt, outcome, converged), method=name)
     if attempt.method.factorises and (waits or (known and bk.is_at_hand(problem.b))):
         warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))
     if not converged:
@@ -121,7 +123,7 @@ def _has_converged(bk: Backend, outcome: Outcome) -> bool:
 def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> SolveResult:
     """What `on_failure` says, where it is not known that all systems have converged."""
     problem, on_failure = attempt.problem, attempt.on_failure
-    if on_failure != "status":
+    if on_failure not in QUIET:
         reason = why_no_solution(problem, result)
         result = result if reason is None else replace(result, _no_solution=reason)
     if problem.compiled and problem.is_implicit:  # the solve of a compiled function saw to its failure by itself
@@ -141,11 +143,13 @@ def _outcome(attempt: Attempt) -> Outcome:
     return differentiated(attempt) if attempt.problem.is_implicit else attempt.run()
 
 
-def _result(attempt: Attempt, outcome: Outcome) -> SolveResult:
-    """In the user's terms."""
+def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:
+    """In the user's terms; of the outcome as it was found, but for x."""
     problem = attempt.problem
     sensitivity = Sensitivity.of(attempt, outcome) if not problem.bk.has_derivatives else None
-    result = attempt.result(outcome, sensitivity)
+    spoils = attempt.on_failure == "nan" and not converged
+    told = outcome._replace(x=with_nan(problem.bk, outcome.x, outcome.status)) if spoils else outcome
+    result = attempt.result(told, sensitivity)
     if problem.given is None:
         return result
     rows = outcome.x[None] if problem.several and len(problem.limits) == 1 else outcome.x

@@ -5,12 +5,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .arrays import Array, Spec
 from .tree import tree_map
+
+
+class Kept(NamedTuple):
+    """What stands for a handler in a compiled program that may be stored, and read by another process.
+
+    Attributes:
+        name: the same for handlers that do the same, in every process.
+        policy: what is done where no handler of this name is there any more: "raise" and "warn" tell `otherwise` if the
+            first operand holds True, "keep" returns the operands after the first, "need" raises.
+        otherwise: a message.
+    """
+
+    name: str
+    policy: str
+    otherwise: str = ""
 
 
 class Control(ABC):
@@ -98,12 +113,17 @@ class Control(ABC):
         return True
 
     def rescued(
-        self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
+        self,
+        failed: Any,
+        function: Callable[..., Any],
+        found: Sequence[Array],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> tuple[Array, ...]:
         """`found`, or where `failed` what `function(*arrays as NumPy)` finds, in the same shapes and dtypes.
 
         A compiled program calls the host only then. One that cannot, as it leaves this process or runs on several
-        devices, keeps what was found.
+        devices, keeps what was found. `name`: the function's, see `Kept`.
         """
         if not failed:
             return tuple(found)
@@ -111,16 +131,26 @@ class Control(ABC):
         return self.host_call(function, specs, *arrays)
 
     def by_host(
-        self, function: Callable[..., Sequence[np.ndarray]], otherwise: Callable[..., Sequence[Array]], *arrays: Array
+        self,
+        function: Callable[..., Sequence[np.ndarray]],
+        otherwise: Callable[..., Sequence[Array]],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> list[Array]:
         """What `otherwise(*arrays)` computes; found as `function(*arrays as NumPy)`, where that is quicker.
 
-        That is in compiled programs on the CPU that may call the host. Without derivatives.
+        That is in compiled programs on the CPU that may call the host. Without derivatives. `name`: the function's, see
+        `Kept`.
         """
         return list(otherwise(*arrays))
 
-    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
-        """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled."""
+    def guard(
+        self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array, kept: Kept | None = None
+    ) -> Any:  # fmt: skip
+        """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled.
+
+        `kept`: what stands for the handler in a program that may be stored, and read by another process.
+        """
         if failed:
             handler(*(self.to_numpy(a) for a in arrays))
         return x

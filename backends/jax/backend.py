@@ -16,10 +16,11 @@ from jax.extend.core import jaxpr_as_fun
 from ..interface.arrays import Spec, native_order
 from ..interface.backend import Array
 from ..interface.bilinear import Arrays, Bilinear
-from ..interface.control import as_declared
+from ..interface.control import Kept, as_declared
 from ..interface.implicit import LinearSystem
 from ..interface.indexing import Indexing
 from ..interface.scattered import scattered
+from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .by_host import by_host
@@ -30,13 +31,13 @@ from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import called, trace
 from .grid_rows import GridStack, cells_of
+from .guard import guarded
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .marked import refused, without_derivatives
 from .memory import JaxMemory
 from .recurrence import JaxRecurrences
-from .reporting import reporting
 from .rescue import rescued
 from .sparse import JaxSparse
 from .strict import leniently
@@ -220,59 +221,48 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return jax.device_count() == 1 and not is_mapped()  # one device would call, and the others wait for ever
 
     def rescued(
-        self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
+        self,
+        failed: Any,
+        function: Callable[..., Any],
+        found: Sequence[Array],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> tuple[Array, ...]:
         if not self.compiled(failed, found, arrays):
             return super().rescued(bool(failed), function, found, *arrays)
         if not self.can_rescue():
             return tuple(found)
-        return tuple(rescued(failed, function, found, arrays))
+        return tuple(rescued(failed, function, found, arrays, name()))
+
+    def _sets_up_on_host(self) -> bool:
+        return self.can_rescue() and jax.default_backend() == "cpu" and not has_pure_programs()
 
     def by_host(
-        self, function: Callable[..., Sequence[np.ndarray]], otherwise: Callable[..., Sequence[Array]], *arrays: Array
+        self,
+        function: Callable[..., Sequence[np.ndarray]],
+        otherwise: Callable[..., Sequence[Array]],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> list[Array]:
-        if not self.compiled(arrays) or not self.can_rescue() or jax.default_backend() != "cpu":
+        if not self.compiled(arrays) or not self._sets_up_on_host():
             return list(otherwise(*arrays))
         program = jax.make_jaxpr(lambda *arrays: list(otherwise(*arrays)))(*arrays)  # which tells the shapes
         returns = [(a.shape, np.dtype(a.dtype)) for a in program.out_avals]
-        here = partial(by_host, function, returns)
+        known = name()
+        kept = None if known is None else Kept(known, "need", "This program has outlived the function it was made of.")
+        here = partial(by_host, function, returns, kept=kept)
         return unless_exported(here, jaxpr_as_fun(program), *arrays)
 
     @property
     def raises_in_programs(self) -> bool:
         return jax.process_count() == 1  # the others would go on with what they have
 
-    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
+    def guard(
+        self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array, kept: Kept | None = None
+    ) -> Any:  # fmt: skip
         if not self.compiled(failed, arrays):
             return super().guard(bool(failed), handler, x, *arrays)
-
-        # The handler sees `failed` again: under vmap both branches of the cond run. `x` depends on the result of
-        # the call, or XLA would drop it.
-        def on_host(bad: Any, *values: Any) -> tuple[np.ndarray]:
-            if np.any(bad):
-                report(*(np.asarray(v) for v in values))
-            return (np.zeros((), np.bool_),)
-
-        report = reporting(handler)
-
-        def fail(bad: Array, *values: Array) -> Array:
-            return by_host(on_host, [((), np.dtype(bool))], bad, *values)[0]
-
-        def call(failed: Array, *values: Array) -> Array:
-            if jax.device_count() == 1:
-                return lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), failed, *values)
-
-            # One device calls the host; if x waited for it, the others would wait in a collective for ever.
-            # A loop of at most one step, as JAX cannot vectorise conditions inside of `shard_map`.
-            def tell(bad: Array) -> Array:
-                jax.debug.callback(on_host, bad, *values)
-                return bad ^ bad  # False; a constant would not vary from device to device
-
-            return lax.while_loop(lambda bad: bad, tell, failed)
-
-        operands = lax.stop_gradient((failed, *arrays))
-        (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
-        return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(np.nan, leaf.dtype), leaf), x)
+        return guarded(failed, handler, x, arrays, kept)
 
     def product(self, matrix: Array, x: Array) -> Any:
         if isinstance(matrix, GridStack):

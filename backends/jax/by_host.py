@@ -2,12 +2,19 @@
 
 `jax.pure_callback` makes arrays of JAX of what the host is given. NumPy then waits for a copy by a thread that may be
 the one that waits for the host: with one core, or with several calls at a time, for ever.
+
+JAX keeps no program on disk that holds a callback, which is a pointer. On the CPU a function that has a name is called
+by that, which stands for it in every process that has traced it (`call_frame`). Elsewhere, and with another version of
+XLA, it is a callback.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
@@ -17,31 +24,59 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from ..interface.arrays import Array, Spec
-from ..interface.control import as_declared
+from ..interface.control import Kept, as_declared
+from .call_frame import DTYPES, register
 from .devices import first_placed, placed
 
-primitive = Primitive("krylix_by_host")
+TARGET = "krylix_by_host"
+_known: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()  # programs keep them alive
+
+primitive = Primitive(TARGET)
 primitive.multiple_results = True
 
 
-def by_host(function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> list[Array]:
+def by_host(
+    function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array, kept: Kept | None = None
+) -> list[Array]:
     """`function(*arrays as NumPy)`, read-only ones, in the declared shapes and dtypes. No derivatives."""
-    found: list[Array] = primitive.bind(*arrays, function=function, returns=tuple(returns))
+    found: list[Array] = primitive.bind(*arrays, function=function, returns=tuple(returns), kept=kept)
     return found
+
+
+@cache
+def can_be_kept() -> bool:
+    """Does XLA call functions of Python by name here?"""
+    return register(TARGET, _by_name)
 
 
 def _called(function: Callable[..., Any], returns: Sequence[Spec], values: Sequence[Any]) -> tuple[np.ndarray, ...]:
     return as_declared(function(*map(np.asarray, values)), returns)
 
 
+def _by_name(texts: dict[str, str], count: int, *values: np.ndarray) -> Sequence[Any]:
+    kept = Kept(**texts)
+    function = _known.get(kept.name)
+    if function is not None:
+        return tuple(function(*values))
+    # of a program that has outlived what it was made of
+    if kept.policy == "keep":
+        return values[1 : 1 + count]
+    if kept.policy in ("raise", "warn") and not np.any(values[0]):
+        return (False,)
+    if kept.policy != "warn":
+        raise RuntimeError(kept.otherwise)
+    warnings.warn(kept.otherwise, RuntimeWarning, stacklevel=2)
+    return (False,)
+
+
 @primitive.def_impl
-def _run(*arrays: Array, function: Callable[..., Any], returns: Sequence[Spec]) -> list[Array]:
+def _run(*arrays: Array, function: Callable[..., Any], returns: Sequence[Spec], kept: Kept | None) -> list[Array]:
     like = first_placed(arrays)
     return [placed(jnp.asarray(x), like) for x in _called(function, returns, arrays)]
 
 
 @primitive.def_abstract_eval
-def _abstract(*arrays: Any, function: Callable[..., Any], returns: Sequence[Spec]) -> list[Any]:
+def _abstract(*arrays: Any, function: Callable[..., Any], returns: Sequence[Spec], kept: Kept | None) -> list[Any]:
     return [jax.core.ShapedArray(shape, dtype) for shape, dtype in returns]
 
 
@@ -57,7 +92,9 @@ def _batch(arrays: Sequence[Array], axes: Sequence[Any], **params: Any) -> tuple
     return found, [0] * len(found)
 
 
-def _lower(ctx: Any, *operands: Any, function: Callable[..., Any], returns: Sequence[Spec]) -> Any:
+def _lower(
+    ctx: Any, *operands: Any, function: Callable[..., Any], returns: Sequence[Spec], kept: Kept | None
+) -> Any:  # fmt: skip
     found, _, _ = mlir.emit_python_callback(
         ctx, lambda *values: _called(function, returns, values), None, list(operands), ctx.avals_in, ctx.avals_out,
         has_side_effect=False, returns_token=False,
@@ -65,5 +102,22 @@ def _lower(ctx: Any, *operands: Any, function: Callable[..., Any], returns: Sequ
     return found
 
 
+def _lower_by_name(
+    ctx: Any, *operands: Any, function: Callable[..., Any], returns: Sequence[Spec], kept: Kept | None
+) -> Any:  # fmt: skip
+    keep_alive = getattr(ctx.module_context, "add_keepalive", None)  # not public
+    readable = all(np.dtype(a.dtype) in DTYPES for a in (*ctx.avals_in, *ctx.avals_out))
+    if kept is None or keep_alive is None or not readable or not can_be_kept():
+        return _lower(ctx, *operands, function=function, returns=returns, kept=kept)
+    keep_alive(_known.setdefault(kept.name, function))
+    results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in returns]
+
+    def call(*arrays: Array) -> Any:
+        return jax.ffi.ffi_call(TARGET, results)(*arrays, **kept._asdict())
+
+    return mlir.lower_fun(call, multiple_results=True)(ctx, *operands)
+
+
 batching.primitive_batchers[primitive] = _batch
 mlir.register_lowering(primitive, _lower)
+mlir.register_lowering(primitive, _lower_by_name, platform="cpu")

@@ -1,8 +1,8 @@
 """What the user sees first when a callback raises inside a compiled program.
 
-XLA turns the error into a `JaxRuntimeError` of its own whose text ends with ours, below pages of traceback, and before
-that JAX logs the traceback too: neither keeps the class or `__cause__`. So the message goes out by itself, before both,
-and JAX's copy in the log is left out.
+XLA turns the error into a `JaxRuntimeError` of its own whose text ends with ours, of a Python callback below pages of
+traceback, and before that JAX logs the traceback too: neither keeps the class or `__cause__`. So the message goes out
+by itself, before both, and JAX's copy in the log is left out.
 """
 
 from __future__ import annotations

@@ -15,17 +15,18 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from ..interface.arrays import Array
-from ..interface.control import as_declared
+from ..interface.control import Kept, as_declared
 from .by_host import by_host
 from .exported import unless_exported
 
 
 def rescued(
-    failed: Array, function: Callable[..., Any], found: Sequence[Array], arrays: Sequence[Array]
+    failed: Array, function: Callable[..., Any], found: Sequence[Array], arrays: Sequence[Array], name: str | None
 ) -> list[Array]:
     """`found`, or where `failed` what `function(*arrays as NumPy)` finds; see `Control.rescued`."""
     count = len(found)
     declared = [(x.shape, np.dtype(x.dtype)) for x in found]
+    kept = None if name is None else Kept(f"{name} {declared}", "keep")
 
     def on_host(failed: Any, *operands: Any) -> tuple[np.ndarray, ...]:
         failed, operands = np.asarray(failed), tuple(map(np.asarray, operands))
@@ -38,7 +39,8 @@ def rescued(
         return results
 
     def call(failed: Array, *operands: Array) -> list[Array]:
-        return by_host(on_host, [(x.shape, np.dtype(x.dtype)) for x in operands[:count]], failed, *operands)
+        returns = [(x.shape, np.dtype(x.dtype)) for x in operands[:count]]
+        return by_host(on_host, returns, failed, *operands, kept=kept)
 
     @custom_vmap
     def here(failed: Array, *operands: Array) -> list[Array]:

@@ -14,7 +14,7 @@ from tensorflow.python.ops import control_flow_util
 from ..interface.arrays import Spec
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
-from ..interface.control import as_declared, select
+from ..interface.control import Kept, as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
@@ -201,7 +201,12 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         return tf.executing_eagerly() or not _for_xla()
 
     def rescued(
-        self, failed: Any, function: Callable[..., Any], found: Sequence[Array], *arrays: Array
+        self,
+        failed: Any,
+        function: Callable[..., Any],
+        found: Sequence[Array],
+        *arrays: Array,
+        name: Callable[[], str | None] = lambda: None,
     ) -> tuple[Array, ...]:
         if tf.executing_eagerly():
             return super().rescued(bool(failed), function, found, *arrays)
@@ -210,7 +215,9 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         specs = [(tuple(x.shape), self.dtype(x)) for x in found]
         return tuple(tf.cond(failed, lambda: self.host_call(function, specs, *arrays), lambda: tuple(found)))
 
-    def guard(self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array) -> Any:
+    def guard(
+        self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array, kept: Kept | None = None
+    ) -> Any:  # fmt: skip
         if tf.executing_eagerly():
             return super().guard(bool(failed), handler, x, *arrays)
         if _for_xla():  # no error can leave such a program, so failures become visible as NaN

@@ -10,18 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, real_dtype
+from ...backends import Array, Backend, Kept, real_dtype
 from ...sparse import Operator
 from ...sparse.symmetry import PRODUCTS
 
+_WRONG = (
+    "The derivative of A(x) by x is not A itself, so its transpose is not that of the matrix, and the gradient of the "
+    "solution would be wrong. Something in the function cuts or replaces the derivative by x: detach(), no_grad(), "
+    "stop_gradient, or a custom gradient. Take it out, or give the matrix: krylix.matrix_from_function follows the "
+    "values."
+)
 
-def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array) -> Array:
+
+def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array, on_failure: str) -> Array:
     """y, if `<A u, y>` is `<u, image>` for one pseudo-random u, which costs a product with A.
 
     Args:
         A: the function.
         y: rows `(batch, n)`.
         image: the transpose times y, as it was used.
+        on_failure: with "nan" a compiled function calls nobody, and the result is NaN.
 
     Raises:
         RuntimeError: it is not, by more than rounding; of a compiled function its library's error, when that runs, and
@@ -35,13 +43,10 @@ def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array) -> A
     left, right = bk.dot(bk.conj(forward), y), bk.dot(bk.conj(u), image)
     size = bk.norm(forward) * bk.norm(y) + bk.norm(u) * bk.norm(image)
     wrong = bk.any(bk.abs(left - right) > PRODUCTS * float(np.finfo(real).eps) * size)
-    return bk.guard(wrong, _refuse, y)
+    if on_failure == "nan" and bk.compiled(wrong):
+        return bk.where(wrong, bk.full_like(y, np.nan), y)
+    return bk.guard(wrong, _refuse, y, kept=Kept("adjoint", "raise", _WRONG))
 
 
 def _refuse(*_: Any) -> None:
-    raise RuntimeError(
-        "The derivative of A(x) by x is not A itself, so its transpose is not that of the matrix, and the gradient of "
-        "the solution would be wrong. Something in the function cuts or replaces the derivative by x: detach(), "
-        "no_grad(), stop_gradient, or a custom gradient. Take it out, or give the matrix: "
-        "krylix.matrix_from_function follows the values."
-    )
+    raise RuntimeError(_WRONG)

@@ -132,7 +132,9 @@ class ImplicitSolve(LinearSystem):
         outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
         if self.transposed and bk.explicit_derivatives and _is_function(A):  # JAX knows no transpose of what is cut
             image = problem.b - outcome.residual
-            outcome = outcome._replace(x=with_proven_transpose(bk, self.make(self.arrays).A, outcome.x, image))
+            A = self.make(self.arrays).A
+            x = with_proven_transpose(bk, A, outcome.x, image, self.attempt.on_failure)
+            outcome = outcome._replace(x=x)
         history = () if isinstance(outcome.history, tuple) else (bk.matrix_transpose(outcome.history),)
         return self._checked(b, outcome, given), (*outcome[1:-1], *history)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 
 class Cause(NamedTuple):
@@ -20,8 +21,15 @@ class Cause(NamedTuple):
     settles: bool = True
 
 
-LookForCauses = Callable[..., "tuple[Cause, ...] | None"]
-"""From how each system ended, `numbers_of` a result, to the causes that are seen; None where nothing was looked at."""
+class LookForCauses(Protocol):
+    """What can be looked at after a solve."""
+
+    def __call__(self, *numbers: np.ndarray) -> tuple[Cause, ...] | None:
+        """From how each system ended, `numbers_of` a result, to the causes; None where nothing was looked at."""
+
+    @property
+    def name(self) -> str | None:
+        """The same for looks in compiled functions that see the same, in every process; None where there is none."""
 
 
 def from_the_start() -> Cause:

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...backends import Backend
+from ...backends import Array, Backend, Kept
+from ...backends.on_failure import QUIET
+from ...sparse.fingerprint import fingerprint
 from ..iteration.status import Status
 from .cause import LookForCauses
 from .describe import describe
 from .result import SolveResult, numbers_of, said_of
-
-POLICIES = ("raise", "warn", "status")
 
 
 class ConvergenceError(RuntimeError):
@@ -44,7 +44,7 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
             library, whose text contains this message.
     """
     known = not bk.compiled(result.status)
-    if on_failure == "status":
+    if on_failure in QUIET:
         return replace(result, _look=look) if known else result
     numbers = numbers_of(result)
     failed = bk.any(numbers[0] != int(Status.CONVERGED))
@@ -53,12 +53,21 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
     if on_failure == "raise" and not known and not bk.raises_in_programs:
         raise ValueError(
             "This solve is compiled for several processes, of which only one would raise if it failed, and the others "
-            "go on as if all were well. Give on_failure='status' and look at result.status, or on_failure='warn'."
+            "go on as if all were well. Give on_failure='nan', 'warn', or 'status' and look at result.status."
         )
     if known and look is not None:
         result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
     handler = _handler(result, on_failure, known, look)
-    return replace(result, x=bk.guard(failed, handler, result.x, *numbers))
+    kept = None if known else _kept(result, on_failure, look)
+    return replace(result, x=bk.guard(failed, handler, result.x, *numbers, kept=kept))
+
+
+def _kept(result: SolveResult, on_failure: str, look: LookForCauses | None) -> Kept | None:
+    """What stands for the handler in a program that is stored; None where it has no name that lasts."""
+    seen = "" if look is None else look.name
+    name = None if seen is None else fingerprint(on_failure, sorted(said_of(result).items()), seen)
+    otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."
+    return None if name is None else Kept(name, on_failure, otherwise)
 
 
 def _handler(result: SolveResult, on_failure: str, known: bool, look: LookForCauses | None) -> Callable[..., None]:
@@ -74,3 +83,17 @@ def _handler(result: SolveResult, on_failure: str, known: bool, look: LookForCau
         raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
     return handle
+
+
+def with_nan(bk: Backend, x: Array, status: Array) -> Array:
+    """Rows x, NaN in the systems that have failed, of several checkpoints in the last one. Derivatives pass through.
+
+    Args:
+        status: `(*checkpoints, systems, 1)`.
+    """
+    failed = status != int(Status.CONVERGED)
+    if len(status.shape) > 2:
+        failed = bk.concat([bk.zeros_like(failed[:-1]), failed[-1:]], 0)
+    # A sum, as the derivative of a choice would be zero; and -0 is what changes no number, not even a zero.
+    nan, same = bk.full_like(x, np.nan), bk.full_like(x, -0.0)
+    return x + bk.where(failed, nan, same)

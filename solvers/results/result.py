@@ -30,7 +30,8 @@ class SolveResult:
     value of compiled functions and as a container of arrays.
 
     Attributes:
-        x: the solution, in the type, shape, dtype and device of `b`.
+        x: the solution, in the type, shape, dtype and device of `b`; with `on_failure="nan"` NaN where a system failed,
+            of which all else here tells what was found.
         residual: `b - A x` of this x, computed at the end.
         residual_norm: its 2-norm (not in least squares, see below).
         tolerance: the residual norm that counts as converged: `max(rtol |b|, atol)`, or `attainable` where rtol was not
@@ -87,8 +88,9 @@ class SolveResult:
     def message(self) -> str:
         """What happened, in words (needs values: not inside a compiled function).
 
-        Of a failure also its cause, as far as it can be seen: with `on_failure="status"` that is looked for when this
-        is first read, for which the result keeps A and b; at the cost of a few products, at most those of the solve.
+        Of a failure also its cause, as far as it can be seen: with `on_failure="status"` or "nan" that is looked for
+        when this is first read, for which the result keeps A and b; at the cost of a few products, at most those of the
+        solve.
         """
         bk = choose_backend(self.status)
         if bk.compiled(self.status) or not hasattr(self.status, "shape"):

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
+from ...backends.on_failure import checked
 from ...sparse import (
     FunctionOperator,
     HostOperator,
@@ -29,7 +30,6 @@ from ..iteration.method import Method
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
 from ..preconditioners.known import in_every_run
-from ..results.failure import POLICIES
 from .axis import expected_vectors, last_axis, vectors_of
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
@@ -51,8 +51,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
     """
-    if request.on_failure not in POLICIES:
-        raise ValueError(f"on_failure must be one of {', '.join(map(repr, POLICIES))}; got {request.on_failure!r}.")
+    checked(request.on_failure)
     A, args = request.A, request.args
     if not isinstance(args, list | tuple):
         raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Matrix, Operator
+from ....sparse.fingerprint import fingerprint
 from ...grids.find import on_its_grid
 from ..base import Preconditioner
 from ..cycle.either import Either
@@ -52,7 +53,9 @@ def multigrid_where_it_suits(A: Operator, precision: str | None = None) -> Preco
     bk, chosen = own.bk, _suits(own)
     setup = _SetUp(replace(own, values={}), [*own.values], matrix.dtype, Smoothing(precision=precision, as_grids=True))
     values = bk.stack([*own.values.values()])
-    arrays = bk.where_needed(chosen[0] > 0, lambda: bk.by_host(setup.on_host, setup.in_program, values))
+    arrays = bk.where_needed(
+        chosen[0] > 0, lambda: bk.by_host(setup.on_host, setup.in_program, values, name=setup.name)
+    )
     cycle, setup.make = setup.make(arrays), None  # type: ignore[misc]  # as it may hold what is traced
     found = described(Either(cycle, other.inner, chosen), None, A, (("direct", _DIRECT),))
     return replace(found, note="jacobi where the values of a run do not suit it")
@@ -73,6 +76,10 @@ class _SetUp:
     smoothing: Smoothing
     make: Callable[[Sequence[Array]], Operator] | None = None
     structure: Any = None
+
+    def name(self) -> str | None:
+        """Of what the host does with the values, the same in every process."""
+        return fingerprint("multigrid", self.grid, self.shifts, self.dtype, self.smoothing)
 
     def in_program(self, values: Array) -> list[Array]:
         cycle = self._cycle(self._couplings(self.grid.bk, values), False)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Matrix, Operator
+from ....sparse.fingerprint import fingerprint
 from ...iteration.method import Method
 from ...iteration.outcome import Outcome
 from ...preconditioners import Preconditioner
@@ -57,6 +58,15 @@ class Look:
             return cls(problem, method, M, outcome, later=later)
         A = None if problem.given is not None else _on_host(problem.A)
         return cls(None, method, A=A, known_M=None if M is None else _on_host(M), dtype=problem.A.dtype)
+
+    @property
+    def name(self) -> str | None:
+        """See `LookForCauses`; of a look in a compiled function."""
+        try:
+            known = [None if make is None else make() for make in (self.A, self.known_M)]
+        except Exception:  # as when it is looked at: no solve fails by that
+            return None
+        return fingerprint(self.method, self.dtype, *known)
 
     def __call__(self, *numbers: np.ndarray) -> tuple[Cause, ...] | None:
         """The causes that are seen of how each system ended, see `numbers_of`; None where nothing could be looked at.

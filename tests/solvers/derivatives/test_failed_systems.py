@@ -88,7 +88,7 @@ def test_singular(method: str, mode: str) -> None:
 
 @pytest.mark.compiled_by_default
 @pytest.mark.parametrize("mode", [m for m in MODES if m != "torch-compile"])
-@pytest.mark.parametrize("cause", ["NaN in b", "NaN in A", "few steps", "warn"])
+@pytest.mark.parametrize("cause", ["NaN in b", "NaN in A", "few steps", "warn", "nan"])
 def test_other_causes(cause: str, mode: str) -> None:
     A, b = systems()
     A[1] = A[0]
@@ -99,7 +99,7 @@ def test_other_causes(cause: str, mode: str) -> None:
         A[1, 0, 0] = np.nan
     else:
         settings["max_iter"] = np.array([50, 1, 50])
-        settings["on_failure"] = "warn" if cause == "warn" else "status"
+        settings["on_failure"] = cause if cause in ("warn", "nan") else "status"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(mode, A, b, **settings)
