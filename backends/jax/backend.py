@@ -40,7 +40,7 @@ from .reporting import reporting
 from .rescue import rescued
 from .sparse import JaxSparse
 from .strict import leniently
-from .tracing import is_compiled, is_recorded, is_traced, value_now
+from .tracing import host_view, is_compiled, is_recorded, is_traced, value_now
 from .transposed import transpose_function
 from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 from .vectors import JaxVectors
@@ -321,6 +321,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return jax.vmap(function, in_axes=tuple(axes))
 
     _leniently = staticmethod(leniently)
+    host_view = staticmethod(host_view)
     with_auto_axes = staticmethod(with_auto_axes)
     transpose_function = staticmethod(transpose_function)
 
