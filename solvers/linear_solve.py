@@ -150,14 +150,14 @@ def _solved(request: Request) -> SolveResult:
     if call is None:
         return _solved_anew(request)[0]
     kept = find_setup(call)
-    if kept is not None and (problem := kept.problem(request)) is not None:
-        return solve(problem, kept.method, kept.M, kept.fallback, request)
+    if kept is not None and (found := kept.solve(request)) is not None:
+        return found
     if not seen_before(call):
         return _solved_anew(request)[0]
     result, ready = _solved_anew(replace(request, A=call.copy()), many=True)
     problem, method, *_ = ready
     if problem.given is None and result.method == method.name and problem.bk.to_numpy(result.converged).all():
-        keep_setup(call, Setup.of(*ready))
+        keep_setup(call, Setup.of(*ready, request))
     return result
 
 

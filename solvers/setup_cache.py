@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +19,14 @@ from ..backends import Backend, NoBackendFound, choose_backend, get_precision
 from ..sparse import Operator
 from ..sparse.content import Content, content_of, copy_of
 from .iteration.method import Method
+from .known_plan import KnownPlan
 from .methods.registry import find_method, is_auto
 from .preconditioners import PRECONDITIONERS
+from .results.result import SolveResult
 from .setup.make_problem import make_problem
 from .setup.problem import KnownNull, Problem
 from .setup.request import Request
+from .solve import solve
 
 MOST = 4  # matrices
 MOST_BYTES = 1 << 25  # of the numbers of each
@@ -34,26 +37,42 @@ _global: list[bool] = [True]
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "progress")  # no setup depends on them
 
 
-class Setup(NamedTuple):
-    """What solves with one matrix have in common."""
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What solves with one matrix have in common.
+
+    Attributes:
+        A: the matrix as an operator, with no offset.
+        source: what the user called A, in memory of its own.
+        plan: where solves have no more to do than to apply factors.
+    """
 
     A: Operator
     method: Method
     M: Operator | None
     fallback: Method | None
     null: KnownNull
-    source: Any  # what the user called A, in memory of its own
+    source: Any
+    plan: KnownPlan | None
 
     @classmethod
-    def of(cls, problem: Problem, method: Method, M: Operator | None, fallback: Method | None) -> Setup:
+    def of(
+        cls, problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
+    ) -> Setup:
         """That of a solve of `problem`, whose matrix nobody else can write to."""
-        null = KnownNull(problem.null, problem.both)
-        return cls(problem.A.without_offset, method, M, fallback, null, problem.source)
+        null, A = KnownNull(problem.null, problem.both), problem.A.without_offset
+        plan = KnownPlan.of(A, method, M, null, request, problem.source)
+        return cls(A, method, M, fallback, null, problem.source, plan)
 
-    def problem(self, request: Request) -> Problem | None:
-        """The system with another right-hand side, checked; None where it needs another setup."""
+    def solve(self, request: Request) -> SolveResult | None:
+        """With another right-hand side; None where that needs another setup."""
+        usual = request.x0 is None and request.history is False and request.progress is False
+        if usual and self.plan is not None and (found := self.plan.solve(request.b)) is not None:
+            return found
         problem = make_problem(replace(request, A=self.A), self.method, self.null)
-        return replace(problem, source=self.source) if problem.A.dtype == self.A.dtype else None
+        if problem.A.dtype != self.A.dtype:
+            return None
+        return solve(replace(problem, source=self.source), self.method, self.M, self.fallback, request)
 
 
 @dataclass(frozen=True, eq=False)
