@@ -1,11 +1,13 @@
 """One right-hand side in NumPy's memory and factors that are at hand: apply them, take the residual, and that is all.
 
-It is what a solve does anyway where its first step ends it, operation by operation, so every number is the same. What is
-unusual is left to the general way: other arrays, zero or huge numbers, null vectors, a residual above the tolerance.
+It is what a solve does anyway where its first step ends it, operation by operation, so that every number is the same.
+What is unusual is left to the general way: other arrays, zero or huge numbers, null vectors, a residual above the
+tolerance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -40,15 +42,17 @@ class KnownPlan:
     Attributes:
         A: the matrix, n x n.
         method: a direct one.
-        M: its factors of A.
+        inverse: what applies its factors to rows.
         request: settings of the solve; its A and b are not looked at.
+        M: the factors, if derivatives may use them.
         source: what the user called A, if that is not A.
     """
 
     A: Matrix
     method: Method
-    M: DenseFactors | HostFactors
+    inverse: Callable[[np.ndarray], np.ndarray]
     request: Request
+    M: Operator | None = None
     source: Any = None
 
     @classmethod
@@ -58,12 +62,13 @@ class KnownPlan:
         """None where a solve has more to do, or another order of doing it."""
         if not A.bk.on_host or type(method) not in (Direct, ScipyDirect) or null.projection is not None:
             return None
-        regular = isinstance(M, DenseFactors) or (isinstance(M, HostFactors) and M.singularity is None)
-        if not (regular and isinstance(A, Matrix) and A.systems is None and M.bk is A.bk and M.dtype == A.dtype):  # type: ignore[union-attr]
+        if not isinstance(M, DenseFactors) and not (isinstance(M, HostFactors) and M.singularity is None):
             return None
-        if A.shape[0] != A.shape[1] or A.shape[0] < 2 or M.systems is not None or not settings_are_plain(request):  # type: ignore[union-attr]
+        if not isinstance(A, Matrix) or A.shape[0] != A.shape[1] or A.shape[0] < 2 or A.systems is not None:
             return None
-        return cls(A, method, M, replace(request, A=None, b=None), source)  # type: ignore[arg-type]
+        if M.bk is not A.bk or M.dtype != A.dtype or M.systems is not None or not settings_are_plain(request):
+            return None
+        return cls(A, method, M.apply, request, M, source)
 
     @cached_property
     def _tolerances(self) -> tuple[np.floating[Any], np.floating[Any]]:
@@ -84,7 +89,7 @@ class KnownPlan:
             bound = max(rtol * size, atol)
             if not (bound < size and _NEAR < largest < _FAR):  # NaN neither
                 return None
-            x = self.M.apply(rows)
+            x = self.inverse(rows)
             residual = rows - A.apply(x)
             norm = self._norm(residual)
         if not norm <= bound:

@@ -29,6 +29,7 @@ from .setup.requirements import (
     refuse_unsuited,
 )
 from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
+from .small_dense import solve_small_dense
 from .solve import solve
 from .spread import run_where_spread
 from .unknown_batch import has_unknown_size, solve_one_by_one
@@ -145,6 +146,8 @@ def _linear_solve(request: Request) -> SolveResult:
 
 def _solved(request: Request) -> SolveResult:
     if has_unknown_size(request.b) and (found := solve_one_by_one(request, _solved)) is not None:
+        return found
+    if (found := solve_small_dense(request)) is not None:
         return found
     call = call_of(request)
     if call is None:

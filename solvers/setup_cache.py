@@ -61,7 +61,8 @@ class Setup:
     ) -> Setup:
         """That of a solve of `problem`, whose matrix nobody else can write to."""
         null, A = KnownNull(problem.null, problem.both), problem.A.without_offset
-        plan = KnownPlan.of(A, method, M, null, request, problem.source)
+        settings = replace(request, A=None, b=None, x0=None)
+        plan = KnownPlan.of(A, method, M, null, settings, problem.source)
         return cls(A, method, M, fallback, null, problem.source, plan)
 
     def solve(self, request: Request) -> SolveResult | None:
