@@ -84,10 +84,9 @@ class KnownPlan:
         rows = b[None]
         with np.errstate(all="ignore"):
             size = self._norm(rows)
-            largest = abs(b).max()
             rtol, atol = self._tolerances
             bound = max(rtol * size, atol)
-            if not (bound < size and _NEAR < largest < _FAR):  # NaN neither
+            if not (bound < size and _needs_no_scale(b, size)):  # NaN neither
                 return None
             x = self.inverse(rows)
             residual = rows - A.apply(x)
@@ -122,6 +121,11 @@ class KnownPlan:
             _by=self.method,
             _sensitivity=_Later(self, b, x, residual),
         )
+
+
+def _needs_no_scale(b: np.ndarray, size: np.floating[Any]) -> bool:
+    """Is its largest number far from both ends? Its norm mostly tells."""
+    return bool(_NEAR * len(b) ** 0.5 < size < _FAR or _NEAR < abs(b).max() < _FAR)
 
 
 def settings_are_plain(request: Request) -> bool:

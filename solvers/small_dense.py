@@ -55,8 +55,8 @@ def _regular_factors(matrix: DenseOperator) -> Solve | None:
     """What solves with the factors that suit the matrix; None where it may be singular."""
     A: np.ndarray = matrix.matrix
     rows = abs(A).max(1)  # zero or not finite: then some pivot, or the image below, is too
-    by_lu = _is_asymmetric(A, _ASYMMETRIC * rows.max()) or not may_be_definite(matrix.bk, matrix)
-    found = _by_lu(A) if by_lu else _by_cholesky(A)
+    definite = not _is_asymmetric(A, _ASYMMETRIC * rows.max()) and _may_be_definite(matrix)
+    found = _by_cholesky(A) if definite else _by_lu(A)
     if found is None:
         return None
     solve, pivots = found
@@ -69,6 +69,14 @@ def _regular_factors(matrix: DenseOperator) -> Solve | None:
 def _is_asymmetric(A: np.ndarray, bound: np.floating) -> bool:
     """Clearly: by the first entries, or by all. Then no closer look is needed."""
     return bool(abs(A[0, 1] - A[1, 0].conj()) > bound or abs(A - A.T.conj()).max() > bound)
+
+
+def _may_be_definite(matrix: DenseOperator) -> bool:
+    """As `may_be_definite`; most are symmetric to the last digit, which takes a fraction of its time to see."""
+    A = matrix.matrix
+    if not (A.T.conj() == A).all():
+        return may_be_definite(matrix.bk, matrix)
+    return bool((A.diagonal().real > 0).all())
 
 
 def _by_lu(A: np.ndarray) -> tuple[Solve, np.ndarray]:

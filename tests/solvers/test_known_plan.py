@@ -15,6 +15,7 @@ import pytest
 import scipy.linalg
 import scipy.sparse as sp
 
+from cells import in_turn
 from krylix import SolveResult, linear_solve, precision, prepare, setup_cache
 from krylix.solvers import Direct
 from krylix.solvers.known_plan import KnownPlan
@@ -87,16 +88,16 @@ DTYPES = ("float64", "float32", "complex128", "complex64")
 
 
 @pytest.mark.filterwarnings("ignore:.*:krylix.SingularMatrixWarning")
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "dtype"), in_turn(KINDS, DTYPES, always=["float64"]))
 def test_small_dense_systems(kind: str, dtype: str) -> None:
     """Also in other layouts, and as one of a batch."""
-    for n in (2, 3, 16, 41, 64, 65):
+    for n in (2, 16, 64, 65):
         A = matrix(kind, n, dtype)
         B = RNG.standard_normal((3, n)).astype(dtype) * np.array([[1], [1e3], [1e-3]], dtype)
         with the_general_way():
             batch = linear_solve(A, B, on_failure="status", axis=-1)
-        for layout in (A, np.asfortranarray(A), np.kron(A, np.ones((2, 2), dtype))[::2, ::2]):
+        others = (np.asfortranarray(A), np.kron(A, np.ones((2, 2), dtype))[::2, ::2]) if n == 16 else ()
+        for layout in (A, *others):
             for i, b in enumerate(B):
                 found = linear_solve(layout, b, on_failure="status")
                 with the_general_way():
@@ -153,7 +154,7 @@ ODD: dict[str, np.ndarray] = {
     "beyond squares": 1e-170 * matrix("general", 8, "float64"),
     "two units": matrix("general", 8, "float64") * np.logspace(0, 14, 8),
     "rank one": np.outer(np.arange(1.0, 6), np.ones(5)),
-    **{f"nearly singular, {e}": nearly_singular(10.0**e) for e in range(-17, -2)},
+    **{f"nearly singular, {e}": nearly_singular(10.0**e) for e in range(-17, -2, 2)},
 }
 
 
@@ -182,18 +183,13 @@ def assert_alike(A: Any, b: Any, **settings: Any) -> None:
 def test_what_may_be_singular(name: str) -> None:
     A = ODD[name]
     n = len(A)
-    for b in (
-        A @ RNG.standard_normal(n),
-        RNG.standard_normal(n),
-        np.zeros(n),
-        np.where(np.arange(n) == 1, np.nan, 1.0),
-    ):
-        for matrix_ in (A, A.astype(np.float32), A.T, A + 0j):
-            for on_failure in ("raise", "status"):
-                with np.errstate(all="ignore"):
-                    given = b.astype(matrix_.dtype)
-                assert_alike(matrix_, given, on_failure=on_failure)
-                assert_alike(matrix_, given, on_failure=on_failure, nullspace=None)
+    with np.errstate(all="ignore"):
+        single, sides = A.astype(np.float32), (A @ RNG.standard_normal(n), RNG.standard_normal(n), np.zeros(n))
+        for b in (*sides, np.where(np.arange(n) == 1, np.nan, 1.0)):
+            assert_alike(A, b)
+            assert_alike(A.T, b, on_failure="status")
+            assert_alike(A + 0j, b + 0j, nullspace=None)
+            assert_alike(single, b.astype(np.float32), on_failure="status")
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e-7, 1e-5, 1e5, 1e7, 1e160, 1e300, np.inf])
@@ -295,8 +291,8 @@ def test_results_are_their_own() -> None:
 def test_prepared_solvers(kind: str, dtype: str) -> None:
     A, B = matrix(kind, 30, dtype), RNG.standard_normal((4, 30)).astype(dtype)
     band = sp.csr_array(np.triu(np.tril(A, 1), -1) + 4 * np.eye(30, dtype=dtype))
-    for made in (A, sp.csr_array(A), sp.csc_array(A), band, sp.dia_array(band)):
-        for method in ("direct", "scipy-direct", "auto"):
+    for made in (A, sp.csr_array(A), band, sp.dia_array(band)):
+        for method in ("direct", "scipy-direct"):
             solver = prepare(made, B[0], method=method)
             with the_general_way():
                 batch = solver.solve(B)
