@@ -138,14 +138,14 @@ def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
     found = "auto" if is_auto(method) else find_method(method, request.A)
     if not isinstance(found, str) and not _is_ours(type(found)):
         raise TypeError(f"{found!r} may do something else each time.")
-    if not isinstance(kind, str | None) or (kind in PRECONDITIONERS and not _is_ours(PRECONDITIONERS[kind])):
+    if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")
     others = (getattr(request, f.name) for f in fields(request) if f.name not in (*_OF_EACH_SOLVE, "method"))
     return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *others
 
 
 def _is_ours(thing: Any) -> bool:
-    return thing.__module__.startswith(f"{__package__}.")
+    return thing is not None and thing.__module__.startswith(f"{__package__}.")
 
 
 def find_setup(call: Call) -> Setup | None:
