@@ -21,7 +21,8 @@ from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
 from .iteration.status import Status
 from .methods.direct.dense import Direct
-from .methods.direct.factorisation import DenseFactors
+from .methods.direct.factorisation import DenseFactors, InverseFactors
+from .methods.direct.fast import FastDirect
 from .methods.direct.superlu import HostFactors, ScipyDirect
 from .results.failure import POLICIES
 from .results.result import Gradient, SolveResult
@@ -60,9 +61,10 @@ class KnownPlan:
         cls, A: Operator, method: Method, M: Operator | None, null: KnownNull, request: Request, source: Any = None
     ) -> KnownPlan | None:
         """None where a solve has more to do, or another order of doing it."""
-        if not A.bk.on_host or type(method) not in (Direct, ScipyDirect) or null.projection is not None:
+        if not A.bk.on_host or type(method) not in (Direct, FastDirect, ScipyDirect) or null.projection is not None:
             return None
-        if not isinstance(M, DenseFactors) and not (isinstance(M, HostFactors) and M.singularity is None):
+        regular = isinstance(M, DenseFactors | InverseFactors) or (isinstance(M, HostFactors) and M.singularity is None)
+        if M is None or not regular:
             return None
         if not isinstance(A, Matrix) or A.shape[0] != A.shape[1] or A.shape[0] < 2 or A.systems is not None:
             return None

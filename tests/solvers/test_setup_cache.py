@@ -89,6 +89,21 @@ def test_no_digit_changes(case: str, mode: str) -> None:
             assert_equal(found, linear_solve(A, b, **settings))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_fast_solvers_on_grids(dtype: str) -> None:
+    """As they are found in matrices of a thousand unknowns and more."""
+    lines = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(32, 32))
+    A = sp.csr_array(sp.kron(lines, sp.eye_array(32)) + sp.kron(sp.eye_array(32), lines)).astype(dtype)
+    for b in np.random.default_rng(2).standard_normal((4, 1024)).astype(dtype):
+        found = linear_solve(A, b)
+        assert found.method == "fast-direct"
+        with setup_cache(False):
+            assert_equal(found, linear_solve(A, b))
+    assert CACHE._kept[0][2].plan is not None
+    gradient = linear_solve(A, b).vjp(b).b
+    np.testing.assert_allclose(gradient, found.x, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
 @pytest.mark.parametrize("name", ["general", "dense"])
 def test_dtypes(name: str, dtype: str) -> None:
