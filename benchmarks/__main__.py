@@ -58,6 +58,9 @@ def main(arguments: list[str] | None = None) -> None:
 
         torch.set_num_threads(given.threads)
 
+    import krylix
+
+    krylix.set_global_setup_cache(False)  # what is measured again and again is one solve
     rows = []
     for name in given.names or GROUPS:
         for row in import_module(f".{name}", __package__).rows(settings):

@@ -8,13 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from krylix import linear_solve
+from krylix import linear_solve, prepare, setup_cache
 
 from .measure import compare, per_call
 from .settings import Settings, missing
 from .table import Row
 
 N = 16
+LINE = 1000
 LIMIT = 0.5e-3
 
 
@@ -37,6 +38,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         )
     yield row("biCG-stab, NumPy, dense", lambda: linear_solve(A, b, method="biCG-stab"),
               "scipy bicgstab", lambda: spl.bicgstab(A, b, **limits))  # fmt: skip
+    yield from repeated_rows(row)
     yield from torch_rows(A, b, row)
     yield from jax_rows(A, b, row)
 
@@ -46,6 +48,17 @@ def system() -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(0)
     noise = generator.standard_normal((N, N)) / N
     return np.eye(N) + noise @ noise.T, generator.standard_normal(N)
+
+
+def repeated_rows(row: Callable[..., Row]) -> Iterator[Row]:
+    """One tridiagonal matrix, whose factors are at hand."""
+    A = sp.csc_array(sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(LINE, LINE)))
+    b, factors = np.sin(np.arange(float(LINE))), spl.splu(A)
+    solver = prepare(A, b, method="scipy-direct")
+    yield row("prepared, NumPy, tridiagonal", lambda: solver.solve(b), "solve of splu", lambda: factors.solve(b))
+    with setup_cache(True):
+        yield row("again, NumPy, tridiagonal", lambda: linear_solve(A, b, method="scipy-direct"),
+                  "solve of splu", lambda: factors.solve(b))  # fmt: skip
 
 
 def torch_rows(A: np.ndarray, b: np.ndarray, row: Callable[..., Row]) -> Iterator[Row]:

@@ -28,6 +28,7 @@ from .prepare import PreparedSolver, prepare
 from .results.failure import ConvergenceError, Diverged, NotConverged
 from .results.result import SolveResult
 from .results.singular_warning import SingularMatrixWarning
+from .setup_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .triangular.solve_triangular import solve_triangular
 
 __all__ = [
@@ -57,11 +58,14 @@ __all__ = [
     "SingularMatrixWarning",
     "SolveResult",
     "Status",
+    "clear_setup_cache",
     "find_method",
     "linear_solve",
     "load_preconditioner",
     "preconditioner",
     "prepare",
     "rigid_motions",
+    "set_global_setup_cache",
+    "setup_cache",
     "solve_triangular",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..backends import Array, get_on_failure, left_alone
@@ -28,6 +29,8 @@ from .setup.requirements import (
     refuse_preconditioner,
     refuse_unsuited,
 )
+from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
+from .small_dense import solve_small_dense
 from .solve import solve
 from .spread import run_where_spread
 from .unknown_batch import has_unknown_size, solve_one_by_one
@@ -147,12 +150,32 @@ def _linear_solve(request: Request) -> SolveResult:
 def _solved(request: Request) -> SolveResult:
     if has_unknown_size(request.b) and (found := solve_one_by_one(request, _solved)) is not None:
         return found
+    if (found := solve_small_dense(request)) is not None:
+        return found
+    call = call_of(request)
+    if call is None:
+        return _solved_anew(request)[0]
+    kept = find_setup(call)
+    if kept is not None and (found := kept.solve(request)) is not None:
+        return found
+    if not seen_before(call):
+        return _solved_anew(request)[0]
+    result, ready = _solved_anew(replace(request, A=call.copy()), many=True)
+    problem, method, *_ = ready
+    if problem.given is None and result.method == method.name and problem.bk.to_numpy(result.converged).all():
+        keep_setup(call, Setup.of(*ready, request))
+    return result
+
+
+def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Ready]:
+    """And what it was solved with: where `many`, with factors that serve other solves too."""
     automatic = is_auto(request.method)
     with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
         method = None if automatic else find_method(request.method, request.A)
         problem = make_problem(request, method)
         if problem.is_empty:
-            return solve(problem, method or METHODS["CG"], None, None, request)
+            ready = _Ready(problem, method or METHODS["CG"], None)
+            return solve(*ready, request), ready
         refuse_infinite_entries(problem, request.on_failure)
         if method is not None:
             problem = with_constants(problem, method, problem.A, request)
@@ -164,12 +187,21 @@ def _solved(request: Request) -> SolveResult:
             choice, ready = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
     while True:
         try:
-            return solve(*ready, request)
+            ready = _with_factors(ready) if many else ready
+            return solve(*ready, request), ready
         except UnsupportedOperation:  # known only now, as of a program of which some values are arguments
             if method is not None or choice.is_last:
                 raise
         with answers_kept():
             choice, ready = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
+
+
+def _with_factors(ready: _Ready) -> _Ready:
+    """Factors are made in each solve else; where that is compiled as a whole, they still are."""
+    problem, method, M, _ = ready
+    if M is not None or not isinstance(method, Refinement) or (problem.bk.compiles_solves and not method.on_host):
+        return ready
+    return ready._replace(M=factors_now(problem, method))
 
 
 def _set_up_as_chosen(problem: Problem, choice: Choice, request: Request) -> _Ready:

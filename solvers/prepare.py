@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from ..backends import Array, choose_backend, get_on_failure, left_alone
 from ..backends.on_failure import run_for
@@ -13,6 +16,7 @@ from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.once import answers_kept
 from ..sparse.owned import owned
 from .iteration.method import Method, precision_for
+from .known_plan import KnownPlan
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
 from .methods.registry import METHODS, find_method, is_auto
@@ -75,13 +79,15 @@ class PreparedSolver:
 
         Cost: the method's, without setting it up.
         """
-        given = replace(
-            self._request, A=self.A, b=b, x0=x0, axis=self._request.axis if axis is None else axis,
-            preconditioner=None, history=history, progress=progress,
-        )  # fmt: skip
-        return left_alone(_solve_prepared)(self, given)
+        return left_alone(_solve_prepared)(self, b, x0, axis, history, progress)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+
+    @cached_property
+    def _plan(self) -> KnownPlan | None:
+        return KnownPlan.of(
+            self.A, self.method, self.preconditioner, self._null or KnownNull(None, False), self._request
+        )
 
     def explain(self) -> str:
         """Why this method: what is known about A, the lines of the table of docs/choosing.md up to the one that holds,
@@ -110,9 +116,9 @@ class PreparedSolver:
 
     def __reduce__(self) -> tuple[Callable[..., PreparedSolver], tuple[Any, ...]]:
         again = isinstance(self.preconditioner, HostFactors)
-        fields = {**self.__dict__, "preconditioner": None if again else self.preconditioner}
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
         try:
-            content = pickle.dumps(fields, pickle.HIGHEST_PROTOCOL)
+            content = pickle.dumps(found | ({"preconditioner": None} if again else {}), pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError) as error:  # of functions, each of the three
             raise pickle.PicklingError(
                 f"This solver cannot be pickled: {error}. A function must be one that pickle finds by its name, at the "
@@ -132,8 +138,17 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
     return solver.update(solver.A) if again else solver
 
 
-def _solve_prepared(solver: PreparedSolver, request: Request) -> SolveResult:
+def _solve_prepared(
+    solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, progress: Progress
+) -> SolveResult:
     """No method of the solver, as what is left alone is remembered for ever."""
+    plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and progress is False
+    if plain and solver._plan is not None and (found := solver._plan.solve(b)) is not None:
+        return found
+    request = replace(
+        solver._request, A=solver.A, b=b, x0=x0, axis=solver._request.axis if axis is None else axis,
+        preconditioner=None, history=history, progress=progress,
+    )  # fmt: skip
     return run_for(request.on_failure, run_where_spread, lambda given: _solved_again(solver, given), request)
 
 

@@ -107,8 +107,11 @@ _tests_run = 0
 
 
 def pytest_runtest_teardown() -> None:
-    """Compiled programs of thousands of tests would fill the memory maps of a process, so they go now and then."""
+    """No test finds what others have set up.
+
+    Compiled programs of thousands of tests would fill the memory maps of a process, so they go now and then."""
     global _tests_run
+    krylix.clear_setup_cache()
     _tests_run += 1
     if _tests_run % 50 == 0 and "jax" in sys.modules and memory_maps() > MAPS:
         forget_compiled()

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
 from typing import Any, ClassVar
 
+import numpy as np
+
 from .arrays import Array
 from .implicit import LinearSystem
 from .tree import Container, take_apart
@@ -62,6 +64,12 @@ class Transformations(ABC):
         Forward and backward, to every order; a row whose cotangent is 0, as it was left out of a sum, adds nothing.
         """
         return x
+
+    def host_view(self, x: Array) -> np.ndarray | None:
+        """NumPy's view of an array in memory of the host, to be read now, where nobody can tell: no derivative of what
+        is done to it is recorded, no transformation or mode runs, and its kind has no rules of its own. Else None.
+        """
+        return None
 
     def in_program(self) -> bool:
         """Is a program being recorded, which runs later? A transformation by itself may run as eagerly as ever."""

@@ -41,7 +41,7 @@ from .recurrence import JaxRecurrences
 from .rescue import rescued
 from .sparse import JaxSparse
 from .strict import leniently
-from .tracing import is_compiled, is_recorded, is_traced, value_now
+from .tracing import host_view, is_compiled, is_recorded, is_traced, value_now
 from .transposed import transpose_function
 from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 from .vectors import JaxVectors
@@ -311,6 +311,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return jax.vmap(function, in_axes=tuple(axes))
 
     _leniently = staticmethod(leniently)
+    host_view = staticmethod(host_view)
     with_auto_axes = staticmethod(with_auto_axes)
     transpose_function = staticmethod(transpose_function)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def is_compiled(*arrays: Any) -> bool:
@@ -16,6 +17,13 @@ def is_compiled(*arrays: Any) -> bool:
 def is_traced(*arrays: Any) -> bool:
     """Has an array in these containers no value yet?"""
     return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(arrays))
+
+
+def host_view(x: Any) -> np.ndarray | None:
+    """See `Backend.host_view`: of arrays on the first CPU device, as those made for one device serve no other."""
+    if is_compiled(x) or not isinstance(x, jax.Array) or not x.is_fully_addressable:
+        return None
+    return np.asarray(x) if x.devices() == {jax.local_devices(backend="cpu")[0]} else None
 
 
 def _tracing() -> bool:

@@ -58,6 +58,9 @@ class NumpyBackend(NumpyKernels, Backend):
     def is_at_hand(self, x: Array) -> bool:
         return True
 
+    def host_view(self, x: Array) -> np.ndarray | None:
+        return x if type(x) is np.ndarray else None
+
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.astype(dtype, copy=False)
 

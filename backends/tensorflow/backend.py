@@ -89,6 +89,11 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def is_at_hand(self, x: Array) -> bool:
         return tf.executing_eagerly() and "GPU" not in x.device
 
+    def host_view(self, x: Array) -> np.ndarray | None:
+        if not isinstance(x, tf.Tensor) or not self.is_at_hand(x) or self.tracks(x):
+            return None
+        return np.asarray(x.numpy())
+
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return tf.reshape(x, shape)
 

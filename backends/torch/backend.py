@@ -223,6 +223,11 @@ class TorchBackend(TorchKernels, Backend):
     def tracks(self, x: Any) -> bool:
         return may_have_derivatives() and is_tracked(x)
 
+    def host_view(self, x: Array) -> np.ndarray | None:
+        if not is_plain(x) or torch.is_inference_mode_enabled() or x.is_conj() or x.is_neg():
+            return None
+        return None if x.is_inference() or x.dtype not in NUMPY_DTYPE else x.detach().numpy()
+
     def constant(self, x: Array) -> Array:
         return x.detach()
 

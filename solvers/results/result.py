@@ -133,7 +133,7 @@ class SolveResult:
         Raises:
             NotConverged, Diverged: the backward solve failed, and `on_failure` is "raise".
             UnsupportedOperation: the transpose of A is not known.
-            RuntimeError: A, b or x was changed in place after the solve.
+            RuntimeError: A, b or x was changed in place after the solve, and there is no copy of A.
             ValueError, TypeError: several limits, least squares, arrays of another library, a wrong shape; a function
                 that is not symmetric, solved by a method for symmetric ones.
 

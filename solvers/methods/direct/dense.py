@@ -39,7 +39,7 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
     matrix = bk.constant(A.dense())
     systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
     dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
-    if _may_be_definite(bk, dense):
+    if may_be_definite(bk, dense):
         factor = bk.linalg.cholesky(matrix)
         if factor is not None:
             diagonal = bk.diagonal(factor)
@@ -57,7 +57,8 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
     return SingularFactors(inner, WithoutNullVectors(bk, right), WithoutNullVectors(bk, left), singularity)
 
 
-def _may_be_definite(bk: Backend, A: DenseOperator) -> bool:
+def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
+    """Hermitian to working precision with a positive diagonal, as far as is known now: is Cholesky to be tried?"""
     if bk.compiled(A.matrix):
         return False
     diagonal = bk.real(A.diagonals())

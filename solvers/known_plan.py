@@ -1,0 +1,175 @@
+"""One right-hand side in NumPy's memory and factors that are at hand: apply them, take the residual, and that is all.
+
+It is what a solve does anyway where its first step ends it, operation by operation, so that every number is the same.
+What is unusual is left to the general way: other arrays, zero or huge numbers, null vectors, a residual above the
+tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..backends import get_precision, precision
+from ..sparse import Matrix, Operator
+from .attempt import Attempt
+from .derivatives.sensitivity import Sensitivity
+from .iteration.method import Method
+from .iteration.status import Status
+from .methods.direct.dense import Direct
+from .methods.direct.factorisation import DenseFactors, InverseFactors
+from .methods.direct.fast import FastDirect
+from .methods.direct.superlu import HostFactors, ScipyDirect
+from .results.failure import POLICIES
+from .results.result import Gradient, SolveResult
+from .setup.make_problem import make_problem
+from .setup.problem import KnownNull
+from .setup.request import Request
+from .setup.tolerance import default_rtol
+
+_NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
+_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
+_CONVERGED = int(Status.CONVERGED)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownPlan:
+    """What is known of all solves with one regular matrix of NumPy.
+
+    Attributes:
+        A: the matrix, n x n.
+        method: a direct one.
+        inverse: what applies its factors to rows.
+        request: settings of the solve; its A and b are not looked at.
+        M: the factors, if derivatives may use them.
+        source: what the user called A, if that is not A.
+    """
+
+    A: Matrix
+    method: Method
+    inverse: Callable[[np.ndarray], np.ndarray]
+    request: Request
+    M: Operator | None = None
+    source: Any = None
+
+    @classmethod
+    def of(
+        cls, A: Operator, method: Method, M: Operator | None, null: KnownNull, request: Request, source: Any = None
+    ) -> KnownPlan | None:
+        """None where a solve has more to do, or another order of doing it."""
+        if not A.bk.on_host or type(method) not in (Direct, FastDirect, ScipyDirect) or null.projection is not None:
+            return None
+        regular = isinstance(M, DenseFactors | InverseFactors) or (isinstance(M, HostFactors) and M.singularity is None)
+        if M is None or not regular:
+            return None
+        if not isinstance(A, Matrix) or A.shape[0] != A.shape[1] or A.shape[0] < 2 or A.systems is not None:
+            return None
+        if M.bk is not A.bk or M.dtype != A.dtype or M.systems is not None or not settings_are_plain(request):
+            return None
+        return cls(A, method, M.apply, request, M, source)
+
+    @cached_property
+    def _tolerances(self) -> tuple[np.floating[Any], np.floating[Any]]:
+        real = np.finfo(self.A.dtype).dtype.type
+        rtol = default_rtol(self.A.dtype) if self.request.rtol is None else self.request.rtol
+        return real(rtol), real(self.request.atol)
+
+    def solve(self, b: Any) -> SolveResult | None:
+        """The result; None where the general way has to find it."""
+        A, dtype = self.A, self.A.dtype
+        if type(b) is not np.ndarray or b.shape != A.shape[:1] or b.dtype != dtype or get_precision() is not None:
+            return None
+        rows = b[None]
+        with np.errstate(all="ignore"):
+            size = self._norm(rows)
+            rtol, atol = self._tolerances
+            bound = max(rtol * size, atol)
+            if not (bound < size and _needs_no_scale(b, size)):  # NaN neither
+                return None
+            x = self.inverse(rows)
+            residual = rows - A.apply(x)
+            norm = self._norm(residual)
+        if not norm <= bound:
+            return None
+        return self._result(b, x, residual, norm, bound)
+
+    def _norm(self, rows: np.ndarray) -> Any:
+        """NaN where the squares may leave the range of numbers; but that of zero is 0."""
+        square = self.A.bk.square_norm(rows)[0, 0]
+        low, high = _SQUARES[square.dtype.char]
+        return np.sqrt(square) if low < square < high else square if not rows.any() else square.dtype.type(np.nan)
+
+    def _result(self, b: np.ndarray, x: np.ndarray, residual: np.ndarray, norm: Any, bound: Any) -> SolveResult:
+        real = norm.dtype
+        return SolveResult(
+            x=x[0],
+            residual=residual[0],
+            residual_norm=np.array(norm),
+            tolerance=np.array(bound),
+            attainable=np.zeros((), real),
+            null_part=np.zeros((), real),
+            iterations=np.array(1, np.int32),
+            function_evaluations=np.array(self.A.products, np.int32),
+            converged=np.True_,
+            diverged=np.False_,
+            status=np.array(_CONVERGED, np.int32),
+            singular=np.False_,
+            history=None,
+            method=self.method.name,
+            _by=self.method,
+            _sensitivity=_Later(self, b, x, residual),
+        )
+
+
+def _needs_no_scale(b: np.ndarray, size: np.floating[Any]) -> bool:
+    """Is its largest number far from both ends? Its norm mostly tells."""
+    return bool(_NEAR * len(b) ** 0.5 < size < _FAR or _NEAR < abs(b).max() < _FAR)
+
+
+def settings_are_plain(request: Request) -> bool:
+    """Are they those of one system in one precision, all of them valid?"""
+    rtol, atol, limit = request.rtol, request.atol, request.max_iter
+    return (
+        (rtol is None or (type(rtol) is float and 0 <= rtol < 1))
+        and type(atol) is float
+        and 0 <= atol < np.inf
+        and (limit is None or (type(limit) is int and 0 < limit < 1 << 30))
+        and request.on_failure in POLICIES
+        and type(request.batch_ndim) is int
+        and request.batch_ndim == 0
+        and (request.axis is None or (type(request.axis) is int and request.axis in (0, -1)))
+        and (request.nullspace is None or (type(request.nullspace) is str and request.nullspace == "auto"))
+        and (request.matrix_offset is None)
+        and not request.args
+        and request.x0 is None
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Later:
+    """`Sensitivity`, whose parts are made when it is asked for: b, x and the residual are those of the solve."""
+
+    plan: KnownPlan
+    b: np.ndarray
+    x: np.ndarray
+    residual: np.ndarray
+
+    @cached_property
+    def _made(self) -> Sensitivity:
+        plan = self.plan
+        with precision(None):
+            request = replace(plan.request, A=plan.A, b=self.b)
+            problem = make_problem(request, plan.method, KnownNull(None, request.nullspace is not None))
+        source = plan.A if plan.source is None else plan.source
+        attempt = Attempt(replace(problem, source=source), plan.method, plan.M, request.on_failure)
+        return Sensitivity(attempt, self.x, self.residual, np.zeros((1, 1), bool))
+
+    def vjp(self, cotangent: Any) -> Gradient:
+        return self._made.vjp(cotangent)
+
+    def jvp(self, b: Any, A: Any) -> Any:
+        return self._made.jvp(b, A)

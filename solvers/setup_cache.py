@@ -1,0 +1,205 @@
+"""Setups that are kept for plain solves with one matrix again and again: the choice, the preconditioner, the factors.
+
+A matrix is the same if all its bits are: a copy is compared, so a matrix that was written to is another one, and one
+that was made anew with the same numbers is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from ..backends import Backend, NoBackendFound, choose_backend, get_precision
+from ..sparse import Operator
+from ..sparse.content import Content, content_of, copy_of
+from .iteration.method import Method
+from .known_plan import KnownPlan
+from .methods.registry import find_method, is_auto
+from .preconditioners import PRECONDITIONERS
+from .results.result import SolveResult
+from .setup.make_problem import make_problem
+from .setup.problem import KnownNull, Problem
+from .setup.request import Request
+from .solve import solve
+
+MOST = 4  # matrices
+MOST_BYTES = 1 << 25  # of the numbers of each
+_MOST_SEEN = 8  # matrices of the last calls that were seen once
+
+_local: ContextVar[bool | None] = ContextVar("krylix_setup_cache", default=None)
+_global: list[bool] = [True]
+_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "progress")  # no setup depends on them
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What solves with one matrix have in common.
+
+    Attributes:
+        A: the matrix as an operator, with no offset.
+        source: what the user called A, in memory of its own.
+        plan: where solves have no more to do than to apply factors.
+    """
+
+    A: Operator
+    method: Method
+    M: Operator | None
+    fallback: Method | None
+    null: KnownNull
+    source: Any
+    plan: KnownPlan | None
+
+    @classmethod
+    def of(
+        cls, problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
+    ) -> Setup:
+        """That of a solve of `problem`, whose matrix nobody else can write to."""
+        null, A = KnownNull(problem.null, problem.both), problem.A.without_offset
+        settings = replace(request, A=None, b=None, x0=None)
+        plan = KnownPlan.of(A, method, M, null, settings, problem.source)
+        return cls(A, method, M, fallback, null, problem.source, plan)
+
+    def solve(self, request: Request) -> SolveResult | None:
+        """With another right-hand side; None where that needs another setup."""
+        usual = request.x0 is None and request.history is False and request.progress is False
+        if usual and self.plan is not None and (found := self.plan.solve(request.b)) is not None:
+            return found
+        problem = make_problem(replace(request, A=self.A), self.method, self.null)
+        if problem.A.dtype != self.A.dtype:
+            return None
+        return solve(replace(problem, source=self.source), self.method, self.M, self.fallback, request)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A solve as the cache sees it: everything that its setup depends on."""
+
+    A: Any
+    bk: Backend
+    key: Hashable
+    content: Content
+
+    def copy(self) -> Any:
+        """The matrix in memory of its own."""
+        return copy_of(self.A, self.bk)
+
+    def is_like(self, key: Hashable, content: Content) -> bool:
+        """Has it the setup of that one?"""
+        return self.key == key and self.content.equals(content)
+
+
+_kept: tuple[tuple[Hashable, Content, Setup], ...] = ()  # the last one that was used first
+_seen: tuple[tuple[Hashable, int], ...] = ()
+_lock = Lock()  # for writing; tuples are read as they are
+
+
+def call_of(request: Request) -> Call | None:
+    """None where nothing is kept: a matrix too large, or not in memory; a setting that is no number and no name."""
+    local = _local.get()
+    if not (_global[0] if local is None else local) or request.args:
+        return None
+    A, b = request.A, request.b
+    shape = getattr(A, "shape", ())
+    if len(shape) != 2 or 0 in getattr(b, "shape", (0,)) or not isinstance(request.nullspace, str | None):
+        return None
+    try:
+        bk = choose_backend(b, A, request.x0)
+        if not (_is_plain(bk, b) and (request.x0 is None or _is_plain(bk, request.x0))):
+            return None
+        content = content_of(A, bk)
+        if content is None or not 0 < content.nbytes <= MOST_BYTES:
+            return None
+        key: Hashable = (bk.name, content.form, tuple(b.shape), str(b.dtype), repr(type(b)), *_settings(request, bk))
+        hash(key)
+    except (NoBackendFound, TypeError, ValueError):  # refused by the solve itself, in its words
+        return None
+    return Call(A, bk, key, content)
+
+
+def _is_plain(bk: Backend, b: Any) -> bool:
+    """Is it one array in memory of the host, and does no transformation run? Derivatives by it may be recorded."""
+    if type(b) is np.ndarray:
+        return not bk.compiled() and not bk.in_program()
+    return bk.is_array(b) and not bk.compiled(b) and bk.host_view(bk.constant(b)) is not None
+
+
+def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
+    """
+    Raises:
+        TypeError, ValueError: they cannot be compared, or are refused.
+    """
+    method, kind = request.method, request.preconditioner
+    found = "auto" if is_auto(method) else find_method(method, request.A)
+    if not isinstance(found, str) and not _is_ours(type(found)):
+        raise TypeError(f"{found!r} may do something else each time.")
+    if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
+        raise TypeError(f"{kind!r} may be something else each time.")
+    others = (getattr(request, f.name) for f in fields(request) if f.name not in (*_OF_EACH_SOLVE, "method"))
+    return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *others
+
+
+def _is_ours(thing: Any) -> bool:
+    return thing is not None and thing.__module__.startswith(f"{__package__}.")
+
+
+def find_setup(call: Call) -> Setup | None:
+    """The setup that is kept for this call."""
+    global _kept
+    for entry in _kept:
+        if call.is_like(*entry[:2]):
+            if entry is not _kept[0]:
+                with _lock:
+                    _kept = (entry, *(e for e in _kept if e is not entry))[:MOST]
+            return entry[2]
+    return None
+
+
+def seen_before(call: Call) -> bool:
+    """Was there a solve like this one lately? Most probably: only a sum of its bits was kept."""
+    global _seen
+    this = call.key, call.content.checksum()
+    with _lock:
+        if this in _seen:
+            return True
+        _seen = (this, *_seen)[:_MOST_SEEN]
+    return False
+
+
+def keep_setup(call: Call, setup: Setup) -> None:
+    """For later solves; what was kept longest without being used is let go."""
+    global _kept
+    content = content_of(setup.source, call.bk)
+    if content is None or not call.is_like(call.key, content):  # written to while it was solved
+        return
+    with _lock:
+        _kept = ((call.key, content, setup), *(e for e in _kept if not call.is_like(*e[:2])))[:MOST]
+
+
+@contextmanager
+def setup_cache(enabled: bool) -> Iterator[None]:
+    """Keep setups of repeated matrices inside the `with` block, or make each anew (per thread and task)."""
+    token = _local.set(bool(enabled))
+    try:
+        yield
+    finally:
+        _local.reset(token)
+
+
+def set_global_setup_cache(enabled: bool) -> None:
+    """Keep setups of repeated matrices in the whole process, or none; `setup_cache(enabled)` overrides it locally."""
+    _global[0] = bool(enabled)
+    if not enabled:
+        clear_setup_cache()
+
+
+def clear_setup_cache() -> None:
+    """Let go of all setups that are kept, and their memory."""
+    global _kept, _seen
+    with _lock:
+        _kept, _seen = (), ()
