@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import get_precision, precision
+from ..backends.on_failure import POLICIES
 from ..sparse import Matrix, Operator
 from .attempt import Attempt
 from .derivatives.sensitivity import Sensitivity
@@ -24,7 +25,6 @@ from .methods.direct.dense import Direct
 from .methods.direct.factorisation import DenseFactors, InverseFactors
 from .methods.direct.fast import FastDirect
 from .methods.direct.superlu import HostFactors, ScipyDirect
-from .results.failure import POLICIES
 from .results.result import Gradient, SolveResult
 from .setup.make_problem import make_problem
 from .setup.problem import KnownNull
