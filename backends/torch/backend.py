@@ -278,11 +278,15 @@ class TorchBackend(TorchKernels, Backend):
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         leaves, _ = self.leaves(x)
         versions = [version(leaf) for leaf in leaves]
-        with torch.enable_grad():  # the function may take derivatives inside, of an energy say
+        recorded = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(True)  # the function may take derivatives inside, of an energy say
+        try:  # in a quarter of the time that `with torch.enable_grad()` takes
             image = function(x, *args)
+        finally:
+            torch._C._set_grad_enabled(recorded)
         if [version(leaf) for leaf in leaves] != versions:
             raise ValueError(WRITES.format("x += y or x.mul_(2)", "x.clone()"))
-        if torch.is_grad_enabled():
+        if recorded:
             return image
         return _detached(image) if isinstance(image, torch.Tensor) else tree_map_only(torch.Tensor, _detached, image)
 

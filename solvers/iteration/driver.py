@@ -20,6 +20,7 @@ from ...sparse import Operator, halved
 from .at_once import solved_at_once
 from .attainable import attainable, is_hopeless
 from .checkpoints import Checkpoints
+from .lean import has_lean_steps, lean_steps
 from .limits import Limits
 from .method import Goal, Method
 from .outcome import Outcome
@@ -252,8 +253,18 @@ class Iteration:
         def go_on(loop: tuple[Any, _Tally]) -> Any:
             return bk.any(loop[1].status == _RUNNING)
 
-        state, tally = bk.while_loop(go_on, advance, (this.state, tally))
+        lean = counts_only and has_lean_steps(bk, method, this.state, limit)
+        first = self._lean_steps if lean and not bk.any(tally.status != _RUNNING) else None
+        state, tally = bk.while_loop(go_on, advance, first(this, tally, rule) if first else (this.state, tally))
         return this._replace(state=state, tally=tally)
+
+    def _lean_steps(self, this: _Round, tally: _Tally, rule: StoppingRule) -> tuple[Any, _Tally]:
+        """The steps of all systems to the first one after which one of them may have ended."""
+        left = rule.limit - int(tally.steps.max())
+        state, taken = lean_steps(self.bk, self.method, self._in_steps, self.M, this.state, rule, left)
+        products = tally.products + (taken - 1) * self.method.products_made(state)
+        before = tally._replace(steps=tally.steps + (taken - 1), products=products)
+        return state, self._counted(this, before, state, tally.status == _RUNNING, rule)
 
     def _counted(self, this: _Round, tally: _Tally, state: Any, active: Array, rule: StoppingRule) -> _Tally:
         """What is known after a step of the active systems."""

@@ -28,8 +28,7 @@ class OnHost(Composed):
         return OnHost(halved(self.inner.in_steps))
 
     def apply(self, x: np.ndarray) -> np.ndarray:
-        bk = self.inner.bk
-        return bk.to_numpy(self.inner.apply(bk.from_host(x)))
+        return self.inner.apply_on_host(x)
 
     def transpose(self) -> Operator:
         transposed: Operator = self._map(lambda A: A.transpose())
