@@ -160,6 +160,7 @@ class _Sums:
         return np.array([[sum(row.tolist())] for row in self.found], self.found.dtype)
 
 
-def scale_and_add(x: np.ndarray, a: np.generic, y: np.ndarray) -> None:
+def scale_and_add(x: np.ndarray, a: Any, y: np.ndarray) -> None:
+    """`y = x + a y`, in one thread."""
     y *= a
     y += x

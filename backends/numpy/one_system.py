@@ -62,7 +62,7 @@ class Numbers(NumpyBackend):
     def conj(self, x: Any) -> Any:
         return x.conj() if x.dtype.kind == "c" else x
 
-    def real(self, x: Any) -> Any:  # type: ignore[override]
+    def real(self, x: Any) -> Any:
         return x.real
 
     # --- rows
