@@ -147,8 +147,8 @@ class NumpyBackend(NumpyKernels, Backend):
         return (x.view(integer) & mask).view(x.dtype)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
-        if b.size == 1:
-            return a / b if b.item() != 0 else np.zeros_like(a)
+        if b.all():
+            return a / b
         return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape), a.dtype), where=b != 0)
 
     def axpy(self, a: Array, x: Array, y: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What a loop needs for one system that is alone: its scalars are numbers of NumPy, not arrays `(1, 1)` of one.
+"""What a loop needs for one real system: its scalars are numbers of NumPy, not arrays `(1, 1)` of one.
 
 An operation on a number takes a sixth of that on an array. Every one here gives what `NumpyBackend` gives for such an
 array, to the last digit, and rows are worked on by the same kernels: a system takes the same steps in a batch.
@@ -17,16 +17,19 @@ from . import vectors
 from .backend import AXPY, LONG, NumpyBackend
 from .vectors import ALONE, BLOCK
 
+_KEEPS_PRECISION = (np.float32(1) * 1.0).dtype == np.float32
+
 
 class Numbers(NumpyBackend):
-    """NumPy for one system, whose rows are `(1, n)` with n > 1; only within a loop, never a user's backend.
+    """NumPy for one system; only within a loop, never a user's backend."""
 
-    Attributes:
-        rounds_as_arrays: does arithmetic keep to the dtype of a number, as it does to that of an array? NumPy 1 made
-            double precision of a single number times a Python one.
-    """
+    def serves(self, x: Array) -> bool:
+        """Is x a row of one system for which this gives the same digits?
 
-    rounds_as_arrays = (np.float32(1) * 1.0).dtype == np.float32
+        Those of complex numbers differ: NumPy multiplies arrays of them with fewer roundings. NumPy 1 makes double
+        precision of a number times one of Python's. And rows of one unknown look like scalars.
+        """
+        return _KEEPS_PRECISION and x.dtype.kind == "f" and x.shape[0] == 1 and x.shape[1] > 1
 
     # --- into the loop, and out of it
 
@@ -59,12 +62,6 @@ class Numbers(NumpyBackend):
             return super().full_like(x, value, dtype)
         return (x.dtype if dtype is None else np.dtype(dtype)).type(value)
 
-    def conj(self, x: Any) -> Any:
-        return x.conj() if x.dtype.kind == "c" else x
-
-    def real(self, x: Any) -> Any:
-        return x.real
-
     # --- rows
 
     def dot(self, a: Array, b: Array) -> Any:
@@ -76,11 +73,9 @@ class Numbers(NumpyBackend):
         return vectors.dot_of_one(np.ascontiguousarray(a)[0], np.ascontiguousarray(b)[0])
 
     def square_norm(self, v: Array) -> Any:
-        return self.dot(v, v).real
+        return self.dot(v, v)
 
     def max_abs(self, v: Array) -> Any:
-        if v.dtype.kind != "f":
-            return np.abs(v).max()
         return np.abs(np.maximum(np.maximum.reduce(v[0]), -np.minimum.reduce(v[0])))
 
     def binary_scale(self, v: Array) -> Any:
