@@ -245,11 +245,21 @@ class FunctionOperator(LinearFunction):
 
     @property
     def in_steps(self) -> Operator:
-        """The diagonals that were found, where each operation of the function is a pass over memory of its own."""
+        """The diagonals that were found, where each operation of the function is a pass over memory of its own.
+
+        Else a program of the library computes once what is the same in every product.
+        """
         A = self._matrix
         quick = self.bk.is_eager and isinstance(A, DIA) and A.systems is None and A.dtype == self.dtype
         quick = quick and self.shape[0] > _SMALL and not (self.lasts or self.tracked or self.bk.compiled())
-        return A if quick and isinstance(A, DIA) else self
+        if quick and isinstance(A, DIA):
+            return A
+        bind = getattr(self.function, "bound", None) if self.is_container else None
+        if bind is None:
+            return self
+        other = copy.copy(self)
+        other.function, other.args = bind(*self.args), ()
+        return other
 
     def matrix(self) -> SparseMatrix:
         if isinstance(self._matrix, Exception):
