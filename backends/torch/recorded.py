@@ -121,7 +121,7 @@ class _Tape(Recording):
         raise LeftTorch
 
     def _note(self, func: Any, spec: Any, outs: list[Slot | None]) -> None:
-        step = Step(func, *spec, outs)
+        step = Step(func, spec[0], spec[1], outs)
         self.steps.append(step)
         if not self._of_x.isdisjoint(step.operands()):
             self._of_x.update(slot.i for slot in outs if slot is not None)

@@ -23,6 +23,9 @@ class OnHost(Composed):
         self.bk = get_backend("numpy")
         self.products = self.inner.products  # type: ignore[misc]
 
+    def _register(self) -> None:
+        """It lives as long as a loop, and no library takes it apart."""
+
     @property
     def in_steps(self) -> Operator:
         return OnHost(halved(self.inner.in_steps))
