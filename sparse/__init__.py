@@ -39,6 +39,7 @@ from .operators.mapped import MappedOperator
 from .operators.mirrored import halved
 from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
+from .operators.on_host import OnHost
 from .operators.products import Turned
 from .plot import picture as picture
 from .symmetry import asymmetry
@@ -67,6 +68,7 @@ __all__ = [
     "NonlinearError",
     "NormalOperator",
     "OffsetOperator",
+    "OnHost",
     "Operator",
     "SparseMatrix",
     "Stencil",

@@ -55,6 +55,10 @@ class Operator(ABC):
     def apply(self, x: Array) -> Array:
         """`(batch, columns)` -> `(batch, rows)`; the result may share memory with `x`, so never write to it."""
 
+    def apply_on_host(self, x: np.ndarray) -> np.ndarray:
+        """`apply` for rows of NumPy, where the library is an eager one on the CPU."""
+        return self.bk.to_numpy(self.apply(self.bk.from_host(x)))
+
     @abstractmethod
     def transpose(self) -> Operator:
         """The transposed operator (not conjugated).

@@ -94,6 +94,18 @@ class Control(ABC):
 
     # --- the host -----------------------------------------------------------------------------------------------
 
+    def rows_on_host(self, rows: Array) -> np.ndarray | None:
+        """Rows `(batch, n)` as NumPy's, for a loop of NumPy's around products of the library; never write to them.
+
+        None where such a loop takes longer, as the length of a row says, never the number of rows; and where it may not
+        be: for arrays without a value, on another device, or watched by somebody.
+        """
+        return None
+
+    def from_host(self, x: np.ndarray) -> Array:
+        """An array of the library on the CPU, in the memory of `x` where that can be: the caller gives it away."""
+        return self.asarray(x)
+
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes.
 

@@ -21,12 +21,12 @@ from .recurrence import COST_OF_STEP, recurrence
 from .small_blas import times_each, times_rows
 from .sparse import NumpySparse
 from .stand_in import StandIn
-from .vectors import BLOCK, vecdot
+from .vectors import BLOCK, vecdot, zeros
 
-_AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
+AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
 _GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
 # The length of a row chooses the kernel, never the number of rows: a system takes the same steps alone and in a batch.
-_LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
+LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
 
 
 class NumpyBackend(NumpyKernels, Backend):
@@ -68,7 +68,7 @@ class NumpyBackend(NumpyKernels, Backend):
         return np.zeros(shape, dtype)
 
     def zeros_like(self, x: Array) -> Array:
-        return np.zeros(x.shape, x.dtype)
+        return zeros(x.shape, x.dtype)
 
     def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
         return np.full(shape, value, dtype)
@@ -150,19 +150,19 @@ class NumpyBackend(NumpyKernels, Backend):
         return (x.view(integer) & mask).view(x.dtype)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
-        if b.size == 1:
-            return a / b if b.item() != 0 else np.zeros_like(a)
+        if b.all():
+            return a / b
         return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape), a.dtype), where=b != 0)
 
     def axpy(self, a: Array, x: Array, y: Array) -> Array:
-        if y.shape[1] < _LONG:
+        if y.shape[1] < LONG:
             y += a * x
             return y
         y = np.ascontiguousarray(y)  # SciPy would update a copy of a strided row
         if y.shape[1] > BLOCK:
             vectors.axpy(a, x, y)
             return y
-        update = _AXPY[y.dtype.char]
+        update = AXPY[y.dtype.char]
         for i in range(y.shape[0]):
             update(x[i], y[i], a=a[i, 0])
         return y
@@ -178,7 +178,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
         if y.shape[1] > BLOCK and y.flags.c_contiguous:
             return y, vectors.axpy_norm(a, x, y)
-        if y.shape[1] < _LONG:  # as `axpy`, whose call takes as long there
+        if y.shape[1] < LONG:  # as `axpy`, whose call takes as long there
             y += a * x
         else:
             y = self.axpy(a, x, y)
@@ -188,7 +188,7 @@ class NumpyBackend(NumpyKernels, Backend):
         if p.shape[1] > BLOCK and x.flags.c_contiguous:
             vectors.axpy_xpay(a, p, x, z, b)
             return x, p
-        if p.shape[1] < _LONG:
+        if p.shape[1] < LONG:
             x += a * p
             p *= b
             p += z

@@ -5,7 +5,9 @@ Sums are those of blocks, added up in their order: the same for any number of th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,10 @@ from ..loops import add_multiple
 # Elements of one BLAS call. OpenBLAS spreads calls of 10 000 elements and more over threads, and on a busy machine then
 # waits for them: 8 ms instead of 4 us was measured.
 BLOCK = 8192
+BOUNDARY = 64  # bytes
+_LEAST = 2**10  # bytes from which copying an array takes longer than looking where it begins
 _PART = 16 * BLOCK  # that stays in the cache; of less threads would wait for each other
+ALONE = _PART  # up to this length of a row, it is quicker to work on one row at a time without parts and threads
 _TASK = 2 * _PART  # of one thread; a sum over less takes no longer than starting one
 
 
@@ -26,11 +31,30 @@ def _row_by_row(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 vecdot = getattr(np, "vecdot", _row_by_row)  # from NumPy 2.0 on; the same BLAS for each row
 
 
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """At a boundary of the processor's vectors, where they are long: other libraries add up numbers from there."""
+    size, item = math.prod(shape), dtype.itemsize
+    if size * item < _LEAST:
+        return np.zeros(shape, dtype)
+    room = np.zeros(size * item + BOUNDARY, np.uint8)
+    first = -room.ctypes.data % BOUNDARY
+    return room[first : first + size * item].view(dtype).reshape(shape)
+
+
 def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """`(batch, 1)` of contiguous rows `(batch, n)`: sum of conj(a) b."""
     sums = _Sums(a)
     _in_parts(lambda i, part: sums.add(i, part, a[i, part], b[i, part]), a)
     return sums.total()
+
+
+def dot_of_one(a: np.ndarray, b: np.ndarray) -> Any:
+    """`dot` of two rows `(n,)` as a number, in one thread."""
+    end = len(a) // BLOCK * BLOCK
+    sums = vecdot(a[:end].reshape(-1, BLOCK), b[:end].reshape(-1, BLOCK)).tolist()
+    if end < len(a):
+        sums.append(np.vdot(a[end:], b[end:]).item())
+    return a.dtype.type(sum(sums))
 
 
 def square_sum(a: np.ndarray) -> float:
@@ -45,6 +69,11 @@ def axpy(a: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """`y += a x`, with contiguous y."""
     a = a.astype(y.dtype, copy=False)
     _in_parts(lambda i, part: add_multiple(a[i], x[i, part], y[i, part]), y)
+
+
+def axpy_of_one(a: Any, x: np.ndarray, y: np.ndarray) -> None:
+    """`axpy` of two rows `(n,)` and a number, in one thread."""
+    add_multiple(np.array([a], y.dtype), x, y)
 
 
 def times(a: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -69,7 +98,7 @@ def scaled(a: np.ndarray, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def xpay(x: np.ndarray, a: np.ndarray, y: np.ndarray) -> None:
     """`y = x + a y`."""
-    _in_parts(lambda i, part: _scale_and_add(x[i, part], a[i, 0], y[i, part]), y)
+    _in_parts(lambda i, part: scale_and_add(x[i, part], a[i, 0], y[i, part]), y)
 
 
 def axpy_norm(a: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -92,7 +121,7 @@ def axpy_xpay(a: np.ndarray, p: np.ndarray, x: np.ndarray, z: np.ndarray, b: np.
     def work(i: int, part: slice) -> None:
         own = p[i, part]
         add_multiple(a[i], own, x[i, part])
-        _scale_and_add(z[i, part], b[i, 0], own)
+        scale_and_add(z[i, part], b[i, 0], own)
 
     _in_parts(work, p)
 
@@ -131,6 +160,7 @@ class _Sums:
         return np.array([[sum(row.tolist())] for row in self.found], self.found.dtype)
 
 
-def _scale_and_add(x: np.ndarray, a: np.generic, y: np.ndarray) -> None:
+def scale_and_add(x: np.ndarray, a: Any, y: np.ndarray) -> None:
+    """`y = x + a y`, in one thread."""
     y *= a
     y += x

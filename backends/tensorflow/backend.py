@@ -182,6 +182,11 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         inside = tf.gather(values, tf.clip_by_value(at, 0, k - 1), axis=1)  # of a shape that XLA knows
         return tf.where(((at >= 0) & (at < k))[None], inside, rows)
 
+    def rows_on_host(self, rows: Array) -> np.ndarray | None:
+        # of any length: tensors are immutable, so an update takes TensorFlow two passes into new memory
+        plain = tf.executing_eagerly() and is_eager(rows) and "GPU" not in rows.device
+        return self.to_numpy(rows) if plain else None
+
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         if tf.executing_eagerly():
             return super().host_call(function, returns, *arrays)

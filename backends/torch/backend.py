@@ -31,6 +31,7 @@ from .sparse import TorchSparse
 from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
 
 _LONG = 2**15  # bytes of a row; see `dot`
+_SHORT = 2**20  # bytes of a row: updates of longer ones take NumPy longer than torch, small operations included
 _BOUNDARY = 64  # bytes
 
 
@@ -85,7 +86,16 @@ class TorchBackend(TorchKernels, Backend):
         if not isinstance(x, torch.Tensor):
             return np.asarray(x)
         numpy_dtype(x.dtype)  # raises where NumPy has no such dtype
-        return x.detach().resolve_conj().resolve_neg().cpu().numpy()
+        return x.numpy(force=True)
+
+    def rows_on_host(self, rows: Array) -> np.ndarray | None:
+        short = rows.shape[1] * rows.element_size() < _SHORT
+        return self.to_numpy(rows) if short and is_plain(rows) else None
+
+    def from_host(self, x: np.ndarray) -> Array:
+        """In inference mode one of its tensors, as all are that are made there."""
+        tensor = torch.from_numpy(x)
+        return tensor if tensor.data_ptr() % _BOUNDARY == 0 else tensor.clone()  # see `_aligned`
 
     def dtype(self, x: Array) -> np.dtype:
         return numpy_dtype(x.dtype)
@@ -273,11 +283,15 @@ class TorchBackend(TorchKernels, Backend):
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         leaves, _ = self.leaves(x)
         versions = [version(leaf) for leaf in leaves]
-        with torch.enable_grad():  # the function may take derivatives inside, of an energy say
+        recorded = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(True)  # the function may take derivatives inside, of an energy say
+        try:  # in a quarter of the time that `with torch.enable_grad()` takes
             image = function(x, *args)
+        finally:
+            torch._C._set_grad_enabled(recorded)
         if [version(leaf) for leaf in leaves] != versions:
             raise ValueError(WRITES.format("x += y or x.mul_(2)", "x.clone()"))
-        if torch.is_grad_enabled():
+        if recorded:
             return image
         return _detached(image) if isinstance(image, torch.Tensor) else tree_map_only(torch.Tensor, _detached, image)
 

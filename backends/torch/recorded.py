@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
+from .straight_line import Slot, Step, straight_line, written
 from .transformed import is_tracked, is_transformed, version
 
 _DETACH = torch.ops.aten.detach.default
@@ -33,15 +34,6 @@ _LEAVES_TORCH = {  # values that a program could not follow
 
 class LeftTorch(Exception):
     """The function computes with values of its argument outside of torch."""
-
-
-class _Slot:
-    """The place of a tensor in a program."""
-
-    __slots__ = ("i",)
-
-    def __init__(self, i: int) -> None:
-        self.i = i
 
 
 class Recording(TorchDispatchMode):
@@ -78,25 +70,25 @@ class _Tape(Recording):
 
     def __init__(self, x: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        self.steps: list[tuple[Any, Any, list[_Slot | None]]] = []
-        self.constants: list[tuple[_Slot, torch.Tensor, int]] = []  # with their versions
+        self.steps: list[Step] = []
+        self.constants: list[tuple[Slot, torch.Tensor, int]] = []  # with their versions
         self.written: set[int] = set()  # constants that the function writes to
         self.size = 0
-        self._slots: dict[int, _Slot] = {}
+        self._slots: dict[int, Slot] = {}
         self._alive: list[torch.Tensor] = []  # ids of tensors that are gone could come again
         self.x, self.others = [self._new(a) for a in x], [self._new(a) for a in others]
         self._of_x = {slot.i for slot in self.x}
         self._given = {slot.i for slot in (*self.x, *self.others)}
         self.custom = self.custom_of_x = False  # was the forward of an autograd.Function seen, of values of x?
 
-    def _new(self, x: torch.Tensor) -> _Slot:
-        slot = _Slot(self.size)
+    def _new(self, x: torch.Tensor) -> Slot:
+        slot = Slot(self.size)
         self.size += 1
         self._alive.append(x)
         self._slots[id(x)] = slot
         return slot
 
-    def slot(self, x: torch.Tensor) -> _Slot:
+    def slot(self, x: torch.Tensor) -> Slot:
         """That of a tensor; one that was there before is a constant from now on."""
         found = self._slots.get(id(x))
         if found is None:
@@ -128,9 +120,10 @@ class _Tape(Recording):
     def leave(self, func: Any) -> NoReturn:
         raise LeftTorch
 
-    def _note(self, func: Any, spec: Any, outs: list[_Slot | None]) -> None:
-        self.steps.append((func, spec, outs))
-        if any(isinstance(v, _Slot) and v.i in self._of_x for v in tree_leaves(spec)):
+    def _note(self, func: Any, spec: Any, outs: list[Slot | None]) -> None:
+        step = Step(func, spec[0], spec[1], outs)
+        self.steps.append(step)
+        if not self._of_x.isdisjoint(step.operands()):
             self._of_x.update(slot.i for slot in outs if slot is not None)
 
     def recorded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -148,16 +141,14 @@ class _Tape(Recording):
         self._note(func, spec, outs)
         return out
 
-    def _result(self, x: torch.Tensor, written: bool) -> _Slot:
+    def _result(self, x: torch.Tensor, written: bool) -> Slot:
         known = self._slots.get(id(x)) if written else None
         return self._new(x) if known is None else known
 
     def _copy_what_is_written(self, func: Any, args: Any, kwargs: Any) -> None:
         """A workspace of the caller's, which each replay has for itself."""
-        named = [(a, kwargs[a.name]) for a in func._schema.arguments if a.name in kwargs]
-        for argument, value in [*zip(func._schema.arguments, args, strict=False), *named]:
-            writes = argument.alias_info is not None and argument.alias_info.is_write
-            if writes and isinstance(value, torch.Tensor):
+        for value in written(func, args, kwargs):
+            if isinstance(value, torch.Tensor):
                 slot = self.slot(value)
                 if slot.i in self._given:
                     self.written.add(slot.i)
@@ -261,7 +252,7 @@ class Program:
         inputs = {slot.i for slot, _ in found}
         self.captured = [x for _, x in found]
         self.custom, self.custom_of_x = tape.custom, tape.custom_of_x
-        self._x, self._size = tape.x, tape.size
+        self._x = tape.x
         self._slots = [*tape.others, *(slot for slot, _ in found)]
         self.constants = [
             (slot, x, None if slot.i in tape.written else before)
@@ -271,39 +262,34 @@ class Program:
         self._steps = _needed(tape.steps, self._outputs)
 
     def __call__(self, x: Any, *arrays: torch.Tensor) -> Any:
-        values: list[Any] = [None] * self._size
-        for slot, constant, before in self.constants:
+        return self.bound(*arrays)(x)
+
+    def bound(self, *arrays: torch.Tensor) -> Callable[[Any], Any]:
+        """`x -> f(x, *arrays)`, where what does not depend on x has been computed."""
+        for _, constant, before in self.constants:
             if before is not None and version(constant) != before:
                 raise ValueError(
                     "A tensor that the function A closes over was changed in place between the solve and its "
                     "derivative, which is of the function as it was. Change a copy: w = w + 1 for w += 1."
                 )
-            values[slot.i] = constant
-        for slots, given in ((self._x, tree_leaves(x)), (self._slots, arrays)):
-            for slot, value in zip(slots, given, strict=True):
-                values[slot.i] = value
+        program, structure = self._bind(*arrays, *(constant for _, constant, _ in self.constants)), self._structure
+        if structure.is_leaf() and len(self._x) == 1:
+            return lambda x: program(x if isinstance(x, torch.Tensor) else tree_leaves(x)[0])[0]
+        return lambda x: tree_unflatten(program(*tree_leaves(x)), structure)
 
-        def value_of(v: Any) -> Any:
-            if isinstance(v, _Slot):
-                return values[v.i]
-            return type(v)(map(value_of, v)) if isinstance(v, list | tuple) else v
-
-        for func, (args, kwargs), outs in self._steps:
-            out = func(*value_of(args), **{k: value_of(v) for k, v in kwargs.items()})
-            for slot, leaf in zip(outs, [out] if isinstance(out, torch.Tensor) else tree_leaves(out), strict=True):
-                if slot is not None:
-                    values[slot.i] = leaf
-        return tree_unflatten([value_of(o) for o in self._outputs], self._structure)
+    @cached_property
+    def _bind(self) -> Callable[..., Callable[..., list[Any]]]:
+        constants = [slot for slot, _, _ in self.constants]
+        return straight_line(self._x, [*self._slots, *constants], self._steps, self._outputs)
 
 
-def _needed(steps: list[Any], outputs: Sequence[Any]) -> list[Any]:
+def _needed(steps: Sequence[Step], outputs: Sequence[Any]) -> list[Step]:
     """Without steps that no output depends on; those that write stay, as views may carry what they write."""
-    needed, kept = {o.i for o in outputs if isinstance(o, _Slot)}, []
+    needed, kept = {o.i for o in outputs if isinstance(o, Slot)}, []
     for step in reversed(steps):
-        func, spec, outs = step
-        if func._schema.is_mutable or any(slot is not None and slot.i in needed for slot in outs):
+        if step.operation._schema.is_mutable or any(slot is not None and slot.i in needed for slot in step.outs):
             kept.append(step)
-            needed.update(v.i for v in tree_leaves(spec) if isinstance(v, _Slot))
+            needed.update(step.operands())
     return kept[::-1]
 
 

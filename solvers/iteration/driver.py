@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from ...sparse import Operator, halved
 from .at_once import solved_at_once
 from .attainable import attainable, is_hopeless
 from .checkpoints import Checkpoints
+from .lean import has_lean_steps, lean_steps
 from .limits import Limits
 from .method import Goal, Method
 from .outcome import Outcome
+from .stages import Between, Round, Tally
 from .status import Status
 from .stopping import StoppingRule
 
@@ -31,40 +33,6 @@ _PROGRESS = 0.9  # a round that does not reduce the true residual to this part o
 _PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 # plain integers: arrays of some libraries do not mix with enums
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
-
-
-class _Tally(NamedTuple):
-    """What is known per system, `(batch, 1)`, and the history."""
-
-    status: Array
-    steps: Array
-    products: Array
-    history: Any
-    kept: Any  # at checkpoints, or ()
-
-
-class _Between(NamedTuple):
-    """Between two rounds: x and its true residual."""
-
-    x: Array
-    r: Array
-    norm: Array
-    attempt: Array  # rounds that ended in a breakdown or without progress
-    asked: Array  # residual norm by the tolerances
-    bound: Array  # residual norm that counts as converged
-    goal: Array  # residual norm that the next round is after
-    attainable: Array  # see Outcome
-    tally: _Tally
-
-
-class _Round(NamedTuple):
-    """Inside a round, which started at `start`."""
-
-    start: _Between
-    scale: Array
-    goal: Goal
-    state: Any
-    tally: _Tally
 
 
 @dataclass(frozen=True)
@@ -118,7 +86,7 @@ class Iteration:
         worth = self.method.short_steps or self.bk.is_at_hand(self.b)
         return self.method.factorises and alone and worth
 
-    def _at_once(self, first: _Between, x0: Array | None, limit: int | Array) -> _Between:
+    def _at_once(self, first: Between, x0: Array | None, limit: int | Array) -> Between:
         """The end after one step for the systems that have converged by it, and after rounds for the others."""
         bk, tally = self.bk, first.tally
         at_hand, running = bk.is_at_hand(first.norm), tally.status == _RUNNING
@@ -153,7 +121,7 @@ class Iteration:
         x = bk.times(this.scale, self.method.solution(bk, self.M, this.state))
         return x, this.tally.steps, this.tally.products
 
-    def _first(self, x0: Array | None, size: Array, bound: Array, recorded: int | None) -> _Between:
+    def _first(self, x0: Array | None, size: Array, bound: Array, recorded: int | None) -> Between:
         bk, b = self.bk, self.b
         x = bk.zeros_like(b) if x0 is None else bk.where(size == 0, bk.zeros_like(b), x0)
         r = bk.copy(b) if x0 is None else b - self.A.apply(x)
@@ -166,17 +134,17 @@ class Iteration:
         if recorded is not None:
             empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
             lines = bk.put(empty, none, norm, status >= 0)
-        tally = _Tally(status, none, none if x0 is None else none + self.A.products, lines, ())
+        tally = Tally(status, none, none if x0 is None else none + self.A.products, lines, ())
         bound = bound + bk.zeros_like(norm)
-        return _Between(x, r, norm, none, bound, bound, bound, bk.zeros_like(norm), tally)
+        return Between(x, r, norm, none, bound, bound, bound, bk.zeros_like(norm), tally)
 
-    def _rounds(self, first: _Between, limit: int | Array) -> _Between:
-        def one_round(between: _Between) -> _Between:
+    def _rounds(self, first: Between, limit: int | Array) -> Between:
+        def one_round(between: Between) -> Between:
             return self._finish(self._iterate(self._start(between), limit), limit)
 
         return self.bk.while_loop(self._is_running, one_round, first)
 
-    def _rounds_with_checkpoints(self, first: _Between, limit: int | Array) -> Outcome:
+    def _rounds_with_checkpoints(self, first: Between, limit: int | Array) -> Outcome:
         points, tally = self.checkpoints, first.tally
         if points is None:
             raise ValueError("Checkpoints need their limits.")
@@ -188,13 +156,13 @@ class Iteration:
         end = self._rounds(first._replace(tally=tally._replace(kept=kept)), limit)
         return points.all(end.tally.kept, self._outcome(end))
 
-    def _stopped(self, this: _Round, tally: _Tally) -> Outcome:
+    def _stopped(self, this: Round, tally: Tally) -> Outcome:
         """What a solve would return whose limit has been reached now."""
         status = self.bk.where(tally.status == _RUNNING, _MAX_ITER, tally.status)
         stopped = this._replace(tally=tally._replace(status=status, history=(), kept=()))
         return self._outcome(self._finish(stopped, tally.steps))
 
-    def _kept(self, this: _Round, tally: _Tally, state: Any, active: Array) -> Any:
+    def _kept(self, this: Round, tally: Tally, state: Any, active: Array) -> Any:
         """The checkpoints, with those that this step has come to."""
         points, bk = self.checkpoints, self.bk
         if points is None:
@@ -206,11 +174,11 @@ class Iteration:
 
         return bk.cond(bk.any(due), keep, lambda kept: kept, tally.kept)
 
-    def _is_running(self, between: _Between) -> Any:
+    def _is_running(self, between: Between) -> Any:
         status = between.tally.status
         return self.bk.any((status == _RUNNING) | (status == _CANDIDATE))
 
-    def _start(self, between: _Between) -> _Round:
+    def _start(self, between: Between) -> Round:
         bk = self.bk
         # Systems that are not running, perhaps because of a NaN, stand by with a zero residual.
         r = bk.where(between.tally.status == _RUNNING, self.in_range(between.r), bk.zeros_like(between.r))
@@ -221,9 +189,9 @@ class Iteration:
         made = bk.where(
             tally.status == _RUNNING, 0 * tally.products + self.method.products_to_start(self.A), 0 * tally.products
         )
-        return _Round(between, scale, goal, state, tally._replace(products=tally.products + made))
+        return Round(between, scale, goal, state, tally._replace(products=tally.products + made))
 
-    def _iterate(self, this: _Round, limit: int | Array) -> _Round:
+    def _iterate(self, this: Round, limit: int | Array) -> Round:
         bk, method = self.bk, self.method
         rule = StoppingRule.of(bk, this.goal, this.start.norm / this.scale, limit)
         status = this.tally.status
@@ -232,7 +200,7 @@ class Iteration:
         records = not (isinstance(tally.history, tuple) and self.checkpoints is None)
         counts_only = bk.updates_in_place and self.report is None and not records
 
-        def advance(loop: tuple[Any, _Tally]) -> tuple[Any, _Tally]:
+        def advance(loop: tuple[Any, Tally]) -> tuple[Any, Tally]:
             state, tally = loop
             active = tally.status == _RUNNING
             left = bk.where(active, limit - tally.steps, 0 * tally.steps)
@@ -249,13 +217,17 @@ class Iteration:
             tally = self._counted(this, tally, state, active, rule)
             return state, tally._replace(kept=self._kept(this, tally, state, active))
 
-        def go_on(loop: tuple[Any, _Tally]) -> Any:
+        def go_on(loop: tuple[Any, Tally]) -> Any:
             return bk.any(loop[1].status == _RUNNING)
 
-        state, tally = bk.while_loop(go_on, advance, (this.state, tally))
+        state = this.state
+        if counts_only and has_lean_steps(bk, method, state, limit) and not bk.any(tally.status != _RUNNING):
+            state, before = lean_steps(bk, method, self._in_steps, self.M, state, tally, rule)
+            tally = self._counted(this, before, state, tally.status == _RUNNING, rule)
+        state, tally = bk.while_loop(go_on, advance, (state, tally))
         return this._replace(state=state, tally=tally)
 
-    def _counted(self, this: _Round, tally: _Tally, state: Any, active: Array, rule: StoppingRule) -> _Tally:
+    def _counted(self, this: Round, tally: Tally, state: Any, active: Array, rule: StoppingRule) -> Tally:
         """What is known after a step of the active systems."""
         bk, none = self.bk, 0 * tally.steps
         steps = tally.steps + bk.where(active, self.method.steps_taken(state) + none, none)
@@ -266,7 +238,7 @@ class Iteration:
             history = bk.put(history, steps, bk.sqrt(state.rr) * this.scale, active)
         if self.report is not None:
             bk.host_call(self.report, (), steps, bk.sqrt(state.rr) * this.scale, this.goal.norm * this.scale, active)
-        return _Tally(status, steps, products, history, tally.kept)
+        return Tally(status, steps, products, history, tally.kept)
 
     def _advanced(self, state: Any, active: Array) -> Any:
         """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
@@ -285,7 +257,7 @@ class Iteration:
         x, rr = self.bk.step_active(step_all, (state.x, state.rr), active)
         return new[0]._replace(x=x, rr=rr)
 
-    def _finish(self, this: _Round, limit: int | Array) -> _Between:
+    def _finish(self, this: Round, limit: int | Array) -> Between:
         """x and its true residual, and what becomes of each system."""
         bk, start, tally = self.bk, this.start, this.tally
         running, unseen = start.tally.status == _RUNNING, start.tally.status == _CANDIDATE
@@ -323,7 +295,7 @@ class Iteration:
         products = tally.products + bk.where(ran, none + self.A.products, none)
         products = products + bk.where(missed, none + self.A.products, none)
         goal = bound if self.method.factorises else _LATER_GOAL * bound
-        return _Between(
+        return Between(
             x, r, norm, attempt, start.asked,
             bound=bk.where(ran, bound, start.bound),
             goal=bk.where(ran, goal, start.goal),
@@ -331,7 +303,7 @@ class Iteration:
             tally=tally._replace(status=status, products=products),
         )  # fmt: skip
 
-    def _outcome(self, between: _Between) -> Outcome:
+    def _outcome(self, between: Between) -> Outcome:
         x, r, norm, *_, tally = between
         history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
         none = self.bk.zeros_like(norm)

@@ -48,6 +48,10 @@ class Method(ABC):
     """x is made of what M returned, and residuals of the products of that with A: M may then round as it likes."""
 
     # --- how it works
+    applies_only: ClassVar[bool] = False
+    """Takes nothing of A and M but their products: these may be another library's, and the vectors NumPy's."""
+    takes_numbers: ClassVar[bool] = False
+    """Does with scalars only what can be done with numbers: those of a system that is alone may be some (`Numbers`)."""
     on_host: ClassVar[bool] = False
     """Runs on NumPy arrays whatever the library."""
     can_pause: ClassVar[bool] = True

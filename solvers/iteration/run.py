@@ -10,6 +10,7 @@ from ...backends import Array, Backend
 from ...sparse import Operator, on_grid
 from ..null_space.projections import Projected, WithoutConstantsInside
 from .driver import Iteration
+from .host_rows import iterated
 from .limits import Limits
 from .method import Method
 from .null_part import NullPart
@@ -65,8 +66,7 @@ def run(
         iteration = Iteration(bk, method, A, inverse, rest, null, both, report, by_default, singular=singular)
         if x0 is not None and method.factorises:  # whose corrections have no part in null vectors of their own
             iteration = replace(iteration, take_off=getattr(inverse, "without_null", None))
-        solved = iteration.run if single or method.can_pause else iteration.run_each
-        found = solved(x0, rtol, atol, limits, history)
+        found = iterated(iteration, x0, rtol, atol, limits, history)
         return found if apart is None else apart.told(bk, found, rtol, atol, derived)
 
 

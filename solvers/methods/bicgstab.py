@@ -71,6 +71,8 @@ class BiCGStab(Method):
     """
 
     keeps_grids = True
+    applies_only = True
+    takes_numbers = True
     combines_images = True
     products_at_start = 1
 

@@ -57,6 +57,7 @@ class BlockCG(Method):
     combines_images = True
     needs_definite = True
     couples_systems = True
+    applies_only = True
     can_pause = False
 
     @property

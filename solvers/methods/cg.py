@@ -34,6 +34,8 @@ class CG(Method):
     """
 
     keeps_grids = True
+    applies_only = True
+    takes_numbers = True
     combines_images = True
     needs_hermitian = True
     needs_definite = True

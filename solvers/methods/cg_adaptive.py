@@ -33,6 +33,8 @@ class CGAdaptive(Method):
     """
 
     keeps_grids = True
+    applies_only = True
+    takes_numbers = True
     combines_images = True
     needs_hermitian = True
     needs_definite = True

@@ -70,6 +70,7 @@ class GMRES(Method):
     """
 
     keeps_grids = True
+    applies_only = True
     minimises_residual = True
 
     restart: int = 30

@@ -56,6 +56,7 @@ class IDR(Method):
     """
 
     keeps_grids = True
+    applies_only = True
     combines_images = True
 
     s: int = 4

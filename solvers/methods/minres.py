@@ -60,6 +60,8 @@ class MINRES(Method):
     """
 
     keeps_grids = True
+    applies_only = True
+    takes_numbers = True
     needs_hermitian = True
     minimises_residual = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -195,12 +196,33 @@ class FunctionOperator(LinearFunction):
             rows = self._own_product(x)
         return rows if self.constant is None else self.image.difference(self.bk, rows, self.constant)
 
+    def apply_on_host(self, x: np.ndarray) -> np.ndarray:
+        """Where arrays of one shape go in and come out, NumPy gives them that shape: in a quarter of the time."""
+        bk, shape = self.bk, self._only_shape
+        if shape is None or not self._looked_at or self.constant is not None or self._traced is not None:
+            return super().apply_on_host(x)
+        image = bk.call(self.function, bk.from_host(x.reshape(shape)), self.args)
+        if not bk.is_array(image) or image.shape != shape or bk.dtype(image) != self.dtype:
+            return bk.to_numpy(self._rows_of(image))
+        return bk.to_numpy(image).reshape(x.shape)
+
+    @cached_property
+    def _only_shape(self) -> tuple[int, ...] | None:
+        """The shape of the only array that it takes and returns, where it is one array and the vector its last axis."""
+        layout, image = self.layout, self.image
+        alone = layout.structure is None and layout.axis is None
+        same = image.structure is None and (layout.batch, layout.shapes) == (image.batch, image.shapes)
+        return (*layout.batch, *layout.shapes[0]) if alone and same and not self.may_round else None
+
     def _own_product(self, x: Array) -> Array:
         given = self.layout.unflatten(self.bk, x)
         if self._looked_at:
             image = self.bk.call(self.function, given, self.args)
         else:
             image, self._looked_at = first_call(self.bk, self.function, given, self.args, self.name)
+        return self._rows_of(image)
+
+    def _rows_of(self, image: Any) -> Array:
         if image is None:
             raise TypeError(f"{self.name} returned None; expected an array. Has the function a `return`?")
         if self.may_round and self.dtype.kind == "c":
@@ -223,11 +245,21 @@ class FunctionOperator(LinearFunction):
 
     @property
     def in_steps(self) -> Operator:
-        """The diagonals that were found, where each operation of the function is a pass over memory of its own."""
+        """The diagonals that were found, where each operation of the function is a pass over memory of its own.
+
+        Else a program of the library computes once what is the same in every product.
+        """
         A = self._matrix
         quick = self.bk.is_eager and isinstance(A, DIA) and A.systems is None and A.dtype == self.dtype
         quick = quick and self.shape[0] > _SMALL and not (self.lasts or self.tracked or self.bk.compiled())
-        return A if quick and isinstance(A, DIA) else self
+        if quick and isinstance(A, DIA):
+            return A
+        bind = getattr(self.function, "bound", None) if self.is_container else None
+        if bind is None:
+            return self
+        other = copy.copy(self)
+        other.function, other.args = bind(*self.args), ()
+        return other
 
     def matrix(self) -> SparseMatrix:
         if isinstance(self._matrix, Exception):

@@ -112,6 +112,36 @@ def test_by_host_leaves_the_process_and_is_mapped() -> None:
         np.testing.assert_allclose(around(x), 2 * x)
 
 
+@covers("rows_on_host", "from_host")
+@eager
+def test_rows_of_numpy(mode: str) -> None:
+    """There and back, where small operations take the library longer than NumPy; never of what is watched."""
+    bk, known = backend(mode), rows(np.float64, (2, 300), 1)
+    there, back = bk.rows_on_host(array(mode, known)), bk.from_host(known.copy())
+    assert (there is not None) == (mode in ("torch", "tf"))
+    assert bk.is_array(back) and bk.dtype(back) == known.dtype
+    np.testing.assert_array_equal(to_numpy(back), known)
+    if there is not None:
+        np.testing.assert_array_equal(there, known)
+    if mode == "torch":
+        import torch
+
+        x = torch.tensor(known)
+        assert bk.rows_on_host(torch.zeros(1, 2**17, dtype=torch.float64)) is None
+        assert np.shares_memory(there, bk.rows_on_host(torch.from_numpy(there)))
+        assert bk.rows_on_host(x.clone().requires_grad_()) is None
+        asked: list[Any] = []
+
+        def ask(v: Any) -> Any:
+            asked.append(bk.rows_on_host(x))
+            return v
+
+        torch.func.vmap(ask)(x)
+        with torch.device("cpu"):
+            ask(x)
+        assert asked == [None, None]
+
+
 @covers("uncut", "apart")
 @modes
 def test_known_arrays_in_parts(mode: str) -> None:

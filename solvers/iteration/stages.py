@@ -1,0 +1,42 @@
+"""What is known between two rounds of a solve, and inside of one; see `Iteration`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...backends import Array
+from .method import Goal
+
+
+class Tally(NamedTuple):
+    """What is known per system, `(batch, 1)`, and the history."""
+
+    status: Array
+    steps: Array
+    products: Array
+    history: Any
+    kept: Any  # at checkpoints, or ()
+
+
+class Between(NamedTuple):
+    """Between two rounds: x and its true residual."""
+
+    x: Array
+    r: Array
+    norm: Array
+    attempt: Array  # rounds that ended in a breakdown or without progress
+    asked: Array  # residual norm by the tolerances
+    bound: Array  # residual norm that counts as converged
+    goal: Array  # residual norm that the next round is after
+    attainable: Array  # see Outcome
+    tally: Tally
+
+
+class Round(NamedTuple):
+    """Inside a round, which started at `start`."""
+
+    start: Between
+    scale: Array
+    goal: Goal
+    state: Any
+    tally: Tally

@@ -1,0 +1,186 @@
+"""Programs of torch as Python functions: what they take once, what for each x, and what they give back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix import linear_solve
+
+pytestmark = pytest.mark.needs("torch")
+N = 6
+
+
+def recorded(function: Callable[..., Any], *arrays: Any) -> Any:
+    """The program, recorded at one vector."""
+    import torch
+
+    from krylix.backends.torch.recorded import record
+
+    return record(function, torch.linspace(1, 2, N, dtype=torch.float64), arrays, arrays, find=False)
+
+
+def vectors() -> list[Any]:
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    return [torch.rand(N, generator=generator, dtype=torch.float64) for _ in range(3)]
+
+
+def calls_of(run: Callable[[], Any]) -> list[str]:
+    """The operations that it takes."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: list[str] = []
+
+    class Noted(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            found.append(func._schema.name)
+            return func(*args, **(kwargs or {}))
+
+    with Noted():
+        run()
+    return found
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    import torch
+
+    workspace = torch.zeros(N, dtype=torch.float64)
+
+    def with_workspace(u: Any, w: Any) -> Any:  # a clone of what was there, into which x is written
+        workspace.copy_(u)
+        workspace[1:] -= w[1:] * u[:-1]
+        return workspace * 1
+
+    def with_rows(u: Any, w: Any) -> Any:
+        table = torch.stack([w, w])
+        table[1] = u
+        return table.prod(0)
+
+    def into_a_coefficient(u: Any, w: Any) -> Any:
+        c = w.exp()
+        view = c[2:]
+        view += u[2:]
+        return c - w.exp() + u
+
+    def in_parts(u: Any, w: Any) -> Any:
+        a, b = torch.split(u, [2, 4])
+        (whole,) = torch.split(u, N)
+        first, *rest = torch.unbind(w)
+        return torch.cat([b, a]) * first + rest[-1] * torch.stack([whole, u]).sum(dim=0)
+
+    return {
+        "coefficient": lambda u, w: (w.exp() + w.flip(0)) * u,
+        "in place": lambda u, w: torch.mul(u, w).add_(u, alpha=2.5).clamp_(min=-1e300),
+        "workspace": with_workspace,
+        "rows": with_rows,
+        "into a coefficient": into_a_coefficient,
+        "in parts": in_parts,
+        "its argument": lambda u, w: u,
+        "nothing of x": lambda u, w: w * 2,
+        "settings": lambda u, w: (
+            torch.roll(u, (1,), (0,)) * float("nan")
+            if w is None
+            else torch.nn.functional.pad(u, (1, 1), value=0.0)[1:-1] * w
+        ),
+        "a container": lambda u, w: {"a": (u * w, w.exp()), "b": [u, 3.0]},
+    }
+
+
+@pytest.mark.parametrize("name", ["coefficient", "in place", "workspace", "rows", "into a coefficient", "in parts",
+                                  "its argument", "nothing of x", "settings", "a container"])  # fmt: skip
+def test_programs_are_the_functions(name: str) -> None:
+    """One that is bound once gives for each x what the function gives, whatever it got before."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    function, w = functions()[name], torch.linspace(0.5, 1, N, dtype=torch.float64)
+    program = recorded(function, w)
+    product = program.bound(w)
+    for x in (*vectors(), *vectors()):
+        expected = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in tree_leaves(function(x, w))]
+        for found in (product(x), program(x, w)):
+            for a, b in zip(tree_leaves(found), expected, strict=True):
+                assert torch.equal(a, b) if isinstance(b, torch.Tensor) else a == b
+
+
+def test_what_does_not_depend_on_x_is_taken_once() -> None:
+    import torch
+
+    w = torch.linspace(0.5, 1, N, dtype=torch.float64)
+    program = recorded(functions()["coefficient"], w)
+    bound: list[Any] = []
+    x = vectors()[0]
+    assert sorted(calls_of(lambda: bound.append(program.bound(w)))) == ["aten::add", "aten::exp", "aten::flip"]
+    assert calls_of(lambda: bound[0](x)) == ["aten::mul"]
+
+
+@pytest.mark.parametrize("name", ["workspace", "rows", "into a coefficient"])
+def test_writes_to_what_does_not_depend_on_x_keep_all_steps(name: str) -> None:
+    import torch
+
+    w = torch.linspace(0.5, 1, N, dtype=torch.float64)
+    program = recorded(functions()[name], w)
+    assert calls_of(lambda: program.bound(w)) == []
+
+
+def test_random_numbers_are_drawn_for_each_x() -> None:
+    import torch
+
+    program = recorded(lambda u: torch.rand(N) * u)
+    product, x = program.bound(), torch.ones(N, dtype=torch.float64)
+    assert not torch.equal(product(x), product(x))
+
+
+def test_programs_of_one_structure_share_their_code() -> None:
+    import torch
+
+    from krylix.backends.torch.straight_line import _compiled
+
+    w = torch.ones(N, dtype=torch.float64)
+    before = _compiled.cache_info()
+    for k in range(5):
+        recorded(lambda u, w, k=k: w.pow(k + 7.25) * u / (k + 0.5), w)(w, w)
+    after = _compiled.cache_info()
+    assert after.misses - before.misses <= 1 and after.maxsize is not None
+
+
+def test_a_tensor_that_changed_is_noticed() -> None:
+    import torch
+
+    c = torch.ones(N, dtype=torch.float64)
+    program = recorded(lambda u: c.exp() * u)
+    program(c)
+    c += 1
+    with pytest.raises(ValueError, match="changed in place"):
+        program.bound()
+
+
+def test_gradients_of_functions_with_workspaces() -> None:
+    """By solves with bound programs, forward and backward, beside dense answers."""
+    import torch
+
+    room = torch.empty(N, dtype=torch.float64)
+    w = torch.linspace(2, 3, N, dtype=torch.float64, requires_grad=True)
+
+    def function(u: Any) -> Any:
+        room.copy_(u.new_zeros(N))
+        v = (w * w) * u
+        v[1:] -= 0.1 * u[:-1]
+        v[:-1] -= 0.1 * u[1:]
+        return v + room
+
+    b = torch.ones(N, dtype=torch.float64)
+    x = linear_solve(function, b, method="CG").x
+    (first,) = torch.autograd.grad((x**2).sum(), w, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), w)
+    shifts = torch.diag(torch.ones(N - 1, dtype=torch.float64), 1)
+
+    def dense(w: Any) -> Any:
+        return (torch.linalg.solve(torch.diag(w * w) - 0.1 * (shifts + shifts.T), b) ** 2).sum()
+
+    (exact,) = torch.autograd.grad(dense(w), w, create_graph=True)
+    np.testing.assert_allclose(first.detach().numpy(), exact.detach().numpy(), rtol=1e-7)
+    np.testing.assert_allclose(second.numpy(), torch.autograd.grad(exact.sum(), w)[0].numpy(), rtol=1e-6)
