@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contract import covers
 from krylix.backends import get_backend
 from modes import EAGER, array, library
 
 X = np.arange(6.0).reshape(2, 3)
 
 
+@covers("host_view")
 @pytest.mark.parametrize("mode", EAGER)
 def test_numbers(mode: str) -> None:
     bk, x = get_backend(library(mode)), array(mode, X)
