@@ -50,7 +50,8 @@ def set_global_on_failure(policy: str) -> None:
 def on_failure(policy: str) -> Iterator[None]:
     """Set what failed solves do inside the `with` block (per thread and task).
 
-    A function that is compiled inside keeps it, one that was compiled before keeps its own.
+    A function that is compiled inside keeps it, one that was compiled before keeps its own. JAX traces a Python
+    function once for all `jax.jit` of it.
 
     Args:
         policy: "raise", "warn", "status" or "nan", see `linear_solve`.

@@ -30,7 +30,7 @@ from .solve import solve
 
 MOST = 4  # matrices
 MOST_BYTES = 1 << 25  # of the numbers of each
-_MOST_SEEN = 8  # matrices of the last calls that were seen once
+_MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in turn, each would push out the next
 
 _local: ContextVar[bool | None] = ContextVar("krylix_setup_cache", default=None)
 _global: list[bool] = [True]
@@ -141,7 +141,7 @@ def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")
     others = (getattr(request, f.name) for f in fields(request) if f.name not in (*_OF_EACH_SOLVE, "method"))
-    return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *others
+    return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *((type(value), value) for value in others)
 
 
 def _is_ours(thing: Any) -> bool:

@@ -279,9 +279,13 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         zero = b == 0
         return self.where(zero, 0, a / self.where(zero, 1, b))
 
-    def full_like(self, x: Array, value: float | int | bool, dtype: Any = None) -> Array:
+    def full_like(self, x: Array, value: complex | bool, dtype: Any = None) -> Array:
         """A new array of `x`'s shape and device, filled with one number."""
         return self.full(tuple(x.shape), value, np.dtype(dtype) if dtype is not None else self.dtype(x), x)
+
+    def nan_like(self, x: Array) -> Array:
+        """A new array of `x`'s shape, dtype and device, of NaN, in both parts of complex numbers."""
+        return self.full_like(x, complex(np.nan, np.nan) if self.dtype(x).kind == "c" else np.nan)
 
     # --- several vectors for each system: a stack `(batch, k, n)`, flat `(batch, k n)` where rows are frozen ---------
 

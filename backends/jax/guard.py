@@ -44,4 +44,9 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
 
     operands = lax.stop_gradient((failed, *arrays))
     (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
-    return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(np.nan, leaf.dtype), leaf), x)
+    return jax.tree.map(lambda leaf: jnp.where(flag, _nan(leaf.dtype), leaf), x)
+
+
+def _nan(dtype: Any) -> Array:
+    """In both parts of a complex number."""
+    return jnp.asarray(complex(np.nan, np.nan) if jnp.issubdtype(dtype, jnp.complexfloating) else np.nan, dtype)

@@ -95,5 +95,5 @@ def with_nan(bk: Backend, x: Array, status: Array) -> Array:
     if len(status.shape) > 2:
         failed = bk.concat([bk.zeros_like(failed[:-1]), failed[-1:]], 0)
     # A sum, as the derivative of a choice would be zero; and -0 is what changes no number, not even a zero.
-    nan, same = bk.full_like(x, np.nan), bk.full_like(x, -0.0)
-    return x + bk.where(failed, nan, same)
+    same = bk.full_like(x, complex(-0.0, -0.0) if bk.dtype(x).kind == "c" else -0.0)
+    return x + bk.where(failed, bk.nan_like(x), same)

@@ -205,6 +205,15 @@ def test_every_primitive_has_a_test() -> None:
     assert public_methods() == marked | set(PRIMITIVES)
 
 
+@covers("nan_like")
+@cells
+def test_nan_like(mode: str, dtype: str) -> None:
+    """In both parts of complex numbers."""
+    found = run(mode, lambda bk, x: bk.nan_like(x), rows(dtype, (2, 3)))
+    assert found.shape == (2, 3) and found.dtype == dtype and np.isnan(found.real).all()
+    assert found.dtype.kind != "c" or np.isnan(found.imag).all()
+
+
 @covers("in_memory")
 @cells
 def test_in_memory(mode: str, dtype: str) -> None:

@@ -51,7 +51,8 @@ def test_only_x_of_failed_systems_differs(method: str, mode: str) -> None:
 def test_dtypes_and_zeros_stay(dtype: str, mode: str) -> None:
     b = np.where(np.isnan(B), np.nan, B * [[1], [1], [0]]).astype(dtype)
     found = solve(mode, make_operator(mode, "dense", MATRIX.astype(dtype)), b, method="biCG-stab(2)", on_failure="nan")
-    assert found.x.dtype == dtype and np.isnan(found.x[1]).all()
+    assert found.x.dtype == dtype and np.isnan(found.x[1].real).all()
+    assert dtype == "float32" or np.isnan(found.x[1].imag).all()  # a part that is a number would be believed
     assert np.isfinite(found.x[0]).all() and (found.x[2] == 0).all()
 
 

@@ -488,3 +488,21 @@ def test_refusals_stay() -> None:
         linear_solve(GENERAL, B[0], method="CG")
     assert to_numpy(linear_solve(GRID, list(B[0]), method="CG").x).shape == (N,)
     assert METHODS["CG"] == CG()
+
+
+def test_more_matrices_in_turn_than_are_kept_cost_no_setup() -> None:
+    """Each would be let go before it came again."""
+    krylix.clear_setup_cache()
+    matrices = [GENERAL + k * sp.eye_array(N) for k in range(CACHE.MOST + 1)]
+    for _ in range(3):
+        for A in matrices:
+            linear_solve(A, B[0])
+    assert kept() == 0
+
+
+def test_settings_of_another_type_are_looked_at() -> None:
+    """False is 0 in Python, and no number of axes."""
+    for _ in range(3):
+        linear_solve(GENERAL, B[0], batch_ndim=0)
+    with pytest.raises(ValueError, match="batch_ndim"):
+        linear_solve(GENERAL, B[0], batch_ndim=False)
