@@ -4,6 +4,7 @@ if __name__ != "krylix.backends":  # reached through sys.path (repository root),
     raise ModuleNotFoundError(f"{__file__} is krylix.backends, not a top-level module", name=__name__)
 
 from .convert import convert
+from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
@@ -29,6 +30,7 @@ __all__ = [
     "get_on_failure",
     "get_precision",
     "left_alone",
+    "nan_of",
     "on_failure",
     "precision",
     "real_dtype",

@@ -140,8 +140,16 @@ def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
         raise TypeError(f"{found!r} may do something else each time.")
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")
-    others = (getattr(request, f.name) for f in fields(request) if f.name not in (*_OF_EACH_SOLVE, "method"))
+    others = [getattr(request, f.name) for f in fields(request) if f.name not in (*_OF_EACH_SOLVE, "method")]
+    if not all(map(_is_plain_setting, others)):
+        raise TypeError("An array, or something else, cannot be compared by `==`.")
     return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *((type(value), value) for value in others)
+
+
+def _is_plain_setting(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain_setting, value))
+    return value is None or isinstance(value, str | int | float | complex | np.generic)
 
 
 def _is_ours(thing: Any) -> bool:

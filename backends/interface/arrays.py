@@ -21,3 +21,8 @@ WRITES = (
     "x = {}."
 )
 """What is said of a function that does; with examples of operations, and how its library copies."""
+
+
+def nan_of(dtype: np.dtype) -> float | complex:
+    """NaN, in both parts of a complex number: a part that is a number would be believed."""
+    return complex(np.nan, np.nan) if np.dtype(dtype).kind == "c" else np.nan

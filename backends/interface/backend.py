@@ -283,10 +283,6 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """A new array of `x`'s shape and device, filled with one number."""
         return self.full(tuple(x.shape), value, np.dtype(dtype) if dtype is not None else self.dtype(x), x)
 
-    def nan_like(self, x: Array) -> Array:
-        """A new array of `x`'s shape, dtype and device, of NaN, in both parts of complex numbers."""
-        return self.full_like(x, complex(np.nan, np.nan) if self.dtype(x).kind == "c" else np.nan)
-
     # --- several vectors for each system: a stack `(batch, k, n)`, flat `(batch, k n)` where rows are frozen ---------
 
     def room_for(self, v: Array, count: int) -> Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..interface.arrays import Array
+from ..interface.arrays import Array, nan_of
 from ..interface.control import Kept
 from .by_host import by_host
 from .exported import unless_exported
@@ -44,9 +44,4 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
 
     operands = lax.stop_gradient((failed, *arrays))
     (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
-    return jax.tree.map(lambda leaf: jnp.where(flag, _nan(leaf.dtype), leaf), x)
-
-
-def _nan(dtype: Any) -> Array:
-    """In both parts of a complex number."""
-    return jnp.asarray(complex(np.nan, np.nan) if jnp.issubdtype(dtype, jnp.complexfloating) else np.nan, dtype)
+    return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(nan_of(leaf.dtype), leaf.dtype), leaf), x)

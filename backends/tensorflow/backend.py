@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record  # not public, as the next; tests pin them
 from tensorflow.python.ops import control_flow_util
 
-from ..interface.arrays import Spec
+from ..interface.arrays import Spec, nan_of
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import Kept, as_declared, select
@@ -231,7 +231,9 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         if tf.executing_eagerly():
             return super().guard(bool(failed), handler, x, *arrays)
         if _for_xla():  # no error can leave such a program, so failures become visible as NaN
-            return tf.nest.map_structure(lambda leaf: tf.where(failed, _nan(leaf.dtype), leaf), x)
+            return tf.nest.map_structure(
+                lambda leaf: tf.where(failed, tf.constant(nan_of(self.dtype(leaf)), leaf.dtype), leaf), x
+            )
 
         def on_host(*values: np.ndarray) -> np.ndarray:
             handler(*values)
@@ -299,11 +301,6 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     def without_derivatives(self, x: Array, failed: Array) -> Array:
         return without_derivatives(x, failed)
-
-
-def _nan(dtype: Any) -> Any:
-    """In both parts of a complex number."""
-    return tf.constant(complex(np.nan, np.nan) if dtype.is_complex else np.nan, dtype)
 
 
 def _for_xla() -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ...backends import Array, Backend, LinearSystem
+from ...backends import Array, Backend, LinearSystem, nan_of
 from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.operators.function import DerivedFunction
 from ..attempt import Attempt
@@ -147,7 +147,7 @@ class ImplicitSolve(LinearSystem):
         size = bk.norm(b)
         failed = (outcome.status != int(Status.CONVERGED)) & ((size > 0) | ~bk.isfinite(size))
         failed = failed if given is None or self.purpose else failed & ~given
-        return bk.where(failed, bk.nan_like(outcome.x), outcome.x)
+        return bk.where(failed, bk.full_like(outcome.x, nan_of(bk.dtype(outcome.x))), outcome.x)
 
     def _run(self, problem: Problem, M: Operator | None) -> Outcome:
         attempt, derived = self.attempt, bool(self.purpose)

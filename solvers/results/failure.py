@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...backends import Array, Backend, Kept
+from ...backends import Array, Backend, Kept, nan_of
 from ...backends.on_failure import QUIET
 from ...sparse.fingerprint import fingerprint
 from ..iteration.status import Status
@@ -96,4 +96,4 @@ def with_nan(bk: Backend, x: Array, status: Array) -> Array:
         failed = bk.concat([bk.zeros_like(failed[:-1]), failed[-1:]], 0)
     # A sum, as the derivative of a choice would be zero; and -0 is what changes no number, not even a zero.
     same = bk.full_like(x, complex(-0.0, -0.0) if bk.dtype(x).kind == "c" else -0.0)
-    return x + bk.where(failed, bk.nan_like(x), same)
+    return x + bk.where(failed, bk.full_like(x, nan_of(bk.dtype(x))), same)
