@@ -20,8 +20,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
+from .marked import Refused
 from .straight_line import Slot, Step, straight_line, written
-from .transformed import is_tracked, is_transformed, version
+from .transformed import is_tracked, is_transformed, may_have_derivatives, version
 
 _DETACH = torch.ops.aten.detach.default
 _CUTS = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.Tensor.data.__get__}
@@ -65,6 +66,34 @@ def _disabled() -> Callable[..., Any]:
     return disabled
 
 
+class _Cut:
+    """The user's cut of a value of the argument, as an operation of a program: a derivative by that raises.
+
+    It would be zero, which is not that of a linear function; and where the transpose is known otherwise, as that of a
+    symmetric function, only derivatives of second order would show that.
+    """
+
+    _schema = _DETACH._schema
+    tags = _DETACH.tags
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if not (may_have_derivatives() and (is_tracked(x) or is_transformed(x))):
+            return _DETACH(x)
+        passed: torch.Tensor = Refused.apply(
+            x,
+            None,
+            RuntimeError(
+                "The derivative of A(x) by x is not A itself: something in the function cuts it, by detach(), data or "
+                "no_grad(), and a derivative of the solution that needs it would be wrong. Take it out, or give the "
+                "matrix: krylix.matrix_from_function follows the values."
+            ),
+        )
+        return passed
+
+
+_CUT = _Cut()
+
+
 class _Tape(Recording):
     """Notes each ATen call, with slots for its tensors."""
 
@@ -104,7 +133,7 @@ class _Tape(Recording):
     def cut(self, x: torch.Tensor) -> None:
         """From here on the function means x without what it was computed from."""
         old = self.slot(x)
-        self._note(_DETACH, ((old,), {}), [self._new(x)])
+        self._note(_CUT if old.i in self._of_x else _DETACH, ((old,), {}), [self._new(x)])
 
     def capture(self, x: torch.Tensor) -> None:
         found = self._slots.get(id(x))

@@ -146,3 +146,35 @@ def test_a_derivative_that_is_the_function_passes(mode: str) -> None:
             loss = tf.math.real(tf.reduce_sum(np.conj(c) * x))
         found = tape.gradient(loss, rows).numpy()
     np.testing.assert_allclose(found, np.linalg.solve(M.conj().T, c), rtol=1e-8)
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("method", ["auto", "CG"])
+@pytest.mark.parametrize("where", ["always", "where x is not tracked"])
+def test_second_order_of_energies_is_right_or_refused(where: str, method: str) -> None:
+    """A is the gradient of an energy at a copy of x, which is symmetric: the first order alone may be right."""
+    import torch
+
+    n = 8
+    rng = np.random.default_rng(0)
+    root = torch.tensor(rng.standard_normal((n, n)))
+    T = root @ root.T + n * torch.eye(n, dtype=torch.float64)
+    b, c = (torch.tensor(rng.standard_normal(n), requires_grad=True) for _ in range(2))
+
+    def A(x: Any) -> Any:
+        own = x if x.requires_grad and where != "always" else x.detach().requires_grad_()
+        energy = 0.5 * (own * (T @ own)).sum() + 0.5 * (c.exp() * own * own).sum()
+        return torch.autograd.grad(energy, own, create_graph=True)[0]
+
+    def second(x: Any) -> Any:
+        first = torch.autograd.grad((x**3).sum(), [b, c], create_graph=True)
+        return torch.autograd.grad(sum((g**2).sum() for g in first), [b, c])
+
+    wanted = second(torch.linalg.solve(T + torch.diag(c.exp()), b))
+    try:
+        found = second(linear_solve(A, b, method=method).x)
+    except RuntimeError as error:
+        assert "is not A itself" in str(error)
+        return
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-7)
