@@ -30,6 +30,7 @@ from .solve import solve
 
 MOST = 4  # matrices
 MOST_BYTES = 1 << 25  # of the numbers of each
+MOST_FACTORS = 1 << 27  # bytes of the factors of each: those of a grid of three axes take hundreds of times the matrix
 _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in turn, each would push out the next
 
 _local: ContextVar[bool | None] = ContextVar("krylix_setup_cache", default=None)
@@ -182,6 +183,8 @@ def seen_before(call: Call) -> bool:
 def keep_setup(call: Call, setup: Setup) -> None:
     """For later solves; what was kept longest without being used is let go."""
     global _kept
+    if getattr(setup.M, "nbytes", 0) > MOST_FACTORS:
+        return
     content = content_of(setup.source, call.bk)
     if content is None or not call.is_like(call.key, content):  # written to while it was solved
         return

@@ -506,3 +506,14 @@ def test_settings_of_another_type_are_looked_at() -> None:
         linear_solve(GENERAL, B[0], batch_ndim=0)
     with pytest.raises(ValueError, match="batch_ndim"):
         linear_solve(GENERAL, B[0], batch_ndim=False)
+
+
+@pytest.mark.parametrize("method", ["scipy-direct", "direct"])
+def test_large_factors_are_not_kept(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of the process is not filled by what is solved twice."""
+    krylix.clear_setup_cache()
+    for most, expected in ((1, 0), (1 << 27, 1)):
+        monkeypatch.setattr(CACHE, "MOST_FACTORS", most)
+        for _ in range(3):
+            linear_solve(GENERAL, B[0], method=method)
+        assert kept() == (expected if method == "scipy-direct" else 1)  # dense factors are as large as the matrix

@@ -33,6 +33,11 @@ class BandLU:
         if failed:
             raise RuntimeError("Factor is exactly singular")
 
+    @property
+    def nnz(self) -> int:
+        """Numbers that are stored."""
+        return int(self.factors.size)
+
     def solve(self, b: np.ndarray, trans: str = "N") -> np.ndarray:
         """For b `(n,)` or `(n, count)`, in double precision; "T" with the transpose."""
         found, _ = self._solve(self.factors, self.lower, self.upper, b, self.exchanges, trans="NT".index(trans))

@@ -28,16 +28,19 @@ class HostSolver(NamedTuple):
         solve: (rows b, transposed) -> rows x.
         singularity: numbers of `Singularity`, `(systems or 1, 1)`.
         null: for each matrix its null vectors and those of its adjoint, `(k, n)` each; or None.
+        numbers: how many its factors hold.
     """
 
     solve: Solve
     singularity: np.ndarray
     null: list[tuple[np.ndarray, np.ndarray] | None]
+    numbers: int = 0
 
     @classmethod
-    def of(cls, solve: Solve, singularity: int = 0, null: Any = None) -> HostSolver:
-        """For one matrix."""
-        return cls(solve, np.full((1, 1), singularity, np.int32), [null])
+    def of(cls, solve: Solve, singularity: int = 0, null: Any = None, lu: Any = None) -> HostSolver:
+        """For one matrix, and its factors."""
+        numbers = 0 if lu is None else int(lu.nnz)
+        return cls(solve, np.full((1, 1), singularity, np.int32), [null], numbers)
 
     def in_range(self, b: np.ndarray, transposed: bool) -> np.ndarray:
         """Rows b less the part that no x has an influence on."""
@@ -85,7 +88,7 @@ def singular_solver(
 
     right, left = _null_vectors(A, solve, scales, given)
     if not len(right):
-        return HostSolver.of(solve, Singularity.SINGULAR if exact else Singularity.ILL_CONDITIONED)
+        return HostSolver.of(solve, Singularity.SINGULAR if exact else Singularity.ILL_CONDITIONED, lu=lu)
 
     def pseudo(b: np.ndarray, transposed: bool) -> np.ndarray:
         return _off(left.conj() if transposed else right, solve(b, transposed))
@@ -94,7 +97,7 @@ def singular_solver(
     empty = (size.sum(axis=0) == 0) & (size.sum(axis=1) == 0)  # as of obstacles on a grid
     elsewhere = np.max(np.abs(right[:, ~empty]), initial=0)
     kind = Singularity.KNOWN if elsewhere <= _NOTHING else Singularity.SINGULAR
-    return HostSolver.of(pseudo, kind, (right, left))
+    return HostSolver.of(pseudo, kind, (right, left), lu)
 
 
 def _null_vectors(

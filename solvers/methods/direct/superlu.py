@@ -99,6 +99,11 @@ class HostFactors(Factorisation):
         return found.astype(rows.dtype, copy=False)
 
     @property
+    def nbytes(self) -> int:
+        """Memory of the factors, but for the places of their numbers."""
+        return self.solver.numbers * self.working.itemsize
+
+    @property
     def singularity(self) -> np.ndarray | None:
         """`(systems or 1, 1)`, numbers of `Singularity`; None where all are regular."""
         found = self.solver.singularity
@@ -180,7 +185,8 @@ def _one_by_one(solvers: Sequence[HostSolver]) -> HostSolver:
         )
 
     told = [np.zeros((0, 1), np.int32), *(one.singularity for one in solvers)]
-    return HostSolver(solve, np.concatenate(told), [one.null[0] for one in solvers])
+    numbers = sum(one.numbers for one in solvers)
+    return HostSolver(solve, np.concatenate(told), [one.null[0] for one in solvers], numbers)
 
 
 def _solver(matrix: Any, offset: complex) -> HostSolver:
@@ -192,12 +198,12 @@ def _solver(matrix: Any, offset: complex) -> HostSolver:
         row = sp.csc_array(np.full((1, n), offset, matrix.dtype))
         column = sp.csc_array(np.ones((n, 1), matrix.dtype))
         bordered = sp.block_array([[matrix, column], [row, sp.csc_array([[-1.0]])]], format="csc", dtype=matrix.dtype)
-        solve, told, _ = _factorise(bordered)
+        solve, told, _, numbers = _factorise(bordered)
 
         def bordering(b: np.ndarray, transposed: bool) -> np.ndarray:
             return solve(np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1), transposed)[:, :n]
 
-        return HostSolver(bordering, told, [None])
+        return HostSolver(bordering, told, [None], numbers)
     return _factorise(matrix)
 
 
@@ -209,7 +215,7 @@ def _factorise(matrix: Any) -> HostSolver:
     dtype = matrix.dtype
     lu, blown = _factors(matrix)
     if blown < _suspicious(dtype, matrix.shape[0]):
-        return HostSolver.of(_solve_with(lu, dtype))
+        return HostSolver.of(_solve_with(lu, dtype), lu=lu)
     rows, columns = scales(matrix)
     double = matrix.astype(np.result_type(dtype, np.float64))
     wide = equilibrated(double, rows, columns)
@@ -226,7 +232,7 @@ def _factorise(matrix: Any) -> HostSolver:
             return (scaled((b * first).astype(wide.dtype), transposed) * last).astype(b.dtype)
 
     ill = not blown < _suspicious(dtype, matrix.shape[0]) and _condition(wide, lu) * np.finfo(dtype).eps >= 1
-    return HostSolver.of(solve, Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
+    return HostSolver.of(solve, Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR, lu=lu)
 
 
 def _suspicious(dtype: np.dtype, n: int) -> float:
