@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...backends import Array, Backend, real_dtype
-from ...sparse import Composed, Operator
+from ...sparse import Composed, Operator, storable
 
 
+@storable("without null vectors")
 @dataclass(eq=False, repr=False)
 class WithoutVectors(Composed):
-    """`v - Z Z^H v` with orthonormal rows `basis` `(k, n)`, which are the columns of Z.
+    """`v - Z Z^H v` with orthonormal rows `basis`, and zeros, which are the columns of Z.
 
-    Cost: 2 k n multiplications.
+    `basis` is `(k, n)`, or `(systems or 1, k, n)` of systems that have vectors of their own. Cost: 2 k n
+    multiplications.
     """
 
     parts = ("basis",)
@@ -24,12 +26,14 @@ class WithoutVectors(Composed):
     basis: Array
 
     def _settle(self) -> None:
-        n = int(self.basis.shape[-1])
+        *systems, _, n = map(int, self.basis.shape)
         self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.basis).dtype(self.basis))
+        self.systems = systems[0] if systems and systems[0] > 1 else None
 
     def apply(self, x: Array) -> Array:
         bk, rows = self.bk, self.array("basis")
         rows = bk.astype(rows, np.result_type(self.dtype, bk.dtype(x)))
+        rows = rows[0] if len(rows.shape) == 3 and self.systems is None else rows
         return x - bk.product(bk.matrix_transpose(rows), bk.product(bk.conj(rows), x))
 
     def transpose(self) -> WithoutVectors:

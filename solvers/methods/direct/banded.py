@@ -9,6 +9,7 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import Dense, HostOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
+from ...null_space.projections import WithoutVectors
 from ...preconditioners.known import as_matrix, at_hand, from_host
 from ...preconditioners.reordered import reordered
 from .band import WIDEST, blocks_of, narrow
@@ -16,7 +17,7 @@ from .banded_singular import BlockTridiagonal, looked_into
 from .cyclic_reduction import reduced
 from .factorisation import InverseFactors
 from .refinement import Refinement
-from .singular import SingularFactors, WithoutNullVectors
+from .singular import SingularFactors
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _without_null_vectors(
     bk = factors.bk
     if order is not None:
         vectors = [bk.take(basis, np.argsort(order), 2) for basis in vectors]
-    right, left = (WithoutNullVectors(bk, bk.astype(basis, dtype)) for basis in vectors)
+    right, left = (WithoutVectors(bk, bk.astype(basis, dtype)) for basis in vectors)
     return SingularFactors(factors, right, left, singularity)
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from ....backends import Backend
 from ....sparse import DenseOperator, Operator
 from ....sparse.symmetry import has_equal_triangles
+from ...null_space.projections import WithoutVectors
 from .dense_singular import looked_into, seems_singular
 from .factorisation import DenseFactors
 from .refinement import Refinement
-from .singular import SingularFactors, WithoutNullVectors
+from .singular import SingularFactors
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
         return DenseFactors(bk, (*factors, one, one), False, A.shape, A.dtype, systems)
     *found, right, left, singularity = looked_into(bk, matrix, factors, suspect)
     inner = DenseFactors(bk, found, False, A.shape, A.dtype, systems)
-    return SingularFactors(inner, WithoutNullVectors(bk, right), WithoutNullVectors(bk, left), singularity)
+    return SingularFactors(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
 
 
 def may_be_definite(bk: Backend, A: DenseOperator) -> bool:

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from ....backends import Array, Backend
+from ....backends import Array
 from ....sparse import Composed, Operator, storable
 from .factorisation import Solves
 
@@ -24,35 +24,6 @@ class Singularity(IntEnum):
 def suspicious(dtype: np.dtype) -> float:
     """Over the rounding unit: what an inverse may make of a random vector before a closer look."""
     return 0.03 if np.dtype(dtype).char in "fF" else 1e-4
-
-
-@storable("without null vectors")
-@dataclass(eq=False, repr=False)
-class WithoutNullVectors(Composed):
-    """`v - Z Z^H v` with orthonormal rows `basis` `(systems or 1, k, n)`, the columns of Z, and zeros.
-
-    Cost: 2 k n multiplications.
-    """
-
-    parts = ("basis",)
-    is_container = True
-
-    bk: Backend
-    basis: Array
-
-    def _settle(self) -> None:
-        systems, _, n = map(int, self.basis.shape)
-        self.shape, self.dtype = (n, n), np.dtype(self._library_of(self.basis).dtype(self.basis))
-        self.systems = systems if systems > 1 else None
-
-    def apply(self, x: Array) -> Array:
-        bk, basis = self.bk, self.array("basis")
-        basis = bk.astype(basis, np.result_type(self.dtype, bk.dtype(x)))
-        basis = basis if self.systems is not None else basis[0]
-        return x - bk.product(bk.matrix_transpose(basis), bk.product(bk.conj(basis), x))
-
-    def transpose(self) -> WithoutNullVectors:
-        return self.conj()  # type: ignore[return-value]
 
 
 @storable("factors of a singular matrix")

@@ -1,5 +1,6 @@
 """Direct methods solve where the unknowns have units that differ by more than the precision holds."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,13 @@ def test_singular_in_any_units(method: str, dtype: Any) -> None:
     null = 1 / powers[1]  # as constants are of the chain
     left = np.abs(null @ result.x) / (np.linalg.norm(null) * np.linalg.norm(result.x))
     assert left <= 100 * np.finfo(dtype).eps
+    wide = matrix.astype(np.result_type(dtype, np.float64))
+    nearly = (powers[0] * np.linspace(1, 2, N)).astype(dtype)  # 1e-16 of it is what no x reaches
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SingularMatrixWarning)
+        result = linear_solve(A, nearly, method=method, on_failure="status", rtol=1e-5)
+    if result.converged:
+        assert np.linalg.norm(nearly - wide @ result.x) <= 1.01e-5 * np.linalg.norm(nearly)
     without = (np.linspace(1, 2, N) / powers[0]).astype(dtype)  # b of which no x reaches most
     assert not linear_solve(A, without, method=method, on_failure="status").converged
 
