@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, Kept, real_dtype
+from ...backends import Array, Backend, Kept, nan_of, real_dtype
 from ...sparse import Operator
 from ...sparse.symmetry import PRODUCTS
 
@@ -44,7 +44,7 @@ def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array, on_f
     size = bk.norm(forward) * bk.norm(y) + bk.norm(u) * bk.norm(image)
     wrong = bk.any(bk.abs(left - right) > PRODUCTS * float(np.finfo(real).eps) * size)
     if on_failure == "nan" and bk.compiled(wrong):
-        return bk.where(wrong, bk.full_like(y, np.nan), y)
+        return bk.where(wrong, bk.full_like(y, nan_of(bk.dtype(y))), y)
     return bk.guard(wrong, _refuse, y, kept=Kept("adjoint", "raise", _WRONG))
 
 
