@@ -23,22 +23,22 @@ from ..interface.scattered import scattered
 from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
-from .by_host import by_host
 from .compiled import compiled
 from .devices import first_placed, placed
 from .explicit import with_auto_axes
-from .exported import unless_exported
 from .fourier import JaxFourier
 from .function import called, trace
 from .grid_rows import GridStack, cells_of
-from .guard import guarded
+from .host_calls.by_host import by_host
+from .host_calls.exported import unless_exported
+from .host_calls.guard import guarded
+from .host_calls.rescue import rescued
 from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .marked import refused, without_derivatives
 from .memory import JaxMemory
 from .recurrence import JaxRecurrences
-from .rescue import rescued
 from .sparse import JaxSparse
 from .strict import leniently
 from .tracing import host_view, is_compiled, is_recorded, is_traced, value_now

@@ -17,7 +17,7 @@ from krylix import linear_solve
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-by_host = pytest.importorskip("krylix.backends.jax.by_host")
+by_host = pytest.importorskip("krylix.backends.jax.host_calls.by_host")
 
 N = 8
 B = jnp.cos(jnp.arange(float(N)))

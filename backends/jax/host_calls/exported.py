@@ -9,7 +9,7 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-from ..interface.arrays import Array
+from ...interface.arrays import Array
 
 primitive = Primitive("krylix_unless_exported")
 

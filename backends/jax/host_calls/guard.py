@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..interface.arrays import Array, nan_of
-from ..interface.control import Kept
+from ...interface.arrays import Array, nan_of
+from ...interface.control import Kept
 from .by_host import by_host
 from .exported import unless_exported
 from .reporting import reporting

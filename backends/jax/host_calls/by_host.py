@@ -23,10 +23,10 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-from ..interface.arrays import Array, Spec
-from ..interface.control import Kept, as_declared
+from ...interface.arrays import Array, Spec
+from ...interface.control import Kept, as_declared
+from ..devices import first_placed, placed
 from .call_frame import DTYPES, register
-from .devices import first_placed, placed
 
 TARGET = "krylix_by_host"
 _known: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()  # programs keep them alive

@@ -14,8 +14,8 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from ..interface.arrays import Array
-from ..interface.control import Kept, as_declared
+from ...interface.arrays import Array
+from ...interface.control import Kept, as_declared
 from .by_host import by_host
 from .exported import unless_exported
 
