@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from .setting import Setting
+
 T = TypeVar("T")
 
 POLICIES = ("raise", "warn", "status", "nan")
 QUIET = ("status", "nan")  # the caller looks at what the solve returns
 
-_local: ContextVar[str | None] = ContextVar("krylix_on_failure", default=None)
-_global: list[str] = ["raise"]
+_setting = Setting("on_failure", "raise", compiled=True)
 _pure: ContextVar[bool | None] = ContextVar("krylix_pure_programs", default=None)
 
 
@@ -29,13 +30,14 @@ def checked(policy: str) -> str:
 
 def get_on_failure() -> str:
     """What a solve does here that fails and was given no `on_failure`: "raise", "warn", "status" or "nan"."""
-    return _local.get() or _global[0]
+    return _setting.get()
 
 
 def set_global_on_failure(policy: str) -> None:
     """Set what failed solves do in the whole process; `on_failure(policy)` and the argument of a solve override it.
 
-    A compiled function keeps what held when it was traced, a prepared solver what held when it was prepared.
+    A function of `jax.jit` follows it (where there is `jax.make_user_context`), other compiled functions keep what held when they were
+    traced, a prepared solver what held when it was prepared.
 
     Args:
         policy: "raise" (the default), "warn", "status" or "nan", see `linear_solve`.
@@ -43,15 +45,15 @@ def set_global_on_failure(policy: str) -> None:
     Raises:
         ValueError: there is no such policy.
     """
-    _global[0] = checked(policy)
+    _setting.set_global(checked(policy))
 
 
 @contextmanager
 def on_failure(policy: str) -> Iterator[None]:
     """Set what failed solves do inside the `with` block (per thread and task).
 
-    A function that is compiled inside keeps it, one that was compiled before keeps its own. JAX traces a Python
-    function once for all `jax.jit` of it.
+    A function of `jax.jit` that is called inside is compiled for it (where there is `jax.make_user_context`). Other compiled functions keep
+    what held when they were traced.
 
     Args:
         policy: "raise", "warn", "status" or "nan", see `linear_solve`.
@@ -59,11 +61,8 @@ def on_failure(policy: str) -> Iterator[None]:
     Raises:
         ValueError: there is no such policy.
     """
-    token = _local.set(checked(policy))
-    try:
+    with _setting.local(checked(policy)):
         yield
-    finally:
-        _local.reset(token)
 
 
 def has_pure_programs() -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 import numpy as np
+
+from .setting import Setting
 
 _BITS = (16, 32, 64, None)
 _COMPLEX: dict[int, np.dtype] = {32: np.dtype(np.complex64), 64: np.dtype(np.complex128)}
@@ -16,8 +17,7 @@ _EXPONENT_BITS: dict[int, tuple[np.dtype, int]] = {  # by the bytes of a real nu
     8: (np.dtype(np.int64), 0x7FF0000000000000),
 }
 
-_local: ContextVar[tuple[int | None] | None] = ContextVar("krylix_precision", default=None)
-_global: list[int | None] = [None]
+_setting: Setting[int | None] = Setting("precision", None, compiled=True)
 
 
 def _checked(bits: int | None) -> int | None:
@@ -30,8 +30,7 @@ def _checked(bits: int | None) -> int | None:
 
 def get_precision() -> int | None:
     """Bits of a real floating-point number in force here (16, 32, 64), or None: follow the inputs."""
-    local = _local.get()
-    return _global[0] if local is None else local[0]
+    return _setting.get()
 
 
 def set_global_precision(bits: int | None) -> None:
@@ -40,12 +39,15 @@ def set_global_precision(bits: int | None) -> None:
     Raises:
         ValueError: `bits` is not 16, 32, 64 or None.
     """
-    _global[0] = _checked(bits)
+    _setting.set_global(_checked(bits))
 
 
 @contextmanager
 def precision(bits: int | None) -> Iterator[None]:
     """Compute in this precision inside the `with` block (per thread and task).
+
+    A function of `jax.jit` that is called inside is compiled for it (where there is `jax.make_user_context`). Other compiled functions keep
+    the precision that held when they were traced.
 
     Args:
         bits: 16, 32 or 64 bits for a real number (a complex one takes twice that); None follows the inputs.
@@ -53,11 +55,8 @@ def precision(bits: int | None) -> Iterator[None]:
     Raises:
         ValueError: `bits` is not one of these.
     """
-    token = _local.set((_checked(bits),))
-    try:
+    with _setting.local(_checked(bits)):
         yield
-    finally:
-        _local.reset(token)
 
 
 def exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:

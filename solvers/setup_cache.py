@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from threading import Lock
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
+from ..backends.setting import Setting
 from ..sparse import Operator
 from ..sparse.content import Content, content_of, copy_of
 from .iteration.method import Method
@@ -33,8 +33,7 @@ MOST_BYTES = 1 << 25  # of the numbers of each
 MOST_FACTORS = 1 << 27  # bytes of the factors of each: those of a grid of three axes take hundreds of times the matrix
 _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in turn, each would push out the next
 
-_local: ContextVar[bool | None] = ContextVar("krylix_setup_cache", default=None)
-_global: list[bool] = [True]
+_setting = Setting("setup_cache", True, compiled=False)
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "progress")  # no setup depends on them
 
 
@@ -102,8 +101,7 @@ _lock = Lock()  # for writing; tuples are read as they are
 
 def call_of(request: Request) -> Call | None:
     """None where nothing is kept: a matrix too large, or not in memory; a setting that is no number and no name."""
-    local = _local.get()
-    if not (_global[0] if local is None else local) or request.args:
+    if not _setting.get() or request.args:
         return None
     A, b = request.A, request.b
     shape = getattr(A, "shape", ())
@@ -195,16 +193,13 @@ def keep_setup(call: Call, setup: Setup) -> None:
 @contextmanager
 def setup_cache(enabled: bool) -> Iterator[None]:
     """Keep setups of repeated matrices inside the `with` block, or make each anew (per thread and task)."""
-    token = _local.set(bool(enabled))
-    try:
+    with _setting.local(bool(enabled)):
         yield
-    finally:
-        _local.reset(token)
 
 
 def set_global_setup_cache(enabled: bool) -> None:
     """Keep setups of repeated matrices in the whole process, or none; `setup_cache(enabled)` overrides it locally."""
-    _global[0] = bool(enabled)
+    _setting.set_global(bool(enabled))
     if not enabled:
         clear_setup_cache()
 
