@@ -36,8 +36,8 @@ def get_on_failure() -> str:
 def set_global_on_failure(policy: str) -> None:
     """Set what failed solves do in the whole process; `on_failure(policy)` and the argument of a solve override it.
 
-    A function of `jax.jit` follows it (where there is `jax.make_user_context`), other compiled functions keep what held when they were
-    traced, a prepared solver what held when it was prepared.
+    A function of `jax.jit` follows it (where there is `jax.make_user_context`), other compiled functions keep what held
+    when they were traced, a prepared solver what held when it was prepared.
 
     Args:
         policy: "raise" (the default), "warn", "status" or "nan", see `linear_solve`.
@@ -52,8 +52,8 @@ def set_global_on_failure(policy: str) -> None:
 def on_failure(policy: str) -> Iterator[None]:
     """Set what failed solves do inside the `with` block (per thread and task).
 
-    A function of `jax.jit` that is called inside is compiled for it (where there is `jax.make_user_context`). Other compiled functions keep
-    what held when they were traced.
+    A function of `jax.jit` that is called inside is compiled for it (where there is `jax.make_user_context`). Other
+    compiled functions keep what held when they were traced.
 
     Args:
         policy: "raise", "warn", "status" or "nan", see `linear_solve`.

@@ -46,8 +46,8 @@ def set_global_precision(bits: int | None) -> None:
 def precision(bits: int | None) -> Iterator[None]:
     """Compute in this precision inside the `with` block (per thread and task).
 
-    A function of `jax.jit` that is called inside is compiled for it (where there is `jax.make_user_context`). Other compiled functions keep
-    the precision that held when they were traced.
+    A function of `jax.jit` that is called inside is compiled for it (where there is `jax.make_user_context`). Other
+    compiled functions keep the precision that held when they were traced.
 
     Args:
         bits: 16, 32 or 64 bits for a real number (a complex one takes twice that); None follows the inputs.

@@ -261,5 +261,5 @@ def test_what_a_compiled_function_keeps(mode: str) -> None:
     if library(mode) == "tf":
         assert np.isnan(to_numpy(function(array(mode, B)))[1]).all()
     else:
-        with pytest.raises(RuntimeError, match="converged|diverged|NaN"):
+        with pytest.raises(RuntimeError, match=r"converged|diverged|NaN"):
             to_numpy(function(array(mode, B)))
