@@ -38,6 +38,7 @@ from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .marked import refused, without_derivatives
 from .memory import JaxMemory
+from .recorded import recorded
 from .recurrence import JaxRecurrences
 from .sparse import JaxSparse
 from .strict import leniently
@@ -298,6 +299,8 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         self, function: Callable[..., Any], x: Any, args: Sequence[Any]
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         return trace(lambda x: function(x, *args), x)
+
+    recorded = staticmethod(recorded)
 
     def bilinear(
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False

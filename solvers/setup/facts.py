@@ -21,8 +21,9 @@ from ...sparse import (
 )
 from ...sparse.definite import is_seen_indefinite
 from ...sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
+from ...sparse.operators.by_record import products_agree
 from ...sparse.row_sums import RowSums, row_sums
-from ...sparse.symmetry import products_agree, seems_hermitian
+from ...sparse.symmetry import seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..grids.find import on_its_grid
 from ..methods.direct.band import may_be_narrow, narrow
