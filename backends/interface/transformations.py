@@ -109,6 +109,12 @@ class Transformations(ABC):
         """
         return None
 
+    def hiding_constants(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` of arrays, in which a compiler does not see that large arrays are constant that it closes over:
+        it would fold them, number by number.
+        """
+        return function
+
     def one_by_one(
         self, function: Callable[..., Sequence[Array]], arrays: Sequence[Array], axes: int
     ) -> Sequence[Array]:

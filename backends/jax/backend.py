@@ -24,6 +24,7 @@ from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .compiled import compiled
+from .constants import hiding_constants
 from .devices import first_placed, placed
 from .explicit import with_auto_axes
 from .fourier import JaxFourier
@@ -301,6 +302,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return trace(lambda x: function(x, *args), x)
 
     recorded = staticmethod(recorded)
+    hiding_constants = staticmethod(hiding_constants)
 
     def bilinear(
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...sparse import (
-    DIA,
     DenseOperator,
     FunctionOperator,
     Matrix,
@@ -33,7 +32,7 @@ from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known
 from ..preconditioners.multigrid.read import couples_neighbours
 from .factors import factors_now
-from .fill import LARGE, FactorCost, fits, known_cost, matrix_cost
+from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix_cost
 from .problem import Problem
 
 FAST = FastDirect()
@@ -214,8 +213,9 @@ class Facts:
     @cached_property
     def cost(self) -> FactorCost | None:
         """Of factors of the known matrix, or those of a batch."""
-        if isinstance(self.matrix, DIA) and self.matrix.systems is None and self.unknowns > LARGE:
-            return matrix_cost(self.matrix)
+        matrix = self.matrix
+        if matrix is not None and matrix.systems is None and self.unknowns > LARGE and diagonals_of(matrix) is not None:
+            return matrix_cost(matrix)
         known = self._known
         return None if known is None or not self.unknowns else known_cost(known)
 
@@ -225,4 +225,5 @@ class Facts:
         if self.matrix is None:
             small = self.unknowns <= SMALL_FUNCTION
             return small and isinstance(self.A, FunctionOperator) and not self.problem.compiled
-        return not self.unknowns or fits(matrix_cost(self.matrix) if self.cost is None else self.cost, self.A.dtype)
+        cost = lambda matrix: self.cost or matrix_cost(matrix)  # noqa: E731
+        return not self.unknowns or have_room(self.matrix, cost)
