@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....backends import Array, Backend, get_backend
+from ....sparse.fingerprint import fingerprint
 from .cyclic_reduction import CyclicReduction, as_blocks, as_rows, reduced, shifted, times
 from .dense_singular import balanced, scattered
 from .null_vectors import Equations, both_null_vectors
@@ -83,8 +84,10 @@ def looked_into(
     def found(*_: Array) -> tuple[Array, ...]:
         """By NumPy where a program may call it, which leaves a third of it to compile."""
         arrays = [bk.constant(part) for part in (*matrix.parts, suspect)]
-        name = f"null vectors of banded matrices {n} {most} {given} {dtype}"
-        return tuple(bk.by_host(partial(look, get_backend("numpy")), partial(look, bk), *arrays, name=lambda: name))
+        return tuple(bk.by_host(partial(look, get_backend("numpy")), partial(look, bk), *arrays, name=name))
+
+    def name() -> str | None:
+        return fingerprint("null vectors of banded matrices", n, most, given, dtype)
 
     right, left = bk.cond(bk.any(suspect), found, lambda *_: (none, none))
     regular = bk.zeros((systems, 1), np.dtype(np.int32), matrix.on)
@@ -99,7 +102,8 @@ def _look(
     if bk.on_host and not suspect.any():  # of a lane of several, of which others are
         return [np.zeros((len(on), most, size), on.dtype)] * 2
     matrix = BlockTridiagonal(before, on, after, size)
-    return [bk.astype(basis, bk.dtype(on)) for basis in _null_vectors(bk, matrix, suspect, most, given)]
+    with bk.quiet():
+        return [bk.astype(basis, bk.dtype(on)) for basis in _null_vectors(bk, matrix, suspect, most, given)]
 
 
 def _seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype) -> Array:
