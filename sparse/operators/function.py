@@ -156,17 +156,15 @@ class FunctionOperator(LinearFunction):
         return other
 
     def as_traced(self) -> FunctionOperator:
-        """The same function as it is now, whose products are a program from here on, where the library gains from that,
-        or, while a program is being made, a part of it for which the function's Python is not run again.
-
-        To be used for one solve, as the function may close over what changes.
+        """The same function as it is now, whose products are a program from here on, where the library gains from that;
+        in a program, parts of it. To be used for one solve, as the function may close over what changes.
         """
         if not self.bk.compiles_solves or self._traced is not None or self.is_container or self.recorded is not None:
             return self
         other = copy.copy(self)
         if self.bk.in_program():
             with suppress(Exception):  # the first product raises it, and names the function
-                other.recorded = self.bk.recorded(self.function, self._example(), self.args)
+                other.recorded = self.bk.recorded(self.function, self._zeros(True), self.args)
             return other
         try:
             other._traced = self._trace()
@@ -175,14 +173,13 @@ class FunctionOperator(LinearFunction):
             raise
         return other
 
-    def _zeros(self) -> Array:
-        return self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+    def _zeros(self, as_given: bool = False) -> Any:
+        """Rows, or what the function takes."""
+        rows = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+        return self.layout.unflatten(self.bk, rows) if as_given else rows
 
     def _trace(self) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        return self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), self._example(), self.args)
-
-    def _example(self) -> Any:
-        return self.layout.unflatten(self.bk, self._zeros())
+        return self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), self._zeros(True), self.args)
 
     def _as_program(self, constant: Array | None, is_linear: bool) -> FunctionOperator | None:
         """The container of the program; None where the function cannot be traced."""
