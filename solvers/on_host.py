@@ -15,7 +15,7 @@ from .iteration.outcome import Outcome
 from .iteration.run import Settings, run
 from .iteration.status import Status
 from .results.no_solution import without_refuted
-from .setup.fill import fits, matrix_cost
+from .setup.fill import have_room
 from .setup.problem import Problem
 
 
@@ -111,7 +111,7 @@ def _solve_on_host(
     def on_host(*values: np.ndarray) -> Outcome:
         b, rtol, atol, *x0 = (np.array(v) for v in values[: cut[0]])
         A, M, null = operators(*values[cut[0] :])
-        if bounded and isinstance(matrix := A.without_offset, Matrix) and not fits(matrix_cost(matrix), A.dtype):
+        if bounded and isinstance(entries := A.without_offset, Matrix) and not have_room(entries):
             raise MemoryError("The factors are too large.")
         found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), report)
         if settings.by_default and not problem.least_squares:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array
 from .errors import NonlinearError
+from .operators.by_record import known_product
 from .operators.function import FunctionOperator
 
 _tested: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
@@ -32,15 +32,7 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     bk, shape = operator.bk, (operator.layout.systems, operator.shape[1])
 
     def at(x: np.ndarray) -> np.ndarray | None:
-        def image() -> Array:
-            # made in here: outside, JAX would take it for a part of the compiled program
-            v = bk.asarray(np.ascontiguousarray(x.astype(operator.dtype)), like=operator.like)
-            image = operator.apply(v)
-            operator.tracked |= bk.tracks(image)
-            return image
-
-        value = bk.known_now(image)
-        return None if value is None else value.copy()  # the function may use the same memory again
+        return known_product(operator, x, operator.like)
 
     constant = at(np.zeros(shape))
     if constant is None:

@@ -8,7 +8,7 @@ What is asked decides how sure the answer must be:
 | may one triangle stand for both (Cholesky)? | `has_equal_triangles` | 10 eps, for a random vector |
 | shall a method for such matrices be chosen? | `seems_hermitian` | 1e-8, for a random vector |
 | must one that the user chose be refused? | `is_far_from_hermitian` | 1e-4, for a random vector |
-| does a function look like it? | `products_agree` | 1e3 eps of its products with two random vectors |
+| does a function look like it? | `products_agree` (by_record.py) | 1e3 eps of its products with two random vectors |
 
 A method is chosen where it works, and refused where it cannot; in between, the true residual tells. The limits are
 relative: of the size of the products. Assembled entries are sums of many contributions, hence 100 eps, and the products
@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..backends import Array
 from .canonical import canonical, row_maxima
 from .once import once
 from .operator import Operator
@@ -105,26 +104,6 @@ def is_far_from_hermitian(operator: Operator) -> float | None:
     """How far, if that is known now and too far for methods that need it; else None."""
     relative = asymmetry(operator)
     return relative if relative is not None and relative > REFUSED else None
-
-
-def products_agree(operator: Operator, systems: int, like: Array) -> bool:
-    """<u, A v> = <A u, v> for random u and v, in each of the systems that are taken at once.
-
-    False where the function cannot be evaluated now. Costs two products.
-    """
-    bk, shape = operator.bk, (systems, operator.shape[1])
-    u, v = (np.random.default_rng(seed).standard_normal(shape).astype(operator.dtype) for seed in (4, 5))
-
-    def image(w: np.ndarray) -> np.ndarray | None:
-        found = bk.known_now(lambda: operator.apply(bk.asarray(w, like=like)))
-        return None if found is None else found.copy()  # the function may use the same memory again
-
-    Au, Av = image(u), image(v)
-    if Au is None or Av is None:
-        return False
-    left, right = (np.sum(a.conj() * b, axis=1) for a, b in ((u, Av), (Au, v)))
-    size = np.linalg.norm(u, axis=1) * np.linalg.norm(Av, axis=1)
-    return bool(np.all(np.abs(left - right) <= PRODUCTS * np.finfo(operator.dtype).eps * size))
 
 
 def _asymmetry(matrix: Any) -> float:

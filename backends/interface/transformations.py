@@ -101,6 +101,20 @@ class Transformations(ABC):
         """
         return None
 
+    def recorded(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+        """`function(x, *args)` whose Python has run, once, for all places of the program in the making, or None.
+
+        It takes containers like x that it `fits`, has a `program`, and `by_lines` computes the same with the lines of
+        the user's source in what a front end makes of it.
+        """
+        return None
+
+    def hiding_constants(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` of arrays, in which a compiler does not see that large arrays are constant that it closes over:
+        it would fold them, number by number.
+        """
+        return function
+
     def one_by_one(
         self, function: Callable[..., Sequence[Array]], arrays: Sequence[Array], axes: int
     ) -> Sequence[Array]:

@@ -24,6 +24,7 @@ from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
 from .bilinear import bilinear
 from .compiled import compiled
+from .constants import hiding_constants
 from .devices import first_placed, placed
 from .explicit import with_auto_axes
 from .fourier import JaxFourier
@@ -38,6 +39,7 @@ from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .marked import refused, without_derivatives
 from .memory import JaxMemory
+from .recorded import recorded
 from .recurrence import JaxRecurrences
 from .sparse import JaxSparse
 from .strict import leniently
@@ -298,6 +300,9 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         self, function: Callable[..., Any], x: Any, args: Sequence[Any]
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         return trace(lambda x: function(x, *args), x)
+
+    recorded = staticmethod(recorded)
+    hiding_constants = staticmethod(hiding_constants)
 
     def bilinear(
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False

@@ -11,6 +11,7 @@ from jax import lax
 
 from ..interface.arrays import Array
 from ..interface.implicit import LinearSystem
+from .constants import hiding_constants
 from .transposed import with_transpose
 from .varying import axes_after, casts, is_mapped, vary, varying_function
 
@@ -37,11 +38,11 @@ def implicit_solve(
         return y, jnp.where(False, _sums(y), one)  # ... transposed, too
 
     def forward(_: Any, rhs: Any) -> Any:
-        x, rest = system.solve(jnp.reshape(rhs[0], rows.shape), jnp.reshape(rhs[1] != 0, (-1, 1)))
+        x, rest = hiding_constants(system.solve)(jnp.reshape(rhs[0], rows.shape), jnp.reshape(rhs[1] != 0, (-1, 1)))
         return (jnp.reshape(x, b.shape), rhs[1]), rest
 
     def backward(_: Any, rhs: Any) -> Any:
-        x, rest = system.transpose().solve(jnp.reshape(rhs[0], rows.shape))
+        x, rest = hiding_constants(system.transpose().solve)(jnp.reshape(rhs[0], rows.shape))
         return (jnp.reshape(x, b.shape), rhs[1]), rest
 
     # JAX traces the transposed solve at once. Where there is none (a LinearOperator without rmatvec, a function

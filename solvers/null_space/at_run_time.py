@@ -33,7 +33,8 @@ def constants_at_run_time(A: SparseMatrix | Dense) -> WithoutConstantsInside:
     diagonal = bk.abs(bk.broadcast_to(A.diagonals(), (rows, n)))
     near = bk.max_abs(sums) <= _NEAR * bk.max_abs(diagonal)
     empty = bk.max_abs(bk.where(sums + diagonal == 0, bk.full_like(sums, 1), bk.zeros_like(sums))) > 0
-    inside, weights, active = bk.cond(bk.any(near | empty), lambda ones: _told(A, ones), lambda _: nothing, ones)
+    told = bk.hiding_constants(lambda ones: _told(A, ones))
+    inside, weights, active = bk.cond(bk.any(near | empty), told, lambda _: nothing, ones)
     return WithoutConstantsInside(bk, inside, weights, active)
 
 

@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.facts import components
+from ...sparse.operators.by_record import known_product, products_agree
 from ...sparse.rounding import RowSums, closed_components, row_sums
-from ...sparse.symmetry import products_agree
 from ..preconditioners.known import as_matrix, in_every_run
 from .projections import WithoutConstants
 
@@ -158,10 +158,10 @@ class _ConstantImage(NamedTuple):
 
 def _size_of_constant_image(A: FunctionOperator, layout: Layout, like: Any) -> _ConstantImage | None:
     """None: not known now."""
-    bk, shape = A.bk, (layout.systems, A.shape[1])
+    shape = (layout.systems, A.shape[1])
 
     def image(x: np.ndarray) -> np.ndarray | None:
-        return bk.known_now(lambda: A.apply(bk.asarray(np.ascontiguousarray(x, A.dtype), like=like)))
+        return known_product(A, x, like)
 
     found, before = image(np.ones(shape)), _remembered(A.function)
     if found is None:

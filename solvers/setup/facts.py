@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...sparse import (
-    DIA,
     DenseOperator,
     FunctionOperator,
     Matrix,
@@ -21,8 +20,9 @@ from ...sparse import (
 )
 from ...sparse.definite import is_seen_indefinite
 from ...sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
+from ...sparse.operators.by_record import products_agree
 from ...sparse.row_sums import RowSums, row_sums
-from ...sparse.symmetry import products_agree, seems_hermitian
+from ...sparse.symmetry import seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..grids.find import on_its_grid
 from ..methods.direct.band import may_be_narrow, narrow
@@ -32,7 +32,7 @@ from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known
 from ..preconditioners.multigrid.read import couples_neighbours
 from .factors import factors_now
-from .fill import LARGE, FactorCost, fits, known_cost, matrix_cost
+from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix_cost
 from .problem import Problem
 
 FAST = FastDirect()
@@ -213,8 +213,9 @@ class Facts:
     @cached_property
     def cost(self) -> FactorCost | None:
         """Of factors of the known matrix, or those of a batch."""
-        if isinstance(self.matrix, DIA) and self.matrix.systems is None and self.unknowns > LARGE:
-            return matrix_cost(self.matrix)
+        matrix = self.matrix
+        if matrix is not None and matrix.systems is None and self.unknowns > LARGE and diagonals_of(matrix) is not None:
+            return matrix_cost(matrix)
         known = self._known
         return None if known is None or not self.unknowns else known_cost(known)
 
@@ -224,4 +225,5 @@ class Facts:
         if self.matrix is None:
             small = self.unknowns <= SMALL_FUNCTION
             return small and isinstance(self.A, FunctionOperator) and not self.problem.compiled
-        return not self.unknowns or fits(matrix_cost(self.matrix) if self.cost is None else self.cost, self.A.dtype)
+        cost = lambda matrix: self.cost or matrix_cost(matrix)  # noqa: E731
+        return not self.unknowns or have_room(self.matrix, cost)

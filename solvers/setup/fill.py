@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from ...sparse import DIA, Matrix, SparseMatrix
+from ...sparse import DIA, Matrix, SparseMatrix, Stencil
 
 
 class FactorCost(NamedTuple):
@@ -50,8 +50,8 @@ def matrix_cost(matrix: Matrix) -> FactorCost:
     """
     n, count = matrix.shape[0], matrix.systems or 1
     structure: Any = matrix.structure if isinstance(matrix, SparseMatrix) else None
-    if isinstance(matrix, DIA) and n > LARGE:
-        one = band_cost(n, structure.offsets)  # which tells enough, without its entries row by row
+    if n > LARGE and (offsets := diagonals_of(matrix)) is not None:
+        one = band_cost(n, offsets)  # which tells enough, without its entries row by row
     elif (known := matrix.known()) is not None:
         return known_cost(known)
     elif structure is not None and matrix.nnz <= _LISTED:
@@ -60,6 +60,13 @@ def matrix_cost(matrix: Matrix) -> FactorCost:
     else:
         one = FactorCost(10 * float(n) ** 2, 10 * float(n) ** (4 / 3))
     return FactorCost(count * one.operations, count * one.numbers)
+
+
+def diagonals_of(matrix: Matrix) -> Sequence[int] | None:
+    """The offsets of all diagonals with entries, of a format that knows them."""
+    structure: Any = matrix.structure if isinstance(matrix, DIA | Stencil) else None
+    found = structure.diagonals if isinstance(matrix, Stencil) else structure
+    return None if found is None else tuple(found.offsets)
 
 
 def known_cost(known: Any) -> FactorCost:
@@ -75,6 +82,16 @@ def known_cost(known: Any) -> FactorCost:
 def fits(cost: FactorCost, dtype: np.dtype) -> bool:
     """Have the factors room in the memory of this machine, beside all else?"""
     return cost.numbers * np.dtype(dtype).itemsize * 2 <= _MEMORY * _memory()
+
+
+def have_room(matrix: Matrix, cost: Callable[[Matrix], FactorCost] = matrix_cost) -> bool:
+    """Do the factors fit, as far as `cost` tells? It is not asked where their band fits, in the order of the rows."""
+    offsets, count = diagonals_of(matrix), matrix.systems or 1
+    if offsets is not None:
+        most = band_cost(matrix.shape[0], offsets)
+        if fits(FactorCost(count * most.operations, count * most.numbers), matrix.dtype):
+            return True
+    return fits(cost(matrix), matrix.dtype)
 
 
 def _memory() -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -140,6 +141,7 @@ class FunctionOperator(LinearFunction):
         self._entries: Dense | None = None
         self._matrix: SparseMatrix | UnsupportedOperation | NonlinearError | None = None
         self._traced: tuple[Callable[..., Any], Sequence[Array]] | None = None  # see `as_traced`
+        self.recorded: Any = None  # likewise, in a program: see `Backend.recorded`
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
         """The same function, `constant` `(systems, n)` taken off its results."""
@@ -154,13 +156,16 @@ class FunctionOperator(LinearFunction):
         return other
 
     def as_traced(self) -> FunctionOperator:
-        """The same function as it is now, whose products are a program from here on, where the library gains from that.
-
-        To be used for one solve, as the function may close over what changes.
+        """The same function as it is now, whose products are a program from here on, where the library gains from that;
+        in a program, parts of it. To be used for one solve, as the function may close over what changes.
         """
-        if not self.bk.compiles_solves or self._traced is not None or self.is_container or self.bk.in_program():
+        if not self.bk.compiles_solves or self._traced is not None or self.is_container or self.recorded is not None:
             return self
         other = copy.copy(self)
+        if self.bk.in_program():
+            with suppress(Exception):  # the first product raises it, and names the function
+                other.recorded = self.bk.recorded(self.function, self._zeros(True), self.args)
+            return other
         try:
             other._traced = self._trace()
         except TypeError:
@@ -168,12 +173,13 @@ class FunctionOperator(LinearFunction):
             raise
         return other
 
-    def _zeros(self) -> Array:
-        return self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+    def _zeros(self, as_given: bool = False) -> Any:
+        """Rows, or what the function takes."""
+        rows = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
+        return self.layout.unflatten(self.bk, rows) if as_given else rows
 
     def _trace(self) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        example = self.layout.unflatten(self.bk, self._zeros())
-        return self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), example, self.args)
+        return self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), self._zeros(True), self.args)
 
     def _as_program(self, constant: Array | None, is_linear: bool) -> FunctionOperator | None:
         """The container of the program; None where the function cannot be traced."""
@@ -216,7 +222,9 @@ class FunctionOperator(LinearFunction):
 
     def _own_product(self, x: Array) -> Array:
         given = self.layout.unflatten(self.bk, x)
-        if self._looked_at:
+        if self.recorded is not None and self.recorded.fits(given):
+            image = self.recorded(given)
+        elif self._looked_at:
             image = self.bk.call(self.function, given, self.args)
         else:
             image, self._looked_at = first_call(self.bk, self.function, given, self.args, self.name)
@@ -267,13 +275,19 @@ class FunctionOperator(LinearFunction):
         if self._matrix is not None:
             return self._matrix
         try:
-            matrix = function_matrix(self)
+            matrix = function_matrix(self if self.recorded is None else self._by_lines())
         except (UnsupportedOperation, NonlinearError) as error:
             self._matrix = error
             raise
         if matrix.constant is not None:  # traced values belong to the trace that is running, and may not outlive it
             self._matrix = matrix
         return matrix
+
+    def _by_lines(self) -> FunctionOperator:
+        """The same, whose products tell the lines of the user's source to who traces them."""
+        other = copy.copy(self)
+        other.function, other.args, other.recorded = self.recorded.by_lines, (), None
+        return other
 
     def transpose(self) -> Operator:
         return DerivedFunction(self, transposed=True, conjugated=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....backends import Array, Backend
+from ....backends import Array, Backend, get_backend
+from ....sparse.fingerprint import fingerprint
 from .cyclic_reduction import CyclicReduction, as_blocks, as_rows, reduced, shifted, times
 from .dense_singular import balanced, scattered
 from .null_vectors import Equations, both_null_vectors
@@ -77,15 +79,31 @@ def looked_into(
     systems, n, dtype = int(matrix.on.shape[0]), matrix.size, bk.dtype(matrix.on)
     most = min(n, _MOST_COMPILED if compiled else _MOST)
     none = bk.zeros((systems, most, n), dtype, matrix.on)
+    look = partial(_look, size=n, most=most, given=given)
 
-    def look(*_: Array) -> tuple[Array, ...]:
-        right, left = _null_vectors(bk, matrix, suspect, most, given)
-        return bk.astype(right, dtype), bk.astype(left, dtype)
+    def found(*_: Array) -> tuple[Array, ...]:
+        """By NumPy where a program may call it, which leaves a third of it to compile."""
+        arrays = [bk.constant(part) for part in (*matrix.parts, suspect)]
+        return tuple(bk.by_host(partial(look, get_backend("numpy")), partial(look, bk), *arrays, name=name))
 
-    right, left = bk.cond(bk.any(suspect), look, lambda *_: (none, none))
+    def name() -> str | None:
+        return fingerprint("null vectors of banded matrices", n, most, given, dtype)
+
+    right, left = bk.cond(bk.any(suspect), found, lambda *_: (none, none))
     regular = bk.zeros((systems, 1), np.dtype(np.int32), matrix.on)
-    found = bk.max_abs(bk.fold(right)) > 0
-    return right, left, bk.where(found, regular + int(Singularity.SINGULAR), regular)
+    singular = bk.max_abs(bk.fold(right)) > 0
+    return right, left, bk.where(singular, regular + int(Singularity.SINGULAR), regular)
+
+
+def _look(
+    bk: Backend, before: Array, on: Array, after: Array, suspect: Array, size: int, most: int, given: np.dtype
+) -> list[Array]:
+    """Null vectors of the matrix of these blocks and of its adjoint, in the dtype of these."""
+    if bk.on_host and not suspect.any():  # of a lane of several, of which others are
+        return [np.zeros((len(on), most, size), on.dtype)] * 2
+    matrix = BlockTridiagonal(before, on, after, size)
+    with bk.quiet():
+        return [bk.astype(basis, bk.dtype(on)) for basis in _null_vectors(bk, matrix, suspect, most, given)]
 
 
 def _seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype) -> Array:

@@ -1,0 +1,58 @@
+"""A user's function in a program that is being made: its Python runs once, for all places where the program needs it.
+
+Solvers multiply by the same function in ten places: its matrix is traced, it is tested, and it stands in several loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import jaxpr_as_fun
+
+from .function import called
+from .tracing import is_recorded
+from .varying import is_mapped
+
+
+class RecordedFunction:
+    """What `function(x)` did when it was recorded. It belongs to the trace that was running then.
+
+    Attributes:
+        program: the closed program, of the arrays in x.
+        by_lines: the same function, slower to trace, whose equations keep the lines of the user's source.
+    """
+
+    def __init__(self, program: Any, structure: Any) -> None:
+        self.program, self._structure = program, structure
+        self._inlined = jax.jit(self._results, inline=True)  # traced once, and no call in the program
+
+    def __call__(self, x: Any) -> Any:
+        return self._packed(self._inlined(self.program.consts, jax.tree.leaves(x)))
+
+    def by_lines(self, x: Any) -> Any:
+        return self._packed(self._results(self.program.consts, jax.tree.leaves(x)))
+
+    def fits(self, x: Any) -> bool:
+        """Are these arrays of the shapes and dtypes that it was recorded with?"""
+        avals, leaves = self.program.in_avals, jax.tree.leaves(x)
+        return len(avals) == len(leaves) and all(
+            tuple(x.shape) == a.shape and x.dtype == a.dtype for x, a in zip(leaves, avals, strict=True)
+        )
+
+    def _results(self, constants: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+        return list(jaxpr_as_fun(self.program.replace(consts=list(constants)))(*leaves))
+
+    def _packed(self, results: Sequence[Any]) -> Any:
+        return jax.tree.unflatten(self._structure, results)
+
+
+def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> RecordedFunction | None:
+    """`function(x, *args)` for arrays like x; None where no program is being made, or one for several devices at once,
+    where arrays have types that a record does not tell.
+    """
+    if not is_recorded() or is_mapped():
+        return None
+    program, shapes = jax.make_jaxpr(lambda x: called(function, x, args), return_shape=True)(x)
+    return RecordedFunction(program, jax.tree.structure(shapes))
