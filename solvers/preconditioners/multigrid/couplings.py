@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend
+from ....sparse.formats.entries.grid import row_strides
 from ....sparse.symmetry import CHOSEN, ENTRIES
 
 Shift = tuple[int, ...]
@@ -159,6 +160,16 @@ def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
     if bk.is_eager or isinstance(arrays, Stacked):
         return arrays
     return Stacked([*arrays], bk.stack_in_memory([*arrays.values()]))
+
+
+def are_flat(bk: Backend, periodic: tuple[bool, ...]) -> bool:
+    """Are grids taken as rows `(batch, n)`, of which windows are read? Each is an operation, and none copies."""
+    return not (bk.on_host or bk.spreads_arrays() or any(periodic))
+
+
+def distance(shift: Shift, grid: tuple[int, ...]) -> int:
+    """In a row of the points of a grid, last axis fastest."""
+    return sum(s * stride for s, stride in zip(shift, row_strides(grid)))
 
 
 def moved(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:
