@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -170,6 +171,20 @@ def are_flat(bk: Backend, periodic: tuple[bool, ...]) -> bool:
 def distance(shift: Shift, grid: tuple[int, ...]) -> int:
     """In a row of the points of a grid, last axis fastest."""
     return sum(s * stride for s, stride in zip(shift, row_strides(grid)))
+
+
+def windows(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tuple[bool, ...]) -> dict[Shift, Array]:
+    """`u[x + shift]` by shift, for `(rows, *grid)`.
+
+    Of no use past the end of a line of the grid, where `moved` has zeros, and the next line may stand here.
+    """
+    rows, *grid = map(int, u.shape)
+    steps = {s: distance(s, tuple(grid)) for s in shifts}
+    if not are_flat(bk, periodic):
+        return {s: moved(bk, u, s, periodic) for s in steps}
+    n, before, after = math.prod(grid), -min(0, *steps.values()), max(0, *steps.values())
+    flat = bk.padded_in_memory(bk.reshape(u, (rows, n)), before, after)
+    return {s: bk.reshape(flat[:, before + k : before + k + n], u.shape) for s, k in steps.items()}
 
 
 def moved(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ....backends import Array, Backend
 from ....sparse import Composed, storable
-from .couplings import Couplings, Shift, Stacked, are_flat, distance, moved, opposite, settled, total
+from .couplings import Couplings, Shift, Stacked, moved, opposite, settled, total, windows
 
 
 @storable("matrix on a grid")
@@ -64,17 +64,7 @@ class MatrixOnGrid(Composed):
 
     def apply(self, x: Array) -> Array:
         bk, values = self.bk, self.array("values")
-        if are_flat(bk, self.periodic):
-            return self._of_rows(values, x)
         u = bk.reshape(x, (int(x.shape[0]), *self.grid))
-        image = total([values[k] * moved(bk, u, s, self.periodic) for k, s in enumerate(self.shifts)])
+        near = windows(bk, u, self.shifts, self.periodic)
+        image = total([values[k] * near[s] for k, s in enumerate(self.shifts)])
         return bk.reshape(image, (int(x.shape[0]), self.shape[0]))
-
-    def _of_rows(self, values: Array, x: Array) -> Array:
-        """By windows of each row between zeros: where they go on in the next line of the grid, values are zero."""
-        bk, n = self.bk, self.shape[0]
-        steps = [distance(s, self.grid) for s in self.shifts]
-        around = max(map(abs, steps))
-        row = bk.padded_in_memory(x, around, around)
-        rows = (bk.reshape(values[k], (-1, n)) for k in range(len(steps)))
-        return total([a * row[:, around + step : around + step + n] for a, step in zip(rows, steps)])

@@ -12,7 +12,7 @@ import numpy as np
 from ....backends import Array, Backend
 from ....backends.cores import shared as cores
 from ....sparse import Composed, storable
-from .couplings import Shift, are_flat, distance, moved, opposite, total
+from .couplings import Shift, are_flat, moved, opposite, total, windows
 from .weights import Weights, coarse_grid, every
 
 _PART, _LEAST = 32768, 4  # points of the coarser grid that NumPy takes at a time, and rows of it at least
@@ -127,12 +127,7 @@ class Interpolation(Composed):
 
     def _near(self, u: Array) -> dict[Shift, Array]:
         """`u[X + c]` by c."""
-        bk, steps = self.bk, {c: distance(c, self.coarse) for c in _box(self.factors)}
-        if not are_flat(bk, self.periodic):
-            return {c: moved(bk, u, c, self.periodic) for c in steps}
-        rows, n = int(u.shape[0]), math.prod(self.coarse)
-        row = bk.padded_in_memory(bk.reshape(u, (rows, n)), 0, max(steps.values()))
-        return {c: bk.reshape(row[:, step : step + n], (rows, *self.coarse)) for c, step in steps.items()}
+        return windows(self.bk, u, _box(self.factors), self.periodic)
 
     def _up_on_host(self, own: dict[tuple[Shift, Shift], Array], u: np.ndarray) -> np.ndarray:
         """Rows of the coarser grid one after the other, which stay in the cache."""
@@ -176,11 +171,9 @@ class Interpolation(Composed):
         sums = {c: total([own[p, c] * rows[p] for p in rows if (p, c) in own]) for c in _box(self.factors)}
         if not are_flat(bk, self.periodic):
             return total([moved(bk, a, opposite(c), self.periodic) for c, a in sums.items()])
-        count, n, steps = int(u.shape[0]), math.prod(self.coarse), [distance(c, self.coarse) for c in sums]
-        before = max(steps)
-        row = bk.padded_in_memory(bk.reshape(bk.stack([*sums.values()]), (len(steps) * count, n)), before, 0)
-        found = [row[k * count : (k + 1) * count, before - step : before - step + n] for k, step in enumerate(steps)]
-        return bk.reshape(total(found), (count, *self.coarse))
+        count, each = int(u.shape[0]), bk.concat([*sums.values()], 0)
+        found = windows(bk, each, map(opposite, sums), self.periodic)
+        return total([found[opposite(c)][k * count : (k + 1) * count] for k, c in enumerate(sums)])
 
 
 def _from_near(own: dict[tuple[Shift, Shift], Array], near: dict[Shift, Array], p: Shift) -> Array:
