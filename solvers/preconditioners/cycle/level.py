@@ -78,7 +78,7 @@ class Level(Composed):
         in_memory, coarse = self.bk.in_memory, self.coarse
         e = self.R.apply(e)
         change = coarse.from_error(in_memory(e)) if isinstance(coarse, Level) else coarse.apply(in_memory(-e))
-        return in_memory(self.P.apply(change if hasattr(self.P, "factors") else in_memory(change)))
+        return in_memory(self.P.apply(change if self.P.puts_in_memory else in_memory(change)))
 
     def transpose(self) -> Operator:
         if self.hermitian:

@@ -165,7 +165,7 @@ def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
 
 def are_flat(bk: Backend, periodic: tuple[bool, ...]) -> bool:
     """Are grids taken as rows `(batch, n)`, of which windows are read? Each is an operation, and none copies."""
-    return not (bk.on_host or bk.spreads_arrays() or any(periodic))
+    return bk.has_windows and not bk.spreads_arrays() and not any(periodic)
 
 
 def distance(shift: Shift, grid: tuple[int, ...]) -> int:
@@ -181,6 +181,7 @@ def windows(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tuple[bool
     rows, *grid = map(int, u.shape)
     steps = {s: distance(s, tuple(grid)) for s in shifts}
     if not are_flat(bk, periodic):
+        u = bk.in_memory(u)
         return {s: moved(bk, u, s, periodic) for s in steps}
     n, before, after = math.prod(grid), -min(0, *steps.values()), max(0, *steps.values())
     flat = bk.padded_in_memory(bk.reshape(u, (rows, n)), before, after)

@@ -50,7 +50,7 @@ class Interpolation(Composed):
     """
 
     parts = cut = ("weights",)
-    is_container = True
+    is_container = puts_in_memory = True
 
     bk: Backend
     weights: Array
