@@ -38,8 +38,13 @@ class JaxMemory:
             return on_cells(lax.optimization_barrier, x)
         if not x.size:
             return x
-        first = (0,) * x.ndim
-        return x.at[first].set(x[first])  # which XLA does in place, and never fuses into what follows
+        return _written(x, lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), (0,) * x.ndim)
+
+    def padded_in_memory(self, x: Array, before: int, after: int) -> Any:
+        padded = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (before, after, 0)])
+        if not is_compiled(x) or self.spreads_arrays() or not x.size:
+            return self.in_memory(padded)
+        return _written(jnp.zeros(padded.shape, x.dtype), x, (0, before))
 
     def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
         if len(arrays) < 2 or not is_compiled(arrays[0]):
@@ -48,3 +53,12 @@ class JaxMemory:
         for k, x in enumerate(arrays):  # each is written in place, and none fused into what follows
             found = lax.dynamic_update_slice(found, x[None], (k, *first), allow_negative_indices=False)
         return found
+
+
+def _written(buffer: Array, part: Array, start: Sequence[int]) -> Array:
+    """`buffer` with a part written from `start` on.
+
+    XLA does it in place, and never fuses it into what follows. At a place that it knew it would: so it is not told.
+    """
+    places = tuple(lax.optimization_barrier(np.int32(k)) for k in start)
+    return lax.dynamic_update_slice(buffer, part, places, allow_negative_indices=False)

@@ -221,6 +221,17 @@ def test_in_memory(mode: str, dtype: str) -> None:
         np.testing.assert_array_equal(run(mode, lambda bk, x: bk.in_memory(x), x), x)
 
 
+@covers("padded_in_memory")
+@cells
+def test_padded_in_memory(mode: str, dtype: str) -> None:
+    """Zeros before and after each row, of no system and of no numbers too."""
+    for shape in ((3, 4), (0, 4), (2, 0)):
+        x = rows(dtype, shape)
+        for before, after in ((2, 1), (0, 3), (0, 0)):
+            found = run(mode, lambda bk, x, w=(before, after): bk.padded_in_memory(x, *w), x)
+            np.testing.assert_array_equal(found, np.pad(x, [(0, 0), (before, after)]))
+
+
 @covers("at_once")
 @pytest.mark.parametrize("mode", ["numpy", "torch", "jax-jit", "tf-function"])
 def test_at_once(mode: str) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, halved, storable
 from .formats import suited
-from .smoother import corrected, plus, smoothed
+from .smoother import corrected, negative, plus, smoothed
 
 VISITS = {"V": 1, "W": 2}
 """How often a cycle goes to the next coarser level from each one."""
@@ -57,8 +57,12 @@ class Level(Composed):
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
+        return self.from_error(self.bk.in_memory(negative(self.bk, x)))
+
+    def from_error(self, e: Array) -> Array:
+        """The same of -e, which may be overwritten."""
         A, steps = self._in_products, self.array("steps")
-        found, e = smoothed(self.bk, A, steps, x)
+        found, e = smoothed(self.bk, A, steps, e)
         change = self._from_below(e)
         for _ in range(1, self.visits):
             found, e = plus(self.bk, found, change), self.bk.in_memory(A.add_to(e, change))
@@ -71,8 +75,10 @@ class Level(Composed):
 
     def _from_below(self, e: Array) -> Array:
         """What the coarser levels add to an x with the residual -e."""
-        in_memory = self.bk.in_memory
-        return in_memory(self.P.apply(in_memory(self.coarse.apply(in_memory(-self.R.apply(e))))))
+        in_memory, coarse = self.bk.in_memory, self.coarse
+        e = self.R.apply(e)
+        change = coarse.from_error(in_memory(e)) if isinstance(coarse, Level) else coarse.apply(in_memory(-e))
+        return in_memory(self.P.apply(change if self.P.puts_in_memory else in_memory(change)))
 
     def transpose(self) -> Operator:
         if self.hermitian:

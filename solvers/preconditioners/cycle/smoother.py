@@ -19,11 +19,14 @@ _POWER_STEPS = 15
 _SAFETY = 1.1  # the largest eigenvalue over what the power method finds of it
 
 
-def smoothed(bk: Backend, A: Operator, steps: Array, b: Array) -> tuple[Array, Array]:
-    """From x = 0: the new x, and A x - b, both the caller's own. Cost: one product with A per step."""
-    x, d, e = None, None, bk.times(bk.full_like(b[:, :1], -1), b)
-    for alpha, beta in _coefficients(bk, steps, int(b.shape[0])):
-        d = bk.times(beta, b) if d is None else bk.axpy(-beta, e, bk.times(alpha, d))
+def smoothed(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, Array]:
+    """From x = 0, where e = -b: the new x, and A x - b, both the caller's own. Cost: one product with A per step.
+
+    e may be overwritten.
+    """
+    x, d = None, None
+    for alpha, beta in _coefficients(bk, steps, int(e.shape[0])):
+        d = bk.times(-beta, e) if d is None else bk.axpy(-beta, e, bk.times(alpha, d))
         e = bk.in_memory(A.add_to(e, d))
         x = d if x is None else plus(bk, x, d)
     return x, e
@@ -39,6 +42,11 @@ def corrected(bk: Backend, A: Operator, steps: Array, x: Array, e: Array, change
         x, e = plus(bk, x, d), bk.in_memory(A.add_to(e, d))
         d = bk.times(-beta, e) if d is change else bk.axpy(-beta, e, bk.times(alpha, d))
     return plus(bk, x, d)
+
+
+def negative(bk: Backend, x: Array) -> Array:
+    """`-x`, the caller's own."""
+    return bk.times(bk.full_like(x[:, :1], -1), x)
 
 
 def plus(bk: Backend, x: Array, y: Array) -> Array:

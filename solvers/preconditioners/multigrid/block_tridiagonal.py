@@ -79,34 +79,62 @@ class BlockTridiagonalInverse(Composed):
 
     def apply(self, x: Array) -> Array:
         bk, blocks, rows = self.bk, self._blocks, int(x.shape[0])
-        b = bk.reshape(take_or_zero(bk, x, blocks.order), (rows, blocks.count, blocks.size))
-        pivots = self.array("pivots")
-        forward = _swept(bk, blocks.count, b, pivots, self.array("lower"), blocks.lower, False)
-        found = _swept(bk, blocks.count, forward, None, self.array("upper"), blocks.upper, True, pivots)
+        b = take_or_zero(bk, x, blocks.order)
+        found = self._by_list(b) if bk.is_eager else self._by_loop(b)
         return bk.take(bk.reshape(found, (rows, blocks.count * blocks.size)), blocks.position.astype(np.int32), 1)
 
+    def _by_list(self, b: Array) -> Array:
+        bk, blocks, rows = self.bk, self._blocks, int(b.shape[0])
+        left = bk.reshape(b, (rows, blocks.count, blocks.size))
+        kept, last = [left[:, i] for i in range(blocks.count)], 0 * left[:, 0]
+        lower, upper, pivots = (self.array(name) for name in ("lower", "upper", "pivots"))
+        for i in range(blocks.count):
+            kept[i] = kept[i] - _taken(bk, lower[:, i], blocks.lower[i], last)
+            last = _product(bk, pivots[:, i], kept[i])
+        last = 0 * last
+        for i in reversed(range(blocks.count)):
+            last = _product(bk, pivots[:, i], kept[i] - _taken(bk, upper[:, i], blocks.upper[i], last))
+            kept[i] = last
+        return bk.permute_dims(bk.stack(kept), (1, 0, 2))
 
-def _swept(
-    bk: Backend, count: int, b: Array, before: Array | None, sides: Array, columns: np.ndarray, backward: bool,
-    after: Array | None = None,
-) -> Array:  # fmt: skip
-    """`y_i = before_i b_i`, with `before_i (b_i - S_i y)` where y is the block that came before i.
+    def _by_loop(self, b: Array) -> Array:
+        """Forward and back by one loop, of one step, as a program takes as long to compile for each."""
+        bk, blocks, pivots = self.bk, self._blocks, self.array("pivots")
+        count, size = blocks.count, blocks.size
+        width = max(blocks.lower.shape[1], blocks.upper.shape[1])
+        columns = np.concatenate([_as_wide(columns, width) for columns in (blocks.lower, blocks.upper)])
+        sides = bk.concat([_widened(bk, self.array(name), width) for name in ("lower", "upper")], 1)
 
-    With `after` instead, `y_i = b_i - after_i S_i y`.
-    """
-    rows, size, width = int(b.shape[0]), int(b.shape[2]), columns.shape[1]
+        def body(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            k, last, kept = state
+            forward = k < count
+            i = bk.where(forward, k, 2 * count - 1 - k)
+            side = bk.where(forward, k, 3 * count - 1 - k)
+            own = _at(bk, bk.reshape(kept, (int(kept.shape[0]), count, size)), i, 1)
+            left = own - _taken(bk, _at(bk, sides, side, 1), _at(bk, columns, side, 0), last)
+            last = _product(bk, _at(bk, pivots, i, 1), left)
+            return k + 1, last, bk.put_block(kept, i * size, bk.where(forward, left, last))
 
-    def step(i: Any, last: Array) -> Array:
-        index = bk.reshape(_at(bk, columns, i, 0), (width * size,))
-        near = bk.reshape(bk.take(last, index, 1), (rows, width, size))
-        taken = bk.sum(_at(bk, sides, i, 1) * near, 1)
-        own = _at(bk, b, i, 1)
-        if after is not None:
-            return own - _product(bk, _at(bk, after, i, 1), taken)
-        return _product(bk, _at(bk, before, i, 1), own - taken)
+        start = bk.asarray(np.zeros(1, np.int32), like=b), 0 * b[:, :size], b
+        return bk.repeat(2 * count, body, start)[2]
 
-    first = 0 * b[:, 0]
-    return scanned(bk, step, first, count, backward)
+
+def _as_wide(columns: np.ndarray, width: int) -> np.ndarray:
+    """`(count, width, m)`; with places that couplings of zero belong to."""
+    return np.pad(columns, [(0, 0), (0, width - columns.shape[1]), (0, 0)])
+
+
+def _widened(bk: Backend, sides: Array, width: int) -> Array:
+    """`(systems or 1, count, width, m)`; with couplings of zero."""
+    missing = width - int(sides.shape[2])
+    return bk.pad(sides, [(0, 0), (0, 0), (0, missing), (0, 0)]) if missing else sides
+
+
+def _taken(bk: Backend, side: Array, columns: Array, last: Array) -> Array:
+    """`S y` for couplings `(systems or 1, width, m)` in the columns `(width, m)` of the block that came before."""
+    width, size = map(int, columns.shape)
+    near = bk.take(last, bk.reshape(columns, (width * size,)), 1)
+    return bk.sum(side * bk.reshape(near, (int(last.shape[0]), width, size)), 1)
 
 
 def _product(bk: Backend, matrix: Array, x: Array) -> Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend
+from ....sparse.formats.entries.grid import row_strides
 from ....sparse.symmetry import CHOSEN, ENTRIES
 
 Shift = tuple[int, ...]
@@ -159,6 +161,31 @@ def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
     if bk.is_eager or isinstance(arrays, Stacked):
         return arrays
     return Stacked([*arrays], bk.stack_in_memory([*arrays.values()]))
+
+
+def are_flat(bk: Backend, periodic: tuple[bool, ...]) -> bool:
+    """Are grids taken as rows `(batch, n)`, of which windows are read? Each is an operation, and none copies."""
+    return bk.has_windows and not bk.spreads_arrays() and not any(periodic)
+
+
+def distance(shift: Shift, grid: tuple[int, ...]) -> int:
+    """In a row of the points of a grid, last axis fastest."""
+    return sum(s * stride for s, stride in zip(shift, row_strides(grid)))
+
+
+def windows(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tuple[bool, ...]) -> dict[Shift, Array]:
+    """`u[x + shift]` by shift, for `(rows, *grid)`.
+
+    Of no use past the end of a line of the grid, where `moved` has zeros, and the next line may stand here.
+    """
+    rows, *grid = map(int, u.shape)
+    steps = {s: distance(s, tuple(grid)) for s in shifts}
+    if not are_flat(bk, periodic):
+        u = bk.in_memory(u)
+        return {s: moved(bk, u, s, periodic) for s in steps}
+    n, before, after = math.prod(grid), -min(0, *steps.values()), max(0, *steps.values())
+    flat = bk.padded_in_memory(bk.reshape(u, (rows, n)), before, after)
+    return {s: bk.reshape(flat[:, before + k : before + k + n], u.shape) for s, k in steps.items()}
 
 
 def moved(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:

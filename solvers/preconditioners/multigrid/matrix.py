@@ -8,11 +8,9 @@ from typing import Any
 from ....backends import Array
 from ....sparse import Operator, SparseMatrix
 from ....sparse.formats.entries.box_diagonals import Shifted
-from ....sparse.formats.entries.grid import row_strides
-from ....sparse.formats.making.build import from_diagonals
 from ....sparse.formats.stencil import StencilStructure
 from .couplings import Couplings, Stacked
-from .on_grid import MatrixOnGrid
+from .on_grid import MatrixOnGrid, as_diagonals
 
 
 def matrix_of(A: Couplings, as_grid: bool = False) -> Operator:
@@ -25,11 +23,8 @@ def matrix_of(A: Couplings, as_grid: bool = False) -> Operator:
 
 
 def _of_diagonals(A: Couplings) -> SparseMatrix:
-    strides = row_strides(A.grid)
-    offsets = [sum(s * k for s, k in zip(shift, strides)) for shift in A.values]
     array = A.values.array if isinstance(A.values, Stacked) else A.bk.stack([*A.values.values()])
-    diagonals = A.bk.reshape(array, (len(offsets), -1))
-    return from_diagonals(A.bk, offsets, diagonals, (diagonals.shape[1],) * 2, format="dia")
+    return as_diagonals(A.bk, [*A.values], array)
 
 
 def stencil_of(A: Couplings) -> SparseMatrix:

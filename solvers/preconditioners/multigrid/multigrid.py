@@ -21,7 +21,7 @@ from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
 from ..known import as_matrix, entries_of, from_host, grid_for
 from .block_tridiagonal import BlockTridiagonalInverse, inverse_of
-from .couplings import Couplings
+from .couplings import Couplings, are_flat
 from .hierarchy import GridLevel, levels_of
 from .matrix import matrix_of
 from .plan import Coarsest, coarsest
@@ -84,8 +84,9 @@ def multigrid(
     known = own.bk.on_host
     hermitian = _checked(own) if known else None
     smoothing = Smoothing(
-        smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision
-    )
+        smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision,
+        as_grids=are_flat(matrix.bk, own.periodic),
+    )  # fmt: skip
     inner, points = cycle_of(own, matrix.dtype, size, smoothing, hermitian, directional)
     settings = (("direct", points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
     return described(from_host(inner, matrix) if known else inner, hermitian, A, settings)
@@ -145,23 +146,24 @@ def _assembled(
     pivots, lower, upper = (bk.astype(part, dtype) for part in inverse_of(coarsest, shift, hermitian))
     positions = coarsest.grid, coarsest.periodic, coarsest.shifts
     found: Operator = BlockTridiagonalInverse(bk, pivots, lower, upper, *positions, batch)
-    for level in reversed(levels):
+    for k, level in reversed([*enumerate(levels)]):
         A = level.A
         if level.P is not None:
-            P = level.P.astype(within)
+            coarser = levels[k + 1].scale
+            P = (level.P if coarser is None else level.P.scaled(coarser)).astype(within)
             bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
             steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), within)
             found = recast(found, within)
             found = Level(
                 matrix_of(A.astype(within), smoothing.as_grids), P, P.T, found, steps, smoothing.visits, hermitian
             )
-        if level.scale is not None:
-            finest = level is levels[0]
-            rows = bk.reshape(level.scale, (int(level.scale.shape[0]), math.prod(A.grid)))
-            signed = rows * bk.reshape(sign, (int(sign.shape[0]), 1)) if finest else rows
-            found = recast(found, dtype) if finest else found
-            found = Scaled(found, bk.astype(rows, found.dtype), bk.astype(signed, found.dtype))
-    return found
+    finest = levels[0]
+    if finest.scale is None:
+        return found
+    found = recast(found, dtype)
+    rows = bk.reshape(finest.scale, (int(finest.scale.shape[0]), math.prod(finest.A.grid)))
+    signed = rows * bk.reshape(sign, (int(sign.shape[0]), 1))
+    return Scaled(found, bk.astype(rows, dtype), bk.astype(signed, dtype))
 
 
 def _sign(A: Couplings) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from ....backends import Array, Backend
 from ....backends.cores import shared as cores
 from ....sparse import Composed, storable
-from .couplings import Shift, moved, opposite, total
+from .couplings import Shift, are_flat, moved, opposite, total, windows
 from .weights import Weights, coarse_grid, every
 
 _PART, _LEAST = 32768, 4  # points of the coarser grid that NumPy takes at a time, and rows of it at least
@@ -50,7 +50,7 @@ class Interpolation(Composed):
     """
 
     parts = cut = ("weights",)
-    is_container = True
+    is_container = puts_in_memory = True
 
     bk: Backend
     weights: Array
@@ -89,6 +89,12 @@ class Interpolation(Composed):
             found.setdefault(p, {})[c] = self.weights[k]
         return found
 
+    def scaled(self, scale: Array) -> Interpolation:
+        """From the coarser grid's unknowns over `scale`, `(systems or 1, *coarse grid)`."""
+        bk, weights = self.bk, self.weights
+        parts = [weights[k] * moved(bk, scale, c, self.periodic) for k, (_, c) in enumerate(places(self.factors))]
+        return replace(self, weights=bk.astype(bk.stack_in_memory(parts), self.dtype))
+
     def _settle(self) -> None:
         sizes = math.prod(self.grid), math.prod(self.coarse)
         self.shape = (sizes[1], sizes[0]) if self.transposed else sizes
@@ -121,7 +127,7 @@ class Interpolation(Composed):
 
     def _near(self, u: Array) -> dict[Shift, Array]:
         """`u[X + c]` by c."""
-        return {c: moved(self.bk, u, c, self.periodic) for c in _box(self.factors)}
+        return windows(self.bk, u, _box(self.factors), self.periodic)
 
     def _up_on_host(self, own: dict[tuple[Shift, Shift], Array], u: np.ndarray) -> np.ndarray:
         """Rows of the coarser grid one after the other, which stay in the cache."""
@@ -162,11 +168,12 @@ class Interpolation(Composed):
         rows = {p: every(bk, u, p, self.factors) for p in _box(self.factors)}
         if bk.on_host:  # each is read up to four times
             rows = {p: np.ascontiguousarray(a) for p, a in rows.items()}
-        sums = []
-        for c in _box(self.factors):
-            terms = [own[p, c] * rows[p] for p in rows if (p, c) in own]
-            sums.append(moved(bk, total(terms), opposite(c), self.periodic))
-        return total(sums)
+        sums = {c: total([own[p, c] * rows[p] for p in rows if (p, c) in own]) for c in _box(self.factors)}
+        if not are_flat(bk, self.periodic):
+            return total([moved(bk, a, opposite(c), self.periodic) for c, a in sums.items()])
+        count, each = int(u.shape[0]), bk.concat([*sums.values()], 0)
+        found = windows(bk, each, map(opposite, sums), self.periodic)
+        return total([found[opposite(c)][k * count : (k + 1) * count] for k, c in enumerate(sums)])
 
 
 def _from_near(own: dict[tuple[Shift, Shift], Array], near: dict[Shift, Array], p: Shift) -> Array:

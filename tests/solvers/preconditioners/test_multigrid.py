@@ -12,11 +12,12 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from grid_problems import blocks, diffusion, entries, obstacles
+from grid_couplings import GRIDS, couplings, dense, factors_of
+from grid_problems import blocks, diffusion, obstacles
 from krylix.backends import get_backend
 from krylix.solvers.preconditioners.cycle.level import Level
 from krylix.solvers.preconditioners.multigrid.block_tridiagonal import BlockTridiagonalInverse, inverse_of
-from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighbours
+from krylix.solvers.preconditioners.multigrid.couplings import Couplings
 from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
 from krylix.solvers.preconditioners.multigrid.matrix import matrix_of, stencil_of
 from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
@@ -31,48 +32,7 @@ from modes import COMPILED, EAGER, MODES, array, compiled, library, to_numpy
 
 HOST = get_backend("numpy")
 rng = np.random.default_rng(0)
-GRIDS: dict[str, tuple[tuple[int, ...], tuple[bool, ...]]] = {
-    "even": ((8, 6), (False, False)),
-    "odd": ((7, 9), (False, False)),
-    "one ring": ((8, 7), (True, False)),
-    "rings": ((6, 8), (True, True)),
-    "line": ((13,), (False,)),
-    "ring": ((12,), (True,)),
-    "three axes": ((4, 5, 6), (False, False, True)),
-    "thin": ((9, 1), (False, False)),
-    "short rings": ((3, 4), (True, True)),
-}
 every_grid = pytest.mark.parametrize("name", GRIDS)
-
-
-def couplings(name: str, systems: int | None = None, dtype: str = "float64") -> Couplings:
-    """Random, with a dominant diagonal, and zero where they leave the grid."""
-    grid, rings = GRIDS[name]
-    values = {}
-    for s in neighbours(len(grid)):
-        a = rng.uniform(-1, -0.1, (systems or 1, *grid))
-        for axis, step in enumerate(s, 1):
-            if step and (not rings[axis - 1] or grid[axis - 1] < 3):
-                edge: list[Any] = [slice(None)] * a.ndim
-                edge[axis] = -1 if step > 0 else 0
-                a[tuple(edge)] = 0
-        values[s] = a
-    here = (0,) * len(grid)
-    values[here] = 1 + 30 * rng.random((systems or 1, *grid)) + 3 ** len(grid)
-    if dtype.startswith("complex"):
-        values = {s: a * (1 + 0.3j * rng.random(a.shape)) for s, a in values.items()}
-    return Couplings(HOST, grid, rings, {s: a.astype(dtype) for s, a in values.items()}, systems)
-
-
-def dense(A: Couplings, system: int = 0) -> np.ndarray:
-    found: np.ndarray = entries(A.grid, {s: a[system] for s, a in A.values.items()}, A.periodic).toarray()
-    return found
-
-
-def factors_of(A: Couplings) -> list[tuple[int, ...]]:
-    """All ways to coarsen some of the axes."""
-    able = [(1, 2) if n >= 3 and not (ring and (n % 2 or n < 6)) else (1,) for n, ring in zip(A.grid, A.periodic)]
-    return [f for f in itertools.product(*able) if max(f) > 1]
 
 
 # --- parts ---
