@@ -141,10 +141,6 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """`x`, computed once: a compiler may else compute its elements anew wherever they are gathered."""
         return x
 
-    def padded_in_memory(self, x: Array, before: int, after: int) -> Array:
-        """`(rows, n)` with so many zeros before and after each row, computed once, as `in_memory`."""
-        return self.in_memory(self.pad(x, [(0, 0), (before, after)]))
-
     @abstractmethod
     def reshape(self, x: Array, shape: Sequence[int]) -> Array: ...
 

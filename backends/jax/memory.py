@@ -41,10 +41,9 @@ class JaxMemory:
         return _written(x, lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), (0,) * x.ndim)
 
     def padded_in_memory(self, x: Array, before: int, after: int) -> Any:
-        padded = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (before, after, 0)])
         if not is_compiled(x) or self.spreads_arrays() or not x.size:
-            return self.in_memory(padded)
-        return _written(jnp.zeros(padded.shape, x.dtype), x, (0, before))
+            return self.in_memory(lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (before, after, 0)]))
+        return _written(jnp.zeros((x.shape[0], before + x.shape[1] + after), x.dtype), x, (0, before))
 
     def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
         if len(arrays) < 2 or not is_compiled(arrays[0]):

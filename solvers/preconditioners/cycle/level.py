@@ -57,9 +57,9 @@ class Level(Composed):
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
-        return self.from_error(self.bk.in_memory(negative(self.bk, x)))
+        return self.of_negative(self.bk.in_memory(negative(self.bk, x)))
 
-    def from_error(self, e: Array) -> Array:
+    def of_negative(self, e: Array) -> Array:
         """The same of -e, which may be overwritten."""
         A, steps = self._in_products, self.array("steps")
         found, e = smoothed(self.bk, A, steps, e)
@@ -77,7 +77,7 @@ class Level(Composed):
         """What the coarser levels add to an x with the residual -e."""
         in_memory, coarse = self.bk.in_memory, self.coarse
         e = self.R.apply(e)
-        change = coarse.from_error(in_memory(e)) if isinstance(coarse, Level) else coarse.apply(in_memory(-e))
+        change = coarse.of_negative(in_memory(e)) if isinstance(coarse, Level) else coarse.apply(in_memory(-e))
         return in_memory(self.P.apply(change if self.P.puts_in_memory else in_memory(change)))
 
     def transpose(self) -> Operator:

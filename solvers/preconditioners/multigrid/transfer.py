@@ -41,7 +41,8 @@ class Interpolation(Composed):
     """From the points of a coarser grid to all points, or the transpose of that.
 
     Attributes:
-        weights: `(places, systems or 1, *coarse grid)`, in the order of `places`.
+        weights: `(places, systems or 1, *coarse grid)`, in the order of `places`; zero where one of the two points is
+            off the grid.
         grid: of all points.
         factors: by which each axis is coarsened.
         periodic: which axes are rings.
