@@ -46,11 +46,11 @@ def dot_of_one(a: Array, b: Array) -> Array:
     """`Backend.dot` of one row each: one operation, which XLA has a kernel for."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return jnp.vdot(a[0], b[0], precision=lax.Precision.HIGHEST)[None, None]
-    a = a if a.dtype.kind == "f" else lax.conj(a)
-    n = (a.shape[1],)
-    contracted = (((0,), (0,)), ((), ()))
-    dot = lax.dot_general(lax.reshape(a, n), lax.reshape(b, n), contracted, precision=lax.Precision.HIGHEST)
-    return lax.reshape(dot, (1, 1))
+    n, contracted = (a.shape[1],), (((0,), (0,)), ((), ()))
+    flat = lax.reshape(a, n)
+    other = flat if b is a else lax.reshape(b, n)
+    flat = flat if a.dtype.kind == "f" else lax.conj(flat)
+    return lax.reshape(lax.dot_general(flat, other, contracted, precision=lax.Precision.HIGHEST), (1, 1))
 
 
 def largest_bits(cells: Array) -> tuple[Array, np.dtype]:

@@ -40,16 +40,17 @@ def attainable(
     """
     none = bk.full_like(missed, 0, real_dtype(bk.dtype(x)))
 
-    def measured(x: Array, image: Array, size: Array) -> tuple[Array, Array]:
+    def measured(x: Array, image: Array, size: Array) -> Array:
         noise = _noise(bk, A, x, bk.copy(image))  # a function may write to what it returned
         most = min(_LARGEST, _ROUNDED * _eps(bk, x)) * size
+        allowed = noise <= most
         if iterated:
-            most = bk.where(bk.abs(bk.dot(x, image)) > noise * bk.norm(x), most, -1 + 0 * most)
-        return noise, most
+            allowed = allowed & (bk.abs(bk.dot(x, image)) > noise * bk.norm(x))
+        reached = _ROUNDINGS * noise
+        return bk.where(allowed, bk.where(reached < most, reached, most), 0 * most)
 
-    noise, most = bk.cond(bk.any(missed), measured, lambda *_: (none, none), x, image, size)
-    reached = _ROUNDINGS * noise
-    return bk.where(missed & (noise <= most), bk.where(reached < most, reached, most), none)
+    reached = bk.cond(bk.any(missed), measured, lambda *_: none, x, image, size)
+    return reached if int(x.shape[0]) == 1 else bk.where(missed, reached, none)
 
 
 def is_hopeless(norm: Array, bound: Array, reached: Array) -> Array:

@@ -8,7 +8,6 @@ them where there are several systems, histories, checkpoints or reports of progr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,23 +27,19 @@ class _Known(NamedTuple):
 
     x: Array  # (1, n)
     r: Array
-    floats: Array  # those of `_Floats`
-    integers: Array  # those of `_Integers`
+    floats: Array  # (1, 5), see _FLOATS
+    integers: Array  # (1, 3), see _INTEGERS
     steps: Array  # (1, 1)
 
-
-class _Floats(NamedTuple):
-    norm: Array  # of r
-    scale: Array  # the power of two by which it was measured
-    bound: Array
-    goal: Array
-    attainable: Array
+    def number(self, name: str) -> Array:
+        """`(1, 1)`."""
+        row, names = (self.floats, _FLOATS) if name in _FLOATS else (self.integers, _INTEGERS)
+        k = names.index(name)
+        return row[:, k : k + 1]
 
 
-class _Integers(NamedTuple):
-    status: Array
-    attempt: Array
-    products: Array
+_FLOATS = ("norm", "asked", "bound", "goal", "attainable")  # as in Between
+_INTEGERS = ("status", "attempt", "products")
 
 
 class _Start(NamedTuple):
@@ -74,17 +69,13 @@ def has_lean_rounds(bk: Backend, first: Between, limit: Any) -> bool:
 def lean_rounds(this: Solve, first: Between, limit: int) -> Between:
     """The end of the solve that `first` starts."""
     bk, tally = this.bk, first.tally
-    rounds = _Rounds(this, first.size, first.asked, limit)
-    scale = bk.binary_scale(first.r)
-    floats = _packed(bk, _Floats(first.norm, scale, first.bound, first.goal, first.attainable))
-    integers = _packed(bk, _Integers(tally.status, first.attempt, tally.products))
+    floats = bk.concat([getattr(first, name) for name in _FLOATS], 1)
+    integers = bk.concat([tally.status, first.attempt, tally.products], 1)
+    rounds = _Rounds(this, first.size, limit)
     end = bk.while_loop(rounds.go_on, rounds.advance, _Known(first.x, first.r, floats, integers, tally.steps))
-    norm, _, bound, goal, reached = _unpacked(bk, end.floats, _Floats._fields)
-    status, attempt, products = _unpacked(bk, end.integers, _Integers._fields)
-    return first._replace(
-        x=end.x, r=end.r, norm=norm, attempt=attempt, bound=bound, goal=goal, attainable=reached,
-        tally=tally._replace(status=status, steps=end.steps, products=products),
-    )  # fmt: skip
+    tally = tally._replace(status=end.number("status"), steps=end.steps, products=end.number("products"))
+    changed = {name: end.number(name) for name in ("norm", "attempt", "bound", "attainable")}
+    return first._replace(x=end.x, r=end.r, tally=tally, **changed)
 
 
 @dataclass(frozen=True)
@@ -92,79 +83,74 @@ class _Rounds:
     """What does not change in them."""
 
     solve: Solve
-    size: Array
-    asked: Array
+    size: Array  # norm of b
     limit: int
 
     def go_on(self, known: _Known) -> Any:
-        status = known.integers[0]
-        return (status == _RUNNING) | (status == _CANDIDATE)
+        status = known.number("status")
+        return self.solve.bk.any((status == _RUNNING) | (status == _CANDIDATE))
 
     def advance(self, known: _Known) -> _Known:
         """Another round; of a system that is a candidate from its start, only the true residual."""
-        bk = self.solve.bk
-        floats = _Floats(*_unpacked(bk, known.floats, _Floats._fields))
-        integers = _Integers(*_unpacked(bk, known.integers, _Integers._fields))
-        return self._finished(known, floats, integers, self._iterated(known, floats, integers))
+        return self._finished(known, self._iterated(known))
 
-    def _iterated(self, known: _Known, floats: _Floats, integers: _Integers) -> _Ended:
-        this, running = self.solve, integers.status == _RUNNING
+    def _iterated(self, known: _Known) -> _Ended:
+        this, limit = self.solve, self.limit
         bk, method, A, M = this.bk, this.method, this.in_steps, this.M
         r = this.in_range(known.r)
-        scale = floats.scale if r is known.r else bk.binary_scale(r)
-        goal = Goal(floats.goal / scale, integers.attempt)
-        rule = StoppingRule.of(bk, goal, floats.norm / scale, self.limit)
-        first = method.init(bk, A, M, bk.times(1 / scale, r), goal)
+        scale = bk.binary_scale(r)
+        inverse = 1 / scale
+        first = method.init(bk, A, M, bk.times(inverse, r), _goal(known, inverse))
         made = method.products_made(first)  # a number, but for methods whose steps differ in it
         counted = () if isinstance(made, int) else (0 * known.steps,)
+        no = bk.full_like(known.steps, False, bool)
 
         def go_on(loop: Any) -> Any:
             state, steps, begun = loop[:3]
+            # made in here, as each of its numbers that came from outside would be a kernel
+            rule = StoppingRule.of(bk, _goal(known, inverse), known.number("norm") * inverse, limit)
             (sound, _), (early, _), (unfinished, _), (bounded, _) = rule.conditions(state, steps)
-            return bk.any(running & (~begun | (sound & early & unfinished & bounded)))
+            goes_on = ~begun | (sound & early & unfinished & bounded)
+            return bk.any(goes_on & (known.number("status") == _RUNNING))
 
         def advance(loop: Any) -> Any:
             state, steps, _, *products = loop
-            state = method.step(bk, A, M, method.limited(bk, state, self.limit - steps))
+            state = method.step(bk, A, M, method.limited(bk, state, limit - steps))
             products = [total + method.products_made(state) for total in products]
-            return state, steps + method.steps_taken(state), begun_now, *products
+            return state, steps + method.steps_taken(state), ~no, *products
 
-        begun_now = bk.full_like(running, True)
-        state, steps, _, *products = bk.while_loop(go_on, advance, (first, known.steps, ~begun_now, *counted))
+        state, steps, _, *products = bk.while_loop(go_on, advance, (first, known.steps, no, *counted))
         total = products[0] if products else made * (steps - known.steps)
-        begin = bk.where(running, method.products_to_start(this.A), 0 * total)
-        status = bk.where(running, rule.status(state, steps), integers.status)
-        return _Ended(state, scale, status, steps, integers.products + begin + total)
+        start, unseen = method.products_to_start(this.A), known.number("status")
+        rule = StoppingRule.of(bk, _goal(known, inverse), known.number("norm") * inverse, limit)
+        status = bk.where(unseen == _RUNNING, rule.status(state, steps), unseen)
+        total = total + bk.where(unseen == _RUNNING, start, 0 * total) if start else total
+        return _Ended(state, scale, status, steps, known.number("products") + total)
 
-    def _finished(self, known: _Known, floats: _Floats, integers: _Integers, ended: _Ended) -> _Known:
+    def _finished(self, known: _Known, ended: _Ended) -> _Known:
         """x and its true residual, and what becomes of the system."""
-        this, running, scale = self.solve, integers.status == _RUNNING, ended.scale
-        bk, method = this.bk, this.method
+        this, scale, before = self.solve, ended.scale, known.number("norm")
+        bk, method, running = this.bk, this.method, known.number("status") == _RUNNING
         d = method.solution(bk, this.M, ended.state)
         x = bk.where(running, this.without_null(known.x + bk.times(scale, d)), known.x)
         image = this.A.apply(x)
         r = this.b - image
-        norm, unit = bk.scaled_norm(r)
-        missed = bk.isfinite(norm) & (norm > self.asked)
+        norm = bk.norm(r)
+        asked, sound = known.number("asked"), bk.isfinite(norm)
+        missed = sound & (norm > asked)
         reached = attainable(bk, this.A, x, image, self.size, missed, not method.factorises)
         settled = method.is_settled(bk, ended.state, x, scale)
-        start = _Start(floats.norm, self.asked, integers.attempt)
+        start = _Start(before, asked, known.number("attempt"))
         found = verdict(bk, start, End(ended.status, ended.steps, norm, reached, settled), self.limit, this.by_default)
-        status = bk.where(~running & ~bk.isfinite(norm), _DIVERGED, found.status)
+        status = bk.where(running | sound, found.status, _DIVERGED)
         products = ended.products + this.A.products * bk.where(missed, 2, 0 * status + 1)
-        x, r, norm, unit = bk.cond(
-            bk.any(found.worse & running),
-            lambda: (known.x, known.r, floats.norm, floats.scale),
-            lambda: (x, r, norm, unit),
-        )
-        told = _packed(bk, _Floats(norm, unit, found.bound, later_goal(method, found.bound), reached))
-        return _Known(x, r, told, _packed(bk, _Integers(status, found.attempt, products)), ended.steps)
+        worse = found.worse & running
+        x, r = bk.cond(bk.any(worse), lambda: (known.x, known.r), lambda: (x, r))
+        norm = bk.where(worse, before, norm)
+        floats = bk.concat([norm, asked, found.bound, later_goal(method, found.bound), reached], 1)
+        return _Known(x, r, floats, bk.concat([status, found.attempt, products], 1), ended.steps)
 
 
-def _packed(bk: Backend, numbers: Sequence[Array]) -> Array:
-    """Arrays `(1, 1)` of one dtype as one vector."""
-    return bk.concat([bk.reshape(number, (1,)) for number in numbers])
-
-
-def _unpacked(bk: Backend, vector: Array, names: Sequence[str]) -> list[Array]:
-    return [bk.reshape(vector[k : k + 1], (1, 1)) for k in range(len(names))]
+def _goal(known: _Known, inverse: Array) -> Goal:
+    """Of a round whose residual at its start is multiplied by `inverse`."""
+    return Goal(known.number("goal") * inverse, known.number("attempt"))
