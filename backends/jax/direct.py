@@ -54,7 +54,7 @@ def dot_of_one(a: Array, b: Array) -> Array:
 
 
 def largest_bits(cells: Array) -> tuple[Array, np.dtype]:
-    """`(batch,)`: the bits of the largest absolute value of each row, as an integer, and the dtype of that value.
+    """`(batch, 1)`: the bits of the largest absolute value of each row, as an integer, and the dtype of that value.
 
     Sizes of floats order as their bits do, NaN above all: XLA's own maximum drops NaN on the CPU, and takes three times
     as long with a look at them.
@@ -64,7 +64,8 @@ def largest_bits(cells: Array) -> tuple[Array, np.dtype]:
     integer = np.dtype(f"int{8 * size.dtype.itemsize}")
     without_sign = np.array(np.iinfo(integer).max, integer)
     bits = lax.bitcast_convert_type(size, integer) & without_sign
-    return lax.reduce(bits, np.zeros((), integer), lax.max, tuple(range(1, cells.ndim))), np.dtype(size.dtype)
+    largest = lax.reduce(bits, np.zeros((), integer), lax.max, tuple(range(1, cells.ndim)))
+    return lax.expand_dims(largest, (1,)), np.dtype(size.dtype)
 
 
 def scale_bits(bits: Array, dtype: np.dtype) -> Array:

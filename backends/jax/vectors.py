@@ -61,13 +61,13 @@ class JaxVectors(Backend):
         cells = cells_of(v)
         if jnp.issubdtype(cells.dtype, jnp.inexact):
             bits, dtype = largest_bits(cells)
-            return lax.bitcast_convert_type(bits, dtype)[:, None]
+            return lax.bitcast_convert_type(bits, dtype)
         return jnp.max(jnp.abs(cells), tuple(range(1, cells.ndim)), initial=0)[:, None]
 
     def binary_scale(self, v: Array) -> Array:
         """As for all libraries, by integers: the same numbers with half the operations."""
         bits, dtype = largest_bits(cells_of(v))
-        return lax.bitcast_convert_type(scale_bits(bits, dtype), dtype)[:, None]
+        return lax.bitcast_convert_type(scale_bits(bits, dtype), dtype)
 
     def dot(self, a: Array, b: Array) -> Array:
         if isinstance(a, GridRows) or isinstance(b, GridRows):

@@ -20,11 +20,12 @@ from .reporting import reporting
 def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequence[Array], kept: Kept | None) -> Any:
     """See `Control.guard`. `x` depends on the result of the call, or XLA would drop it."""
     report = reporting(handler)
+    arrays, apart = _by_dtype(arrays)
 
     # It sees `failed` again: under vmap both branches of the condition run.
     def on_host(bad: Any, *values: Any) -> tuple[np.ndarray]:
         if np.any(bad):
-            report(*(np.array(value) for value in values))
+            report(*apart(values))
         return (np.zeros((), np.bool_),)
 
     def fail(bad: Array, *values: Array) -> Array:
@@ -45,3 +46,21 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
     operands = lax.stop_gradient((failed, *arrays))
     (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
     return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(nan_of(leaf.dtype), leaf.dtype), leaf), x)
+
+
+def _by_dtype(arrays: Sequence[Array]) -> tuple[list[Array], Callable[[Sequence[Any]], list[np.ndarray]]]:
+    """One vector for each dtype, as each array that is handed over is a kernel; and what takes NumPy's apart again."""
+    dtypes = list(dict.fromkeys(a.dtype for a in arrays))
+    groups = [[k for k, a in enumerate(arrays) if a.dtype == dtype] for dtype in dtypes]
+    shapes = [a.shape for a in arrays]
+    vectors = [lax.concatenate([jnp.ravel(arrays[k]) for k in group], 0) for group in groups]
+
+    def apart(vectors: Sequence[Any]) -> list[np.ndarray]:
+        found: dict[int, np.ndarray] = {}
+        for vector, group in zip(vectors, groups, strict=True):
+            ends = np.cumsum([np.prod(shapes[k], dtype=int) for k in group])
+            for k, part in zip(group, np.split(np.array(vector), ends[:-1]), strict=True):
+                found[k] = part.reshape(shapes[k])
+        return [found[k] for k in range(len(shapes))]
+
+    return vectors, apart
