@@ -242,12 +242,8 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
             low, high = _SAFE_SQUARES[self.dtype(square).char]
             if not self.any(~((square > low) & (square < high))):
                 return self.sqrt(square)
-        return self.scaled_norm(v)[0]
-
-    def scaled_norm(self, v: Array) -> tuple[Array, Array]:
-        """The 2-norm of each row for entries of any magnitude, and the `binary_scale` by which it was measured."""
         scale = self.binary_scale(v)
-        return scale * self.sqrt(self.square_norm(self.times(1 / scale, v))), scale
+        return scale * self.sqrt(self.square_norm(self.times(1 / scale, v)))
 
     def binary_scale(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the power of two just below each row's largest entry.

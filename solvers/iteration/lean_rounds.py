@@ -100,18 +100,23 @@ class _Rounds:
         r = this.in_range(known.r)
         scale = bk.binary_scale(r)
         inverse = 1 / scale
-        first = method.init(bk, A, M, bk.times(inverse, r), _goal(known, inverse))
+        goal, attempt = known.number("goal") * inverse, known.number("attempt")
+        first = method.init(bk, A, M, bk.times(inverse, r), Goal(goal, attempt))
         made = method.products_made(first)  # a number, but for methods whose steps differ in it
         counted = () if isinstance(made, int) else (0 * known.steps,)
         no = bk.full_like(known.steps, False, bool)
 
+        def rule_and_status() -> tuple[StoppingRule, Array]:
+            """Made where they are asked: a number that came from outside would be a kernel of its own."""
+            goal = Goal(known.number("goal") * inverse, attempt)
+            rule = StoppingRule.of(bk, goal, known.number("norm") * inverse, limit)
+            return rule, known.number("status")
+
         def go_on(loop: Any) -> Any:
             state, steps, begun = loop[:3]
-            # made in here, as each of its numbers that came from outside would be a kernel
-            rule = StoppingRule.of(bk, _goal(known, inverse), known.number("norm") * inverse, limit)
+            rule, status = rule_and_status()
             (sound, _), (early, _), (unfinished, _), (bounded, _) = rule.conditions(state, steps)
-            goes_on = ~begun | (sound & early & unfinished & bounded)
-            return bk.any(goes_on & (known.number("status") == _RUNNING))
+            return bk.any((~begun | (sound & early & unfinished & bounded)) & (status == _RUNNING))
 
         def advance(loop: Any) -> Any:
             state, steps, _, *products = loop
@@ -120,11 +125,11 @@ class _Rounds:
             return state, steps + method.steps_taken(state), ~no, *products
 
         state, steps, _, *products = bk.while_loop(go_on, advance, (first, known.steps, no, *counted))
+        (rule, status), begin = rule_and_status(), method.products_to_start(this.A)
+        running = status == _RUNNING
         total = products[0] if products else made * (steps - known.steps)
-        start, unseen = method.products_to_start(this.A), known.number("status")
-        rule = StoppingRule.of(bk, _goal(known, inverse), known.number("norm") * inverse, limit)
-        status = bk.where(unseen == _RUNNING, rule.status(state, steps), unseen)
-        total = total + bk.where(unseen == _RUNNING, start, 0 * total) if start else total
+        total = total + bk.where(running, begin, 0 * total) if begin else total
+        status = bk.where(running, rule.status(state, steps), status)
         return _Ended(state, scale, status, steps, known.number("products") + total)
 
     def _finished(self, known: _Known, ended: _Ended) -> _Known:
@@ -150,7 +155,3 @@ class _Rounds:
         floats = bk.concat([norm, asked, found.bound, later_goal(method, found.bound), reached], 1)
         return _Known(x, r, floats, bk.concat([status, found.attempt, products], 1), ended.steps)
 
-
-def _goal(known: _Known, inverse: Array) -> Goal:
-    """Of a round whose residual at its start is multiplied by `inverse`."""
-    return Goal(known.number("goal") * inverse, known.number("attempt"))

@@ -20,6 +20,8 @@ from .reporting import reporting
 def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequence[Array], kept: Kept | None) -> Any:
     """See `Control.guard`. `x` depends on the result of the call, or XLA would drop it."""
     report = reporting(handler)
+    if kept is not None:  # one handler for each layout of what it gets
+        kept = kept._replace(name=" ".join([kept.name, *(f"{a.dtype}{a.shape}" for a in arrays)]))
     arrays, apart = _by_dtype(arrays)
 
     # It sees `failed` again: under vmap both branches of the condition run.
