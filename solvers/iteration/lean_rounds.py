@@ -154,4 +154,3 @@ class _Rounds:
         norm = bk.where(worse, before, norm)
         floats = bk.concat([norm, asked, found.bound, later_goal(method, found.bound), reached], 1)
         return _Known(x, r, floats, bk.concat([status, found.attempt, products], 1), ended.steps)
-
