@@ -120,11 +120,7 @@ class Attempt:
         shape = (*lead, *layout.batch)
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
         told = self.method.factorises or self.fallback is not None or problem.null is not None
-        singular = (
-            bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR)
-            if told
-            else bk.full_like(steps, False, bool)
-        )
+        singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if told else steps < 0
         return SolveResult(
             x=layout.unflatten(bk, outcome.x, lead),
             residual=layout.unflatten(bk, outcome.residual, lead),

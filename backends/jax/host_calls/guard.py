@@ -52,17 +52,20 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
 
 def _by_dtype(arrays: Sequence[Array]) -> tuple[list[Array], Callable[[Sequence[Any]], list[np.ndarray]]]:
     """One vector for each dtype, as each array that is handed over is a kernel; and what takes NumPy's apart again."""
-    dtypes = list(dict.fromkeys(a.dtype for a in arrays))
-    groups = [[k for k, a in enumerate(arrays) if a.dtype == dtype] for dtype in dtypes]
-    shapes = [a.shape for a in arrays]
-    vectors = [lax.concatenate([jnp.ravel(arrays[k]) for k in group], 0) for group in groups]
+    shapes, given = [a.shape for a in arrays], [np.dtype(a.dtype) for a in arrays]
+    dtypes = [np.dtype(np.int32) if dtype.kind == "b" else dtype for dtype in given]
+    groups = [[k for k, dtype in enumerate(dtypes) if dtype == one] for one in dict.fromkeys(dtypes)]
+    vectors = [
+        lax.concatenate([lax.convert_element_type(jnp.ravel(arrays[k]), dtypes[k]) for k in group], 0)
+        for group in groups
+    ]
 
     def apart(vectors: Sequence[Any]) -> list[np.ndarray]:
         found: dict[int, np.ndarray] = {}
         for vector, group in zip(vectors, groups, strict=True):
             ends = np.cumsum([np.prod(shapes[k], dtype=int) for k in group])
-            for k, part in zip(group, np.split(np.array(vector), ends[:-1]), strict=True):
-                found[k] = part.reshape(shapes[k])
+            for k, part in zip(group, np.split(np.asarray(vector), ends[:-1]), strict=True):
+                found[k] = part.reshape(shapes[k]).astype(given[k])
         return [found[k] for k in range(len(shapes))]
 
     return vectors, apart
