@@ -42,6 +42,10 @@ class Control(ABC):
             state = body(state)
         return state
 
+    def compiles_numbers(self, x: Array) -> bool:
+        """Is a loop compiled around such arrays, and each number that it hands on a kernel, compiled for itself?"""
+        return False
+
     def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
         """`body`, so many times: the library's loop where arrays have no values, with derivatives both ways."""
         for _ in range(count):

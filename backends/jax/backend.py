@@ -150,8 +150,6 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
         return leaves[0] if structure is None else jax.tree.unflatten(structure, leaves)
 
-    any = staticmethod(partial(jnp.any))
-
     def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(np.dtype(x.dtype))
         bits = lax.bitcast_convert_type(x, integer) & np.array(mask, integer)
@@ -166,6 +164,9 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
             state = vary(state, axes_after(body, state))
             body = varying_function(body, axes_of(jax.tree.leaves(state)))
         return lax.while_loop(condition, body, state)
+
+    def compiles_numbers(self, x: Array) -> bool:
+        return self.compiled(x) and not is_mapped()
 
     def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
         if is_mapped():  # where a loop has to say over which devices its state varies

@@ -12,6 +12,7 @@ from jax import lax
 
 from ..interface.backend import Array, Backend
 from ..interface.sparse_kernels import places
+from .direct import chosen, direct, dot_of_one, largest_bits, scale_bits
 from .grid_rows import GridRows, GridStack, cells_of, dot_of_cells, on_cells
 from .varying import is_mapped
 
@@ -44,26 +45,35 @@ class JaxVectors(Backend):
         return GridRows(stack.cells) if isinstance(stack, GridStack) else super().fold(stack)
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
-        return on_cells(jnp.where, condition, a, b)
+        return on_cells(chosen, condition, a, b)
+
+    def any(self, condition: Array) -> Any:
+        return jnp.any(condition) if condition.size != 1 else lax.reshape(condition, ())
 
     maximum = staticmethod(partial(on_cells, jnp.maximum))
-    sqrt = staticmethod(partial(on_cells, jnp.sqrt))
-    abs = staticmethod(partial(on_cells, jnp.abs))
-    real = staticmethod(partial(on_cells, jnp.real))
-    conj = staticmethod(partial(on_cells, jnp.conj))
-    isfinite = staticmethod(partial(on_cells, jnp.isfinite))
+    sqrt = staticmethod(partial(on_cells, direct(lax.sqrt, jnp.sqrt)))
+    abs = staticmethod(partial(on_cells, direct(lax.abs, jnp.abs)))
+    real = staticmethod(partial(on_cells, direct(lambda x: x, jnp.real)))
+    conj = staticmethod(partial(on_cells, direct(lambda x: x, jnp.conj)))
+    isfinite = staticmethod(partial(on_cells, direct(lax.is_finite, jnp.isfinite)))
 
     def max_abs(self, v: Array) -> Array:
-        size = jnp.abs(cells_of(v))
-        axes = tuple(range(1, size.ndim))
-        nan = jnp.any(jnp.isnan(size), axes)  # which XLA's maximum drops on the CPU
-        return jnp.where(nan, jnp.nan, jnp.max(size, axes, initial=0))[:, None]
+        cells = cells_of(v)
+        if jnp.issubdtype(cells.dtype, jnp.inexact):
+            bits, dtype = largest_bits(cells)
+            return lax.bitcast_convert_type(bits, dtype)
+        return jnp.max(jnp.abs(cells), tuple(range(1, cells.ndim)), initial=0)[:, None]
+
+    def binary_scale(self, v: Array) -> Array:
+        """As for all libraries, by integers: the same numbers with half the operations."""
+        bits, dtype = largest_bits(cells_of(v))
+        return lax.bitcast_convert_type(scale_bits(bits, dtype), dtype)
 
     def dot(self, a: Array, b: Array) -> Array:
         if isinstance(a, GridRows) or isinstance(b, GridRows):
             return dot_of_cells(a, b)
         if a.shape[0] == 1:
-            return jnp.vdot(a[0], b[0], precision=lax.Precision.HIGHEST)[None, None]
+            return dot_of_one(a, b)
         return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
 
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from ...backends import Array, Backend
-from ...sparse import Operator
+from ...backends import Array
 from .method import apply
+from .stages import Solve
 
 _SMALL = 1e-6  # scales between this and its inverse are not needed: powers of two change no digit
-
-
-class Solve(Protocol):
-    """What is known of a solve; see `Iteration`."""
-
-    @property
-    def bk(self) -> Backend: ...
-    @property
-    def A(self) -> Operator: ...
-    @property
-    def M(self) -> Operator | None: ...
-    @property
-    def b(self) -> Array: ...
-    def without_null(self, x: Array) -> Array: ...
-    def in_range(self, r: Array) -> Array: ...
 
 
 class Solved(NamedTuple):

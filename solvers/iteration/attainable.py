@@ -26,27 +26,31 @@ _HOPELESS = 0.1  # of D: no method has been seen to reach a tolerance below
 _FACTOR = 0.7
 
 
-def attainable(bk: Backend, A: Operator, b: Array, x: Array, image: Array, missed: Array, iterated: bool) -> Array:
+def attainable(
+    bk: Backend, A: Operator, x: Array, image: Array, size: Array, missed: Array, iterated: bool
+) -> Array:  # fmt: skip
     """`(batch, 1)`: the residual norm that the precision lets each system come to, 1 product if one `missed` its own.
 
     0 for the systems that did not, and where so little can be reached that a system without a solution would pass.
 
     Args:
         image: A x.
+        size: norm of b.
         iterated: was x found by an iteration, which null vectors make large? Factors are judged by their corrections.
     """
     none = bk.full_like(missed, 0, real_dtype(bk.dtype(x)))
 
-    def measured(b: Array, x: Array, image: Array) -> tuple[Array, Array]:
+    def measured(x: Array, image: Array, size: Array) -> Array:
         noise = _noise(bk, A, x, bk.copy(image))  # a function may write to what it returned
-        most = min(_LARGEST, _ROUNDED * _eps(bk, x)) * bk.norm(b)
+        most = min(_LARGEST, _ROUNDED * _eps(bk, x)) * size
+        allowed = noise <= most
         if iterated:
-            most = bk.where(bk.abs(bk.dot(x, image)) > noise * bk.norm(x), most, -1 + 0 * most)
-        return noise, most
+            allowed = allowed & (bk.abs(bk.dot(x, image)) > noise * bk.norm(x))
+        reached = _ROUNDINGS * noise
+        return bk.where(allowed, bk.where(reached < most, reached, most), 0 * most)
 
-    noise, most = bk.cond(bk.any(missed), measured, lambda *_: (none, none), b, x, image)
-    reached = _ROUNDINGS * noise
-    return bk.where(missed & (noise <= most), bk.where(reached < most, reached, most), none)
+    reached = bk.cond(bk.any(missed), measured, lambda *_: none, x, image, size)
+    return reached if int(x.shape[0]) == 1 else bk.where(missed, reached, none)
 
 
 def is_hopeless(norm: Array, bound: Array, reached: Array) -> Array:

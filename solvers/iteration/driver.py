@@ -18,19 +18,18 @@ import numpy as np
 from ...backends import Array, Backend, select
 from ...sparse import Operator, halved
 from .at_once import solved_at_once
-from .attainable import attainable, is_hopeless
+from .attainable import attainable
 from .checkpoints import Checkpoints
 from .lean import has_lean_steps, lean_steps
+from .lean_rounds import has_lean_rounds, lean_rounds
 from .limits import Limits
 from .method import Goal, Method
 from .outcome import Outcome
 from .stages import Between, Round, Tally
 from .status import Status
 from .stopping import StoppingRule
+from .verdict import End, later_goal, verdict
 
-_LATER_GOAL = 0.5  # of the bound, for rounds after the first: one that ends just above it would pass for stalled
-_PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
-_PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 # plain integers: arrays of some libraries do not mix with enums
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
 
@@ -53,7 +52,7 @@ class Iteration:
     singular: Array | None = None  # (batch, 1), see Outcome; None: none is known to be
 
     @cached_property
-    def _in_steps(self) -> Operator:
+    def in_steps(self) -> Operator:
         return halved(self.A.in_steps)
 
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
@@ -136,9 +135,13 @@ class Iteration:
             lines = bk.put(empty, none, norm, status >= 0)
         tally = Tally(status, none, none if x0 is None else none + self.A.products, lines, ())
         bound = bound + bk.zeros_like(norm)
-        return Between(x, r, norm, none, bound, bound, bound, bk.zeros_like(norm), tally)
+        return Between(x, r, norm, none, size, bound, bound, bound, bk.zeros_like(norm), tally)
 
     def _rounds(self, first: Between, limit: int | Array) -> Between:
+        unwatched = self.report is None and self.checkpoints is None
+        if unwatched and has_lean_rounds(self.bk, first, limit):
+            return lean_rounds(self, first, limit)
+
         def one_round(between: Between) -> Between:
             return self._finish(self._iterate(self._start(between), limit), limit)
 
@@ -184,7 +187,7 @@ class Iteration:
         r = bk.where(between.tally.status == _RUNNING, self.in_range(between.r), bk.zeros_like(between.r))
         scale = bk.binary_scale(r)
         goal = Goal(between.goal / scale, between.attempt)
-        state = self.method.init(bk, self._in_steps, self.M, bk.times(1 / scale, r), goal)
+        state = self.method.init(bk, self.in_steps, self.M, bk.times(1 / scale, r), goal)
         tally = between.tally
         made = bk.where(
             tally.status == _RUNNING, 0 * tally.products + self.method.products_to_start(self.A), 0 * tally.products
@@ -213,7 +216,7 @@ class Iteration:
                 if not (sound & early & unfinished & bounded).all():
                     break
                 tally = tally._replace(steps=steps, products=tally.products + method.products_made(state))
-                state = method.step(bk, self._in_steps, self.M, method.limited(bk, state, limit - steps))
+                state = method.step(bk, self.in_steps, self.M, method.limited(bk, state, limit - steps))
             tally = self._counted(this, tally, state, active, rule)
             return state, tally._replace(kept=self._kept(this, tally, state, active))
 
@@ -222,7 +225,7 @@ class Iteration:
 
         state = this.state
         if counts_only and has_lean_steps(bk, method, state, limit) and not bk.any(tally.status != _RUNNING):
-            state, before = lean_steps(bk, method, self._in_steps, self.M, state, tally, rule)
+            state, before = lean_steps(bk, method, self.in_steps, self.M, state, tally, rule)
             tally = self._counted(this, before, state, tally.status == _RUNNING, rule)
         state, tally = bk.while_loop(go_on, advance, (state, tally))
         return this._replace(state=state, tally=tally)
@@ -244,7 +247,7 @@ class Iteration:
         """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
 
         def step(state: Any) -> Any:
-            return self.method.step(self.bk, self._in_steps, self.M, state)
+            return self.method.step(self.bk, self.in_steps, self.M, state)
 
         if not self.method.couples_systems:
             return self.bk.step_active(step, state, active)
@@ -273,38 +276,25 @@ class Iteration:
             tally = tally._replace(status=none + _CONVERGED, products=products)
             return start._replace(x=x, r=r, norm=norm, bound=start.asked, attainable=0 * norm, tally=tally)
         missed = ran & bk.isfinite(norm) & (norm > start.asked)
-        reached = attainable(bk, self.A, self.b, x, image, missed, not self.method.factorises)
+        reached = attainable(bk, self.A, x, image, start.size, missed, not self.method.factorises)
         settled = self.method.is_settled(bk, this.state, x, this.scale)
-        bound = start.asked
-        if self.by_default:
-            bound = bk.maximum(bound, bk.where(settled, reached, bk.zeros_like(norm)))
-        progress = norm <= _PROGRESS * start.norm
-        broken, candidate = tally.status == _BREAKDOWN, tally.status == _CANDIDATE
-        attempt = start.attempt + bk.where(broken | ~progress, none + 1, none)
-        again = (candidate & progress) | (broken & (progress | (attempt <= _PATIENCE)))
-        again = again & ~(settled & is_hopeless(norm, bound, reached))
-        stopped = bk.where(tally.steps >= limit, _MAX_ITER, none + _STAGNATED)
-        status = bk.where(candidate, stopped, tally.status)
-        status = bk.where(again & (tally.steps < limit), _RUNNING, status)
-        status = bk.where(norm <= bound, _CONVERGED, status)
-        status = bk.where(unseen & ~bk.isfinite(norm), _DIVERGED, status)
+        found = verdict(bk, start, End(tally.status, tally.steps, norm, reached, settled), limit, self.by_default)
+        status = bk.where(unseen & ~bk.isfinite(norm), _DIVERGED, found.status)
         status = bk.where(ran, status, start.tally.status)
-        # A breakdown or an overflow may leave x worse than it was, or without a value.
-        worse = running & (broken | (tally.status == _DIVERGED)) & ~(norm <= start.norm) & ~(norm <= bound)
+        worse = running & found.worse
         x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
         products = tally.products + bk.where(ran, none + self.A.products, none)
         products = products + bk.where(missed, none + self.A.products, none)
-        goal = bound if self.method.factorises else _LATER_GOAL * bound
         return Between(
-            x, r, norm, attempt, start.asked,
-            bound=bk.where(ran, bound, start.bound),
-            goal=bk.where(ran, goal, start.goal),
+            x, r, norm, found.attempt, start.size, start.asked,
+            bound=bk.where(ran, found.bound, start.bound),
+            goal=bk.where(ran, later_goal(self.method, found.bound), start.goal),
             attainable=bk.where(ran, reached, start.attainable),
             tally=tally._replace(status=status, products=products),
         )  # fmt: skip
 
     def _outcome(self, between: Between) -> Outcome:
-        x, r, norm, *_, tally = between
+        x, r, norm, tally = between.x, between.r, between.norm, between.tally
         history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
         none = self.bk.zeros_like(norm)
         singular = 0 * tally.steps if self.singular is None else self.singular

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ...backends import Array
-from .method import Goal
+from ...backends import Array, Backend
+from ...sparse import Operator
+from .method import Goal, Method
+
+
+class Solve(Protocol):
+    """What does not change during a solve; see `Iteration`."""
+
+    @property
+    def bk(self) -> Backend: ...
+    @property
+    def method(self) -> Method: ...
+    @property
+    def A(self) -> Operator: ...
+    @property
+    def in_steps(self) -> Operator: ...
+    @property
+    def M(self) -> Operator | None: ...
+    @property
+    def b(self) -> Array: ...
+    @property
+    def by_default(self) -> bool: ...
+    def without_null(self, x: Array) -> Array: ...
+    def in_range(self, r: Array) -> Array: ...
 
 
 class Tally(NamedTuple):
@@ -25,6 +47,7 @@ class Between(NamedTuple):
     r: Array
     norm: Array
     attempt: Array  # rounds that ended in a breakdown or without progress
+    size: Array  # norm of b
     asked: Array  # residual norm by the tolerances
     bound: Array  # residual norm that counts as converged
     goal: Array  # residual norm that the next round is after

@@ -135,7 +135,7 @@ class GMRES(Method):
         r = last * (combination(bk, V, bk.conj(s.q)) + tail * s.v)
         new = _begin(bk, self._best(bk, M, s, V, Z), r, 0 * s.j, int(s.g.shape[1]))
         new = new._replace(V=(), Z=(), largest=s.largest, broken=s.broken, live=s.live)
-        return select(bk, full, new, s)
+        return new if int(full.shape[0]) == 1 else select(bk, full, new, s)
 
 
 def _begin(bk: Backend, x: Array, r: Array, j: Array, m: int) -> GMRESState:

@@ -154,6 +154,15 @@ def test_lanes_and_dtypes(dtype: str) -> None:
     assert "in 1 of 3 systems; the worst, system 1" in message(batch, b)
 
 
+def test_batches_of_other_sizes_have_handlers_of_their_own() -> None:
+    """In one process, made and run in turn: each says how many of its systems failed, and which was the worst."""
+    sides = {k: jnp.stack([0 * B] * (k - 1) + [B]) for k in (3, 1, 2)}
+    programs = {k: jax.jit(lambda b: solve(b, batch_ndim=1)).lower(b).compile() for k, b in sides.items()}
+    for k, b in sides.items():
+        said = message(programs[k], b)
+        assert f"in 1 of {k} systems; the worst, system {k - 1}" in said if k > 1 else "after 2" in said
+
+
 def test_the_backward_solve_names_itself() -> None:
     loss = jax.jit(jax.grad(lambda b, w: (w * solve(b, x0=jnp.linalg.solve(dense(), B))).sum()))
     assert "the backward solve of biCG-stab" in message(loss, B, jnp.arange(1.0, 1 + N))

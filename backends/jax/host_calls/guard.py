@@ -20,11 +20,14 @@ from .reporting import reporting
 def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequence[Array], kept: Kept | None) -> Any:
     """See `Control.guard`. `x` depends on the result of the call, or XLA would drop it."""
     report = reporting(handler)
+    if kept is not None:  # one handler for each layout of what it gets
+        kept = kept._replace(name=" ".join([kept.name, *(f"{a.dtype}{a.shape}" for a in arrays)]))
+    arrays, apart = _by_dtype(arrays)
 
     # It sees `failed` again: under vmap both branches of the condition run.
     def on_host(bad: Any, *values: Any) -> tuple[np.ndarray]:
         if np.any(bad):
-            report(*(np.array(value) for value in values))
+            report(*apart(values))
         return (np.zeros((), np.bool_),)
 
     def fail(bad: Array, *values: Array) -> Array:
@@ -45,3 +48,24 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
     operands = lax.stop_gradient((failed, *arrays))
     (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
     return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(nan_of(leaf.dtype), leaf.dtype), leaf), x)
+
+
+def _by_dtype(arrays: Sequence[Array]) -> tuple[list[Array], Callable[[Sequence[Any]], list[np.ndarray]]]:
+    """One vector for each dtype, as each array that is handed over is a kernel; and what takes NumPy's apart again."""
+    shapes, given = [a.shape for a in arrays], [np.dtype(a.dtype) for a in arrays]
+    dtypes = [np.dtype(np.int32) if dtype.kind == "b" else dtype for dtype in given]
+    groups = [[k for k, dtype in enumerate(dtypes) if dtype == one] for one in dict.fromkeys(dtypes)]
+    vectors = [
+        lax.concatenate([lax.convert_element_type(jnp.ravel(arrays[k]), dtypes[k]) for k in group], 0)
+        for group in groups
+    ]
+
+    def apart(vectors: Sequence[Any]) -> list[np.ndarray]:
+        found: dict[int, np.ndarray] = {}
+        for vector, group in zip(vectors, groups, strict=True):
+            ends = np.cumsum([np.prod(shapes[k], dtype=int) for k in group])
+            for k, part in zip(group, np.split(np.asarray(vector), ends[:-1]), strict=True):
+                found[k] = part.reshape(shapes[k]).astype(given[k])
+        return [found[k] for k in range(len(shapes))]
+
+    return vectors, apart

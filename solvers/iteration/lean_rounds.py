@@ -1,0 +1,156 @@
+"""Rounds of one system in a program that is compiled: no masks, and its numbers between rounds in two short vectors.
+
+XLA compiles a kernel for each number that a loop hands on, and takes as long for it as for one of vectors. So nothing
+is counted in steps but these, status and products are derived after them, and what is known of the system then goes
+into one vector of floats and one of integers. The rounds are those of `Iteration`, to the last digit; it has all of
+them where there are several systems, histories, checkpoints or reports of progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...backends import Array, Backend
+from .attainable import attainable
+from .method import Goal
+from .stages import Between, Solve
+from .status import Status
+from .stopping import StoppingRule
+from .verdict import End, later_goal, verdict
+
+_RUNNING, _DIVERGED, _CANDIDATE = int(Status.RUNNING), int(Status.DIVERGED), int(Status.CANDIDATE)
+
+
+class _Known(NamedTuple):
+    """Between rounds."""
+
+    x: Array  # (1, n)
+    r: Array
+    floats: Array  # (1, 5), see _FLOATS
+    integers: Array  # (1, 3), see _INTEGERS
+    steps: Array  # (1, 1)
+
+    def number(self, name: str) -> Array:
+        """`(1, 1)`."""
+        row, names = (self.floats, _FLOATS) if name in _FLOATS else (self.integers, _INTEGERS)
+        k = names.index(name)
+        return row[:, k : k + 1]
+
+
+_FLOATS = ("norm", "asked", "bound", "goal", "attainable")  # as in Between
+_INTEGERS = ("status", "attempt", "products")
+
+
+class _Start(NamedTuple):
+    """See `verdict.Start`."""
+
+    norm: Array
+    asked: Array
+    attempt: Array
+
+
+class _Ended(NamedTuple):
+    """The iterations of a round."""
+
+    state: Any
+    scale: Array
+    status: Array
+    steps: Array
+    products: Array
+
+
+def has_lean_rounds(bk: Backend, first: Between, limit: Any) -> bool:
+    """Are there such rounds, for this start and one limit? Of a limit of 0 the others know what to say."""
+    alone = int(first.norm.shape[0]) == 1 and isinstance(first.tally.history, tuple)
+    return alone and isinstance(limit, int) and limit > 0 and bk.compiles_numbers(first.norm)
+
+
+def lean_rounds(this: Solve, first: Between, limit: int) -> Between:
+    """The end of the solve that `first` starts."""
+    bk, tally = this.bk, first.tally
+    floats = bk.concat([getattr(first, name) for name in _FLOATS], 1)
+    integers = bk.concat([tally.status, first.attempt, tally.products], 1)
+    rounds = _Rounds(this, first.size, limit)
+    end = bk.while_loop(rounds.go_on, rounds.advance, _Known(first.x, first.r, floats, integers, tally.steps))
+    tally = tally._replace(status=end.number("status"), steps=end.steps, products=end.number("products"))
+    changed = {name: end.number(name) for name in ("norm", "attempt", "bound", "attainable")}
+    return first._replace(x=end.x, r=end.r, tally=tally, **changed)
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """What does not change in them."""
+
+    solve: Solve
+    size: Array  # norm of b
+    limit: int
+
+    def go_on(self, known: _Known) -> Any:
+        status = known.number("status")
+        return self.solve.bk.any((status == _RUNNING) | (status == _CANDIDATE))
+
+    def advance(self, known: _Known) -> _Known:
+        """Another round; of a system that is a candidate from its start, only the true residual."""
+        return self._finished(known, self._iterated(known))
+
+    def _iterated(self, known: _Known) -> _Ended:
+        this, limit = self.solve, self.limit
+        bk, method, A, M = this.bk, this.method, this.in_steps, this.M
+        r = this.in_range(known.r)
+        scale = bk.binary_scale(r)
+        inverse = 1 / scale
+        goal, attempt = known.number("goal") * inverse, known.number("attempt")
+        first = method.init(bk, A, M, bk.times(inverse, r), Goal(goal, attempt))
+        made = method.products_made(first)  # a number, but for methods whose steps differ in it
+        counted = () if isinstance(made, int) else (0 * known.steps,)
+        no = bk.full_like(known.steps, False, bool)
+
+        def rule_and_status() -> tuple[StoppingRule, Array]:
+            """Made where they are asked: a number that came from outside would be a kernel of its own."""
+            goal = Goal(known.number("goal") * inverse, attempt)
+            rule = StoppingRule.of(bk, goal, known.number("norm") * inverse, limit)
+            return rule, known.number("status")
+
+        def go_on(loop: Any) -> Any:
+            state, steps, begun = loop[:3]
+            rule, status = rule_and_status()
+            (sound, _), (early, _), (unfinished, _), (bounded, _) = rule.conditions(state, steps)
+            return bk.any((~begun | (sound & early & unfinished & bounded)) & (status == _RUNNING))
+
+        def advance(loop: Any) -> Any:
+            state, steps, _, *products = loop
+            state = method.step(bk, A, M, method.limited(bk, state, limit - steps))
+            products = [total + method.products_made(state) for total in products]
+            return state, steps + method.steps_taken(state), ~no, *products
+
+        state, steps, _, *products = bk.while_loop(go_on, advance, (first, known.steps, no, *counted))
+        (rule, status), begin = rule_and_status(), method.products_to_start(this.A)
+        running = status == _RUNNING
+        total = products[0] if products else made * (steps - known.steps)
+        total = total + bk.where(running, begin, 0 * total) if begin else total
+        status = bk.where(running, rule.status(state, steps), status)
+        return _Ended(state, scale, status, steps, known.number("products") + total)
+
+    def _finished(self, known: _Known, ended: _Ended) -> _Known:
+        """x and its true residual, and what becomes of the system."""
+        this, scale, before = self.solve, ended.scale, known.number("norm")
+        bk, method, running = this.bk, this.method, known.number("status") == _RUNNING
+        d = method.solution(bk, this.M, ended.state)
+        x = bk.where(running, this.without_null(known.x + bk.times(scale, d)), known.x)
+        image = this.A.apply(x)
+        r = this.b - image
+        norm = bk.norm(r)
+        asked, sound = known.number("asked"), bk.isfinite(norm)
+        missed = sound & (norm > asked)
+        reached = attainable(bk, this.A, x, image, self.size, missed, not method.factorises)
+        settled = method.is_settled(bk, ended.state, x, scale)
+        start = _Start(before, asked, known.number("attempt"))
+        found = verdict(bk, start, End(ended.status, ended.steps, norm, reached, settled), self.limit, this.by_default)
+        status = bk.where(running | sound, found.status, _DIVERGED)
+        products = ended.products + this.A.products * bk.where(missed, 2, 0 * status + 1)
+        worse = found.worse & running
+        x, r = bk.cond(bk.any(worse), lambda: (known.x, known.r), lambda: (x, r))
+        norm = bk.where(worse, before, norm)
+        floats = bk.concat([norm, asked, found.bound, later_goal(method, found.bound), reached], 1)
+        return _Known(x, r, floats, bk.concat([status, found.attempt, products], 1), ended.steps)

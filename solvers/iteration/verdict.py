@@ -1,0 +1,71 @@
+"""What becomes of a system after a round, whose true residual is now known: the one place that says so."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from ...backends import Array, Backend
+from .attainable import is_hopeless
+from .method import Method
+from .status import Status
+
+_LATER_GOAL = 0.5  # of the bound, for rounds after the first: one that ends just above it would pass for stalled
+_PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
+_PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
+# plain integers: arrays of some libraries do not mix with enums
+_RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
+
+
+class Start(Protocol):
+    """What is known of a round's start; see `Between`."""
+
+    @property
+    def norm(self) -> Array: ...
+    @property
+    def asked(self) -> Array: ...
+    @property
+    def attempt(self) -> Array: ...
+
+
+class End(NamedTuple):
+    """What is known of its end."""
+
+    status: Array  # why its iterations ended, as far as the recurrence knew
+    steps: Array
+    norm: Array  # of the true residual
+    attainable: Array  # see Outcome
+    settled: Array  # see `Method.is_settled`
+
+
+class Verdict(NamedTuple):
+    """Status: RUNNING for another round."""
+
+    status: Array
+    attempt: Array
+    bound: Array  # residual norm that counts as converged
+    worse: Array  # a breakdown or an overflow may leave x worse than it was, or without a value
+
+
+def verdict(bk: Backend, start: Start, end: End, limit: int | Array, by_default: bool) -> Verdict:
+    """For each system that was running; elementwise.
+
+    Args:
+        by_default: see `Iteration`.
+    """
+    norm, bound, more = end.norm, start.asked, end.steps < limit
+    if by_default:
+        bound = bk.maximum(bound, bk.where(end.settled, end.attainable, bk.zeros_like(norm)))
+    progress, enough = norm <= _PROGRESS * start.norm, norm <= bound
+    broken, candidate = end.status == _BREAKDOWN, end.status == _CANDIDATE
+    attempt = bk.where(broken | ~progress, start.attempt + 1, start.attempt)
+    again = (candidate & progress) | (broken & (progress | (attempt <= _PATIENCE)))
+    again = again & ~(end.settled & is_hopeless(norm, bound, end.attainable)) & more
+    status = bk.where(candidate, bk.where(more, _STAGNATED, 0 * end.status + _MAX_ITER), end.status)
+    status = bk.where(enough, _CONVERGED, bk.where(again, _RUNNING, status))
+    worse = (broken | (end.status == _DIVERGED)) & ~(norm <= start.norm) & ~enough
+    return Verdict(status, attempt, bound, worse)
+
+
+def later_goal(method: Method, bound: Array) -> Array:
+    """Residual norm that a round after the first is after."""
+    return bound if method.factorises else _LATER_GOAL * bound

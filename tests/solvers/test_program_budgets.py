@@ -1,0 +1,79 @@
+"""How large the programs are that a solve in `jax.jit` compiles: what a first call costs, counted.
+
+XLA takes 10 to 20 ms on a CPU for each kernel that differs from all others; Python takes as long for 100 equations.
+A count that has grown by more than the slack is a first call that takes longer; one that shrank belongs in the table.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from krylix import linear_solve
+from program_counts import Counts, compiled_counts, traced_counts
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+SLACK = 1.05
+N = 64
+TABLES: dict[str, dict[str, Counts]] = {  # by the version of jaxlib
+    "0.10.2": {
+        "CG, rtol": Counts(equations=885, constants=16, fusions=65, kernels=31),
+        "CG": Counts(equations=871, constants=16, fusions=70, kernels=36),
+        "biCG-stab(2)": Counts(equations=1415, constants=16, fusions=137, kernels=67),
+        "GMRES": Counts(equations=1441, constants=30256, fusions=133, kernels=74),
+        "small": Counts(equations=938, constants=80, fusions=53, kernels=38),
+    },
+}
+CASES: dict[str, dict[str, Any]] = {
+    "CG, rtol": {"method": "CG", "rtol": 1e-8, "on_failure": "status"},
+    "CG": {"method": "CG"},
+    "biCG-stab(2)": {"method": "biCG-stab(2)"},
+    "GMRES": {"method": "GMRES"},
+    "small": {},
+}
+CALLS = 14  # of the user's function while a solve is traced
+
+
+def laplacian(u: Any) -> Any:
+    return 4 * u - jnp.roll(u, 1) - jnp.roll(u, -1)
+
+
+def case(name: str) -> tuple[Callable[[Any], Any], Any]:
+    b = jnp.ones(8 if name == "small" else N, jnp.float64)
+    return (lambda b: linear_solve(laplacian, b, **CASES[name]).x), b
+
+
+def budget(name: str) -> Counts:
+    version = jax.lib.__version__
+    if version not in TABLES:
+        pytest.skip(f"The counts are those of jaxlib {', '.join(TABLES)}; this is {version}.")
+    return TABLES[version][name]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equations_and_constants(name: str) -> None:
+    equations, constants = traced_counts(*case(name))
+    assert equations <= SLACK * budget(name).equations
+    assert constants <= SLACK * budget(name).constants
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("name", CASES)
+def test_kernels(name: str) -> None:
+    found, most = compiled_counts(*case(name)), budget(name)
+    assert found.fusions <= SLACK * most.fusions
+    assert found.kernels <= SLACK * most.kernels
+
+
+@pytest.mark.parametrize("name", ["CG, rtol", "GMRES"])
+def test_calls_of_the_function(name: str) -> None:
+    calls = []
+
+    def counted(u: Any) -> Any:
+        calls.append(u)
+        return laplacian(u)
+
+    jax.jit(lambda b: linear_solve(counted, b, **CASES[name]).x).trace(jnp.ones(N))
+    assert len(calls) <= CALLS
