@@ -11,6 +11,7 @@ from ..backends import Array, get_on_failure, left_alone
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.once import answers_kept
+from .first_sight import solve_at_first_sight
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
@@ -152,6 +153,9 @@ def _solved(request: Request) -> SolveResult:
         return found
     if (found := solve_small_dense(request)) is not None:
         return found
+    first, request = solve_at_first_sight(request, lambda there: _solved_anew(there)[0])
+    if first is not None:
+        return first
     call = call_of(request)
     if call is None:
         return _solved_anew(request)[0]

@@ -1,0 +1,37 @@
+"""Where NumPy may compute what XLA would be asked to compile a program for, and its results as those of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .tracing import is_compiled
+
+# Settings of the user's with which he watches operations of JAX, or moves them elsewhere.
+_WATCHED = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_default_device")
+
+
+def may_leave_to_host(*arrays: Any) -> bool:
+    """See `Control.may_leave_to_host`."""
+    if jax.device_count() > 1 or jax.default_backend() != "cpu" or is_compiled(arrays):
+        return False
+    if any(getattr(jax.config, name, None) for name in _WATCHED):
+        return False
+    return all(map(_is_plain, jax.tree.leaves(arrays)))
+
+
+def _is_plain(x: Any) -> bool:
+    if not isinstance(x, jax.Array):
+        return True
+    if x.weak_type or jax.dtypes.canonicalize_dtype(x.dtype) != x.dtype:
+        return False
+    return all(device.platform == "cpu" for device in x.devices())
+
+
+def results_from_host(arrays: Sequence[np.ndarray], like: Any) -> Sequence[Any]:
+    """See `Control.results_from_host`: all in one call, on the device of `like` where somebody has placed that."""
+    found: Sequence[Any] = jax.device_put(list(arrays), like.sharding if like.committed else None)
+    return found

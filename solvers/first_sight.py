@@ -1,0 +1,155 @@
+"""The first solve with a function in a library that compiles: NumPy solves with its matrix, and nothing is compiled.
+
+A program takes seconds to compile, which pays where a solve like this one comes again: so it is compiled when it does.
+Nothing is kept of a first solve but a number, which decides whether the next one is compiled, and no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from ..backends import Array, Backend, choose_backend, get_precision
+from ..sparse import FunctionOperator, Layout, is_function
+from ..sparse.operators.recorded import RecordedFunction, recorded
+from ..sparse.tracing.engine.limits import entries_at_most
+from .iteration.method import Method
+from .methods.registry import find_method, is_auto
+from .preconditioners import PRECONDITIONERS
+from .results.failure import ConvergenceError
+from .results.result import SolveResult, arrays_of, with_arrays
+from .setup.facts import MOST_ENTRIES
+from .setup.request import Request
+
+MOST = 64  # solves that are known to have been seen; of more in turn, a library keeps no programs either
+MOST_NUMBERS = 1 << 18  # of b; of more, a program takes less time than what it saves in one solve
+MOST_STEPPED = 1 << 14  # likewise where the method may take thousands of steps
+_WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
+_SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "preconditioner")
+
+_seen: tuple[int, ...] = ()  # the last one first
+_lock = Lock()
+
+
+def solve_at_first_sight(
+    request: Request, solve: Callable[[Request], SolveResult]
+) -> tuple[SolveResult | None, Request]:
+    """What NumPy finds; None where the library itself is to solve, and the request for that.
+
+    Args:
+        solve: solves requests on NumPy arrays.
+
+    Raises:
+        NotConverged, Diverged: as in the library.
+    """
+    bk = _library_of(request)
+    if bk is None:
+        return None, request
+    try:
+        method = "auto" if is_auto(request.method) else find_method(request.method, request.A)
+        if not _is_for_host(request, method):
+            return None, request
+        program = bk.trace(lambda x, *args: bk.call(request.A, x, args), request.b, request.args)
+    except Exception:  # said by the library in its own way, of the function or of a setting
+        return None, request
+    if program is None:
+        return None, request
+    request = replace(request, program=program)
+    if _was_seen(program[0], request, method) or getattr(program[0], "acts", True):
+        return None, request
+    try:
+        with np.errstate(all="ignore"):
+            A = _recorded(bk, request)
+        if A is None:
+            return None, request
+        there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
+        found = solve(replace(request, A=A, args=(), program=None, **there))
+    except ConvergenceError as error:
+        error.result = None if error.result is None else _given_back(bk, error.result, request.b)
+        raise
+    except Exception:  # not recorded, or refused, which the library does in words of its own
+        return None, request
+    return _given_back(bk, found, request.b), request
+
+
+def _library_of(request: Request) -> Backend | None:
+    """That compiles solves, where nothing is said against NumPy's; None else."""
+    A, b = request.A, request.b
+    usual = request.axis is None and request.matrix_offset is None and request.progress is False
+    if not (usual and is_function(A)) or not hasattr(b, "dtype") or get_precision() is not None:
+        return None
+    bk = choose_backend(b)
+    arrays = [getattr(request, name) for name in _WITH_ARRAYS]
+    if not bk.compiles_solves or not bk.is_array(b) or not bk.may_leave_to_host(*arrays, request.args):
+        return None
+    return bk if bk.dtype(b).char in "fdFD" else None
+
+
+def _is_for_host(request: Request, method: str | Method) -> bool:
+    """May NumPy be as quick as the library, in the same steps? Methods and preconditioners of others may not."""
+    b, kind = request.b, request.preconditioner
+    count = int(np.prod(b.shape))
+    if not 0 < count <= MOST_NUMBERS or not (kind is None or isinstance(kind, str)):
+        return False
+    if isinstance(method, str):
+        return kind is None or kind == "auto" or _is_ours(PRECONDITIONERS.get(kind))
+    if not _is_ours(type(method)) or not (kind is None or kind == "auto" or _is_ours(PRECONDITIONERS.get(kind))):
+        return False
+    steps = kind is None and not (method.factorises or method.on_host)
+    return count <= MOST_STEPPED or not steps
+
+
+def _is_ours(thing: Any) -> bool:
+    return thing is not None and thing.__module__.startswith(f"{__package__}.")
+
+
+def _was_seen(program: Any, request: Request, method: str | Method) -> bool:
+    """Was there a solve lately for which the library would have compiled the same?"""
+    global _seen
+    settings = (getattr(request, name) for name in _SETTINGS)
+    this = hash((program, type(method), method, *map(_form, settings)))  # methods without settings hash alike
+    with _lock:
+        found = this in _seen
+        _seen = (this, *(one for one in _seen if one != this))[:MOST]
+    return found
+
+
+def _form(value: Any) -> Hashable:
+    """Of a setting, what a program is compiled for."""
+    if hasattr(value, "shape"):
+        return tuple(value.shape), str(value.dtype)
+    if isinstance(value, float | complex):
+        return type(value)
+    return tuple(map(_form, value)) if isinstance(value, list | tuple) else value
+
+
+def _recorded(bk: Backend, request: Request) -> RecordedFunction | None:
+    traced, constants = request.program or (None, ())
+    layout, dtype = Layout.of(bk, request.b, request.batch_ndim), bk.dtype(request.b)
+    A = FunctionOperator(bk, lambda x: traced(x, *constants), layout, dtype, (), "A(x)")
+    small = layout.size <= MOST_ENTRIES
+    with nullcontext() if small else entries_at_most(MOST_ENTRIES * layout.size * layout.systems):
+        return recorded(A)
+
+
+def _on_host(bk: Backend, value: Any) -> Any:
+    return bk.to_numpy(value) if bk.is_array(value) else value
+
+
+def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
+    """The result in the library of b."""
+    arrays = bk.results_from_host([np.asarray(a) for a in arrays_of(result)], like)
+    given = with_arrays(result, arrays)
+    return replace(given, _look=result._look)
+
+
+def forget() -> None:
+    """Let all solves be new ones."""
+    global _seen
+    with _lock:
+        _seen = ()
