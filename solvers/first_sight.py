@@ -7,7 +7,6 @@ Nothing is kept of a first solve but a number, which decides whether the next on
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from threading import Lock
 from typing import Any
@@ -15,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array, Backend, choose_backend, get_precision
-from ..sparse import FunctionOperator, Layout, is_function
+from ..sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperation, is_function
 from ..sparse.operators.recorded import RecordedFunction, recorded
-from ..sparse.tracing.engine.limits import entries_at_most
+from ..sparse.tracing.engine.limits import entries_at_most, operations_at_most
 from .iteration.method import Method
 from .methods.registry import find_method, is_auto
 from .preconditioners import PRECONDITIONERS
@@ -29,8 +28,12 @@ from .setup.request import Request
 MOST = 64  # solves that are known to have been seen; of more in turn, a library keeps no programs either
 MOST_NUMBERS = 1 << 18  # of b; of more, a program takes less time than what it saves in one solve
 MOST_STEPPED = 1 << 14  # likewise where the method may take thousands of steps
+# Of the matrix, and of loops that are unrolled for it: recording more takes a good part of what compiling does.
+LEAST_ENTRIES, MAX_ENTRIES, MAX_OPERATIONS = 1 << 18, 1 << 22, 1000
 _WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
 _SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "preconditioner")
+
+REFUSALS = (UnsupportedOperation, NonlinearError, TypeError, ValueError, NotImplementedError, MemoryError)
 
 _seen: tuple[int, ...] = ()  # the last one first
 _lock = Lock()
@@ -57,24 +60,35 @@ def solve_at_first_sight(
         program = bk.trace(lambda x, *args: bk.call(request.A, x, args), request.b, request.args)
     except Exception:  # said by the library in its own way, of the function or of a setting
         return None, request
-    if program is None:
+    if program is None or getattr(program[0], "acts", True):
         return None, request
     request = replace(request, program=program)
-    if _was_seen(program[0], request, method) or getattr(program[0], "acts", True):
-        return None, request
+    return None if _was_seen(program[0], request, method) else solve_on_numpy(request, solve), request
+
+
+def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
+    """What NumPy finds with the matrix of the function, in the library of b; None where it finds nothing.
+
+    Args:
+        request: as `solve_at_first_sight` returns it, with a program.
+        solve: solves requests on NumPy arrays.
+
+    Raises:
+        NotConverged, Diverged: as in the library.
+    """
+    bk = choose_backend(request.b)
     try:
         with np.errstate(all="ignore"):
             A = _recorded(bk, request)
         if A is None:
-            return None, request
+            return None
         there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
-        found = solve(replace(request, A=A, args=(), program=None, **there))
+        return _given_back(bk, solve(replace(request, A=A, args=(), program=None, **there)), request.b)
     except ConvergenceError as error:
         error.result = None if error.result is None else _given_back(bk, error.result, request.b)
         raise
-    except Exception:  # not recorded, or refused, which the library does in words of its own
-        return None, request
-    return _given_back(bk, found, request.b), request
+    except REFUSALS:  # which the library words as it does
+        return None
 
 
 def _library_of(request: Request) -> Backend | None:
@@ -132,8 +146,8 @@ def _recorded(bk: Backend, request: Request) -> RecordedFunction | None:
     traced, constants = request.program or (None, ())
     layout, dtype = Layout.of(bk, request.b, request.batch_ndim), bk.dtype(request.b)
     A = FunctionOperator(bk, lambda x: traced(x, *constants), layout, dtype, (), "A(x)")
-    small = layout.size <= MOST_ENTRIES
-    with nullcontext() if small else entries_at_most(MOST_ENTRIES * layout.size * layout.systems):
+    entries = max(LEAST_ENTRIES, min(MOST_ENTRIES * layout.size * layout.systems, MAX_ENTRIES))
+    with entries_at_most(entries), operations_at_most(MAX_OPERATIONS):
         return recorded(A)
 
 

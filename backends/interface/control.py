@@ -106,8 +106,8 @@ class Control(ABC):
         """An array of the library on the CPU, in the memory of `x` where that can be: the caller gives it away."""
         return self.asarray(x)
 
-    def may_leave_to_host(self, *arrays: Array) -> bool:
-        """May NumPy compute with these arrays what a program would be compiled for?
+    def may_leave_to_host(self, b: Array, *arrays: Any) -> bool:
+        """May NumPy compute with b, and arrays in these containers, what a program would be compiled for?
 
         Where they lie in its memory, on the only device, with values, and nobody watches what the library does.
         """

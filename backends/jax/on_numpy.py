@@ -14,21 +14,21 @@ from .tracing import is_compiled
 _WATCHED = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_default_device")
 
 
-def may_leave_to_host(*arrays: Any) -> bool:
+def may_leave_to_host(b: Any, *arrays: Any) -> bool:
     """See `Control.may_leave_to_host`."""
-    if jax.device_count() > 1 or jax.default_backend() != "cpu" or is_compiled(arrays):
+    if jax.device_count() > 1 or jax.default_backend() != "cpu" or is_compiled((b, *arrays)):
         return False
     if any(getattr(jax.config, name, None) for name in _WATCHED):
         return False
-    return all(map(_is_plain, jax.tree.leaves(arrays)))
+    return not b.weak_type and all(map(_is_plain, jax.tree.leaves((b, *arrays))))
 
 
 def _is_plain(x: Any) -> bool:
+    """Has it numbers on the CPU, in a dtype of this moment?"""
     if not isinstance(x, jax.Array):
         return True
-    if x.weak_type or jax.dtypes.canonicalize_dtype(x.dtype) != x.dtype:
-        return False
-    return all(device.platform == "cpu" for device in x.devices())
+    in_use = jax.dtypes.canonicalize_dtype(x.dtype) == x.dtype
+    return in_use and all(device.platform == "cpu" for device in x.devices())
 
 
 def results_from_host(arrays: Sequence[np.ndarray], like: Any) -> Sequence[Any]:
