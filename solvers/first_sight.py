@@ -6,8 +6,8 @@ Nothing is kept of a first solve but a number, which decides whether the next on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -133,7 +133,7 @@ def _was_seen(program: Any, request: Request, method: str | Method) -> bool:
     return found
 
 
-def _form(value: Any) -> Hashable:
+def _form(value: Any) -> Any:
     """Of a setting, what a program is compiled for."""
     if hasattr(value, "shape"):
         return tuple(value.shape), str(value.dtype)
@@ -143,7 +143,8 @@ def _form(value: Any) -> Hashable:
 
 
 def _recorded(bk: Backend, request: Request) -> RecordedFunction | None:
-    traced, constants = request.program or (None, ())
+    assert request.program is not None
+    traced, constants = request.program
     layout, dtype = Layout.of(bk, request.b, request.batch_ndim), bk.dtype(request.b)
     A = FunctionOperator(bk, lambda x: traced(x, *constants), layout, dtype, (), "A(x)")
     entries = max(LEAST_ENTRIES, min(MOST_ENTRIES * layout.size * layout.systems, MAX_ENTRIES))

@@ -114,7 +114,7 @@ class Control(ABC):
         return False
 
     def results_from_host(self, arrays: Sequence[np.ndarray], like: Array) -> Sequence[Array]:
-        """Arrays of the library, as a program returns them of arrays like `like`; the caller gives their memory away."""
+        """As arrays of the library, such as a program makes of `like`; the caller gives the memory away."""
         return [self.asarray(array, like=like) for array in arrays]
 
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:

@@ -16,8 +16,8 @@ Progress = bool | Callable[[int, float, float], None]
 class Request:
     """The arguments as they were given, unchecked; `linear_solve` says what they mean.
 
-    For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is in this
-    solve, if it was traced already.
+    For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
+    in this solve, if it was traced already.
     """
 
     A: Any

@@ -47,17 +47,18 @@ def function_matrix(A: Function) -> SparseMatrix:
     )
 
 
-def matrix_and_bias(A: Function, like: Array) -> tuple[Any, Any]:
+def matrix_and_bias(A: Function, like: Array, exact: bool = False) -> tuple[Any, Any]:
     """That matrix, and what the function returns for rows of zeros.
 
     Args:
         like: rows such as the function takes, of the library or of NumPy.
+        exact: refuse a function that rounds more than its matrix does.
 
     Raises:
         As `function_matrix`.
     """
     systems = A.layout.systems
-    matrix, bias = left_alone(traced_matrix)(front_end_of(A.bk.name), A.apply, like)
+    matrix, bias = left_alone(traced_matrix)(front_end_of(A.bk.name), A.apply, like, exact=exact)
     return (matrix if systems == 1 else _shared_block(matrix, systems)), bias
 
 

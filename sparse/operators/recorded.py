@@ -42,7 +42,7 @@ def recorded(A: FunctionOperator) -> RecordedFunction | None:
         ValueError, TypeError: it returns other arrays than it gets.
     """
     host, systems = get_backend("numpy"), A.layout.systems
-    matrix, bias = matrix_and_bias(A, np.empty((systems, A.layout.size), A.dtype))
+    matrix, bias = matrix_and_bias(A, np.empty((systems, A.layout.size), A.dtype), exact=True)
     if matrix.constant is None or not isinstance(bias, np.ndarray) or matrix.dtype != A.dtype:
         return None
     if not all(np.isfinite(values).all() for values in (*matrix.constant, bias)):

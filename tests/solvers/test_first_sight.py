@@ -184,7 +184,7 @@ SETTINGS: dict[str, tuple[Callable[[Any], Any], np.ndarray, dict[str, Any]]] = {
     "one unknown": (lambda u: 3 * u, np.ones(1), {}),
     "a number": (lambda u: 3 * u, np.array(2.0), {}),
     "grid": (lambda u: chain(u) + chain(u.T).T, np.outer(B, B), {}),
-    "not a number": (chain, np.where(B == B[3], np.nan, B), {}),
+    "not a number": (chain, np.where(B[3] == B, np.nan, B), {}),
     "one of three is none": (chain, np.stack([B, B * np.nan, 0 * B]), {"batch_ndim": 1}),
     "limit": (chain, B, {"max_iter": 2}),
     "beyond the precision": (chain, B, {"rtol": 1e-18}),
@@ -254,12 +254,12 @@ def test_results_stay_as_they_were() -> None:
 def test_transformations_are_left_to_jax(on_numpy: list[bool]) -> None:
     """Derivatives, and what is mapped or compiled, at the first sight and at the next."""
 
-    ring = jnp.asarray(dense(closed_ring))
+    ring, like = jnp.asarray(dense(closed_ring)), jnp.asarray(B)
 
-    def x(k: Any, b: Any = jnp.asarray(B)) -> Any:
+    def x(k: Any, b: Any = like) -> Any:
         return linear_solve(lambda u: chain(u, k), b, method="CG", rtol=1e-12).x
 
-    def exact(k: Any, b: Any = jnp.asarray(B)) -> Any:
+    def exact(k: Any, b: Any = like) -> Any:
         return jnp.linalg.solve(ring + (k - 2) * jnp.eye(N), b)
 
     for _ in range(2):
@@ -344,6 +344,7 @@ def test_double_precision_in_a_block(on_numpy: list[bool]) -> None:
         (lambda u: u[:3], ValueError),
         (lambda u: 1j * u, TypeError),
         (lambda u: u.astype("float32"), TypeError),
+        (lambda u: (3 * u).astype("float32").astype(u.dtype), NonlinearError),
         (lambda u: np.asarray(u), TypeError),
         (lambda u: None, TypeError),
     ],
