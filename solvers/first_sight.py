@@ -27,7 +27,7 @@ from .setup.request import Request
 
 MOST = 64  # solves that are known to have been seen; of more in turn, a library keeps no programs either
 MOST_NUMBERS = 1 << 18  # of b; of more, a program takes less time than what it saves in one solve
-MOST_STEPPED = 1 << 14  # likewise where the method may take thousands of steps
+MOST_STEPPED = 1 << 16  # likewise of a method that may take thousands of steps
 # Of the matrix, and of loops that are unrolled for it: recording more takes a good part of what compiling does.
 LEAST_ENTRIES, MAX_ENTRIES, MAX_OPERATIONS = 1 << 18, 1 << 22, 1000
 _WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
@@ -106,16 +106,13 @@ def _library_of(request: Request) -> Backend | None:
 
 def _is_for_host(request: Request, method: str | Method) -> bool:
     """May NumPy be as quick as the library, in the same steps? Methods and preconditioners of others may not."""
-    b, kind = request.b, request.preconditioner
-    count = int(np.prod(b.shape))
-    if not 0 < count <= MOST_NUMBERS or not (kind is None or isinstance(kind, str)):
+    kind, count = request.preconditioner, int(np.prod(request.b.shape))
+    if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
         return False
     if isinstance(method, str):
-        return kind is None or kind == "auto" or _is_ours(PRECONDITIONERS.get(kind))
-    if not _is_ours(type(method)) or not (kind is None or kind == "auto" or _is_ours(PRECONDITIONERS.get(kind))):
-        return False
-    steps = kind is None and not (method.factorises or method.on_host)
-    return count <= MOST_STEPPED or not steps
+        return 0 < count <= MOST_NUMBERS
+    most = MOST_NUMBERS if method.factorises or method.on_host else MOST_STEPPED
+    return 0 < count <= most and _is_ours(type(method))
 
 
 def _is_ours(thing: Any) -> bool:

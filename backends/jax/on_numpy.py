@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from .tracing import is_compiled
 
@@ -20,7 +21,8 @@ def may_leave_to_host(b: Any, *arrays: Any) -> bool:
         return False
     if any(getattr(jax.config, name, None) for name in _WATCHED):
         return False
-    return not b.weak_type and all(map(_is_plain, jax.tree.leaves((b, *arrays))))
+    usual = not b.weak_type and isinstance(b.sharding, SingleDeviceSharding)
+    return usual and all(map(_is_plain, jax.tree.leaves((b, *arrays))))
 
 
 def _is_plain(x: Any) -> bool:
