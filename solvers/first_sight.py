@@ -21,7 +21,7 @@ from .iteration.method import Method
 from .methods.registry import find_method, is_auto
 from .preconditioners import PRECONDITIONERS
 from .results.failure import ConvergenceError
-from .results.result import SolveResult, arrays_of, with_arrays
+from .results.result import SolveResult, arrays_of, register_result, with_arrays
 from .setup.facts import MOST_ENTRIES
 from .setup.request import Request
 
@@ -155,6 +155,7 @@ def _on_host(bk: Backend, value: Any) -> Any:
 
 def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
     """The result in the library of b."""
+    register_result(bk)
     arrays = bk.results_from_host([np.asarray(a) for a in arrays_of(result)], like)
     given = with_arrays(result, arrays)
     return replace(given, _look=result._look)

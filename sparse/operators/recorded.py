@@ -7,10 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from ...backends import Array, get_backend
-from ..formats import SparseMatrix
+from ..formats import Dense, Matrix, SparseMatrix
 from ..layout import Layout
 from .function import FunctionOperator
 from .function_matrix import matrix_and_bias
+
+_FULL = 8  # a matrix of which one entry in so many is stored is multiplied faster with all of them
 
 
 class RecordedFunction(FunctionOperator):
@@ -19,19 +21,20 @@ class RecordedFunction(FunctionOperator):
     It has what is known of a function, and no more: choices are those for the function itself.
 
     Attributes:
-        recorded: the matrix of each of its systems.
+        entries: the matrix of each of its systems as it multiplies: dense, where there are so many.
     """
 
-    def __init__(self, recorded: SparseMatrix, layout: Layout, constant: np.ndarray | None) -> None:
-        super().__init__(recorded.bk, recorded.apply, layout, recorded.dtype, constant=constant)
-        self.recorded, self._matrix = recorded, recorded
-        self.is_linear = True
+    def __init__(self, matrix: SparseMatrix, layout: Layout, constant: np.ndarray | None) -> None:
+        full = matrix.nnz * _FULL >= matrix.shape[0] * matrix.shape[1]
+        self.entries: Matrix = Dense(matrix.bk, matrix.dense()) if full else matrix
+        super().__init__(matrix.bk, self.entries.apply, layout, matrix.dtype, constant=constant)
+        self._matrix, self.is_linear = matrix, True
 
     def apply(self, x: Array) -> Array:
-        return self.recorded.apply(x)
+        return self.entries.apply(x)
 
     def transposed_product(self) -> Callable[[Array], Array]:
-        return self.recorded.transpose().apply
+        return self.entries.transpose().apply
 
 
 def recorded(A: FunctionOperator) -> RecordedFunction | None:

@@ -1,5 +1,7 @@
 """First eager solves of JAX with a function: solved by NumPy with its matrix, the later ones by a program; alike."""
 
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -194,7 +196,7 @@ SETTINGS: dict[str, tuple[Callable[[Any], Any], np.ndarray, dict[str, Any]]] = {
 FAIL = ("not a number", "one of three is none", "limit", "beyond the precision", "no solution", "not symmetric")
 
 
-@pytest.mark.parametrize("name", some(SETTINGS, ("start", "checkpoints", "limit")))
+@pytest.mark.parametrize("name", some(SETTINGS, ("start", "checkpoints", "grid", "limit")))
 def test_settings(name: str, on_numpy: list[bool]) -> None:
     f, b, settings = SETTINGS[name]
     policies = ("raise", "status") if name in FAIL else ("raise",)
@@ -403,6 +405,22 @@ def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch, on_numpy: 
             np.testing.assert_allclose(x, want, rtol=1e-8)
     assert on_numpy == [True] * 10
     assert len(first_sight._seen) == 3
+
+
+IN_A_NEW_PROCESS = """
+import jax, jax.numpy as jnp
+from krylix import linear_solve
+b = jnp.ones(8)
+result = linear_solve(lambda u: 4 * u - jnp.roll(u, 1), b, on_failure="status")
+assert result.converged
+assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(result)), jax.tree.leaves(result)
+"""
+
+
+@pytest.mark.merge
+def test_the_first_result_of_a_process_is_a_container() -> None:
+    """Though nothing of JAX's has run before."""
+    subprocess.run([sys.executable, "-c", IN_A_NEW_PROCESS], check=True)
 
 
 @pytest.mark.merge
