@@ -70,16 +70,19 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
     """What NumPy finds with the matrix of the function, in the library of b; None where it finds nothing.
 
     Args:
-        request: as `solve_at_first_sight` returns it, with a program.
+        request: as `solve_at_first_sight` returns it; without a program nothing is found.
         solve: solves requests on NumPy arrays.
 
     Raises:
         NotConverged, Diverged: as in the library.
     """
+    program = request.program
+    if program is None:
+        return None
     bk = choose_backend(request.b)
     try:
         with np.errstate(all="ignore"):
-            A = _recorded(bk, request)
+            A = _recorded(bk, request, lambda x: program[0](x, *program[1]))
         if A is None:
             return None
         there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
@@ -139,11 +142,9 @@ def _form(value: Any) -> Any:
     return tuple(map(_form, value)) if isinstance(value, list | tuple) else value
 
 
-def _recorded(bk: Backend, request: Request) -> RecordedFunction | None:
-    assert request.program is not None
-    traced, constants = request.program
-    layout, dtype = Layout.of(bk, request.b, request.batch_ndim), bk.dtype(request.b)
-    A = FunctionOperator(bk, lambda x: traced(x, *constants), layout, dtype, (), "A(x)")
+def _recorded(bk: Backend, request: Request, function: Callable[[Any], Any]) -> RecordedFunction | None:
+    layout = Layout.of(bk, request.b, request.batch_ndim)
+    A = FunctionOperator(bk, function, layout, bk.dtype(request.b), (), "A(x)")
     entries = max(LEAST_ENTRIES, min(MOST_ENTRIES * layout.size * layout.systems, MAX_ENTRIES))
     with entries_at_most(entries), operations_at_most(MAX_OPERATIONS):
         return recorded(A)

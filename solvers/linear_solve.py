@@ -159,7 +159,7 @@ def _solved(request: Request) -> SolveResult:
     try:
         return _solved_by_library(request)
     except REFUSALS:  # of an operation without a transpose, say
-        found = None if request.program is None else solve_on_numpy(request, _on_numpy)
+        found = solve_on_numpy(request, _on_numpy)
         if found is None:
             raise
         return found
