@@ -11,6 +11,7 @@ from ..backends import Array, get_on_failure, left_alone
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.once import answers_kept
+from .first_sight import REFUSALS, solve_at_first_sight, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
@@ -152,6 +153,23 @@ def _solved(request: Request) -> SolveResult:
         return found
     if (found := solve_small_dense(request)) is not None:
         return found
+    first, request = solve_at_first_sight(request, _on_numpy)
+    if first is not None:
+        return first
+    try:
+        return _solved_by_library(request)
+    except REFUSALS:  # of an operation without a transpose, say
+        found = solve_on_numpy(request, _on_numpy)
+        if found is None:
+            raise
+        return found
+
+
+def _on_numpy(request: Request) -> SolveResult:
+    return _solved_anew(request)[0]
+
+
+def _solved_by_library(request: Request) -> SolveResult:
     call = call_of(request)
     if call is None:
         return _solved_anew(request)[0]

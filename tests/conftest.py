@@ -37,6 +37,7 @@ gc.set_threshold(50_000, 20, 50)
 
 import krylix
 from frameworks import framework_of, missing
+from krylix.solvers.first_sight import forget as forget_first_solves
 from modes import forget_compiled
 from tiers import CELLS, TWINS, Cell, cell
 
@@ -112,6 +113,7 @@ def pytest_runtest_teardown() -> None:
     Compiled programs of thousands of tests would fill the memory maps of a process, so they go now and then."""
     global _tests_run
     krylix.clear_setup_cache()
+    forget_first_solves()
     _tests_run += 1
     if _tests_run % 50 == 0 and "jax" in sys.modules and memory_maps() > MAPS:
         forget_compiled()

@@ -110,6 +110,17 @@ class Control(ABC):
         """An array of the library on the CPU, in the memory of `x` where that can be: the caller gives it away."""
         return self.asarray(x)
 
+    def may_leave_to_host(self, b: Array, *arrays: Any) -> bool:
+        """May NumPy compute with b, and arrays in these containers, what a program would be compiled for?
+
+        Where they lie in its memory, on the only device, with values, and nobody watches what the library does.
+        """
+        return False
+
+    def results_from_host(self, arrays: Sequence[np.ndarray], like: Array) -> Sequence[Array]:
+        """As arrays of the library, such as a program makes of `like`; the caller gives the memory away."""
+        return [self.asarray(array, like=like) for array in arrays]
+
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes.
 

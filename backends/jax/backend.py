@@ -40,6 +40,7 @@ from .linalg import JaxLinalg
 from .marked import refused, without_derivatives
 from .memory import JaxMemory
 from .recorded import recorded
+from .on_numpy import may_leave_to_host, results_from_host
 from .recurrence import JaxRecurrences
 from .sparse import JaxSparse
 from .strict import leniently
@@ -201,6 +202,9 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
 
     def put_block(self, rows: Array, start: Array, values: Array) -> Array:
         return lax.dynamic_update_slice(rows, values, (jnp.zeros((), start.dtype), start[0]))
+
+    may_leave_to_host = staticmethod(may_leave_to_host)
+    results_from_host = staticmethod(results_from_host)
 
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         if not self.compiled(arrays):

@@ -26,6 +26,7 @@ class TracedFunction:
         self.program, self.structure = builder.program(closed), structure
         self.constants: Sequence[Any] = builder.constants
         self.kept = builder.kept  # objects that stand in the key by identity, so they must live as long
+        self.acts = bool(closed.effects)  # does it do more than to return numbers, as to print some?
         self._hash = hash(self.program.key)
 
     def __hash__(self) -> int:

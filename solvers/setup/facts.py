@@ -37,7 +37,7 @@ from .problem import Problem
 
 FAST = FastDirect()
 SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
-_MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
+MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # unknowns of a grid from which looking for a fast solver pays
 _LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix that does not know its grid
 BAND = 4  # diagonals beside the main one, up to which cyclic reduction takes no longer than some iterations
@@ -90,7 +90,7 @@ class Facts:
             self.untraced = f"has at most {SMALL_FUNCTION} unknowns, and one solve takes less time than to trace it"
             return None
         try:
-            with entries_at_most(_MOST_ENTRIES * max(self.unknowns, 1)):  # a transform is traced to a dense matrix
+            with entries_at_most(MOST_ENTRIES * max(self.unknowns, 1)):  # a transform is traced to a dense matrix
                 return as_matrix(A)
         except (UnsupportedOperation, NonlinearError) as error:
             self.untraced = f"cannot be traced: {error}"

@@ -232,6 +232,7 @@ def _operator(
     elif isinstance(operator, FunctionOperator):
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
+        operator = operator if request.program is None else operator.by_its_program(request.program)
         operator = _linear_part(operator, layout, unknown, least_squares)
     elif isinstance(operator, HostOperator):
         operator = operator.exactly()

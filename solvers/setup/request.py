@@ -16,7 +16,8 @@ Progress = bool | Callable[[int, float, float], None]
 class Request:
     """The arguments as they were given, unchecked; `linear_solve` says what they mean.
 
-    For `prepare`, `b` is an array like the right-hand sides to come.
+    For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
+    in this solve, if it was traced already.
     """
 
     A: Any
@@ -35,3 +36,4 @@ class Request:
     on_failure: str = "raise"
     history: bool = False
     progress: Progress = False
+    program: tuple[Callable[..., Any], Sequence[Array]] | None = None

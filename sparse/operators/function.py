@@ -173,6 +173,12 @@ class FunctionOperator(LinearFunction):
             raise
         return other
 
+    def by_its_program(self, traced: tuple[Callable[..., Any], Sequence[Array]]) -> FunctionOperator:
+        """As `as_traced`, where it was traced before."""
+        other = copy.copy(self)
+        other._traced = traced
+        return other
+
     def _zeros(self, as_given: bool = False) -> Any:
         """Rows, or what the function takes."""
         rows = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)

@@ -40,16 +40,26 @@ def function_matrix(A: Function) -> SparseMatrix:
         UnsupportedOperation: it cannot be traced, or its systems have different matrices, or may have: with traced
             coefficients nobody knows.
     """
-    systems = A.layout.systems
-    matrix: Any
-    like = A.bk.zeros((systems, A.layout.size), A.dtype, A.like)
-    matrix, _ = left_alone(traced_matrix)(front_end_of(A.bk.name), A.apply, like)
-    if systems != 1:
-        matrix = _shared_block(matrix, systems)
+    matrix, _ = matrix_and_bias(A, A.bk.zeros((A.layout.systems, A.layout.size), A.dtype, A.like))
     shapes = [layout.shape if layout.structure is None else None for layout in (A.layout, A.image)]
     return SparseMatrix.build(
         A.bk, matrix.structure, matrix.stored.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
     )
+
+
+def matrix_and_bias(A: Function, like: Array, exact: bool = False) -> tuple[Any, Any]:
+    """That matrix, and what the function returns for rows of zeros.
+
+    Args:
+        like: rows such as the function takes, of the library or of NumPy.
+        exact: refuse a function that rounds more than its matrix does.
+
+    Raises:
+        As `function_matrix`.
+    """
+    systems = A.layout.systems
+    matrix, bias = left_alone(traced_matrix)(front_end_of(A.bk.name), A.apply, like, exact=exact)
+    return (matrix if systems == 1 else _shared_block(matrix, systems)), bias
 
 
 def _shared_block(matrix: Any, systems: int) -> Any:

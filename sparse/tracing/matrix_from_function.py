@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...backends.registry import left_alone
 from ..errors import NonlinearError, UnsupportedOperation
 from .engine.to_matrix import to_matrix
@@ -110,12 +112,22 @@ def traced_matrix(
     format: str | None = None,
     prune: bool = True,
     verify: bool = True,
+    exact: bool = False,
 ) -> tuple[Any, Any]:
-    """`matrix_from_function` by the front end of a library that is known."""
+    """`matrix_from_function` by the front end of a library that is known.
+
+    Raises:
+        UnsupportedOperation: also, where `exact`, of a function that rounds more than its matrix does.
+    """
     try:
         traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)
     except (NonlinearError, UnsupportedOperation) as error:
         raise named(error, f) from None
+    if exact and traced.precision > np.finfo(traced.dtype).eps:
+        raise UnsupportedOperation(
+            f"The function computes with fewer digits than {traced.dtype} has, so its matrix is not as exact as it. "
+            "Let it compute in the dtype of its argument."
+        )
     matrix, biases = to_matrix(
         traced.outputs,
         traced.columns,

@@ -1,0 +1,39 @@
+"""Where NumPy may compute what XLA would be asked to compile a program for, and its results as those of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from .tracing import is_compiled
+
+# Settings of the user's with which he watches operations of JAX, or moves them elsewhere.
+_WATCHED = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_default_device")
+
+
+def may_leave_to_host(b: Any, *arrays: Any) -> bool:
+    """See `Control.may_leave_to_host`."""
+    if jax.device_count() > 1 or jax.default_backend() != "cpu" or is_compiled((b, *arrays)):
+        return False
+    if any(getattr(jax.config, name, None) for name in _WATCHED):
+        return False
+    usual = not b.weak_type and isinstance(b.sharding, SingleDeviceSharding)
+    return usual and all(map(_is_plain, jax.tree.leaves((b, *arrays))))
+
+
+def _is_plain(x: Any) -> bool:
+    """Has it numbers on the CPU, in a dtype of this moment?"""
+    if not isinstance(x, jax.Array):
+        return True
+    in_use = jax.dtypes.canonicalize_dtype(x.dtype) == x.dtype
+    return in_use and all(device.platform == "cpu" for device in x.devices())
+
+
+def results_from_host(arrays: Sequence[np.ndarray], like: Any) -> Sequence[Any]:
+    """See `Control.results_from_host`: all in one call, on the device of `like` where somebody has placed that."""
+    found: Sequence[Any] = jax.device_put(list(arrays), like.sharding if like.committed else None)
+    return found

@@ -1,0 +1,169 @@
+"""The first solve with a function in a library that compiles: NumPy solves with its matrix, and nothing is compiled.
+
+A program takes seconds to compile, which pays where a solve like this one comes again: so it is compiled when it does.
+Nothing is kept of a first solve but a number, which decides whether the next one is compiled, and no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from ..backends import Array, Backend, choose_backend, get_precision
+from ..sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperation, is_function
+from ..sparse.operators.recorded import RecordedFunction, recorded
+from ..sparse.tracing.engine.limits import entries_at_most, operations_at_most
+from .iteration.method import Method
+from .methods.registry import find_method, is_auto
+from .preconditioners import PRECONDITIONERS
+from .results.failure import ConvergenceError
+from .results.result import SolveResult, arrays_of, register_result, with_arrays
+from .setup.facts import MOST_ENTRIES
+from .setup.request import Request
+
+MOST = 64  # solves that are known to have been seen; of more in turn, a library keeps no programs either
+MOST_NUMBERS = 1 << 18  # of b; of more, a program takes less time than what it saves in one solve
+MOST_STEPPED = 1 << 16  # likewise of a method that may take thousands of steps
+# Of the matrix, and of loops that are unrolled for it: recording more takes a good part of what compiling does.
+LEAST_ENTRIES, MAX_ENTRIES, MAX_OPERATIONS = 1 << 18, 1 << 22, 1000
+_WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
+_SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "preconditioner")
+
+REFUSALS = (UnsupportedOperation, NonlinearError, TypeError, ValueError, NotImplementedError, MemoryError)
+
+_seen: tuple[int, ...] = ()  # the last one first
+_lock = Lock()
+
+
+def solve_at_first_sight(
+    request: Request, solve: Callable[[Request], SolveResult]
+) -> tuple[SolveResult | None, Request]:
+    """What NumPy finds; None where the library itself is to solve, and the request for that.
+
+    Args:
+        solve: solves requests on NumPy arrays.
+
+    Raises:
+        NotConverged, Diverged: as in the library.
+    """
+    bk = _library_of(request)
+    if bk is None:
+        return None, request
+    try:
+        method = "auto" if is_auto(request.method) else find_method(request.method, request.A)
+        if not _is_for_host(request, method):
+            return None, request
+        program = bk.trace(lambda x, *args: bk.call(request.A, x, args), request.b, request.args)
+    except Exception:  # said by the library in its own way, of the function or of a setting
+        return None, request
+    if program is None or getattr(program[0], "acts", True):
+        return None, request
+    request = replace(request, program=program)
+    return None if _was_seen(program[0], request, method) else solve_on_numpy(request, solve), request
+
+
+def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
+    """What NumPy finds with the matrix of the function, in the library of b; None where it finds nothing.
+
+    Args:
+        request: as `solve_at_first_sight` returns it; without a program nothing is found.
+        solve: solves requests on NumPy arrays.
+
+    Raises:
+        NotConverged, Diverged: as in the library.
+    """
+    program = request.program
+    if program is None:
+        return None
+    bk = choose_backend(request.b)
+    try:
+        with np.errstate(all="ignore"):
+            A = _recorded(bk, request, lambda x: program[0](x, *program[1]))
+        if A is None:
+            return None
+        there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
+        return _given_back(bk, solve(replace(request, A=A, args=(), program=None, **there)), request.b)
+    except ConvergenceError as error:
+        error.result = None if error.result is None else _given_back(bk, error.result, request.b)
+        raise
+    except REFUSALS:  # which the library words as it does
+        return None
+
+
+def _library_of(request: Request) -> Backend | None:
+    """That compiles solves, where nothing is said against NumPy's; None else."""
+    A, b = request.A, request.b
+    usual = request.axis is None and request.matrix_offset is None and request.progress is False
+    if not (usual and is_function(A)) or not hasattr(b, "dtype") or get_precision() is not None:
+        return None
+    bk = choose_backend(b)
+    arrays = [getattr(request, name) for name in _WITH_ARRAYS]
+    if not bk.compiles_solves or not bk.is_array(b) or not bk.may_leave_to_host(*arrays, request.args):
+        return None
+    return bk if bk.dtype(b).char in "fdFD" else None
+
+
+def _is_for_host(request: Request, method: str | Method) -> bool:
+    """May NumPy be as quick as the library, in the same steps? Methods and preconditioners of others may not."""
+    kind, count = request.preconditioner, int(np.prod(request.b.shape))
+    if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
+        return False
+    if isinstance(method, str):
+        return 0 < count <= MOST_NUMBERS
+    most = MOST_NUMBERS if method.factorises or method.on_host else MOST_STEPPED
+    return 0 < count <= most and _is_ours(type(method))
+
+
+def _is_ours(thing: Any) -> bool:
+    return thing is not None and thing.__module__.startswith(f"{__package__}.")
+
+
+def _was_seen(program: Any, request: Request, method: str | Method) -> bool:
+    """Was there a solve lately for which the library would have compiled the same?"""
+    global _seen
+    settings = (getattr(request, name) for name in _SETTINGS)
+    this = hash((program, type(method), method, *map(_form, settings)))  # methods without settings hash alike
+    with _lock:
+        found = this in _seen
+        _seen = (this, *(one for one in _seen if one != this))[:MOST]
+    return found
+
+
+def _form(value: Any) -> Any:
+    """Of a setting, what a program is compiled for."""
+    if hasattr(value, "shape"):
+        return tuple(value.shape), str(value.dtype)
+    if isinstance(value, float | complex):
+        return type(value)
+    return tuple(map(_form, value)) if isinstance(value, list | tuple) else value
+
+
+def _recorded(bk: Backend, request: Request, function: Callable[[Any], Any]) -> RecordedFunction | None:
+    layout = Layout.of(bk, request.b, request.batch_ndim)
+    A = FunctionOperator(bk, function, layout, bk.dtype(request.b), (), "A(x)")
+    entries = max(LEAST_ENTRIES, min(MOST_ENTRIES * layout.size * layout.systems, MAX_ENTRIES))
+    with entries_at_most(entries), operations_at_most(MAX_OPERATIONS):
+        return recorded(A)
+
+
+def _on_host(bk: Backend, value: Any) -> Any:
+    return bk.to_numpy(value) if bk.is_array(value) else value
+
+
+def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
+    """The result in the library of b."""
+    register_result(bk)
+    arrays = bk.results_from_host([np.asarray(a) for a in arrays_of(result)], like)
+    given = with_arrays(result, arrays)
+    return replace(given, _look=result._look)
+
+
+def forget() -> None:
+    """Let all solves be new ones."""
+    global _seen
+    with _lock:
+        _seen = ()
