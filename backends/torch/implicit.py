@@ -13,6 +13,7 @@ from ..autocast import without_autocast
 from ..interface.implicit import LinearSystem
 from .batched_cotangents import is_batch_of_autograd, one_by_one
 from .pullback import pullback
+from .transformed import with_signature
 
 
 def implicit_solve(system: LinearSystem, b: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
@@ -21,6 +22,7 @@ def implicit_solve(system: LinearSystem, b: torch.Tensor) -> tuple[torch.Tensor,
     return x, tuple(rest)
 
 
+@with_signature
 class _Solve(torch.autograd.Function):
     """x(b, arrays) with A x = b; the other outputs have no derivatives."""
 

@@ -14,7 +14,7 @@ from ..iteration.outcome import Outcome
 from ..iteration.status import Status
 from ..methods.direct.dense import Direct
 from ..setup.problem import Problem
-from .adjoint import with_proven_transpose
+from .adjoint import numbers_of, with_proven_transpose
 
 DERIVATIVE, BACKWARD = "the solve for a derivative of ", "the backward solve of "  # and then the method
 
@@ -223,10 +223,13 @@ def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
     if problem.null is not None or bk.compiled(b, x) or not bk.is_at_hand(b):
         return None
     residual = b - problem.A.apply(x)
-    norm, size = bk.norm(residual), bk.norm(b)
-    bound = bk.maximum(problem.rtol * size, problem.atol)
-    if bk.any(~((norm <= bound) & bk.isfinite(norm) & bk.isfinite(bound))):
-        return None
+    near, (r, right, rtol, atol) = numbers_of(bk, residual, b, problem.rtol, problem.atol)
+    with near.quiet():
+        norm, size = near.norm(r), near.norm(right)
+        bound = near.maximum(rtol * size, atol)
+        if near.any(~((norm <= bound) & near.isfinite(norm) & near.isfinite(bound))):
+            return None
+    norm, bound = (bk.asarray(a, like=b) for a in (norm, bound))
     none = bk.zeros_like(found.steps)
     return found._replace(
         x=x, residual=residual, norm=norm, bound=bound, attainable=0 * norm, status=none + int(Status.CONVERGED),
