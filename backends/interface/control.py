@@ -102,9 +102,9 @@ class Control(ABC):
         """
         return None
 
-    def from_host(self, x: np.ndarray) -> Array:
+    def from_host(self, x: np.ndarray, like: Array | None = None) -> Array:
         """An array of the library on the CPU, in the memory of `x` where that can be: the caller gives it away."""
-        return self.asarray(x)
+        return self.asarray(x, like=like)
 
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
         """Call `function` with NumPy arrays; it returns a tuple of arrays of the declared shapes and dtypes.

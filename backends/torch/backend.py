@@ -93,7 +93,7 @@ class TorchBackend(TorchKernels, Backend):
         short = rows.shape[1] * rows.element_size() < _SHORT
         return self.to_numpy(rows) if short and is_plain(rows) else None
 
-    def from_host(self, x: np.ndarray) -> Array:
+    def from_host(self, x: np.ndarray, like: Array | None = None) -> Array:
         """In inference mode one of its tensors, as all are that are made there."""
         tensor = torch.from_numpy(x)
         return tensor if tensor.data_ptr() % _BOUNDARY == 0 else tensor.clone()  # see `_aligned`

@@ -21,7 +21,6 @@ REASONS = {
     "prefers_diagonals": "only the library knows its kernels: 1.0 ms for 1.6 on the host in torch, in single precision",
     "recurrence": "by rows in place in NumPy, in a loop in JAX: 4 ms and 0.8 ms for 40 by passes over arrays of 1024^2",
     "rescued": "only the library knows how a program calls the host where it has failed, and nowhere else",
-    "rows_on_host": "only the library knows who watches its arrays: a step of CG on 64^2 points in 0.10 ms for 0.35",
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "trace": "the library's own tracer, or what its functions close over",
     "derivatives": "what a message tells users of the library to call",
