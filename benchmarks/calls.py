@@ -21,7 +21,7 @@ from .overhead import system
 _FOLDERS = tuple(
     os.path.realpath(os.path.join(os.path.dirname(krylix.__file__), name)) for name in ("backends", "sparse", "solvers")
 )
-_PRODUCTS = ("product", "_matmul_vector")  # the function below, and SciPy's product
+_PRODUCTS = ("product", "_matmul_vector", "_by_loop")  # the function below, SciPy's product, and ours by its loop
 
 
 class Count:
