@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from .cores import shared as cores
 from .loops import csc_matvec, csr_matvec, csr_matvecs, takes
 
+_BY_ROWS, _BY_COLUMNS = (sp.csr_array, sp.csr_matrix), (sp.csc_array, sp.csc_matrix)
 _ENTRIES = 1 << 17  # of a block of rows; they take five times as long as to start a thread
 
 
@@ -39,7 +40,8 @@ def rows_times(A: Any, x: np.ndarray) -> Any:
 
 def product_of(A: Any) -> Callable[[np.ndarray], Any]:
     """`v -> A @ v`, to the last digit, for many vectors `(m,)`: what SciPy's loop needs is found out once."""
-    if not _has_loops(A) or len(A.data) > _ENTRIES:
+    loop = csr_matvec if isinstance(A, _BY_ROWS) else csc_matvec if isinstance(A, _BY_COLUMNS) else None
+    if loop is None or not _suits_loops(A) or (loop is csr_matvec and len(A.data) > _ENTRIES):
         return partial(rows_times, A)
     (n, m), starts, cols, values, dtype = A.shape, A.indptr, A.indices, A.data, A.data.dtype
 
@@ -47,7 +49,7 @@ def product_of(A: Any) -> Callable[[np.ndarray], Any]:
         if v.dtype != dtype or v.shape != (m,):
             return A @ v
         image = np.zeros(n, dtype)
-        csr_matvec(n, m, starts, cols, values, v, image)
+        loop(n, m, starts, cols, values, v, image)
         return image
 
     return product
@@ -68,11 +70,10 @@ def _by_loop(loop: Any, shape: tuple[int, int], A: Any, v: np.ndarray) -> np.nda
 
 def _fits_loops(A: Any, x: Any, axis: int) -> bool:
     """Do SciPy's loops take it with `x` along one of its axes? They trust that these have one length."""
-    return _has_loops(A) and type(x) is np.ndarray and A.shape[axis] == x.shape[0] and x.dtype == A.data.dtype
-
-
-def _has_loops(A: Any) -> bool:
-    """Is it in rows, in dtypes that SciPy's loops know?"""
-    if not isinstance(A, (sp.csr_array, sp.csr_matrix)) or A.ndim != 2:
+    if not isinstance(A, _BY_ROWS) or type(x) is not np.ndarray or not _suits_loops(A):
         return False
-    return A.indptr.dtype == A.indices.dtype and takes(A.data.dtype)
+    return bool(A.shape[axis] == x.shape[0] and x.dtype == A.data.dtype)
+
+
+def _suits_loops(A: Any) -> bool:
+    return A.ndim == 2 and A.indptr.dtype == A.indices.dtype and takes(A.data.dtype)
