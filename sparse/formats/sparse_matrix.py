@@ -143,9 +143,9 @@ class SparseMatrix(Matrix):
             for own, A, row in zip(image, compiled, x, strict=True):
                 own[:] = rows_times(A, row)
             return image
-        if compiled is not None and self.systems is not None:
-            return (compiled @ x.reshape(-1)).reshape(len(x), self.shape[0])
         if compiled is not None:
+            if self.systems is not None:
+                return (compiled @ x.reshape(-1)).reshape(len(x), self.shape[0])
             return self._compiled[1](x[0])[None] if x.shape[0] == 1 else rows_times(compiled, x.T).T
         values, dtype = stored.arrays(), bk.dtype(x)
         if dtype != self.dtype:
@@ -157,8 +157,7 @@ class SparseMatrix(Matrix):
     def _in_scipy(self) -> Any:
         """What `Stored.compiled` finds, once."""
         if not self._compiled:
-            found = self.stored.compiled()
-            self._compiled += [found, product_of(found)]
+            self._compiled += [found := self.stored.compiled(), product_of(found)]
         return self._compiled[0]
 
     def transpose(self) -> SparseMatrix:
