@@ -155,8 +155,17 @@ class _Tape(Recording):
         step = Step(func, args, kwargs, outs)
         self.steps.append(step)
         self.settings += settings
-        if not self._of_x.isdisjoint(step.reads):
+        if self._reads_x(args) or (kwargs and self._reads_x([value for _, value in kwargs])):
             self._of_x.update(step.results)
+
+    def _reads_x(self, operands: Sequence[Operand]) -> bool:
+        for value in operands:
+            if type(value) is int:
+                if value in self._of_x:
+                    return True
+            elif type(value) is tuple and self._reads_x(value[1:]):
+                return True
+        return False
 
     def recorded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func is _DETACH:  # autograd's own, of what it saves; replayed it would cut derivatives. Users' come by `cut`
