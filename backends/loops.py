@@ -16,8 +16,9 @@ except ImportError:  # they are SciPy's own, and may move
 
 csr_matvec: Any = getattr(_loops, "csr_matvec", None)
 csr_matvecs: Any = getattr(_loops, "csr_matvecs", None)
+csc_matvec: Any = getattr(_loops, "csc_matvec", None)
 dia_matvec: Any = getattr(_loops, "dia_matvec", None)
-_COMPLETE = None not in (csr_matvec, csr_matvecs, dia_matvec)
+_COMPLETE = None not in (csr_matvec, csr_matvecs, csc_matvec, dia_matvec)
 
 _KNOWN = frozenset(map(np.dtype, "fdFD"))
 _STARTS, _FIRST = np.array([0, 1], np.int32), np.array([0], np.int32)  # of a matrix of one entry

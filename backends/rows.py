@@ -1,22 +1,30 @@
-"""Products of SciPy's matrices in rows, block by block on all cores."""
+"""Products of SciPy's matrices in rows: by its loops themselves, and block by block on all cores.
+
+What SciPy does around a loop takes it as long as ten thousand entries do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from .cores import shared as cores
-from .loops import csr_matvec, csr_matvecs, takes
+from .loops import csc_matvec, csr_matvec, csr_matvecs, takes
 
+_BY_ROWS, _BY_COLUMNS = (sp.csr_array, sp.csr_matrix), (sp.csc_array, sp.csc_matrix)
 _ENTRIES = 1 << 17  # of a block of rows; they take five times as long as to start a thread
 
 
 def rows_times(A: Any, x: np.ndarray) -> Any:
     """`A @ x` of a SciPy matrix in any format with `(m,)` or `(m, k)`, to the last digit; one in rows on all cores."""
-    if not _is_large(A, x):
+    if not _fits_loops(A, x, 1):
         return A @ x
+    if len(A.data) <= _ENTRIES:
+        return _by_loop(csr_matvec, A.shape, A, x) if x.ndim == 1 else A @ x
     image, (n, m) = np.empty((A.shape[0], *x.shape[1:]), x.dtype), A.shape
     product, sizes = (csr_matvec, (m,)) if x.ndim == 1 else (csr_matvecs, (m, x.shape[1]))
     x = np.ascontiguousarray(x).reshape(-1)
@@ -30,9 +38,42 @@ def rows_times(A: Any, x: np.ndarray) -> Any:
     return image
 
 
-def _is_large(A: Any, x: Any) -> bool:
-    """Has it several blocks, and do all arrays fit each other, as SciPy's loops trust that they do?"""
-    if not isinstance(A, (sp.csr_array, sp.csr_matrix)) or type(x) is not np.ndarray or len(A.data) <= _ENTRIES:
+def product_of(A: Any) -> Callable[[np.ndarray], Any]:
+    """`v -> A @ v`, to the last digit, for many vectors `(m,)`: what SciPy's loop needs is found out once."""
+    loop = csr_matvec if isinstance(A, _BY_ROWS) else csc_matvec if isinstance(A, _BY_COLUMNS) else None
+    if loop is None or not _suits_loops(A) or (loop is csr_matvec and len(A.data) > _ENTRIES):
+        return partial(rows_times, A)
+    (n, m), starts, cols, values, dtype = A.shape, A.indptr, A.indices, A.data, A.data.dtype
+
+    def product(v: np.ndarray) -> Any:
+        if v.dtype != dtype or v.shape != (m,):
+            return A @ v
+        image = np.zeros(n, dtype)
+        loop(n, m, starts, cols, values, v, image)
+        return image
+
+    return product
+
+
+def transposed_times(A: Any, v: np.ndarray) -> Any:
+    """`A.T @ v` of a SciPy matrix in any format with `(n,)`, to the last digit; in rows without another object."""
+    if v.ndim != 1 or not _fits_loops(A, v, 0):
+        return A.T @ v
+    return _by_loop(csc_matvec, A.shape[::-1], A, v)
+
+
+def _by_loop(loop: Any, shape: tuple[int, int], A: Any, v: np.ndarray) -> np.ndarray:
+    image = np.zeros(shape[0], v.dtype)
+    loop(*shape, A.indptr, A.indices, A.data, np.ascontiguousarray(v), image)
+    return image
+
+
+def _fits_loops(A: Any, x: Any, axis: int) -> bool:
+    """Do SciPy's loops take it with `x` along one of its axes? They trust that these have one length."""
+    if not isinstance(A, _BY_ROWS) or type(x) is not np.ndarray or not _suits_loops(A):
         return False
-    fits = A.ndim == 2 and A.shape[1] == x.shape[0] and A.indptr.dtype == A.indices.dtype
-    return fits and takes(x.dtype, A.dtype)
+    return bool(A.shape[axis] == x.shape[0] and x.dtype == A.data.dtype)
+
+
+def _suits_loops(A: Any) -> bool:
+    return A.ndim == 2 and A.indptr.dtype == A.indices.dtype and takes(A.data.dtype)

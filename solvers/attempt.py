@@ -83,6 +83,8 @@ class Attempt:
         Args:
             purpose: words that go before the method's name: what the solve is for.
         """
+        if self._is_seen_to_converge(outcome):
+            return outcome
         name, last = self.method.name, self
         if self.fallback is not None and not self.problem.several and self._may_be_rescued():
             climbed = self._climbed(outcome, self.fallback)
@@ -91,6 +93,12 @@ class Attempt:
                 last = replace(self, method=self.fallback, M=None)
         result = replace(last.result(outcome), method=purpose + name, x=outcome.x)
         return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, last.look(outcome)).x)
+
+    def _is_seen_to_converge(self, outcome: Outcome) -> bool:
+        """Have all systems converged, and is that at hand?"""
+        bk, status = self.problem.bk, outcome.status
+        known = not (self.problem.compiled or bk.compiled(status)) and bk.is_at_hand(status)
+        return known and not bk.any(status != int(Status.CONVERGED))
 
     def look(self, outcome: Outcome) -> Look | None:
         """Looks for the causes where this attempt has failed; None where nobody will ask."""

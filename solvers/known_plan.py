@@ -8,13 +8,14 @@ tolerance.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..backends import get_precision, precision
+from ..backends.numpy.one_system import Numbers
 from ..backends.on_failure import POLICIES
 from ..sparse import Matrix, Operator
 from .attempt import Attempt
@@ -33,7 +34,9 @@ from .setup.tolerance import default_rtol
 
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
+_NUMBERS = Numbers()  # which give the digits that arrays of them do
 _CONVERGED = int(Status.CONVERGED)
+_DEFAULTS = {field.name: field.default for field in fields(SolveResult) if field.default is not MISSING}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,40 +75,40 @@ class KnownPlan:
             return None
         return cls(A, method, M.apply, request, M, source)
 
-    @cached_property
-    def _tolerances(self) -> tuple[np.floating[Any], np.floating[Any]]:
-        real = np.finfo(self.A.dtype).dtype.type
-        rtol = default_rtol(self.A.dtype) if self.request.rtol is None else self.request.rtol
-        return real(rtol), real(self.request.atol)
-
     def solve(self, b: Any) -> SolveResult | None:
         """The result; None where the general way has to find it."""
-        A, dtype = self.A, self.A.dtype
-        if type(b) is not np.ndarray or b.shape != A.shape[:1] or b.dtype != dtype or get_precision() is not None:
+        A = self.A
+        if type(b) is not np.ndarray or b.shape != A.shape[:1] or b.dtype != A.dtype or get_precision() is not None:
             return None
-        rows = b[None]
         with np.errstate(all="ignore"):
-            size = self._norm(rows)
-            rtol, atol = self._tolerances
-            bound = max(rtol * size, atol)
-            if not (bound < size and _needs_no_scale(b, size)):  # NaN neither
-                return None
-            x = self.inverse(rows)
-            residual = rows - A.apply(x)
-            norm = self._norm(residual)
-        if not norm <= bound:
+            return self.solve_quietly(b)
+
+    def solve_quietly(self, b: np.ndarray) -> SolveResult | None:
+        """As `solve`, for a right-hand side of this plan where NumPy warns of nothing."""
+        rows, request = b[None], self.request
+        size = self._norm(rows)
+        real = type(size)
+        rtol = default_rtol(b.dtype) if request.rtol is None else request.rtol
+        bound = max(real(rtol) * size, real(request.atol))
+        if not (bound < size and _needs_no_scale(b, size)):  # NaN neither
             return None
-        return self._result(b, x, residual, norm, bound)
+        x = self.inverse(rows)
+        residual = rows - self.A.apply(x)
+        norm = self._norm(residual)
+        return self._result(b, x, residual, norm, bound) if norm <= bound else None
 
     def _norm(self, rows: np.ndarray) -> Any:
         """NaN where the squares may leave the range of numbers; but that of zero is 0."""
-        square = self.A.bk.square_norm(rows)[0, 0]
+        real = rows.dtype.kind == "f"
+        square = _NUMBERS.square_norm(rows) if real else self.A.bk.square_norm(rows)[0, 0]
         low, high = _SQUARES[square.dtype.char]
         return np.sqrt(square) if low < square < high else square if not rows.any() else square.dtype.type(np.nan)
 
     def _result(self, b: np.ndarray, x: np.ndarray, residual: np.ndarray, norm: Any, bound: Any) -> SolveResult:
         real = norm.dtype
-        return SolveResult(
+        result = object.__new__(SolveResult)  # a frozen class sets its fields one by one, which takes as long as LAPACK
+        result.__dict__.update(
+            _DEFAULTS,
             x=x[0],
             residual=residual[0],
             residual_norm=np.array(norm),
@@ -123,6 +126,7 @@ class KnownPlan:
             _by=self.method,
             _sensitivity=_Later(self, b, x, residual),
         )
+        return result
 
 
 def _needs_no_scale(b: np.ndarray, size: np.floating[Any]) -> bool:

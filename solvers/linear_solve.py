@@ -145,13 +145,12 @@ class _Ready(NamedTuple):
 
 
 def _linear_solve(request: Request) -> SolveResult:
-    return run_for(request.on_failure, run_where_spread, _solved, request)
+    found = solve_small_dense(request)
+    return run_for(request.on_failure, run_where_spread, _solved, request) if found is None else found
 
 
 def _solved(request: Request) -> SolveResult:
     if has_unknown_size(request.b) and (found := solve_one_by_one(request, _solved)) is not None:
-        return found
-    if (found := solve_small_dense(request)) is not None:
         return found
     first, request = solve_at_first_sight(request, _on_numpy)
     if first is not None:

@@ -35,6 +35,7 @@ _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in 
 
 _setting = Setting("setup_cache", True, compiled=False)
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "progress")  # no setup depends on them
+_COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +140,7 @@ def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
         raise TypeError(f"{found!r} may do something else each time.")
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")
-    others = [getattr(request, f.name) for f in fields(request) if f.name not in (*_OF_EACH_SOLVE, "method")]
+    others = [getattr(request, name) for name in _COMPARED]
     if not all(map(_is_plain_setting, others)):
         raise TypeError("An array, or something else, cannot be compared by `==`.")
     return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *((type(value), value) for value in others)

@@ -1,41 +1,52 @@
-"""Small dense systems of NumPy, which LAPACK solves in a hundredth of the time that the general way takes to see how.
+"""Small dense systems on the host, of which LAPACK solves a hundred while the general way sees how to solve one.
 
 The same factors, the same look at their pivots and at what they make of a random vector, with stricter bounds: whatever
 may be singular, ill-conditioned or nearly symmetric is left to the general way, and so is all that is no plain request.
+So are arrays of other libraries that somebody watches, as derivatives and transformations do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
 
-from ..backends import get_backend, get_precision
+from ..backends import Backend, get_backend, get_precision
 from ..backends.lapack import cholesky_or_none
+from ..backends.registry import backend_name
 from ..sparse import DenseOperator
 from .known_plan import KnownPlan, settings_are_plain
 from .methods.direct.dense import Direct, may_be_definite
 from .methods.direct.dense_singular import scattered
 from .methods.direct.singular import suspicious
+from .results.in_library import in_library
 from .results.result import SolveResult
 from .setup.request import Request
 
 MOST = 64  # unknowns; of more, the general way takes no longer than a few times what LAPACK does
 _DIRECT = Direct()
 _LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # of the largest
+_ALLOWED = {code: suspicious(np.dtype(code)) / float(np.finfo(code).eps) for code in "fdFD"}  # see `suspicious`
 _ASYMMETRIC = 0.05  # of the largest entry, between an entry and the one opposite: Cholesky is out of the question
 _GETRF = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
 _GETRS = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}
 _POTRS = {"f": lapack.spotrs, "d": lapack.dpotrs, "F": lapack.cpotrs, "D": lapack.zpotrs}
 
+_HOST = get_backend("numpy")
+_largest = np.maximum.reduce  # a method of arrays that asks Python first takes twice as long
+
 Solve = Callable[[np.ndarray], np.ndarray]  # for one vector (n,)
 
 
 def solve_small_dense(request: Request) -> SolveResult | None:
-    """The result of a regular system, to the last digit that of the general way; None where that has to find it."""
-    A, b = request.A, request.b
-    if type(A) is not np.ndarray or type(b) is not np.ndarray or A.ndim != 2 or b.ndim != 1:
+    """The result of a regular system; None where the general way has to find it.
+
+    Of NumPy's arrays it is that of the general way to the last digit; other libraries may round otherwise.
+    """
+    bk, A, b = _on_host(request.A, request.b)
+    if A is None or b is None or A.ndim != 2 or b.ndim != 1:
         return None
     n, dtype = len(b), A.dtype
     if not 2 <= n <= MOST or A.shape != (n, n) or dtype.char not in _GETRF or b.dtype != dtype or not dtype.isnative:
@@ -45,30 +56,47 @@ def solve_small_dense(request: Request) -> SolveResult | None:
         return None
     if get_precision() is not None or not settings_are_plain(request):
         return None
-    matrix = DenseOperator(get_backend("numpy"), A)
+    matrix = DenseOperator(_HOST, A)
     with np.errstate(all="ignore"):
         solve = _regular_factors(matrix)
-    return None if solve is None else KnownPlan(matrix, _DIRECT, lambda rows: solve(rows[0])[None], request).solve(b)
+        if solve is None:
+            return None
+        found = KnownPlan(matrix, _DIRECT, lambda rows: solve(rows[0])[None], request).solve_quietly(b)
+    return found if bk is None or found is None else in_library(bk, found, request.b)
+
+
+def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndarray | None]:
+    """NumPy's arrays, or its views of small ones of one library, and that; None of what cannot be seen now."""
+    if type(A) is np.ndarray and type(b) is np.ndarray:
+        return None, A, b
+    name = backend_name(b)
+    if name in (None, "numpy") or backend_name(A) != name:
+        return None, None, None
+    bk = get_backend(name)
+    if not (bk.is_array(A) and bk.is_array(b) and bk.is_at_hand(b)):
+        return None, None, None
+    small = len(b.shape) == 1 and 2 <= b.shape[0] <= MOST and tuple(A.shape) == (b.shape[0],) * 2
+    return (bk, bk.host_view(A), bk.host_view(b)) if small else (None, None, None)
 
 
 def _regular_factors(matrix: DenseOperator) -> Solve | None:
     """What solves with the factors that suit the matrix; None where it may be singular."""
     A: np.ndarray = matrix.matrix
-    rows = abs(A).max(1)  # zero or not finite: then some pivot, or the image below, is too
-    definite = not _is_asymmetric(A, _ASYMMETRIC * rows.max()) and _may_be_definite(matrix)
+    rows = _largest(abs(A), 1)  # zero or not finite: then some pivot, or the image below, is too
+    definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)
     found = _by_cholesky(A) if definite else _by_lu(A)
     if found is None:
         return None
     solve, pivots = found
+    code = A.dtype.char
     image = solve((rows * scattered(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
-    allowed = suspicious(rows.dtype) / (float(np.finfo(rows.dtype).eps) * len(A) ** 0.5)
-    regular = pivots.min() > _LEAST_PIVOT[A.dtype.char] * pivots.max() and abs(image).max() < allowed
-    return solve if regular else None
+    regular = np.minimum.reduce(pivots) > _LEAST_PIVOT[code] * _largest(pivots)
+    return solve if regular and _largest(abs(image)) < _ALLOWED[code] / len(A) ** 0.5 else None
 
 
 def _is_asymmetric(A: np.ndarray, bound: np.floating) -> bool:
     """Clearly: by the first entries, or by all. Then no closer look is needed."""
-    return bool(abs(A[0, 1] - A[1, 0].conj()) > bound or abs(A - A.T.conj()).max() > bound)
+    return bool(abs(A[0, 1] - A[1, 0].conj()) > bound or _largest(abs(A - A.T.conj()), None) > bound)
 
 
 def _may_be_definite(matrix: DenseOperator) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend
+from ..backends.rows import rows_times, transposed_times
 
 
 class Operator(ABC):
@@ -106,11 +107,13 @@ class Operator(ABC):
         """
         found = self.known()
         if isinstance(found, tuple):
-            images = [(matrix @ v, matrix.T @ v) for matrix in found]
+            images = [(rows_times(matrix, v), transposed_times(matrix, v)) for matrix in found]
             return np.array([a for a, _ in images]), np.array([b for _, b in images])
         if found is None:
             return None
-        return found @ v, (np.swapaxes(found, -1, -2) if isinstance(found, np.ndarray) else found.T) @ v
+        if isinstance(found, np.ndarray):
+            return found @ v, np.swapaxes(found, -1, -2) @ v
+        return rows_times(found, v), transposed_times(found, v)
 
     def is_exactly_hermitian(self) -> bool:
         """Digit by digit, of finite numbers, where that is quick to see now; False leaves it open."""

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..backends.rows import rows_times, transposed_times
 from .canonical import canonical, row_maxima
 from .once import once
 from .operator import Operator
@@ -110,7 +111,7 @@ def _asymmetry(matrix: Any) -> float:
     """Of one square matrix of SciPy."""
     v = _random(matrix.shape[1])
     with np.errstate(all="ignore"):
-        return _difference(matrix @ v, matrix.T @ v)
+        return _difference(rows_times(matrix, v), transposed_times(matrix, v))
 
 
 def _difference(forward: np.ndarray, backward: np.ndarray) -> float:

@@ -106,9 +106,9 @@ class Control(ABC):
         """
         return None
 
-    def from_host(self, x: np.ndarray) -> Array:
+    def from_host(self, x: np.ndarray, like: Array | None = None) -> Array:
         """An array of the library on the CPU, in the memory of `x` where that can be: the caller gives it away."""
-        return self.asarray(x)
+        return self.asarray(x, like=like)
 
     def may_leave_to_host(self, b: Array, *arrays: Any) -> bool:
         """May NumPy compute with b, and arrays in these containers, what a program would be compiled for?

@@ -17,6 +17,7 @@ from . import vectors
 from .backend import AXPY, LONG, NumpyBackend
 from .vectors import ALONE, BLOCK
 
+SHORT = min(LONG, BLOCK)  # rows with which two operations are one call, as that takes as long as they do
 _KEEPS_PRECISION = (np.float32(1) * 1.0).dtype == np.float32
 
 
@@ -115,11 +116,19 @@ class Numbers(NumpyBackend):
     def axpy_norm(self, a: Any, x: Array, y: Array) -> tuple[Array, Any]:
         if y.shape[1] > ALONE and y.flags.c_contiguous:
             return y, vectors.axpy_norm(np.array([[a]]), x, y)[0, 0]
+        if y.shape[1] < SHORT:
+            y += a * x
+            return y, np.vdot(y, y)
         y = self.axpy(a, x, y)
         return y, self.square_norm(y)
 
     def axpy_xpay(self, a: Any, p: Array, x: Array, z: Array, b: Any) -> tuple[Array, Array]:
         if p.shape[1] > ALONE and x.flags.c_contiguous:
             vectors.axpy_xpay(np.array([[a]]), p, x, z, np.array([[b]]))
+            return x, p
+        if p.shape[1] < SHORT:
+            x += a * p
+            p *= b
+            p += z
             return x, p
         return self.axpy(a, p, x), self.xpay(z, b, p)

@@ -26,6 +26,7 @@ from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg
 from .marked import Refused, WithoutDerivatives
+from .pullback import pullback
 from .recorded import is_recorded
 from .sparse import TorchSparse
 from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
@@ -92,7 +93,7 @@ class TorchBackend(TorchKernels, Backend):
         short = rows.shape[1] * rows.element_size() < _SHORT
         return self.to_numpy(rows) if short and is_plain(rows) else None
 
-    def from_host(self, x: np.ndarray) -> Array:
+    def from_host(self, x: np.ndarray, like: Array | None = None) -> Array:
         """In inference mode one of its tensors, as all are that are made there."""
         tensor = torch.from_numpy(x)
         return tensor if tensor.data_ptr() % _BOUNDARY == 0 else tensor.clone()  # see `_aligned`
@@ -314,8 +315,7 @@ class TorchBackend(TorchKernels, Backend):
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         try:
-            with torch.enable_grad():
-                _, transposed = torch.func.vjp(function, torch.zeros_like(like))
+            transposed = pullback(function, torch.zeros_like(like))
         except RuntimeError as error:
             raise TypeError(
                 f"The transpose of a function is found by differentiating it, which PyTorch refused: {error} Give the "

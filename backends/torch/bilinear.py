@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
 from ..registry import left_alone
 from .indexing import as_index
-from .transformed import is_tracked, is_transformed, may_have_derivatives
+from .transformed import is_tracked, is_transformed, may_have_derivatives, with_signature
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ def _bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: torch
     return which(*operands)[0]
 
 
+@with_signature
 class _Apply(torch.autograd.Function):
     """(map, *operands) -> its results."""
 

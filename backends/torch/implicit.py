@@ -12,6 +12,8 @@ from torch.autograd import forward_ad
 from ..autocast import without_autocast
 from ..interface.implicit import LinearSystem
 from .batched_cotangents import is_batch_of_autograd, one_by_one
+from .pullback import pullback
+from .transformed import with_signature
 
 
 def implicit_solve(system: LinearSystem, b: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
@@ -20,6 +22,7 @@ def implicit_solve(system: LinearSystem, b: torch.Tensor) -> tuple[torch.Tensor,
     return x, tuple(rest)
 
 
+@with_signature
 class _Solve(torch.autograd.Function):
     """x(b, arrays) with A x = b; the other outputs have no derivatives."""
 
@@ -48,8 +51,7 @@ class _Solve(torch.autograd.Function):
         has_derivative, wanted = system.differentiable, ctx.needs_input_grad[2:]
         if not any(compress(wanted, has_derivative)):
             return (None, y, *(None for _ in arrays))
-        _, pullback = torch.func.vjp(_product(system, x), *system.entries())
-        found = iter(pullback(y))
+        found = iter(pullback(_product(system, x), *system.entries())(y))
         gradients = [next(found) if has else None for has in has_derivative]
         return (None, y, *(-g if g is not None and asked else None for g, asked in zip(gradients, wanted, strict=True)))
 

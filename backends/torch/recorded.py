@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
@@ -18,10 +18,10 @@ import torch
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from .marked import Refused
-from .straight_line import Slot, Step, straight_line, written
+from .straight_line import Operand, Step, straight_line, written
 from .transformed import is_tracked, is_transformed, may_have_derivatives, version
 
 _DETACH = torch.ops.aten.detach.default
@@ -100,47 +100,46 @@ class _Tape(Recording):
     def __init__(self, x: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:
         super().__init__()
         self.steps: list[Step] = []
-        self.constants: list[tuple[Slot, torch.Tensor, int]] = []  # with their versions
+        self.settings: list[Any] = []
+        self.constants: list[tuple[int, torch.Tensor, int]] = []  # with their versions
         self.written: set[int] = set()  # constants that the function writes to
         self.size = 0
-        self._slots: dict[int, Slot] = {}
+        self._slots: dict[int, int] = {}
         self._alive: list[torch.Tensor] = []  # ids of tensors that are gone could come again
         self.x, self.others = [self._new(a) for a in x], [self._new(a) for a in others]
-        self._of_x = {slot.i for slot in self.x}
-        self._given = {slot.i for slot in (*self.x, *self.others)}
+        self._of_x, self._given = set(self.x), {*self.x, *self.others}
         self.custom = self.custom_of_x = False  # was the forward of an autograd.Function seen, of values of x?
 
-    def _new(self, x: torch.Tensor) -> Slot:
-        slot = Slot(self.size)
+    def _new(self, x: torch.Tensor) -> int:
+        slot = self.size
         self.size += 1
         self._alive.append(x)
         self._slots[id(x)] = slot
         return slot
 
-    def slot(self, x: torch.Tensor) -> Slot:
+    def slot(self, x: torch.Tensor) -> int:
         """That of a tensor; one that was there before is a constant from now on."""
         found = self._slots.get(id(x))
         if found is None:
             found = self._new(x)
             self.constants.append((found, x, version(x)))
-            self._given.add(found.i)
+            self._given.add(found)
         return found
 
     def depends_on_x(self, x: torch.Tensor) -> bool:
-        found = self._slots.get(id(x))
-        return found is not None and found.i in self._of_x
+        return self._slots.get(id(x)) in self._of_x
 
     def cut(self, x: torch.Tensor) -> None:
         """From here on the function means x without what it was computed from."""
         old = self.slot(x)
-        self._note(_CUT if old.i in self._of_x else _DETACH, ((old,), {}), [self._new(x)])
+        self._note(_CUT if old in self._of_x else _DETACH, (old,), (self._new(x),))
 
     def capture(self, x: torch.Tensor) -> None:
         found = self._slots.get(id(x))
-        if found is None or found.i not in self._given:
+        if found is None or found not in self._given:
             slot = self._new(x)
             self.constants.append((slot, x, version(x)))
-            self._given.add(slot.i)
+            self._given.add(slot)
 
     def pass_custom(self, of_x: bool) -> None:
         self.custom = True
@@ -149,11 +148,24 @@ class _Tape(Recording):
     def leave(self, func: Any) -> NoReturn:
         raise LeftTorch
 
-    def _note(self, func: Any, spec: Any, outs: list[Slot | None]) -> None:
-        step = Step(func, spec[0], spec[1], outs)
+    def _note(
+        self, func: Any, args: tuple[Operand, ...], outs: tuple[int | None, ...],
+        kwargs: tuple[tuple[str, Operand], ...] = (), settings: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        step = Step(func, args, kwargs, outs)
         self.steps.append(step)
-        if not self._of_x.isdisjoint(step.operands()):
-            self._of_x.update(slot.i for slot in outs if slot is not None)
+        self.settings += settings
+        if self._reads_x(args) or (kwargs and self._reads_x([value for _, value in kwargs])):
+            self._of_x.update(step.results)
+
+    def _reads_x(self, operands: Sequence[Operand]) -> bool:
+        for value in operands:
+            if type(value) is int:
+                if value in self._of_x:
+                    return True
+            elif type(value) is tuple and self._reads_x(value[1:]):
+                return True
+        return False
 
     def recorded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func is _DETACH:  # autograd's own, of what it saves; replayed it would cut derivatives. Users' come by `cut`
@@ -161,16 +173,27 @@ class _Tape(Recording):
             self._slots[id(out)] = self.slot(args[0])
             self._alive.append(out)
             return out
-        if func._schema.is_mutable:
+        mutable, settings = func._schema.is_mutable, []  # type: ignore[var-annotated]
+        if mutable:
             self._copy_what_is_written(func, args, kwargs)
-        spec = tree_map_only(torch.Tensor, self.slot, (tuple(args), kwargs))
+        operands = tuple([self.operand(a, settings) for a in args])
+        named = tuple([(name, self.operand(a, settings)) for name, a in kwargs.items()])
         out = func(*args, **kwargs)
-        written = func._schema.is_mutable
-        outs = [self._result(leaf, written) if isinstance(leaf, torch.Tensor) else None for leaf in tree_leaves(out)]
-        self._note(func, spec, outs)
+        leaves = (out,) if isinstance(out, torch.Tensor) else tree_leaves(out)
+        outs = tuple([self._result(leaf, mutable) if isinstance(leaf, torch.Tensor) else None for leaf in leaves])
+        self._note(func, operands, outs, named, settings)
         return out
 
-    def _result(self, x: torch.Tensor, written: bool) -> Slot:
+    def operand(self, value: Any, settings: list[Any]) -> Operand:
+        """What stands for an argument; settings in it are appended to `settings`."""
+        if isinstance(value, torch.Tensor):
+            return self.slot(value)
+        if isinstance(value, list | tuple) and any(True for _ in _tensors(value)):
+            return ("[" if isinstance(value, list) else "(", *[self.operand(part, settings) for part in value])
+        settings.append(value)
+        return None
+
+    def _result(self, x: torch.Tensor, written: bool) -> int:
         known = self._slots.get(id(x)) if written else None
         return self._new(x) if known is None else known
 
@@ -179,9 +202,9 @@ class _Tape(Recording):
         for value in written(func, args, kwargs):
             if isinstance(value, torch.Tensor):
                 slot = self.slot(value)
-                if slot.i in self._given:
-                    self.written.add(slot.i)
-                    self._note(torch.ops.aten.clone.default, ((slot,), {}), [self._new(value)])
+                if slot in self._given:
+                    self.written.add(slot)
+                    self._note(torch.ops.aten.clone.default, (slot,), (self._new(value),))
 
 
 class Watched(Protocol):
@@ -276,19 +299,20 @@ class Program:
     def __init__(self, tape: _Tape, image: Any, find: bool) -> None:
         leaves, self._structure = tree_flatten(image)
         # Before what was captured is looked at: a tensor that is returned as it came is one, too.
-        self._outputs = [tape.slot(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        settings = list(tape.settings)
+        outputs = tuple([tape.operand(leaf, settings) for leaf in leaves])
         found = [(slot, x) for slot, x, _ in tape.constants if is_tracked(x)] if find else []
-        inputs = {slot.i for slot, _ in found}
+        inputs = {slot for slot, _ in found}
         self.captured = [x for _, x in found]
         self.custom, self.custom_of_x = tape.custom, tape.custom_of_x
-        self._x = tape.x
-        self._slots = [*tape.others, *(slot for slot, _ in found)]
+        self._count = len(tape.x)
         self.constants = [
-            (slot, x, None if slot.i in tape.written else before)
+            (slot, x, None if slot in tape.written else before)
             for slot, x, before in tape.constants
-            if slot.i not in inputs
+            if slot not in inputs
         ]
-        self._steps = _needed(tape.steps, self._outputs)
+        others = (*tape.others, *(slot for slot, _ in found), *(slot for slot, _, _ in self.constants))
+        self._bind = straight_line(tuple(tape.x), others, tuple(tape.steps), outputs)(*settings)
 
     def __call__(self, x: Any, *arrays: torch.Tensor) -> Any:
         return self.bound(*arrays)(x)
@@ -302,24 +326,9 @@ class Program:
                     "derivative, which is of the function as it was. Change a copy: w = w + 1 for w += 1."
                 )
         program, structure = self._bind(*arrays, *(constant for _, constant, _ in self.constants)), self._structure
-        if structure.is_leaf() and len(self._x) == 1:
+        if structure.is_leaf() and self._count == 1:
             return lambda x: program(x if isinstance(x, torch.Tensor) else tree_leaves(x)[0])[0]
         return lambda x: tree_unflatten(program(*tree_leaves(x)), structure)
-
-    @cached_property
-    def _bind(self) -> Callable[..., Callable[..., list[Any]]]:
-        constants = [slot for slot, _, _ in self.constants]
-        return straight_line(self._x, [*self._slots, *constants], self._steps, self._outputs)
-
-
-def _needed(steps: Sequence[Step], outputs: Sequence[Any]) -> list[Step]:
-    """Without steps that no output depends on; those that write stay, as views may carry what they write."""
-    needed, kept = {o.i for o in outputs if isinstance(o, Slot)}, []
-    for step in reversed(steps):
-        if step.operation._schema.is_mutable or any(slot is not None and slot.i in needed for slot in step.outs):
-            kept.append(step)
-            needed.update(step.operands())
-    return kept[::-1]
 
 
 def record(

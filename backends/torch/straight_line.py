@@ -4,149 +4,175 @@ A step that does not depend on x, as of a coefficient, is taken once for many x.
 a tensor that x is written into later does not depend on it yet. Where a step writes to such a one, which then would be
 the same for all x, every step is taken for each x. So it is where one draws random numbers.
 
-The source says how results are handed on, and nothing else: operations and their settings are names in it. So programs
-of one structure have the same source, which is compiled once.
+Steps say which operation is called, and how results are handed on. Settings of operations are arguments of what is
+made of them, so that programs of one structure are made once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.utils._pytree import tree_leaves
 
+# The place of a tensor in a program; None for a setting; or ("[" or "(", *operands) for a sequence with tensors in it.
+Operand: TypeAlias = Any
 
-class Slot:
-    """The place of a tensor in a program."""
 
-    __slots__ = ("i",)
-
-    def __init__(self, i: int) -> None:
-        self.i = i
+_FUNCTIONS = frozenset(
+    ("add", "sub", "mul", "div", "neg", "cat", "unsqueeze", "select", "roll", "flip", "convolution", "constant_pad_nd")
+)  # that have the arguments of their operations
 
 
 class Step(NamedTuple):
-    """A call of an operation of ATen."""
+    """A call of an operation of ATen; hashable."""
 
     operation: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    outs: list[Slot | None]  # where the leaves of its result go; None: one that is no tensor
+    args: tuple[Operand, ...]
+    kwargs: tuple[tuple[str, Operand], ...]
+    outs: tuple[int | None, ...]  # where the leaves of its result go; None: one that is no tensor
 
-    def operands(self) -> Iterator[int]:
+    @property
+    def operands(self) -> Iterator[Operand]:
+        """In the order in which its settings are counted."""
+        yield from self.args
+        for _, value in self.kwargs:
+            yield value
+
+    @property
+    def reads(self) -> set[int]:
         """The places that it reads or writes."""
-        return (slot.i for slot in slots_in((*self.args, *self.kwargs.values())))
+        return {i for value in self.operands for i in places(value)}
 
-    def results(self) -> Iterator[int]:
+    @property
+    def results(self) -> set[int]:
         """The places of its results."""
-        return (slot.i for slot in self.outs if slot is not None)
+        return {i for i in self.outs if i is not None}
 
-    def written(self) -> set[int]:
+    @property
+    def writes(self) -> set[int]:
         """The places that it writes to."""
-        if not self.operation._schema.is_mutable:
-            return set()
-        return {slot.i for value in written(self.operation, self.args, self.kwargs) for slot in slots_in(value)}
+        found = written(self.operation, self.args, dict(self.kwargs))
+        return {i for value in found for i in places(value)}
 
 
 def written(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """Those of its arguments that an operation writes to."""
+    if not operation._schema.is_mutable:
+        return []
     arguments = operation._schema.arguments
     named = [(a, kwargs[a.name]) for a in arguments if a.name in kwargs]
     pairs = [*zip(arguments, args, strict=False), *named]
     return [value for a, value in pairs if a.alias_info is not None and a.alias_info.is_write]
 
 
-def slots_in(value: Any) -> Iterator[Slot]:
-    """Those in what an operation is given: tensors, numbers, and lists of these."""
-    if isinstance(value, Slot):
+def places(value: Operand) -> Iterator[int]:
+    """Those of the tensors in an operand."""
+    if type(value) is int:
         yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from slots_in(part)
+    elif type(value) is tuple:
+        for part in value[1:]:
+            yield from places(part)
 
 
+@lru_cache(256)
 def straight_line(
-    x: Sequence[Slot], others: Sequence[Slot], steps: Sequence[Step], outputs: Sequence[Any]
-) -> Callable[..., Callable[..., list[Any]]]:
-    """`others -> (x -> outputs)`, where slots stand for tensors.
+    x: tuple[int, ...], others: tuple[int, ...], steps: tuple[Step, ...], outputs: tuple[Operand, ...]
+) -> Callable[..., Callable[..., Callable[..., list[Any]]]]:
+    """`settings -> (others -> (x -> outputs))`, with the settings in the order of the steps, then of the outputs.
 
     A tensor that depends on x is let go after the last step that uses it.
     """
     names: dict[str, Any] = {"leaves": tree_leaves}
     source = _Source(names)
-    once, each = _apart({slot.i for slot in x}, steps)
-    kept, last = {slot.i for slot in slots_in(list(outputs))}, _last_uses(each)
-    made = {slot.i for slot in x}.union(*(step.results() for step in each))
-    lines = [f"def bind({_arguments(others)}):", *(f" {source.line(step)}" for step in once)]
-    lines.append(f" def program({_arguments(x)}):")
-    for k, step in enumerate(each):
-        lines.append(f"  {source.line(step)}")
-        gone = sorted(i for i in {*step.operands(), *step.results()} & made - kept if last[i] == k)
+    lines = [source.line(step) for step in steps]
+    result = source.sequence(("[", *outputs))
+    kept = {i for value in outputs for i in places(value)}
+    needed = _needed(steps, kept)
+    once, each = _apart(set(x), [steps[k] for k in needed], needed)
+    body = [f"def make({', '.join(f'c{k}' for k in range(source.settings))}):", f" def bind({_arguments(others)}):"]
+    body += [f"  {lines[k]}" for k in once]
+    body.append(f"  def program({_arguments(x)}):")
+    last = {i: k for k in each for i in steps[k].reads | steps[k].results}
+    made = set(x).union(*(steps[k].results for k in each))
+    for k in each:
+        body.append(f"   {lines[k]}")
+        gone = sorted(i for i in (steps[k].reads | steps[k].results) & made - kept if last[i] == k)
         if gone:
-            lines.append(f"  del {', '.join(f'v{i}' for i in gone)}")
-    lines += [f"  return {source.text(list(outputs))}", " return program"]
-    exec(_compiled("\n".join(lines)), names)
-    bind: Callable[..., Callable[..., list[Any]]] = names["bind"]
-    return bind
+            body.append(f"   del {', '.join(f'v{i}' for i in gone)}")
+    body += [f"   return {result}", "  return program", " return bind"]
+    exec(compile("\n".join(body), "<program of a function>", "exec"), names)
+    make: Callable[..., Callable[..., Callable[..., list[Any]]]] = names["make"]
+    return make
 
 
-def _apart(of_x: set[int], steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
-    """The steps to be taken once, and those for each x."""
-    once: list[Step] = []
-    each: list[Step] = []
-    for step in steps:
-        if not step.written() <= of_x or torch.Tag.nondeterministic_seeded in step.operation.tags:
-            return [], list(steps)
-        depends = not of_x.isdisjoint(step.operands())
-        (each if depends else once).append(step)
-        of_x = of_x.union(step.results()) if depends else of_x
+def _needed(steps: Sequence[Step], kept: set[int]) -> list[int]:
+    """Without steps that no output depends on; those that write stay, as views may carry what they write."""
+    needed, found = set(kept), []
+    for k in reversed(range(len(steps))):
+        if steps[k].operation._schema.is_mutable or not needed.isdisjoint(steps[k].results):
+            found.append(k)
+            needed |= steps[k].reads
+    return found[::-1]
+
+
+def _apart(of_x: set[int], steps: Sequence[Step], numbers: list[int]) -> tuple[list[int], list[int]]:
+    """The numbers of the steps to be taken once, and of those for each x."""
+    once: list[int] = []
+    each: list[int] = []
+    for step, k in zip(steps, numbers, strict=True):
+        if not step.writes <= of_x or torch.Tag.nondeterministic_seeded in step.operation.tags:
+            return [], numbers
+        depends = not of_x.isdisjoint(step.reads)
+        (each if depends else once).append(k)
+        of_x = of_x | step.results if depends else of_x
     return once, each
 
 
-@lru_cache(256)
-def _compiled(source: str) -> CodeType:
-    return compile(source, "<program of a function>", "exec")
-
-
-def _arguments(slots: Sequence[Slot]) -> str:
-    return ", ".join(f"v{slot.i}" for slot in slots)
-
-
-def _last_uses(steps: Sequence[Step]) -> dict[int, int]:
-    return {i: k for k, step in enumerate(steps) for i in (*step.operands(), *step.results())}
+def _arguments(slots: Sequence[int]) -> str:
+    return ", ".join(f"v{i}" for i in slots)
 
 
 class _Source:
-    """Lines of Python, and the names of all that is no tensor in them."""
+    """Lines of Python, the names of operations in them, and how many settings they have."""
 
     def __init__(self, names: dict[str, Any]) -> None:
-        self.names = names
-        self.operations: dict[Any, str] = {}
+        self.names, self.settings = names, 0
+        self._operations: dict[Any, str] = {}
 
     def line(self, step: Step) -> str:
-        named = [f"{name}={self.text(value)}" for name, value in step.kwargs.items()]
-        call = f"{self._operation(step.operation)}({', '.join([*map(self.text, step.args), *named])})"
-        outs = ["_" if slot is None else f"v{slot.i}" for slot in step.outs]
+        args = [self.text(value) for value in step.args]
+        args += [f"{name}={self.text(value)}" for name, value in step.kwargs]
+        call = f"{self._operation(step.operation)}({', '.join(args)})"
+        outs = ["_" if i is None else f"v{i}" for i in step.outs]
         if not outs:
             return call
         returns = step.operation._schema.returns
         one = len(returns) == 1 and isinstance(returns[0].type, torch.TensorType)
         return f"{outs[0]} = {call}" if one else f"{', '.join(outs)}, = leaves({call})"
 
-    def text(self, value: Any) -> str:
-        if isinstance(value, Slot):
-            return f"v{value.i}"
-        if isinstance(value, list | tuple) and any(True for _ in slots_in(value)):
-            parts = "".join(f"{self.text(part)}, " for part in value)
-            return f"[{parts}]" if isinstance(value, list) else f"({parts})"
-        name = f"c{len(self.names)}"
-        self.names[name] = value
-        return name
+    def text(self, value: Operand) -> str:
+        if value is None:
+            self.settings += 1
+            return f"c{self.settings - 1}"
+        return f"v{value}" if type(value) is int else self.sequence(value)
+
+    def sequence(self, value: tuple[Any, ...]) -> str:
+        parts = "".join(f"{self.text(part)}, " for part in value[1:])
+        return f"[{parts}]" if value[0] == "[" else f"({parts})"
 
     def _operation(self, operation: Any) -> str:
-        name = self.operations.setdefault(operation, f"f{len(self.operations)}")
-        self.names[name] = operation
+        name = self._operations.setdefault(operation, f"f{len(self._operations)}")
+        self.names[name] = _quickest(operation)
         return name
+
+
+def _quickest(operation: Any) -> Any:
+    """What does the same in the least time: torch's function of that name, or what the operation calls."""
+    schema = operation._schema
+    name, overload = schema.name.removeprefix("aten::"), schema.overload_name
+    if name in _FUNCTIONS and overload in ("", "Tensor", "int") and isinstance(operation, torch._ops.OpOverload):
+        return getattr(torch, name)
+    return getattr(operation, "_op", operation)  # not public; a call in Python less

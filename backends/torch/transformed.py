@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import torch
 from torch._C import _functorch  # not public, but the only way to tell transformed tensors; a test pins it
 from torch.autograd import forward_ad
+
+
+def with_signature(cls: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """The class, whose `apply` need not find out the signature of `forward` in each call."""
+    cls.forward.__signature__ = signature(cls.forward)
+    return cls
 
 
 def is_transformed(x: Any) -> bool:

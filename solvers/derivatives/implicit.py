@@ -14,7 +14,7 @@ from ..iteration.outcome import Outcome
 from ..iteration.status import Status
 from ..methods.direct.dense import Direct
 from ..setup.problem import Problem
-from .adjoint import with_proven_transpose
+from .adjoint import numbers_of, with_proven_transpose
 
 DERIVATIVE, BACKWARD = "the solve for a derivative of ", "the backward solve of "  # and then the method
 
@@ -124,11 +124,13 @@ class ImplicitSolve(LinearSystem):
         )
         if self.purpose and problem.null is not None:
             problem = self._without_null_vectors(problem)
-        if self.transposed and self.hermitian and bk.explicit_derivatives and _is_function(A):
-            problem = replace(problem, x0=self._by_symmetry(problem))
-        outcome = self._run(problem, M)
-        outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
-        if self.transposed and bk.explicit_derivatives and _is_function(A):  # JAX knows no transpose of what is cut
+        derived_transpose = self.transposed and bk.explicit_derivatives and _is_function(A)
+        start = self._by_symmetry(problem) if derived_transpose and self.hermitian else None
+        outcome = None if start is None else _seen_to_solve(problem, start)
+        if outcome is None:
+            outcome = self._run(problem if start is None else replace(problem, x0=bk.flat(start.x)), M)
+            outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
+        if derived_transpose:  # JAX knows no transpose of what is cut
             image = problem.b - outcome.residual
             A = self.make(self.arrays).A
             x = with_proven_transpose(bk, A, outcome.x, image, self.attempt.on_failure)
@@ -162,16 +164,16 @@ class ImplicitSolve(LinearSystem):
             return outcome  # whose failure may lead to another method
         return replace(this, M=attempt.M).guarded(outcome, self.purpose)  # as it was, it may be known to the host
 
-    def _by_symmetry(self, problem: Problem) -> Array:
-        """The solution with A as it is where its transpose should be the same but for conjugation.
+    def _by_symmetry(self, problem: Problem) -> Outcome:
+        """What is found with A as it is where its transpose should be the same but for conjugation.
 
-        A product with a function costs half of one with the transpose that the library derives. The solve that starts
-        from here sees with the transpose that this is right, in no iterations, or goes on.
+        A product with a function costs half of one with the transpose that the library derives. One of those then shows
+        that this is right, or a solve goes on from here.
         """
         A, M, *_ = self.make(self.arrays)
         if A.dtype.kind == "c":
             A, M = A.conj(), None if M is None else M.conj()
-        return problem.bk.flat(self._run(replace(problem, A=A), M).x)
+        return self._run(replace(problem, A=A), M)
 
     def _without_null_vectors(self, problem: Problem) -> Problem:
         """x has no part in the null space of A, so neither has its cotangent; likewise b where the transpose has it."""
@@ -210,6 +212,29 @@ def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str) -> Outco
     if on_failure == "raise":
         return outcome
     return outcome._replace(x=bk.without_derivatives(outcome.x, outcome.status != int(Status.CONVERGED)))
+
+
+def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
+    """The outcome of a solve that starts at `found.x` and ends there, by the one product that it would make.
+
+    None where that is no end, or not seen now.
+    """
+    bk, b, x = problem.bk, problem.b, problem.bk.flat(found.x)
+    if problem.null is not None or bk.compiled(b, x) or not bk.is_at_hand(b):
+        return None
+    residual = b - problem.A.apply(x)
+    near, (r, right, rtol, atol) = numbers_of(bk, residual, b, problem.rtol, problem.atol)
+    with near.quiet():
+        norm, size = near.norm(r), near.norm(right)
+        bound = near.maximum(rtol * size, atol)
+        if near.any(~((norm <= bound) & near.isfinite(norm) & near.isfinite(bound))):
+            return None
+    norm, bound = (bk.asarray(a, like=b) for a in (norm, bound))
+    none = bk.zeros_like(found.steps)
+    return found._replace(
+        x=x, residual=residual, norm=norm, bound=bound, attainable=0 * norm, status=none + int(Status.CONVERGED),
+        steps=none, products=none + problem.A.products,
+    )  # fmt: skip
 
 
 def _relative(problem: Problem) -> Array:

@@ -69,7 +69,7 @@ class WithoutConstants(Composed):
         shape, count = tuple(x.shape), int(weights.shape[-1])
         weights = bk.astype(weights, real_dtype(bk.dtype(x)))
         if count == 1:
-            return x - bk.sum(weights * x, 1, keepdims=True)
+            return x - bk.sum(bk.times(weights, x), 1, keepdims=True)
         if len(labels.shape) == 2:  # all systems as one
             size = int(labels.shape[0]) * int(labels.shape[1])
             labels, x = bk.reshape(labels, (size,)), bk.reshape(x, (-1, size))

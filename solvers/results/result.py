@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -83,6 +83,14 @@ class SolveResult:
         default=None, repr=False
     )  # where one may be, and nobody has looked; as `_sensitivity`
     _sensitivity: Any = field(default=None, repr=False)  # of an eager NumPy solve; no part of the container
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            later = self.__dict__.get("_later")  # see `in_library`
+            if later is None or name not in later.numbers:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return later.made_for(self, name)
 
     @property
     def message(self) -> str:

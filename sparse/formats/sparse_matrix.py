@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...backends.registry import register_container
-from ...backends.rows import rows_times
+from ...backends.rows import product_of, rows_times
 from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .choose import choose_format
@@ -82,7 +82,7 @@ class SparseMatrix(Matrix):
         self.structure, self.constant = stored.structure, stored.constant
         self._in_shape, self._out_shape = in_shape, out_shape
         self._transposed: SparseMatrix | None = None
-        self._compiled: list[Any] = []  # in NumPy: SciPy's object of this format, or None, once it was needed
+        self._compiled: list[Any] = []  # in NumPy, once needed: SciPy's object of this format or None, and its product
         self.reason: str | None = None
         self._register()
 
@@ -137,16 +137,16 @@ class SparseMatrix(Matrix):
 
     def apply(self, x: Array) -> Array:
         stored, bk = self.stored, self.bk
-        compiled = self._in_scipy() if bk.on_host else None
+        compiled = (self._compiled[0] if self._compiled else self._in_scipy()) if bk.on_host else None
         if isinstance(compiled, tuple):
             image = np.empty((len(x), self.shape[0]), np.result_type(self.dtype, x.dtype))
             for own, A, row in zip(image, compiled, x, strict=True):
                 own[:] = rows_times(A, row)
             return image
-        if compiled is not None and self.systems is not None:
-            return (compiled @ x.reshape(-1)).reshape(len(x), self.shape[0])
         if compiled is not None:
-            return rows_times(compiled, x[0])[None] if x.shape[0] == 1 else rows_times(compiled, x.T).T
+            if self.systems is not None:
+                return (compiled @ x.reshape(-1)).reshape(len(x), self.shape[0])
+            return self._compiled[1](x[0])[None] if x.shape[0] == 1 else rows_times(compiled, x.T).T
         values, dtype = stored.arrays(), bk.dtype(x)
         if dtype != self.dtype:
             dtype = np.result_type(dtype, self.dtype)
@@ -157,7 +157,7 @@ class SparseMatrix(Matrix):
     def _in_scipy(self) -> Any:
         """What `Stored.compiled` finds, once."""
         if not self._compiled:
-            self._compiled.append(self.stored.compiled())
+            self._compiled += [found := self.stored.compiled(), product_of(found)]
         return self._compiled[0]
 
     def transpose(self) -> SparseMatrix:

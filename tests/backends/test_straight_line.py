@@ -137,13 +137,13 @@ def test_random_numbers_are_drawn_for_each_x() -> None:
 def test_programs_of_one_structure_share_their_code() -> None:
     import torch
 
-    from krylix.backends.torch.straight_line import _compiled
+    from krylix.backends.torch.straight_line import straight_line
 
     w = torch.ones(N, dtype=torch.float64)
-    before = _compiled.cache_info()
+    before = straight_line.cache_info()
     for k in range(5):
         recorded(lambda u, w, k=k: w.pow(k + 7.25) * u / (k + 0.5), w)(w, w)
-    after = _compiled.cache_info()
+    after = straight_line.cache_info()
     assert after.misses - before.misses <= 1 and after.maxsize is not None
 
 
@@ -184,3 +184,57 @@ def test_gradients_of_functions_with_workspaces() -> None:
     (exact,) = torch.autograd.grad(dense(w), w, create_graph=True)
     np.testing.assert_allclose(first.detach().numpy(), exact.detach().numpy(), rtol=1e-7)
     np.testing.assert_allclose(second.numpy(), torch.autograd.grad(exact.sum(), w)[0].numpy(), rtol=1e-6)
+
+
+def test_settings_of_a_call_that_failed_are_none_of_the_program() -> None:
+    """The function catches the error, and goes on with other settings."""
+    import torch
+
+    def function(u: Any) -> Any:
+        try:
+            v = u.reshape(5, 3)
+        except RuntimeError:
+            v = u.reshape(2, 3)
+        return (3.0 * v).sum(0) - 2.0
+
+    x = vectors()[0]
+    assert torch.equal(recorded(function)(x), function(x))
+
+
+def test_programs_run_without_gradients_where_nobody_asks() -> None:
+    """Their products are the function's, though what it closes over is recorded."""
+    import torch
+
+    w = torch.linspace(2, 3, N, dtype=torch.float64, requires_grad=True)
+    with torch.no_grad():
+        product = recorded(lambda u: w * u).bound()
+        assert not product(torch.ones(N, dtype=torch.float64)).requires_grad
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_transposes_serve_wherever_they_are_used(kind: str) -> None:
+    """Made where nothing is recorded: then under autograd, in a batch of `torch.func.vmap`, and in inference mode."""
+    import torch
+
+    from krylix.backends import get_backend
+
+    dtype = torch.float64 if kind == "real" else torch.complex128
+    generator = torch.Generator().manual_seed(1)
+    A = torch.randn(N, N, generator=generator, dtype=dtype)
+    y = torch.randn(3, N, generator=generator, dtype=dtype)
+    with torch.no_grad():
+        transposed = get_backend("torch").transpose_function(lambda x: x @ A.T, y)
+    torch.testing.assert_close(transposed(y), y @ A)
+    with torch.no_grad():
+        torch.testing.assert_close(transposed(y), y @ A)
+        torch.testing.assert_close(transposed(y), y @ A)
+        torch.testing.assert_close(torch.func.vmap(lambda v: transposed(v.expand(3, N))[0])(y), y @ A)
+    with torch.inference_mode():
+        torch.testing.assert_close(transposed(y.clone()), y @ A)
+    tracked = y.clone().requires_grad_()
+    image = transposed(tracked)
+    (found,) = torch.autograd.grad((image * image.conj()).real.sum(), tracked)
+    (expected,) = torch.autograd.grad((tracked @ A).abs().square().sum(), tracked)
+    torch.testing.assert_close(found, expected)
+    nothing = get_backend("torch").transpose_function(lambda x: torch.zeros_like(x), y)
+    assert not nothing(y).any()

@@ -55,7 +55,7 @@ def from_scipy(
         return SparseMatrix.build(bk, structure, (csc.data.astype(found, copy=False),), like=like)
     if A.format == "dia" and bk.on_host and format is None and not prune and _are_few(A):
         return from_diagonals(bk, A.offsets, _by_rows(A).astype(found, copy=False), A.shape, format="dia", like=like)
-    csr = _owned(sp.csr_array(A), A)
+    csr = _owned(_in_rows(A), A)
     if csr.dtype != found:
         csr = csr.astype(found)
         csr.has_canonical_format = True
@@ -66,6 +66,22 @@ def from_scipy(
     if not bk.on_host or (prune and not np.all(csr.data)):
         csr = _own(csr, A)
     return from_csr(bk, csr, prune=prune, format=format, like=like)
+
+
+def _in_rows(A: Any) -> sp.csr_array:
+    """The matrix as an object of its own, which shares its arrays where it is in rows.
+
+    SciPy's constructor checks once more what has been checked, in as long as a product with thousands of entries takes.
+    """
+    arrays = (A.data, A.indices, A.indptr) if type(A) is sp.csr_array else ()
+    usual = all(type(array) is np.ndarray and array.dtype.isnative for array in arrays)
+    if not arrays or not usual or A.indices.dtype != A.indptr.dtype or A.indices.dtype not in (np.int32, np.int64):
+        return sp.csr_array(A)
+    same: sp.csr_array = object.__new__(sp.csr_array)
+    same.__dict__.update(A.__dict__)
+    for known in ("_has_canonical_format", "_has_sorted_indices"):  # not so any more if somebody wrote to the indices
+        same.__dict__.pop(known, None)
+    return same
 
 
 def _are_few(A: Any) -> bool:
