@@ -27,9 +27,9 @@ from .kernels import TorchKernels
 from .linalg import TorchLinalg
 from .marked import Refused, WithoutDerivatives
 from .pullback import pullback
-from .recorded import is_recorded
 from .sparse import TorchSparse
 from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
+from .watch import is_recorded
 
 _LONG = 2**15  # bytes of a row; see `dot`
 _SHORT = 2**20  # bytes of a row: updates of longer ones take NumPy longer than torch, small operations included

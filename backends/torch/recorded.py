@@ -9,28 +9,20 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import torch
-from torch.autograd.function import BackwardCFunction
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from .marked import Refused
 from .straight_line import Operand, Step, straight_line, written
 from .transformed import is_tracked, is_transformed, may_have_derivatives, version
+from .watch import Watch, tensors_in
 
 _DETACH = torch.ops.aten.detach.default
-_CUTS = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.Tensor.data.__get__}
-_LEAVES_TORCH = {  # values that a program could not follow
-    torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__float__,
-    torch.Tensor.__int__, torch.Tensor.__complex__, torch.Tensor.__index__, torch.Tensor.__dlpack__,
-    torch.Tensor.data_ptr, torch.Tensor.untyped_storage,
-}  # fmt: skip
 
 
 class LeftTorch(Exception):
@@ -188,7 +180,7 @@ class _Tape(Recording):
         """What stands for an argument; settings in it are appended to `settings`."""
         if isinstance(value, torch.Tensor):
             return self.slot(value)
-        if isinstance(value, list | tuple) and any(True for _ in _tensors(value)):
+        if isinstance(value, list | tuple) and any(True for _ in tensors_in(value)):
             return ("[" if isinstance(value, list) else "(", *[self.operand(part, settings) for part in value])
         settings.append(value)
         return None
@@ -205,86 +197,6 @@ class _Tape(Recording):
                 if slot in self._given:
                     self.written.add(slot)
                     self._note(torch.ops.aten.clone.default, (slot,), (self._new(value),))
-
-
-class Watched(Protocol):
-    """A record of a function that is running."""
-
-    def depends_on_x(self, x: torch.Tensor) -> bool:
-        """Was it computed from the argument?"""
-
-    def leave(self, func: Any) -> NoReturn:
-        """A torch function takes values that depend on the argument out of torch."""
-
-    def cut(self, x: torch.Tensor) -> None:
-        """From here on the function means x without what it was computed from."""
-
-    def capture(self, x: torch.Tensor) -> None:
-        """From here on x is as if it had been there before: its derivatives are not those of what computed it."""
-
-    def pass_custom(self, of_x: bool) -> None:
-        """The forward of an autograd.Function runs, whose backward is the user's; on values of the argument?"""
-
-
-class Watch(TorchFunctionMode):
-    """Above autograd: what the user cuts off (detach, data, all under no_grad), and values that leave torch.
-
-    Also derivatives of the user's own, by an autograd.Function or a hook. A record is of what the forward does; a
-    coefficient that has such a derivative is taken as it is, with autograd's graph behind it.
-    """
-
-    def __init__(self, tape: Watched) -> None:
-        super().__init__()
-        self._tape = tape
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _LEAVES_TORCH and any(self._tape.depends_on_x(a) for a in args if isinstance(a, torch.Tensor)):
-            self._tape.leave(func)
-        enabled, operands = torch.is_grad_enabled(), (*args, *(kwargs or {}).values())
-        if enabled:
-            for a in _tensors(operands):
-                if _has_own_derivative(a) and not self._tape.depends_on_x(a):
-                    self._tape.capture(a)
-        custom = not enabled and _in_autograd_function()
-        if custom:
-            self._tape.pass_custom(any(self._tape.depends_on_x(a) for a in _tensors(operands)))
-        result = func(*args, **(kwargs or {}))
-        if func in _CUTS or not (enabled or custom):
-            for leaf in tree_leaves(result):
-                if isinstance(leaf, torch.Tensor) and not is_transformed(leaf):
-                    self._tape.cut(leaf)
-        return result
-
-
-def is_recorded(x: torch.Tensor) -> bool:
-    """Was it computed from the argument of a function that is recorded now? Then it has another value in other runs."""
-    if not torch._C._len_torch_function_stack():
-        return False
-    modes = torch.overrides._get_current_function_mode_stack()
-    with torch._C.DisableTorchFunction():  # which would take what is looked at here for something of the user's
-        return any(isinstance(mode, Watch) and mode._tape.depends_on_x(x) for mode in modes)
-
-
-def _tensors(args: Any) -> Iterator[torch.Tensor]:
-    for a in args:
-        if isinstance(a, torch.Tensor):
-            yield a
-        elif isinstance(a, list | tuple):
-            yield from _tensors(a)
-
-
-def _has_own_derivative(x: torch.Tensor) -> bool:
-    node = x.grad_fn
-    return node is not None and (isinstance(node, BackwardCFunction) or bool(x._backward_hooks))
-
-
-def _in_autograd_function() -> bool:
-    """Is this the forward of one? It runs without gradients, and means no cut."""
-    code = torch.autograd.Function.apply.__func__.__code__
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame is not None
 
 
 class Program:

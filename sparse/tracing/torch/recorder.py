@@ -21,8 +21,9 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef  # not documented, but used by torch.func itself
 from torch.utils._pytree import tree_flatten
 
-from ....backends.torch.recorded import Recording, Watch
+from ....backends.torch.recorded import Recording
 from ....backends.torch.transformed import is_tracked
+from ....backends.torch.watch import Watch
 from ..nested import mapped
 from .messages import LIBRARY, leaves_torch, no_rule, own_derivative, random, shape_of_values, writes_to_tracked
 from .steps import Operand, Record, Step, place_in, written
