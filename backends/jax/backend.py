@@ -198,19 +198,6 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
             predicate, jaxpr_as_fun(program), lambda: [jnp.zeros(a.shape, a.dtype) for a in program.out_avals]
         )
 
-    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
-        systems = jnp.arange(buffer.shape[1])
-        row = jnp.where(active[:, 0], row[:, 0], buffer.shape[0])  # beyond the end: dropped
-        return buffer.at[row, systems].set(values[:, 0].astype(buffer.dtype), mode="drop")
-
-    def put_row(self, stack: Array, row: Array, values: Array) -> Any:
-        if isinstance(stack, GridStack):
-            return stack.with_row(row, values)
-        return stack.at[jnp.arange(stack.shape[0]), row[:, 0]].set(values, mode="drop")
-
-    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
-        return lax.dynamic_update_slice(rows, values, (jnp.zeros((), start.dtype), start[0]))
-
     may_leave_to_host = staticmethod(may_leave_to_host)
     results_from_host = staticmethod(results_from_host)
 

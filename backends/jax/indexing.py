@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from jax import lax
 
 from ..interface.arrays import Array, Integers
 from ..interface.indexing import Indexing
+from .grid_rows import GridStack
 
 
 class JaxIndexing(Indexing):
@@ -39,3 +41,16 @@ class JaxIndexing(Indexing):
 
     def flip(self, x: Array, axis: Sequence[int]) -> Array:
         return jnp.flip(x, tuple(axis))
+
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        systems = jnp.arange(buffer.shape[1])
+        row = jnp.where(active[:, 0], row[:, 0], buffer.shape[0])  # beyond the end: dropped
+        return buffer.at[row, systems].set(values[:, 0].astype(buffer.dtype), mode="drop")
+
+    def put_row(self, stack: Array, row: Array, values: Array) -> Any:
+        if isinstance(stack, GridStack):
+            return stack.with_row(row, values)
+        return stack.at[jnp.arange(stack.shape[0]), row[:, 0]].set(values, mode="drop")
+
+    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
+        return lax.dynamic_update_slice(rows, values, (jnp.zeros((), start.dtype), start[0]))

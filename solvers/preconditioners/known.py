@@ -18,7 +18,8 @@ from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, Uns
 from ...sparse.canonical import canonical
 from ...sparse.formats.traced_coo import places_unknown
 from ...sparse.linearity import linear_part
-from ...sparse.operators.function import FunctionOperator, LinearFunction
+from ...sparse.operators.function import FunctionOperator
+from ...sparse.operators.linear_function import LinearFunction
 from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry, is_hermitian
 from ..grids.find import on_its_grid
 from .checks import check_grid

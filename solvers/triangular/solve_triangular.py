@@ -12,7 +12,7 @@ from ...backends import Array, left_alone
 from ...sparse import Dense, Matrix, SparseMatrix, UnsupportedOperation
 from ...sparse.formats import from_entries
 from ...sparse.formats.traced_coo import places_unknown
-from ...sparse.operators.function import LinearFunction
+from ...sparse.operators.linear_function import LinearFunction
 from ..setup.make_problem import make_problem
 from ..setup.problem import Problem
 from ..setup.request import Request
