@@ -104,8 +104,8 @@ class Transformations(ABC):
     def recorded(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         """`function(x, *args)` whose Python has run, once, for all places of the program in the making, or None.
 
-        It takes containers like x that it `fits`, has a `program`, and `by_lines` computes the same with the lines of
-        the user's source in what a front end makes of it.
+        It takes containers like x that it `fits`, has a `program`, `is_known` where nothing else has its value later,
+        and `by_lines` computes the same with the lines of the user's source in what a front end makes of it.
         """
         return None
 

@@ -6,10 +6,11 @@ Solvers multiply by the same function in ten places: its matrix is traced, it is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import jax
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import Literal, jaxpr_as_fun
 
 from .function import called
 from .tracing import is_recorded
@@ -40,6 +41,16 @@ class RecordedFunction:
         return len(avals) == len(leaves) and all(
             tuple(x.shape) == a.shape and x.dtype == a.dtype for x, a in zip(leaves, avals, strict=True)
         )
+
+    @cached_property
+    def is_known(self) -> bool:
+        """Do its results depend on x and known numbers alone?"""
+        jaxpr, consts = self.program.jaxpr, self.program.consts
+        traced = {v for v, x in zip(jaxpr.constvars, consts, strict=True) if isinstance(x, jax.core.Tracer)}
+        for equation in jaxpr.eqns:
+            if any(not isinstance(v, Literal) and v in traced for v in equation.invars):
+                traced.update(equation.outvars)
+        return not any(not isinstance(v, Literal) and v in traced for v in jaxpr.outvars)
 
     def _results(self, constants: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         return list(jaxpr_as_fun(self.program.replace(consts=list(constants)))(*leaves))

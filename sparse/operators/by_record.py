@@ -26,6 +26,8 @@ class _Record(NamedTuple):
 
 def known_product(A: FunctionOperator, x: np.ndarray, like: Any) -> np.ndarray | None:
     """`A.apply` of rows of NumPy, in memory of its own, where its numbers are known now; else None."""
+    if A.recorded is not None and not A.recorded.is_known:
+        return None
     bk, x = A.bk, np.ascontiguousarray(x.astype(A.dtype))
     if A.recorded is not None and A.constant is None and not A.may_round:
         found = _by_numpy(bk, A.recorded.program, A.layout, A.image, A.dtype, x)
