@@ -24,7 +24,18 @@ def table(*arguments: str) -> list[list[str]]:
     return rows
 
 
-NAMES = ("iteration", "overhead", "imports", "tolerance", "blocks", "time_steps", "lines", "gradients", "tracing")
+NAMES = (
+    "iteration",
+    "overhead",
+    "compile",
+    "imports",
+    "tolerance",
+    "blocks",
+    "time_steps",
+    "lines",
+    "gradients",
+    "tracing",
+)
 NAMES = (*NAMES, "matvec", "matvec_tuned", "preconditioners", "poisson", "pressure", "auto", "cores")
 OTHERS = tuple(f"tracing --backend {name}" for name in ("numpy", "torch", "tensorflow"))
 GROUPS = [pytest.param(n, marks=pytest.mark.merge if n == "tolerance" else pytest.mark.slow) for n in (*NAMES, *OTHERS)]
