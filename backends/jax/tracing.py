@@ -21,9 +21,14 @@ def is_traced(*arrays: Any) -> bool:
 
 def host_view(x: Any) -> np.ndarray | None:
     """See `Backend.host_view`: of arrays on the first CPU device, as those made for one device serve no other."""
-    if is_compiled(x) or not isinstance(x, jax.Array) or not x.is_fully_addressable:
+    if is_compiled(x) or not isinstance(x, jax.Array) or not x.is_fully_addressable or not is_in_use(x):
         return None
     return np.asarray(x) if x.devices() == {jax.local_devices(backend="cpu")[0]} else None
+
+
+def is_in_use(x: jax.Array) -> bool:
+    """Has it a dtype of this moment? One in double precision outlives the `jax.enable_x64` in which it was made."""
+    return bool(jax.dtypes.canonicalize_dtype(x.dtype) == x.dtype)
 
 
 def _tracing() -> bool:

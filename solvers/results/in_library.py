@@ -39,7 +39,7 @@ class Later:
 
     def made_for(self, result: SolveResult, name: str) -> Array:
         """One of them, which the result keeps; but what is made in a program belongs to that."""
-        array = left_alone(self.bk.asarray)(self.numbers[name], like=self.like)
+        (array,) = left_alone(self.bk.results_from_host)([self.numbers[name]], self.like)
         if not self.bk.compiled(array):
             result.__dict__[name] = array
         return array
