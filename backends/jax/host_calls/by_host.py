@@ -11,6 +11,7 @@ XLA, it is a callback.
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -30,6 +31,9 @@ from .call_frame import DTYPES, register
 
 TARGET = "krylix_by_host"
 _known: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()  # programs keep them alive
+# So does this, as JAX lets go of a program that nobody can call any more while it runs: the last ones. Those without
+# which a program has no result hold settings alone; what looks into a failure may hold a matrix.
+_lately: dict[bool, deque[Callable[..., Any]]] = {True: deque(maxlen=1024), False: deque(maxlen=16)}
 
 primitive = Primitive(TARGET)
 primitive.multiple_results = True
@@ -109,7 +113,9 @@ def _lower_by_name(
     readable = all(np.dtype(a.dtype) in DTYPES for a in (*ctx.avals_in, *ctx.avals_out))
     if kept is None or keep_alive is None or not readable or not can_be_kept():
         return _lower(ctx, *operands, function=function, returns=returns, kept=kept)
-    keep_alive(_known.setdefault(kept.name, function))
+    function = _known.setdefault(kept.name, function)
+    keep_alive(function)
+    _lately[kept.policy == "need"].append(function)
     results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in returns]
 
     def call(*arrays: Array) -> Any:

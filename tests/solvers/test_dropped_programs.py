@@ -1,0 +1,57 @@
+"""Programs of JAX that nobody can call any more while they still run: what they ask of the host is still there."""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from krylix import linear_solve
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+N = 40
+RNG = np.random.default_rng(0)
+CONDUCTIVITY, SCALE = RNG.uniform(1, 2, N - 1), RNG.uniform(1, 2, N)
+
+
+def late(b: Any) -> Any:
+    """b, after some tenths of a second."""
+    start = jnp.ones((300, 300)) / 300 + 0 * b[0]
+    M = jax.lax.fori_loop(0, 200, lambda i, M: 0.5 * (M @ M) + 0.1 * jnp.sin(M), start)
+    return b + 1e-300 * M[0, 0]
+
+
+def line(k: Any, d: Any) -> Callable[[Any], Any]:
+    """Diffusion along a line with walls, in other units at each point: one null vector."""
+
+    def apply(u: Any) -> Any:
+        v = u * d
+        flux = k * (v[1:] - v[:-1])
+        return (jnp.pad(flux, (1, 0)) - jnp.pad(flux, (0, 1))) * d
+
+    return apply
+
+
+def dropped(solve: Callable[..., Any], *arrays: Any) -> Any:
+    """What a program finds that was let go of when it had begun."""
+    found = jax.jit(lambda *arrays: solve(*arrays))(*arrays)
+    gc.collect()
+    return found
+
+
+def test_null_vectors() -> None:
+    k, d = jnp.asarray(CONDUCTIVITY), jnp.asarray(SCALE)
+    matrix = np.stack([line(k, d)(column) for column in np.eye(N)], axis=1)
+    b = jnp.asarray(matrix @ RNG.normal(size=N))
+    x = dropped(lambda k, d, b: linear_solve(line(k, d), late(b), method="banded-direct").x, k, d, b)
+    np.testing.assert_allclose(x, np.linalg.pinv(matrix, rcond=1e-12) @ np.asarray(b), rtol=1e-7, atol=1e-9)
+
+
+def test_messages() -> None:
+    b = jnp.cos(jnp.arange(8.0))
+    with pytest.raises(RuntimeError, match=r"CG reached the limit of iterations after 2 iterations: residual norm \d"):
+        np.asarray(dropped(lambda b: linear_solve(lambda u: 3 * u - jnp.roll(u, 1) - jnp.roll(u, -1) / 2, late(b),
+                                                  method="CG", max_iter=2).x, b))  # fmt: skip
