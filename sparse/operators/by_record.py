@@ -78,7 +78,10 @@ def _by_numpy(
     )
     if not as_expected:
         return None
-    return np.concatenate([found.reshape(image.systems, -1) for found in results], axis=1)
+    return np.concatenate(
+        [found.reshape(image.systems, math.prod(shape)) for found, shape in zip(results, image.shapes, strict=True)],
+        axis=1,
+    )
 
 
 def _leaves(layout: Layout, x: np.ndarray) -> list[np.ndarray]:
