@@ -16,24 +16,28 @@ def pullback(function: Callable[..., torch.Tensor], *at: torch.Tensor) -> Pullba
 
     It has derivatives of its own where they may be asked for. The arrays count as independent of each other.
     """
-    watched = _is_watched()
+    if _is_watched():
+        return _by_transformation(function, *at)
     with torch.enable_grad():
-        if watched:
-            found: Pullback = torch.func.vjp(function, *at)[1]
-            return found
         leaves = [a.detach().requires_grad_() for a in at]
         image = function(*leaves)
+    if not image.requires_grad:  # zeros, or the error of a function that goes through NumPy
+        return _by_transformation(function, *at)
 
     def pulled(cotangent: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if _is_watched():  # as of a product that outlives what it was made in
             return pullback(function, *at)(cotangent)
-        if not image.requires_grad:
-            return tuple(map(torch.zeros_like, at))
         return torch.autograd.grad(
             image, leaves, cotangent, retain_graph=True, allow_unused=True, materialize_grads=True
         )
 
     return pulled
+
+
+def _by_transformation(function: Callable[..., torch.Tensor], *at: torch.Tensor) -> Pullback:
+    with torch.enable_grad():
+        found: Pullback = torch.func.vjp(function, *at)[1]
+        return found
 
 
 def _is_watched() -> bool:
