@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 import krylix
 from krylix import linear_solve, setup_cache
+from modes import array, library
 
 N, STEPS = 100, 27
 _FOLDERS = tuple(
@@ -45,10 +46,20 @@ def counted(call: Callable[[], Any], product: tuple[str, ...] = ()) -> tuple[int
     return calls, -1 if before is None else before
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Without what keeps each framework that was imported from looking into krylix: it makes calls of its own."""
+    spec = getattr(request.node, "callspec", None)
+    used = library(spec.params["mode"]) if spec else "numpy"
+    for name in {"jax", "torch", "tensorflow", "torch._dynamo"} - {used}:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
 def tridiagonal() -> sp.csr_array:
     return sp.csr_array(sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(N, N)))
 
 
+@pytest.mark.usefixtures("alone")
 def test_calls_of_a_sparse_matrix() -> None:
     """Another matrix each time; 13 calls a step, all others once."""
     A, b = tridiagonal(), np.random.default_rng(0).normal(size=N)
@@ -60,9 +71,10 @@ def test_calls_of_a_sparse_matrix() -> None:
     assert solve().iterations == STEPS
     calls, files = counted(solve, ("_by_loop", "_matmul_vector"))
     assert calls <= 1000
-    assert 0 < files <= 34
+    assert 0 < files <= 36
 
 
+@pytest.mark.usefixtures("alone")
 def test_calls_of_a_function() -> None:
     A = tridiagonal().toarray()
     b = np.random.default_rng(0).normal(size=N)
@@ -71,14 +83,14 @@ def test_calls_of_a_function() -> None:
     assert files <= 21
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(("mode", "most"), [("numpy", 65), ("torch", 112), ("tf", 192), ("jax", 176)])
 def test_calls_of_small_dense_systems(mode: str, most: int) -> None:
-    from modes import array
-
     A, b = (array(mode, a) for a in (tridiagonal().toarray()[:16, :16] + np.eye(16), np.ones(16)))
     assert counted(lambda: linear_solve(A, b))[0] <= most
 
 
+@pytest.mark.usefixtures("alone")
 def test_calls_of_prepared_factors() -> None:
     A, b = tridiagonal(), np.ones(N)
     solver = krylix.prepare(A, b, method="scipy-direct")

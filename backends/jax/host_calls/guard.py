@@ -16,6 +16,9 @@ from .by_host import by_host
 from .exported import unless_exported
 from .reporting import reporting
 
+_CHEAP = 2048  # operations: XLA counts those of a program, and runs it at once if they are fewer than 1000
+_SMALL = 64  # numbers in x: solves with more have as many operations
+
 
 def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequence[Array], kept: Kept | None) -> Any:
     """See `Control.guard`. `x` depends on the result of the call, or XLA would drop it."""
@@ -23,6 +26,7 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
     if kept is not None:  # one handler for each layout of what it gets
         kept = kept._replace(name=" ".join([kept.name, *(f"{a.dtype}{a.shape}" for a in arrays)]))
     arrays, apart = _by_dtype(arrays)
+    small = sum(np.size(leaf) for leaf in jax.tree.leaves(x)) < _SMALL
 
     # It sees `failed` again: under vmap both branches of the condition run.
     def on_host(bad: Any, *values: Any) -> tuple[np.ndarray]:
@@ -31,6 +35,8 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
         return (np.zeros((), np.bool_),)
 
     def fail(bad: Array, *values: Array) -> Array:
+        if small:
+            bad = bad | _never()
         return by_host(on_host, [((), np.dtype(bool))], bad, *values, kept=kept)[0]
 
     def call(failed: Array, *values: Array) -> Array:
@@ -48,6 +54,11 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
     operands = lax.stop_gradient((failed, *arrays))
     (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
     return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(nan_of(leaf.dtype), leaf.dtype), leaf), x)
+
+
+def _never() -> Array:
+    """False, in more operations than XLA runs in the caller's thread, where JAX makes ValueError of all errors."""
+    return jnp.sum(lax.optimization_barrier(jnp.zeros(_CHEAP, np.int32))) > 0
 
 
 def _by_dtype(arrays: Sequence[Array]) -> tuple[list[Array], Callable[[Sequence[Any]], list[np.ndarray]]]:
