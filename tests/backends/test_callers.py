@@ -25,7 +25,6 @@ REASONS = {
     "recorded": "JAX's record of a function, whose Python then runs once and not up to 25 times for each solve",
     "recurrence": "by rows in place in NumPy, in a loop in JAX: 4 ms and 0.8 ms for 40 by passes over arrays of 1024^2",
     "rescued": "only the library knows how a program calls the host where it has failed, and nowhere else",
-    "results_from_host": "all arrays of a result at once, placed as a program places them: 430 us for 630 in JAX",
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "derivatives": "what a message tells users of the library to call",
     "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",
