@@ -22,31 +22,31 @@ from ..interface.indexing import Indexing
 from ..interface.scattered import scattered
 from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
-from .bilinear import bilinear
-from .compiled import compiled
-from .constants import hiding_constants
-from .devices import first_placed, placed
-from .explicit import with_auto_axes
+from .derivatives.bilinear import bilinear
+from .derivatives.implicit import implicit_solve
+from .derivatives.marked import refused, without_derivatives
+from .derivatives.transposed import transpose_function
 from .fourier import JaxFourier
-from .function import called, trace
-from .grid_rows import GridStack, cells_of
 from .host_calls.by_host import by_host
 from .host_calls.exported import unless_exported
 from .host_calls.guard import guarded
 from .host_calls.rescue import rescued
-from .implicit import implicit_solve
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
-from .marked import refused, without_derivatives
 from .memory import JaxMemory
 from .on_numpy import may_leave_to_host, results_from_host
-from .recorded import recorded
+from .program.compiled import compiled
+from .program.constants import hiding_constants
+from .program.function import called, trace
+from .program.recorded import recorded
 from .recurrence import JaxRecurrences
+from .sharding.devices import first_placed, placed
+from .sharding.explicit import with_auto_axes
+from .sharding.grid_rows import GridStack, cells_of
+from .sharding.varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 from .sparse import JaxSparse
 from .strict import leniently
 from .tracing import host_view, is_compiled, is_recorded, is_traced, value_now
-from .transposed import transpose_function
-from .varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 from .vectors import JaxVectors
 
 _handed_over = jax.jit(lambda x: x)  # arguments of programs become arrays in half the time that jnp.asarray takes

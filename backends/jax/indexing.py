@@ -11,7 +11,7 @@ from jax import lax
 
 from ..interface.arrays import Array, Integers
 from ..interface.indexing import Indexing
-from .grid_rows import GridStack
+from .sharding.grid_rows import GridStack
 
 
 class JaxIndexing(Indexing):

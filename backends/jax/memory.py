@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..interface.arrays import Array
-from .grid_rows import on_cells
+from .sharding.grid_rows import on_cells
 from .tracing import is_compiled
 
 _SMALL = 16384  # numbers that are cut in no time

@@ -13,8 +13,8 @@ from jax import lax
 from ..interface.backend import Array, Backend
 from ..interface.sparse_kernels import places
 from .direct import chosen, direct, dot_of_one, largest_bits, scale_bits
-from .grid_rows import GridRows, GridStack, cells_of, dot_of_cells, on_cells
-from .varying import is_mapped
+from .sharding.grid_rows import GridRows, GridStack, cells_of, dot_of_cells, on_cells
+from .sharding.varying import is_mapped
 
 
 class JaxVectors(Backend):

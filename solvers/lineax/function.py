@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from ...backends.jax.function import trace
+from ...backends.jax.program.function import trace
 from ...sparse import Operator
 
 

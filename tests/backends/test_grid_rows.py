@@ -16,7 +16,7 @@ def made(batch: int, dtype: str, seed: int = 0) -> tuple[np.ndarray, Any]:
     """Rows `(batch, 6)`, and the same as grids 2 x 3."""
     import jax.numpy as jnp
 
-    from krylix.backends.jax.grid_rows import GridRows
+    from krylix.backends.jax.sharding.grid_rows import GridRows
 
     random = np.random.default_rng(seed)
     rows = random.normal(size=(batch, 6)) + (1j * random.normal(size=(batch, 6)) if dtype[0] == "c" else 0)
@@ -115,7 +115,7 @@ def test_transformations() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     import jax.numpy as jnp
 
-    from krylix.backends.jax.grid_rows import GridRows
+    from krylix.backends.jax.sharding.grid_rows import GridRows
 
     _, x = made(3, "float64")
     for other in (jnp.ones((3, 5)), jnp.ones((3, 2, 3)), jnp.ones(3), GridRows(jnp.ones((3, 3, 2)))):

@@ -12,7 +12,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
-trace = pytest.importorskip("krylix.backends.jax.function").trace
+trace = pytest.importorskip("krylix.backends.jax.program.function").trace
 
 Function = Callable[[Any], Any]
 N = 4

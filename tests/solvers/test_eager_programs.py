@@ -154,7 +154,7 @@ def test_memory_stays_flat() -> None:
 
 def test_programs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions that differ in their structure have programs of their own, of which only so many are kept."""
-    from krylix.backends.jax import compiled
+    from krylix.backends.jax.program import compiled
 
     monkeypatch.setattr(compiled, "MOST_PROGRAMS", 3)
     function = compiled.compiled(lambda x, known: x * known, ("known",))

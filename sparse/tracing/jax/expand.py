@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from ....backends.jax import bilinear as jax_bilinear
+from ....backends.jax.derivatives import bilinear as jax_bilinear
 from ..engine.linear import Linear
 
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "call", "core_closed_call", "xla_call"}

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .....backends.jax.varying import axes_of, is_mapped, vary
+from .....backends.jax.sharding.varying import axes_of, is_mapped, vary
 from .elementwise import ELEMENTWISE
 from .pooling import POOLING
 from .reductions import REDUCTIONS

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 from jax.extend.core import Literal, jaxpr_as_fun
 
+from ..sharding.varying import is_mapped
+from ..tracing import is_recorded
 from .function import called
-from .tracing import is_recorded
-from .varying import is_mapped
 
 
 class RecordedFunction:

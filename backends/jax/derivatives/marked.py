@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..interface.arrays import Array
+from ...interface.arrays import Array
 from .implicit import custom_linear_solve
 
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..interface.arrays import Array
-from ..interface.implicit import LinearSystem
-from .constants import hiding_constants
+from ...interface.arrays import Array
+from ...interface.implicit import LinearSystem
+from ..program.constants import hiding_constants
+from ..sharding.varying import axes_after, casts, is_mapped, vary, varying_function
 from .transposed import with_transpose
-from .varying import axes_after, casts, is_mapped, vary, varying_function
 
 
 def implicit_solve(

@@ -14,8 +14,8 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from .tracing import is_recorded
-from .varying import is_mapped
+from ..sharding.varying import is_mapped
+from ..tracing import is_recorded
 
 _LARGE = 2**18  # numbers: fewer are folded in no time, and what is made of them is a kernel more
 

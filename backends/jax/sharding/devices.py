@@ -8,8 +8,8 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..interface.arrays import Array
-from .tracing import is_recorded
+from ...interface.arrays import Array
+from ..tracing import is_recorded
 
 
 def placed(array: Array, like: Any) -> Array:

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ..interface.arrays import Array
-from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
-from .strict import lenient
-from .varying import is_mapped
+from ...interface.arrays import Array
+from ...interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
+from ..sharding.varying import is_mapped
+from ..strict import lenient
 
 primitive = Primitive("krylix_bilinear")
 primitive.multiple_results = True

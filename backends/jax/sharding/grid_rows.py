@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..interface.arrays import Array
+from ...interface.arrays import Array
 
 
 @jax.tree_util.register_pytree_node_class

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
-from ..interface.arrays import Array
-from .varying import axes_after, axes_of, casts, is_mapped, vary
+from ...interface.arrays import Array
+from ..sharding.varying import axes_after, axes_of, casts, is_mapped, vary
 
 Arrays = Sequence[Array]
 

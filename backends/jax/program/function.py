@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
-from .program.canonical import Builder
-from .program.evaluate import evaluate
+from .canonical import Builder
+from .evaluate import evaluate
 
 
 class TracedFunction:

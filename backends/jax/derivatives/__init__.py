@@ -1,0 +1,1 @@
+"""Derivatives of JAX that krylix defines: of products, solves and transposes, and their refusal."""
