@@ -11,7 +11,7 @@ from ..backends import Array, get_on_failure, left_alone
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.once import answers_kept
-from .first_sight import REFUSALS, solve_at_first_sight, solve_on_numpy
+from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
@@ -152,16 +152,19 @@ def _linear_solve(request: Request) -> SolveResult:
 def _solved(request: Request) -> SolveResult:
     if has_unknown_size(request.b) and (found := solve_one_by_one(request, _solved)) is not None:
         return found
-    first, request = solve_at_first_sight(request, _on_numpy)
+    first, request = solve_first_call(request, _on_numpy)
     if first is not None:
         return first
     try:
         return _solved_by_library(request)
-    except REFUSALS:  # of an operation without a transpose, say
+    except _NO_TRANSPOSE:  # nor has JAX any: the second call then does what the first one did
         found = solve_on_numpy(request, _on_numpy)
         if found is None:
             raise
         return found
+
+
+_NO_TRANSPOSE = (UnsupportedOperation, NotImplementedError, ValueError)  # the last two as JAX says it
 
 
 def _on_numpy(request: Request) -> SolveResult:

@@ -37,7 +37,7 @@ gc.set_threshold(50_000, 20, 50)
 
 import krylix
 from frameworks import framework_of, missing
-from krylix.solvers.first_sight import forget as forget_first_solves
+from krylix.solvers.first_call import forget as forget_first_solves
 from modes import forget_compiled
 from tiers import CELLS, TWINS, Cell, cell
 

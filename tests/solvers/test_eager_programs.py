@@ -1,7 +1,7 @@
 """Eager solves of JAX: one program for all that A may be made of anew, and no more memory for each."""
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +52,6 @@ CONSTRUCTS: dict[str, tuple[Build, Callable[[Any], Any]]] = {
     "random": (lambda k, s: lambda u: k * u + 0 * jax.random.permutation(jax.random.PRNGKey(0), u), lambda k: k),
 }  # fmt: skip
 OFF_DIAGONAL = ("number", "relu", "custom_vjp", "jit", "scan", "cond")  # of these, derivatives by k
-
-
-@pytest.fixture
-def compilations() -> Iterator[list[str]]:
-    """Names of what XLA compiles."""
-    found: list[str] = []
-
-    def listen(event: str, duration: float, **facts: Any) -> None:
-        if event.endswith("backend_compile_duration"):
-            found.append(str(facts))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield found
-    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def build(name: str, k: Any, s: float) -> Callable[[Any], Any]:

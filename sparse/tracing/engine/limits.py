@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
+from ....backends.setting import Setting
 from ...errors import UnsupportedOperation
 
 MAX_ENTRIES = 2**28  # about 4 GB of rows, columns and float64 values
@@ -14,28 +14,18 @@ INT32_LIMIT = 2**31
 MAX_OPERATIONS = 20_000  # of unrolled loops
 
 
-_most: ContextVar[int | None] = ContextVar("most entries", default=None)
-_most_operations: ContextVar[int | None] = ContextVar("most operations", default=None)
+_entries: Setting[int | None] = Setting("most_entries", None, compiled=False)
+_operations: Setting[int | None] = Setting("most_operations", None, compiled=False)
 
 
-@contextmanager
-def entries_at_most(count: int) -> Iterator[None]:
+def entries_at_most(count: int) -> AbstractContextManager[None]:
     """Refuse matrices with more entries: for whoever only looks whether there is a sparse one."""
-    token = _most.set(count)
-    try:
-        yield
-    finally:
-        _most.reset(token)
+    return _entries.local(count)
 
 
-@contextmanager
-def operations_at_most(count: int) -> Iterator[None]:
+def operations_at_most(count: int) -> AbstractContextManager[None]:
     """Refuse functions whose loops, unrolled, have more: each takes up to half a millisecond."""
-    token = _most_operations.set(count)
-    try:
-        yield
-    finally:
-        _most_operations.reset(token)
+    return _operations.local(count)
 
 
 def check_entries(count: int, what: str) -> None:
@@ -43,7 +33,7 @@ def check_entries(count: int, what: str) -> None:
     Raises:
         UnsupportedOperation: `count` stored entries are too many.
     """
-    most = min(MAX_ENTRIES, _most.get() or MAX_ENTRIES)
+    most = min(MAX_ENTRIES, _entries.get() or MAX_ENTRIES)
     if count > most:
         raise UnsupportedOperation(
             f"{what} would make a matrix with {count:,} stored entries; at most {most:,} fit. A sum "
@@ -76,7 +66,7 @@ class Budget:
             UnsupportedOperation: there were too many.
         """
         self._spent += operations
-        most = min(MAX_OPERATIONS, _most_operations.get() or MAX_OPERATIONS)
+        most = min(MAX_OPERATIONS, _operations.get() or MAX_OPERATIONS)
         if self._spent > most:
             raise UnsupportedOperation(
                 f"unrolled, the loops of this function have more than {most:,} operations that depend on the "

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 
 from cells import DTYPES, METHOD_NAMES, cast, check_true_residual, suits
 from krylix import ConvergenceError, NonlinearError, SolveResult, linear_solve, precision
-from krylix.solvers import METHODS, PRECONDITIONERS, first_sight
+from krylix.solvers import METHODS, PRECONDITIONERS, first_call
 from krylix.solvers.results.result import arrays_of
 from modes import Numbers
 from problems import SYSTEMS, System, make_operator
@@ -28,24 +28,10 @@ B = np.cos(np.arange(N) * 1.0)
 
 
 @pytest.fixture
-def compiled() -> Iterator[list[str]]:
-    """What XLA compiles."""
-    found: list[str] = []
-
-    def listen(event: str, duration: float, **facts: Any) -> None:
-        if event.endswith("backend_compile_duration"):
-            found.append(str(facts))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield found
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
-@pytest.fixture
 def on_numpy(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each solve that NumPy was asked for, whether it gave the result."""
     found: list[bool] = []
-    solve = first_sight.solve_on_numpy
+    solve = first_call.solve_on_numpy
 
     def watched(*args: Any) -> SolveResult | None:
         found.append(False)
@@ -53,7 +39,7 @@ def on_numpy(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         found[-1] = result is not None
         return result
 
-    monkeypatch.setattr(first_sight, "solve_on_numpy", watched)
+    monkeypatch.setattr(first_call, "solve_on_numpy", watched)
     return found
 
 
@@ -133,15 +119,15 @@ CELLS = [(m, d) for m in (*METHOD_NAMES, "auto") for d in DTYPES if regular_syst
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize(("method", "dtype"), CELLS)
 def test_first_solve_is_right_and_compiles_nothing(
-    method: str, dtype: str, batch: tuple[int, ...], compiled: list[str], on_numpy: list[bool]
+    method: str, dtype: str, batch: tuple[int, ...], compilations: list[str], on_numpy: list[bool]
 ) -> None:
     system = regular_system(method, dtype)
     assert system is not None
     matrix, b = cast(system.matrix, dtype), cast(system.right_hand_side(batch, seed=3), dtype)
     A, given = make_operator("jax", "function", matrix), jnp.asarray(b)
-    compiled.clear()
+    compilations.clear()
     result = linear_solve(A, given, method=method, batch_ndim=len(batch), on_failure="status")
-    assert compiled == [] and on_numpy == [True]
+    assert compilations == [] and on_numpy == [True]
     assert result.converged.all(), result.message
     assert all(isinstance(array, jax.Array) for array in arrays_of(result))
     assert result.x.dtype == dtype and result.x.shape == b.shape
@@ -276,7 +262,7 @@ def test_results_stay_as_they_were() -> None:
 
 @pytest.mark.merge
 def test_transformations_are_left_to_jax(on_numpy: list[bool]) -> None:
-    """Derivatives, and what is mapped or compiled, at the first sight and at the next."""
+    """Derivatives, and what is mapped or compiled, in the first call and in the next one."""
 
     ring, like = jnp.asarray(dense(closed_ring)), jnp.asarray(B)
 
@@ -391,26 +377,26 @@ def test_what_jax_cannot_transpose_is_solved_later_too(on_numpy: list[bool]) -> 
 
 def test_large_systems_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch, on_numpy: list[bool]) -> None:
     """NumPy would take longer for one solve; sooner for a method that takes many steps."""
-    monkeypatch.setattr(first_sight, "MOST_STEPPED", N - 1)
+    monkeypatch.setattr(first_call, "MOST_STEPPED", N - 1)
     linear_solve(chain, jnp.asarray(B), method="CG")
     assert on_numpy == []
     linear_solve(chain, jnp.asarray(B), method="direct")
     assert on_numpy == [True]
-    monkeypatch.setattr(first_sight, "MOST_NUMBERS", N - 1)
+    monkeypatch.setattr(first_call, "MOST_NUMBERS", N - 1)
     linear_solve(chain, jnp.asarray(B))
     assert on_numpy == [True]
 
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch, on_numpy: list[bool]) -> None:
     """Of more functions in turn, JAX would keep no programs: each is solved by NumPy, again and again."""
-    monkeypatch.setattr(first_sight, "MOST", 3)
+    monkeypatch.setattr(first_call, "MOST", 3)
     for _ in range(2):
         for shift in range(1, 6):
             x = linear_solve(lambda u, s=shift: 4 * u + jnp.roll(u, s), jnp.asarray(B), method="GMRES").x
             want = np.linalg.solve(dense(lambda u, s=shift: 4 * u + jnp.roll(u, s)), B)
             np.testing.assert_allclose(x, want, rtol=1e-8)
     assert on_numpy == [True] * 10
-    assert len(first_sight._seen) == 3
+    assert len(first_call._seen) == 3
 
 
 IN_A_NEW_PROCESS = """

@@ -33,15 +33,13 @@ LEAST_ENTRIES, MAX_ENTRIES, MAX_OPERATIONS = 1 << 18, 1 << 22, 1000
 _WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
 _SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "preconditioner")
 
-REFUSALS = (UnsupportedOperation, NonlinearError, TypeError, ValueError, NotImplementedError, MemoryError)
+_REFUSALS = (UnsupportedOperation, NonlinearError, TypeError, ValueError, NotImplementedError, MemoryError)
 
 _seen: tuple[int, ...] = ()  # the last one first
 _lock = Lock()
 
 
-def solve_at_first_sight(
-    request: Request, solve: Callable[[Request], SolveResult]
-) -> tuple[SolveResult | None, Request]:
+def solve_first_call(request: Request, solve: Callable[[Request], SolveResult]) -> tuple[SolveResult | None, Request]:
     """What NumPy finds; None where the library itself is to solve, and the request for that.
 
     Args:
@@ -70,7 +68,7 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
     """What NumPy finds with the matrix of the function, in the library of b; None where it finds nothing.
 
     Args:
-        request: as `solve_at_first_sight` returns it; without a program nothing is found.
+        request: as `solve_first_call` returns it; without a program nothing is found.
         solve: solves requests on NumPy arrays.
 
     Raises:
@@ -90,7 +88,7 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
     except ConvergenceError as error:
         error.result = None if error.result is None else _given_back(bk, error.result, request.b)
         raise
-    except REFUSALS:  # which the library words as it does
+    except _REFUSALS:  # which the library words as it does
         return None
 
 
