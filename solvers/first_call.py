@@ -15,7 +15,7 @@ import numpy as np
 
 from ..backends import Array, Backend, choose_backend, get_precision
 from ..sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperation, is_function
-from ..sparse.operators.recorded import RecordedFunction, recorded
+from ..sparse.operators.by_matrix import FunctionByMatrix, by_matrix
 from ..sparse.tracing.engine.limits import entries_at_most, operations_at_most
 from .iteration.method import Method
 from .methods.registry import find_method, is_auto
@@ -40,7 +40,7 @@ _lock = Lock()
 
 
 def solve_first_call(request: Request, solve: Callable[[Request], SolveResult]) -> tuple[SolveResult | None, Request]:
-    """What NumPy finds; None where the library itself is to solve, and the request for that.
+    """Solve with NumPy in a first call; None, and the request for the library, where the library is to solve.
 
     Args:
         solve: solves requests on NumPy arrays.
@@ -65,7 +65,7 @@ def solve_first_call(request: Request, solve: Callable[[Request], SolveResult]) 
 
 
 def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
-    """What NumPy finds with the matrix of the function, in the library of b; None where it finds nothing.
+    """Solve with NumPy and the matrix of the function; the result is in the library of b. None where that cannot be.
 
     Args:
         request: as `solve_first_call` returns it; without a program nothing is found.
@@ -93,7 +93,7 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
 
 
 def _library_of(request: Request) -> Backend | None:
-    """That compiles solves, where nothing is said against NumPy's; None else."""
+    """The backend of b, if it compiles solves and NumPy may compute in its place; else None."""
     A, b = request.A, request.b
     usual = request.axis is None and request.matrix_offset is None and request.progress is False
     if not (usual and is_function(A)) or not hasattr(b, "dtype") or get_precision() is not None:
@@ -106,7 +106,7 @@ def _library_of(request: Request) -> Backend | None:
 
 
 def _is_for_host(request: Request, method: str | Method) -> bool:
-    """May NumPy be as quick as the library, in the same steps? Methods and preconditioners of others may not."""
+    """Does NumPy take the same steps in about the time of the program? Not known of methods from outside of krylix."""
     kind, count = request.preconditioner, int(np.prod(request.b.shape))
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
         return False
@@ -121,7 +121,7 @@ def _is_ours(thing: Any) -> bool:
 
 
 def _was_seen(program: Any, request: Request, method: str | Method) -> bool:
-    """Was there a solve lately for which the library would have compiled the same?"""
+    """Did one of the last calls need the same program? Remember this one."""
     global _seen
     settings = (getattr(request, name) for name in _SETTINGS)
     this = hash((program, type(method), method, *map(_form, settings)))  # methods without settings hash alike
@@ -132,7 +132,7 @@ def _was_seen(program: Any, request: Request, method: str | Method) -> bool:
 
 
 def _form(value: Any) -> Any:
-    """Of a setting, what a program is compiled for."""
+    """The part of a setting that the program depends on: of an array its shape and dtype."""
     if hasattr(value, "shape"):
         return tuple(value.shape), str(value.dtype)
     if isinstance(value, float | complex):
@@ -140,12 +140,12 @@ def _form(value: Any) -> Any:
     return tuple(map(_form, value)) if isinstance(value, list | tuple) else value
 
 
-def _recorded(bk: Backend, request: Request, function: Callable[[Any], Any]) -> RecordedFunction | None:
+def _recorded(bk: Backend, request: Request, function: Callable[[Any], Any]) -> FunctionByMatrix | None:
     layout = Layout.of(bk, request.b, request.batch_ndim)
     A = FunctionOperator(bk, function, layout, bk.dtype(request.b), (), "A(x)")
     entries = max(LEAST_ENTRIES, min(MOST_ENTRIES * layout.size * layout.systems, MAX_ENTRIES))
     with entries_at_most(entries), operations_at_most(MAX_OPERATIONS):
-        return recorded(A)
+        return by_matrix(A)
 
 
 def _on_host(bk: Backend, value: Any) -> Any:
@@ -153,7 +153,7 @@ def _on_host(bk: Backend, value: Any) -> Any:
 
 
 def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
-    """The result in the library of b."""
+    """Convert the result to arrays of the library of b."""
     register_result(bk)
     arrays = bk.results_from_host([np.asarray(a) for a in arrays_of(result)], like)
     given = with_arrays(result, arrays)
@@ -161,7 +161,7 @@ def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
 
 
 def forget() -> None:
-    """Let all solves be new ones."""
+    """Forget which calls were made: the next of each is a first one."""
     global _seen
     with _lock:
         _seen = ()

@@ -25,10 +25,10 @@ from .lean_rounds import has_lean_rounds, lean_rounds
 from .limits import Limits
 from .method import Goal, Method
 from .outcome import Outcome
+from .restart import End, later_goal, restart_decision
 from .stages import Between, Round, Tally
 from .status import Status
 from .stopping import StoppingRule
-from .verdict import End, later_goal, verdict
 
 # plain integers: arrays of some libraries do not mix with enums
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
@@ -278,7 +278,9 @@ class Iteration:
         missed = ran & bk.isfinite(norm) & (norm > start.asked)
         reached = attainable(bk, self.A, x, image, start.size, missed, not self.method.factorises)
         settled = self.method.is_settled(bk, this.state, x, this.scale)
-        found = verdict(bk, start, End(tally.status, tally.steps, norm, reached, settled), limit, self.by_default)
+        found = restart_decision(
+            bk, start, End(tally.status, tally.steps, norm, reached, settled), limit, self.by_default
+        )
         status = bk.where(unseen & ~bk.isfinite(norm), _DIVERGED, found.status)
         status = bk.where(ran, status, start.tally.status)
         worse = running & found.worse

@@ -1,4 +1,4 @@
-"""Rounds of one system in a program that is compiled: no masks, and its numbers between rounds in two short vectors.
+"""Rounds of one system in a compiled program: no masks, and two short vectors hold its scalars between rounds.
 
 XLA compiles a kernel for each number that a loop hands on, and takes as long for it as for one of vectors. So nothing
 is counted in steps but these, status and products are derived after them, and what is known of the system then goes
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from ...backends import Array, Backend
 from .attainable import attainable
 from .method import Goal
+from .restart import End, later_goal, restart_decision
 from .stages import Between, Solve
 from .status import Status
 from .stopping import StoppingRule
-from .verdict import End, later_goal, verdict
 
 _RUNNING, _DIVERGED, _CANDIDATE = int(Status.RUNNING), int(Status.DIVERGED), int(Status.CANDIDATE)
 
 
 class _Known(NamedTuple):
-    """Between rounds."""
+    """The loop state between rounds."""
 
     x: Array  # (1, n)
     r: Array
@@ -43,7 +43,7 @@ _INTEGERS = ("status", "attempt", "products")
 
 
 class _Start(NamedTuple):
-    """See `verdict.Start`."""
+    """See `restart.Start`."""
 
     norm: Array
     asked: Array
@@ -67,7 +67,7 @@ def has_lean_rounds(bk: Backend, first: Between, limit: Any) -> bool:
 
 
 def lean_rounds(this: Solve, first: Between, limit: int) -> Between:
-    """The end of the solve that `first` starts."""
+    """Iterate from `first` to the end of the solve."""
     bk, tally = this.bk, first.tally
     floats = bk.concat([getattr(first, name) for name in _FLOATS], 1)
     integers = bk.concat([tally.status, first.attempt, tally.products], 1)
@@ -80,7 +80,7 @@ def lean_rounds(this: Solve, first: Between, limit: int) -> Between:
 
 @dataclass(frozen=True)
 class _Rounds:
-    """What does not change in them."""
+    """The constants of the loop, and its two functions."""
 
     solve: Solve
     size: Array  # norm of b
@@ -91,7 +91,7 @@ class _Rounds:
         return self.solve.bk.any((status == _RUNNING) | (status == _CANDIDATE))
 
     def advance(self, known: _Known) -> _Known:
-        """Another round; of a system that is a candidate from its start, only the true residual."""
+        """Run another round; for a system that is a candidate from its start, only compute the true residual."""
         return self._finished(known, self._iterated(known))
 
     def _iterated(self, known: _Known) -> _Ended:
@@ -133,7 +133,7 @@ class _Rounds:
         return _Ended(state, scale, status, steps, known.number("products") + total)
 
     def _finished(self, known: _Known, ended: _Ended) -> _Known:
-        """x and its true residual, and what becomes of the system."""
+        """Compute x and its true residual, and decide whether to restart."""
         this, scale, before = self.solve, ended.scale, known.number("norm")
         bk, method, running = this.bk, this.method, known.number("status") == _RUNNING
         d = method.solution(bk, this.M, ended.state)
@@ -146,7 +146,9 @@ class _Rounds:
         reached = attainable(bk, this.A, x, image, self.size, missed, not method.factorises)
         settled = method.is_settled(bk, ended.state, x, scale)
         start = _Start(before, asked, known.number("attempt"))
-        found = verdict(bk, start, End(ended.status, ended.steps, norm, reached, settled), self.limit, this.by_default)
+        found = restart_decision(
+            bk, start, End(ended.status, ended.steps, norm, reached, settled), self.limit, this.by_default
+        )
         status = bk.where(running | sound, found.status, _DIVERGED)
         products = ended.products + this.A.products * bk.where(missed, 2, 0 * status + 1)
         worse = found.worse & running

@@ -1,4 +1,4 @@
-"""What becomes of a system after a round, whose true residual is now known: the one place that says so."""
+"""Restart decision: whether a system has converged, is restarted or has failed, from the true residual of a round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE =
 
 
 class Start(Protocol):
-    """What is known of a round's start; see `Between`."""
+    """The start of a round; see `Between`."""
 
     @property
     def norm(self) -> Array: ...
@@ -28,7 +28,7 @@ class Start(Protocol):
 
 
 class End(NamedTuple):
-    """What is known of its end."""
+    """The end of a round."""
 
     status: Array  # why its iterations ended, as far as the recurrence knew
     steps: Array
@@ -37,8 +37,8 @@ class End(NamedTuple):
     settled: Array  # see `Method.is_settled`
 
 
-class Verdict(NamedTuple):
-    """Status: RUNNING for another round."""
+class Decision(NamedTuple):
+    """The status is RUNNING if the system is restarted."""
 
     status: Array
     attempt: Array
@@ -46,8 +46,8 @@ class Verdict(NamedTuple):
     worse: Array  # a breakdown or an overflow may leave x worse than it was, or without a value
 
 
-def verdict(bk: Backend, start: Start, end: End, limit: int | Array, by_default: bool) -> Verdict:
-    """For each system that was running; elementwise.
+def restart_decision(bk: Backend, start: Start, end: End, limit: int | Array, by_default: bool) -> Decision:
+    """Decide for each system that was running, elementwise.
 
     Args:
         by_default: see `Iteration`.
@@ -63,9 +63,9 @@ def verdict(bk: Backend, start: Start, end: End, limit: int | Array, by_default:
     status = bk.where(candidate, bk.where(more, _STAGNATED, 0 * end.status + _MAX_ITER), end.status)
     status = bk.where(enough, _CONVERGED, bk.where(again, _RUNNING, status))
     worse = (broken | (end.status == _DIVERGED)) & ~(norm <= start.norm) & ~enough
-    return Verdict(status, attempt, bound, worse)
+    return Decision(status, attempt, bound, worse)
 
 
 def later_goal(method: Method, bound: Array) -> Array:
-    """Residual norm that a round after the first is after."""
+    """Residual norm at which a round after the first one stops."""
     return bound if method.factorises else _LATER_GOAL * bound

@@ -1,4 +1,4 @@
-"""Functions of a library on rows of NumPy, by the matrix that was recorded of them."""
+"""Linear functions whose products NumPy takes with the matrix that was traced from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .function_matrix import matrix_and_bias
 _FULL = 8  # a matrix of which one entry in so many is stored is multiplied faster with all of them
 
 
-class RecordedFunction(FunctionOperator):
+class FunctionByMatrix(FunctionOperator):
     """A linear function whose products are those of its matrix.
 
     It has what is known of a function, and no more: choices are those for the function itself.
@@ -37,8 +37,8 @@ class RecordedFunction(FunctionOperator):
         return self.entries.transpose().apply
 
 
-def recorded(A: FunctionOperator) -> RecordedFunction | None:
-    """The same function on rows of NumPy; None where its entries are not known now, or not all finite.
+def by_matrix(A: FunctionOperator) -> FunctionByMatrix | None:
+    """Trace the matrix of A, and multiply by it in NumPy; None where its entries are not known now, or not all finite.
 
     Raises:
         UnsupportedOperation, NonlinearError: it cannot be recorded.
@@ -52,4 +52,4 @@ def recorded(A: FunctionOperator) -> RecordedFunction | None:
         return None
     shape = A.layout.shape
     found = SparseMatrix.build(host, matrix.structure, matrix.constant, in_shape=shape, out_shape=shape)
-    return RecordedFunction(found, A.layout, bias.astype(A.dtype, copy=False) if bias.any() else None)
+    return FunctionByMatrix(found, A.layout, bias.astype(A.dtype, copy=False) if bias.any() else None)
