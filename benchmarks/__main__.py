@@ -25,6 +25,7 @@ GROUPS = (
     "time_steps",
     "lines",
     "gradients",
+    "training",
     "tracing",
     "matvec",
     "matvec_tuned",
