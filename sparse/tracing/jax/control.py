@@ -8,13 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from jax import lax
 
-from ...errors import NonlinearError
+from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.linear import Linear, reshape
 from ..engine.positions import select
+from ..engine.refusals import static, static_needed
 from ..engine.structural import slice_, stack
 from .known.table import is_known
-from .messages import static_needed, unsupported
-from .static import static
 
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
 
@@ -25,7 +24,7 @@ class Runner(Protocol):
     def run(self, program: Any, values: Sequence[Any]) -> list[Any]:
         """The results of a closed program."""
 
-    def spend(self, equation: Any, values: Sequence[Any], equations: int) -> None:
+    def spend(self, equations: int) -> None:
         """Count the equations of an unrolled loop, and refuse it where they are too many."""
 
 
@@ -42,7 +41,7 @@ def scan(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
     n_constants, n_carry, length = params["num_consts"], params["num_carry"], params["length"]
     constants, xs = values[:n_constants], values[n_constants + n_carry :]
     carry = list(values[n_constants : n_constants + n_carry])
-    runner.spend(equation, values, length * len(body.jaxpr.eqns))
+    runner.spend(length * len(body.jaxpr.eqns))
     rows: list[list[Any]] = []
     for i in reversed(range(length)) if params["reverse"] else range(length):
         results = runner.run(body, [*constants, *carry, *(element(x, i) for x in xs)])
@@ -62,10 +61,10 @@ def while_loop(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any
     carry = list(values[n_condition + n_body :])
     while True:
         (go_on,) = runner.run(condition, [*of_condition, *carry])
-        goes_on = static(equation, values, "condition", go_on)  # under vmap, one for each element of the batch
+        goes_on = static("condition", go_on)  # under vmap, one for each element of the batch
         if not goes_on.any():
             return carry
-        runner.spend(equation, values, 1 + len(body.jaxpr.eqns))
+        runner.spend(1 + len(body.jaxpr.eqns))
         new = runner.run(body, [*of_body, *carry])
         carry = new if goes_on.all() else [_where(goes_on, a, b) for a, b in zip(new, carry)]
 
@@ -94,7 +93,7 @@ def linear_solve(runner: Runner, equation: Any, values: Sequence[Any]) -> list[A
         return runner.run(programs.solve, operands)
     except NonlinearError as error:
         why = "tracing follows no solve that is iterative. Leave it out of the traced function"
-        raise unsupported(equation, values, f"{why}, or solve with the function itself.") from error
+        raise UnsupportedOperation(f"{why}, or solve with the function itself.") from error
 
 
 def cond(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
@@ -102,7 +101,7 @@ def cond(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
     predicate, *operands = values
     branches = equation.params["branches"]
     if isinstance(predicate, Linear):
-        raise static_needed(equation, values, "predicate", predicate)
+        raise static_needed("predicate", predicate)
     if is_known(predicate):
         index = min(max(int(np.asarray(predicate)), 0), len(branches) - 1)
         return runner.run(branches[index], operands)

@@ -24,10 +24,6 @@ class NotFollowed(Exception):
     """What a function does with these arguments may be linear, but is not known here."""
 
 
-class NotLinear(Exception):
-    """What a function does with these arguments is not linear."""
-
-
 def as_linear(value: Value) -> Linear:
     """An array that does not depend on the input, as one that may."""
     if isinstance(value, Linear):

@@ -24,8 +24,9 @@ from torch.utils._pytree import tree_flatten
 from ....backends.torch.recorded import Recording
 from ....backends.torch.transformed import is_tracked
 from ....backends.torch.watch import Watch
+from ..engine.refusals import NoRule
 from ..nested import mapped
-from .messages import LIBRARY, leaves_torch, no_rule, own_derivative, random, shape_of_values, writes_to_tracked
+from .messages import LIBRARY, REPORTER, leaves_torch, own_derivative, random, shape_of_values, writes_to_tracked
 from .steps import Operand, Record, Step, place_in, written
 
 _DETACH = torch.ops.aten.detach.default
@@ -218,7 +219,7 @@ class Recorder(Recording):
         if torch.Tag.data_dependent_output in tags:
             raise leaves_torch(step)
         if step.name in _UNUSABLE:
-            raise no_rule(step, ())
+            raise REPORTER.located(NoRule(), step)
         if torch.Tag.dynamic_output_shape in tags:
             deciding = list(step.operands())[1 if step.name in _MASKS else 0 :]
             if any(o.place is not None and o.place.storage in self._of_input for o in deciding):
@@ -229,7 +230,7 @@ class Recorder(Recording):
             if any(isinstance(r, (bool, int, float, complex)) for r in results):
                 raise leaves_torch(step)
             if any(isinstance(r, torch.Tensor) and r.layout != torch.strided for r in results):
-                raise no_rule(step, ())
+                raise REPORTER.located(NoRule(), step)
 
     def leave(self, func: Any) -> NoReturn:
         name = getattr(func, "__name__", str(func))

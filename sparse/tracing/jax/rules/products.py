@@ -26,8 +26,8 @@ from ...engine.linear import Linear
 from ...engine.products.contraction import contract
 from ...engine.products.convolution import convolve
 from ...engine.products.transforms import transform, transform_to_real
+from ...engine.refusals import NotLinear
 from ...engine.structural import transpose
-from ..messages import nonlinear
 
 Values = Sequence[Any]
 
@@ -36,7 +36,7 @@ def _dot_general(equation: Any, values: Values) -> Any:
     a, b = values
     contracting, batch = equation.params["dimension_numbers"]
     if isinstance(a, Linear) and isinstance(b, Linear):
-        raise nonlinear(equation, values, "both factors depend on it")
+        raise NotLinear("both factors depend on it")
     if isinstance(a, Linear):
         product = contract(a, b, contracting, batch)
     else:
@@ -48,7 +48,7 @@ def _convolution(equation: Any, values: Values) -> Any:
     p = equation.params
     numbers = p["dimension_numbers"]
     if isinstance(values[0], Linear) and isinstance(values[1], Linear):
-        raise nonlinear(equation, values, "the image and the kernel depend on it")
+        raise NotLinear("the image and the kernel depend on it")
     image, kernel = _permuted(values[0], numbers.lhs_spec), _permuted(values[1], numbers.rhs_spec)
     result = convolve(
         image,

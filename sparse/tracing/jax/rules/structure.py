@@ -24,10 +24,10 @@ from ...engine.arithmetic import add, scale
 from ...engine.coefficients import pad_known
 from ...engine.linear import Linear, reshape
 from ...engine.positions import select
+from ...engine.refusals import static_needed
 from ...engine.structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, tile, transpose
 from ..control import choose
 from ..known.table import is_known
-from ..messages import static_needed
 
 Values = Sequence[Any]
 
@@ -80,7 +80,7 @@ def _part(x: Linear, axis: int, start: int, end: int) -> Linear:
 def _select(equation: Any, values: Values) -> Any:
     which, *cases = values
     if isinstance(which, Linear):
-        raise static_needed(equation, values, "predicate", which)
+        raise static_needed("predicate", which)
     if which.ndim:
         return select(which, cases)
     if is_known(which):

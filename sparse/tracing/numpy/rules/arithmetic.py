@@ -13,8 +13,9 @@ from ...engine.arithmetic import add, conjugate, convert, divide, imaginary_part
 from ...engine.linear import Linear
 from ...engine.positions import select
 from ...engine.reductions import cumulative_sum, reduce_sum
+from ...engine.refusals import NotLinear
 from ...engine.structural import pad
-from ..values import NotLinear, Value, cast, part, plus, reshape, take
+from ..values import Value, cast, part, plus, reshape, take
 from .products import matmul
 
 

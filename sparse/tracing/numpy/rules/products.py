@@ -15,8 +15,9 @@ from ...engine.products.contraction import contract
 from ...engine.products.einsum import einsum as einsum_of_linear
 from ...engine.products.einsum import parsed, sizes_of
 from ...engine.products.rounding import dense_product
+from ...engine.refusals import NotLinear
 from ...engine.structural import pad
-from ..values import NotFollowed, NotLinear, as_linear, plus, reshape, transpose
+from ..values import NotFollowed, as_linear, plus, reshape, transpose
 
 MOST = 2048  # unknowns of a dense system; its inverse has four million entries
 

@@ -11,7 +11,8 @@ import numpy as np
 from ...engine import structural
 from ...engine.linear import Linear
 from ...engine.positions import assemble, select
-from ..values import NotFollowed, NotLinear, Value, along, broadcast, cast, concatenate, plus, reshape
+from ...engine.refusals import NotLinear
+from ..values import NotFollowed, Value, along, broadcast, cast, concatenate, plus, reshape
 
 
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:

@@ -13,9 +13,8 @@ from ...engine.linear import Linear, linear_among
 from ...engine.operands import flipped, permuted, reshaped, shape_of
 from ...engine.products.convolution import convolve
 from ...engine.reductions import window_sum
+from ...engine.refusals import NotLinear, integers
 from ...engine.structural import transpose
-from ..messages import nonlinear
-from ..static import integers
 from .structure import linear_operand
 
 Pairs = list[tuple[int, int]]
@@ -83,19 +82,19 @@ def _settings(op: tf.Operation, d: int, image: Sequence[int], taps: Sequence[int
     return _Settings(layout, strides, dilations, _padding(op, layout, layout.spatial(image), reach, strides))
 
 
-def _both(op: tf.Operation, a: Any, b: Any) -> Linear:
+def _both(a: Any, b: Any) -> Linear:
     """
     Raises:
         NonlinearError: both depend on the input.
     """
     if isinstance(a, Linear) and isinstance(b, Linear):
-        raise nonlinear(op, [a, b], "both factors depend on it")
+        raise NotLinear("both factors depend on it")
     return linear_among([a, b], "convolution")
 
 
 def _direct(d: int, depthwise: bool = False) -> Callable[..., Any]:
     def rule(op: tf.Operation, image: Any, kernel: Any) -> Any:
-        example = _both(op, image, kernel)
+        example = _both(image, kernel)
         s = _settings(op, d, shape_of(image), shape_of(kernel)[:d])
         image = s.layout.to_first(example, image)
         kernel, groups = _kernel(example, kernel, d, shape_of(image)[1], depthwise)
@@ -119,8 +118,8 @@ def _by_image(d: int, depthwise: bool = False) -> Callable[..., Any]:
     """The derivative by the image, which is the transposed convolution."""
 
     def rule(op: tf.Operation, sizes: Any, kernel: Any, gradient: Any) -> Any:
-        example = _both(op, kernel, gradient)
-        shape = integers(op, "shape", sizes)
+        example = _both(kernel, gradient)
+        shape = integers("shape", sizes)
         taps = shape_of(kernel)[:d]
         s = _settings(op, d, shape, taps)
         gradient = s.layout.to_first(example, gradient)
@@ -154,15 +153,15 @@ def _by_kernel(d: int) -> Callable[..., Any]:
     """The derivative by the kernel: a convolution of the image with the gradient."""
 
     def rule(op: tf.Operation, image: Any, sizes: Any, gradient: Any) -> Any:
-        example = _both(op, image, gradient)
-        shape = integers(op, "shape", sizes)
+        example = _both(image, gradient)
+        shape = integers("shape", sizes)
         s = _settings(op, d, shape_of(image), shape[:d])
         image, gradient = (s.layout.to_first(example, x) for x in (image, gradient))
         groups = shape_of(image)[1] // max(shape[d], 1)
         swap = [1, 0, *range(2, d + 2)]
         image, gradient = (permuted(example.bk, x, swap) for x in (image, gradient))  # (channel, batch, space)
         if groups > 1:
-            raise nonlinear(op, [image, gradient], "it has groups, for which there is no rule")
+            raise NotLinear("it has groups, for which there is no rule")
         widths = []
         space = zip(shape_of(image)[2:], shape_of(gradient)[2:], shape[:d], s.strides, s.dilations, s.padding)
         for n, m, k, stride, dilation, (lo, _) in space:
@@ -203,8 +202,8 @@ def _average_gradient(d: int) -> Callable[..., Any]:
     """Each element of a window gets its part."""
 
     def rule(op: tf.Operation, sizes: Any, gradient: Any) -> Any:
-        shape = integers(op, "shape", sizes)
-        gradient = linear_operand(op, gradient, sizes)
+        shape = integers("shape", sizes)
+        gradient = linear_operand(gradient, sizes)
         layout, window, strides, padding, counts = _pooling(op, d, shape)
         x = scale(layout.to_first(gradient, gradient), (1 / counts).astype(gradient.dtype))
         widths = []

@@ -18,8 +18,7 @@ from ...engine import coefficients as co
 from ...engine.limits import check_entries
 from ...engine.linear import Linear, reshape
 from ...engine.products.rounding import dense_along
-from ..messages import no_rule, nonlinear
-from ..static import integers
+from ...engine.refusals import NoRule, NotLinear, integers
 from .arithmetic import coefficient
 from .structure import linear_operand
 
@@ -33,7 +32,7 @@ def by_images(place: int) -> Callable[..., Any]:
     def rule(op: tf.Operation, *values: Any) -> Any:
         linear = [k for k, value in enumerate(values) if isinstance(value, Linear)]
         if linear != [place]:
-            raise nonlinear(op, values)
+            raise NotLinear()
         x, given = values[place], list(values)
         if x.size > MOST_UNITS or x.size**2 > 4 * MOST:
             raise UnsupportedOperation(
@@ -60,8 +59,8 @@ def by_images(place: int) -> Callable[..., Any]:
 
 def _separable(op: tf.Operation, x: Any, size: Any) -> Any:
     """Interpolation of images `(batch, rows, columns, channels)`: along one axis after the other."""
-    x = linear_operand(op, x, size)
-    lengths = integers(op, "size", size)
+    x = linear_operand(x, size)
+    lengths = integers("size", size)
     for axis, m in zip((1, 2), lengths):
         n = x.shape[axis]
         check_entries(n * max(n, m), "Interpolation along an axis")
@@ -79,7 +78,7 @@ def without_rule(op: tf.Operation, values: Sequence[Any]) -> Exception:
         is_linear = np.allclose(both - zero, (u - zero) - 2 * (v - zero), equal_nan=True)
     except Exception:  # whatever an unknown operation does with such operands
         is_linear = all(x.dtype.is_floating or x.dtype.is_complex for x in op.outputs)
-    return no_rule(op, values) if is_linear else nonlinear(op, values)
+    return NoRule() if is_linear else NotLinear()
 
 
 def _image(op: tf.Operation, values: Sequence[Any], a: float, b: float) -> np.ndarray:

@@ -18,16 +18,15 @@ from ...engine.positions import scatter_add, take
 from ...engine.products.contraction import contract
 from ...engine.products.einsum import einsum, parsed
 from ...engine.products.transforms import transform, transform_to_real
+from ...engine.refusals import NotLinear, integers, static
 from ...engine.replace import cut
 from ...engine.structural import concatenate, pad, transpose
-from ..messages import nonlinear
-from ..static import integers, static
 
 
-def product(op: tf.Operation, a: Any, b: Any, contracting: Any, batch: Any = ((), ())) -> Linear:
+def product(a: Any, b: Any, contracting: Any, batch: Any = ((), ())) -> Linear:
     """The sum of products over axes, in the order of `contract`."""
     if isinstance(a, Linear) and isinstance(b, Linear):
-        raise nonlinear(op, [a, b], "both factors depend on it")
+        raise NotLinear("both factors depend on it")
     if isinstance(a, Linear):
         return contract(a, b, contracting, batch)
     return contract(b, a, contracting[::-1], batch[::-1], x_first=False)
@@ -53,21 +52,21 @@ def _matrices(op: tf.Operation, a: Any, b: Any) -> Any:
     lead_a, lead_b = shape_of(a)[:-2], shape_of(b)[:-2]
     i, j = len(lead_a), len(lead_b)
     if not lead_b:
-        return product(op, a, b, ((i + 1,), (0,)))
+        return product(a, b, ((i + 1,), (0,)))
     if not lead_a:
-        found = product(op, a, b, ((1,), (j,)))
+        found = product(a, b, ((1,), (j,)))
         return transpose(found, [*range(1, j + 1), 0, j + 1])
     lead = np.broadcast_shapes(lead_a, lead_b)
     a, b = (spread(example.bk, x, (*lead, *shape_of(x)[-2:])) for x in (a, b))
     k = len(lead)
-    return product(op, a, b, ((k + 1,), (k,)), (range(k), range(k)))
+    return product(a, b, ((k + 1,), (k,)), (range(k), range(k)))
 
 
 def _einsum(op: tf.Operation, *operands: Any) -> Any:
     parts, result = parsed(op.get_attr("equation").decode(), [len(shape_of(x)) for x in operands])
     linear = [k for k, x in enumerate(operands) if isinstance(x, Linear)]
     if len(linear) > 1:
-        raise nonlinear(op, operands, "both factors depend on it")
+        raise NotLinear("both factors depend on it")
     number = linear[0]
     if len(operands) == 1:
         return einsum(operands[0], parts[0], None, "", result)
@@ -79,9 +78,9 @@ def _einsum(op: tf.Operation, *operands: Any) -> Any:
 
 def _sparse_product(op: tf.Operation, indices: Any, values: Any, shape: Any, b: Any) -> Any:
     """By the entries: rows of b, multiplied and added up."""
-    where, (n, m) = static(op, "structure of the sparse matrix", indices), integers(op, "shape", shape)
+    where, (n, m) = static("structure of the sparse matrix", indices), integers("shape", shape)
     if isinstance(values, Linear) and isinstance(b, Linear):
-        raise nonlinear(op, [values, b], "both factors depend on it")
+        raise NotLinear("both factors depend on it")
     example = linear_among([values, b], "product")
     rows, columns = where[:, 0], where[:, 1]
     if _flag(op, "adjoint_a"):
@@ -98,7 +97,7 @@ def _sparse_product(op: tf.Operation, indices: Any, values: Any, shape: Any, b: 
 
 def _cross(op: tf.Operation, a: Any, b: Any) -> Any:
     if isinstance(a, Linear) and isinstance(b, Linear):
-        raise nonlinear(op, [a, b], "both factors depend on it")
+        raise NotLinear("both factors depend on it")
     if not isinstance(a, Linear):
         return negate(_cross(op, b, a))
     axis = a.ndim - 1
@@ -137,7 +136,7 @@ def _fitting(x: Linear, axis: int, n: int) -> Linear:
 def _from_real(count: int) -> Callable[..., Any]:
     def rule(op: tf.Operation, x: Linear, lengths: Any) -> Any:
         axes = list(range(x.ndim - count, x.ndim))
-        for axis, n in zip(axes, integers(op, "length", lengths)):
+        for axis, n in zip(axes, integers("length", lengths)):
             x = _fitting(x, axis, n)
         x = convert(x, np.result_type(x.dtype, np.complex64))
         n = x.shape[-1]
@@ -151,7 +150,7 @@ def _from_real(count: int) -> Callable[..., Any]:
 
 def _to_real(count: int) -> Callable[..., Any]:
     def rule(op: tf.Operation, x: Linear, lengths: Any) -> Any:
-        axes, sizes = list(range(x.ndim - count, x.ndim)), integers(op, "length", lengths)
+        axes, sizes = list(range(x.ndim - count, x.ndim)), integers("length", lengths)
         for axis, n in zip(axes, sizes):
             x = _fitting(x, axis, n // 2 + 1 if axis == axes[-1] else n)
         for axis in axes[:-1]:

@@ -16,10 +16,9 @@ from ...engine.arithmetic import add, scale
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.operands import padded, shape_of, spread
 from ...engine.positions import select
+from ...engine.refusals import integers, static, static_needed
 from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile, transpose
-from ..messages import static_needed
-from ..static import integers, static
 
 
 def numbers(shape: Sequence[int]) -> np.ndarray:
@@ -27,7 +26,7 @@ def numbers(shape: Sequence[int]) -> np.ndarray:
     return np.arange(math.prod(shape)).reshape(tuple(shape))
 
 
-def linear_operand(op: tf.Operation, x: Any, *others: Any) -> Linear:
+def linear_operand(x: Any, *others: Any) -> Linear:
     """The first operand, which is the one that may depend on the input.
 
     Raises:
@@ -35,18 +34,18 @@ def linear_operand(op: tf.Operation, x: Any, *others: Any) -> Linear:
     """
     if not isinstance(x, Linear):
         other = next(value for value in others if isinstance(value, Linear))
-        raise static_needed(op, [x, *others], "structure", other)
+        raise static_needed("structure", other)
     return x
 
 
 def _reshape(op: tf.Operation, x: Any, shape: Any) -> Any:
-    x, lengths = linear_operand(op, x, shape), integers(op, "shape", shape)
+    x, lengths = linear_operand(x, shape), integers("shape", shape)
     rest = math.prod(n for n in lengths if n >= 0)
     return reshape(x, [x.size // max(rest, 1) if n < 0 else n for n in lengths])
 
 
 def _expand(op: tf.Operation, x: Any, axis: Any) -> Any:
-    (axis,) = integers(op, "axis", axis)
+    (axis,) = integers("axis", axis)
     axis = axis % (x.ndim + 1)
     return reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
@@ -57,8 +56,8 @@ def _squeeze(op: tf.Operation, x: Linear) -> Any:
 
 
 def _transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
-    x = linear_operand(op, x, axes)
-    return transpose(x, [a % x.ndim for a in integers(op, "order", axes)])
+    x = linear_operand(x, axes)
+    return transpose(x, [a % x.ndim for a in integers("order", axes)])
 
 
 def _conjugate_transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
@@ -66,15 +65,15 @@ def _conjugate_transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
 
 
 def _broadcast(op: tf.Operation, x: Any, shape: Any) -> Any:
-    return broadcast_to(linear_operand(op, x, shape), integers(op, "shape", shape))
+    return broadcast_to(linear_operand(x, shape), integers("shape", shape))
 
 
 def _tile(op: tf.Operation, x: Any, reps: Any) -> Any:
-    return tile(linear_operand(op, x, reps), integers(op, "number of copies", reps))
+    return tile(linear_operand(x, reps), integers("number of copies", reps))
 
 
 def _fill(op: tf.Operation, shape: Any, x: Any) -> Any:
-    return broadcast_to(x, integers(op, "shape", shape))
+    return broadcast_to(x, integers("shape", shape))
 
 
 # --- joining --------------------------------------------------------------------------------------------------------
@@ -82,7 +81,7 @@ def _fill(op: tf.Operation, shape: Any, x: Any) -> Any:
 
 def _concatenate(op: tf.Operation, *values: Any) -> Any:
     *parts, axis = values
-    (axis,) = integers(op, "axis", axis)
+    (axis,) = integers("axis", axis)
     return concatenate(parts, axis % len(shape_of(parts[0])))
 
 
@@ -91,8 +90,8 @@ def _pack(op: tf.Operation, *parts: Any) -> Any:
 
 
 def _roll(op: tf.Operation, x: Any, shift: Any, axis: Any) -> Any:
-    x = linear_operand(op, x, shift, axis)
-    for s, a in zip(integers(op, "shift", shift), integers(op, "axis", axis)):
+    x = linear_operand(x, shift, axis)
+    for s, a in zip(integers("shift", shift), integers("axis", axis)):
         n = x.shape[a]
         if n and s % n:
             x = along(x, a, np.roll(np.arange(n), s))
@@ -100,19 +99,19 @@ def _roll(op: tf.Operation, x: Any, shift: Any, axis: Any) -> Any:
 
 
 def _reverse(op: tf.Operation, x: Any, axes: Any) -> Any:
-    x = linear_operand(op, x, axes)
-    return reverse(x, [a % x.ndim for a in integers(op, "axis", axes)])
+    x = linear_operand(x, axes)
+    return reverse(x, [a % x.ndim for a in integers("axis", axes)])
 
 
 # --- padding --------------------------------------------------------------------------------------------------------
 
 
-def _pairs(op: tf.Operation, widths: Any) -> list[tuple[int, int]]:
-    return [(int(lo), int(hi)) for lo, hi in static(op, "padding", widths)]
+def _pairs(widths: Any) -> list[tuple[int, int]]:
+    return [(int(lo), int(hi)) for lo, hi in static("padding", widths)]
 
 
 def _pad(op: tf.Operation, x: Any, widths: Any, fill: Any = 0) -> Any:
-    config = [(lo, hi, 0) for lo, hi in _pairs(op, widths)]
+    config = [(lo, hi, 0) for lo, hi in _pairs(widths)]
     if not isinstance(fill, Linear):
         return pad(x, config, fill)
     around = scale(fill, co.pad_known(np.zeros(shape_of(x), fill.dtype), config, 1))
@@ -124,7 +123,7 @@ _MODES = {b"REFLECT": "reflect", b"SYMMETRIC": "symmetric"}
 
 def _mirror_pad(op: tf.Operation, x: Any, widths: Any) -> Any:
     mode: Any = _MODES[op.get_attr("mode")]
-    for axis, pair in enumerate(_pairs(op, widths)):
+    for axis, pair in enumerate(_pairs(widths)):
         if pair != (0, 0):
             x = along(x, axis, np.pad(np.arange(x.shape[axis]), pair, mode=mode))
     return x
@@ -133,7 +132,7 @@ def _mirror_pad(op: tf.Operation, x: Any, widths: Any) -> Any:
 def _mirror_pad_gradient(op: tf.Operation, x: Any, widths: Any) -> Any:
     """Along one axis after the other: each element goes where it came from."""
     mode: Any = _MODES[op.get_attr("mode")]
-    for axis, pair in enumerate(_pairs(op, widths)):
+    for axis, pair in enumerate(_pairs(widths)):
         if pair == (0, 0):
             continue
         n = x.shape[axis] - sum(pair)
@@ -152,7 +151,7 @@ def _mirror_pad_gradient(op: tf.Operation, x: Any, widths: Any) -> Any:
 
 def _where(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
     if isinstance(condition, Linear):
-        raise static_needed(op, [condition, a, b], "condition", condition)
+        raise static_needed("condition", condition)
     shape = np.broadcast_shapes(shape_of(condition), shape_of(a), shape_of(b))
     example = linear_among([a, b], "where")
     cases = [spread(example.bk, case, shape) for case in (b, a)]
@@ -162,7 +161,7 @@ def _where(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
 def _where_first(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
     """As TensorFlow did in its first version: a vector chooses rows."""
     if isinstance(condition, Linear):
-        raise static_needed(op, [condition, a, b], "condition", condition)
+        raise static_needed("condition", condition)
     shape = shape_of(condition)
     if len(shape) == 1:
         lengths = (shape[0], *[1] * (len(shape_of(a)) - 1))

@@ -18,8 +18,8 @@ from ....errors import UnsupportedOperation
 from ...engine.arithmetic import scale
 from ...engine.linear import Linear, reshape
 from ...engine.products.rounding import dense_along
+from ...engine.refusals import NoRule, NotLinear
 from ...nested import mapped
-from ..messages import no_rule, nonlinear
 from ..steps import Step
 from .tensors import coefficient, device_of, tensor
 
@@ -38,7 +38,7 @@ def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
     def rule(step: Step, *args: Any, **kwargs: Any) -> Any:
         linear = [k for k, arg in enumerate(args) if isinstance(arg, Linear)]
         if len(linear) != 1 or linear[0] not in places or any(isinstance(v, Linear) for v in kwargs.values()):
-            raise nonlinear(step, list(args))
+            raise NotLinear()
         x = args[linear[0]]
         if x.size > MOST_UNITS or x.size * math.prod(step.shape) > MOST:
             raise UnsupportedOperation(
@@ -57,7 +57,7 @@ def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
         none = torch.zeros(math.prod(step.shape), 0, dtype=units.dtype, device=device)
         matrix = coefficient(torch.stack([image(unit) for unit in units], 1) if x.size else none)
         found = reshape(dense_along(reshape(x, (x.size,)), [0], matrix, [matrix.shape[0]]), step.shape)
-        return found if results == 1 else [found, *[no_rule(step, list(args))] * (results - 1)]
+        return found if results == 1 else [found, *[NoRule()] * (results - 1)]
 
     return rule
 
@@ -65,7 +65,7 @@ def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
 def _pointwise(step: Step, x: Any, *args: Any, **kwargs: Any) -> Any:
     """The derivative of a function of single elements: a factor for each."""
     if not isinstance(x, Linear) or any(isinstance(arg, Linear) for arg in args):
-        raise nonlinear(step, [x, *args])
+        raise NotLinear()
     device = device_of(args)
     ones = torch.ones(step.shape, dtype=step.place.dtype, device=device)
     return scale(x, coefficient(step.function(ones, *[tensor(arg, device) for arg in args], **kwargs)))
@@ -78,7 +78,7 @@ def without_rule(step: Step, args: Sequence[Any], kwargs: dict[str, Any], values
         is_linear = torch.allclose(both - zero, (u - zero) - 2 * (v - zero), equal_nan=True)
     except Exception:  # whatever an unknown operator does with such operands
         is_linear = not _returns_integers(step)
-    return no_rule(step, values) if is_linear else nonlinear(step, values)
+    return NoRule() if is_linear else NotLinear()
 
 
 def _returns_integers(step: Step) -> bool:

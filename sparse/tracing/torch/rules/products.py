@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
 from ...engine.arithmetic import conjugate, convert, scale
 from ...engine.limits import check_entries
@@ -18,15 +19,15 @@ from ...engine.positions import scatter_add, take
 from ...engine.products.contraction import contract
 from ...engine.products.convolution import convolve
 from ...engine.products.transforms import transform, transform_to_real
-from ..messages import no_rule, nonlinear, unsupported
+from ...engine.refusals import NoRule, NotLinear
 from ..steps import Step
 from .arithmetic import plus, times
 from .tensors import coefficient, device_of, tensor
 
 
-def _product(step: Step, a: Any, b: Any, contracting: Any, batch: Any = ((), ())) -> Any:
+def _product(a: Any, b: Any, contracting: Any, batch: Any = ((), ())) -> Any:
     if isinstance(a, Linear) and isinstance(b, Linear):
-        raise nonlinear(step, [a, b], "both factors depend on it")
+        raise NotLinear("both factors depend on it")
     if isinstance(a, Linear):
         return contract(a, b, contracting, batch)
     return contract(b, a, contracting[::-1], batch[::-1], x_first=False)
@@ -34,16 +35,16 @@ def _product(step: Step, a: Any, b: Any, contracting: Any, batch: Any = ((), ())
 
 def _matrices(step: Step, a: Any, b: Any, *args: Any) -> Any:
     if any(isinstance(x, torch.Tensor) and x.layout != torch.strided for x in (a, b)):
-        return _sparse_product(step, a, b)
-    return _product(step, a, b, ((1,), (0,)))
+        return _sparse_product(a, b)
+    return _product(a, b, ((1,), (0,)))
 
 
 def _batches(step: Step, a: Any, b: Any) -> Any:
-    return _product(step, a, b, ((2,), (1,)), ((0,), (0,)))
+    return _product(a, b, ((2,), (1,)), ((0,), (0,)))
 
 
 def _dot(step: Step, a: Any, b: Any) -> Any:
-    return _product(step, a, b, ((0,), (0,)))
+    return _product(a, b, ((0,), (0,)))
 
 
 def _added(product: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,11 +52,11 @@ def _added(product: Callable[..., Any]) -> Callable[..., Any]:
 
     def rule(step: Step, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         if isinstance(a, Linear) or isinstance(b, Linear):
-            return plus(times(step, beta, x), times(step, alpha, product(step, a, b)))
+            return plus(times(beta, x), times(alpha, product(step, a, b)))
         device = device_of((a, b))
         zeros = torch.zeros(x.shape, dtype=step.place.dtype, device=device)
         constant = step.function(zeros, tensor(a, device), tensor(b, device), beta=0, alpha=alpha)
-        return plus(times(step, beta, x), coefficient(constant))
+        return plus(times(beta, x), coefficient(constant))
 
     return rule
 
@@ -65,22 +66,20 @@ def _conjugated_dot(step: Step, a: Any, b: Any) -> Any:
 
 
 def _outer(step: Step, a: Any, b: Any) -> Any:
-    return _product(step, a, b, ((), ()))
+    return _product(a, b, ((), ()))
 
 
 def _sum_of_batches(step: Step, a: Any, b: Any) -> Any:
-    return _product(step, a, b, ((0, 2), (0, 1)))
+    return _product(a, b, ((0, 2), (0, 1)))
 
 
-def _sparse_product(step: Step, a: Any, b: Any) -> Any:
+def _sparse_product(a: Any, b: Any) -> Any:
     """By the entries: rows of b, multiplied and added up."""
     if not isinstance(b, Linear) or not isinstance(a, torch.Tensor):
-        raise no_rule(step, [a, b])
+        raise NoRule()
     if a.requires_grad:
-        raise unsupported(
-            step,
-            [a, b],
-            "torch does not differentiate sparse tensors twice. Compute with indices and values(), or detach it.",
+        raise UnsupportedOperation(
+            "torch does not differentiate sparse tensors twice. Compute with indices and values(), or detach it."
         )
     entries = a.to_sparse_coo().coalesce()
     (rows, cols), values = entries.indices().cpu().numpy(), entries.values().cpu().numpy()
@@ -108,7 +107,7 @@ def _convolution(
     groups: int,
 ) -> Any:
     if isinstance(image, Linear) and isinstance(kernel, Linear):
-        raise nonlinear(step, [image, kernel], "the image and the kernel depend on it")
+        raise NotLinear("the image and the kernel depend on it")
     if isinstance(image, Linear) or isinstance(kernel, Linear):
         by = _transposed if transposed else _direct
         result = by(image, kernel, stride, padding, dilation, output_padding, groups)
@@ -169,9 +168,9 @@ def _convolution_backward(
     output_mask: Sequence[bool],
 ) -> list[Any]:
     """The first of the three derivatives: a convolution with the kernel turned round."""
-    others = no_rule(step, [gradient, image, kernel])
+    others = NoRule()
     if not isinstance(gradient, Linear) or isinstance(kernel, Linear):
-        return [nonlinear(step, [gradient, kernel]) if isinstance(kernel, Linear) else others, others, others]
+        return [NotLinear() if isinstance(kernel, Linear) else others, others, others]
     d = len(shape_of(kernel)) - 2
     stride, padding, dilation = (_each(v, d) for v in (stride, padding, dilation))
     if transposed:

@@ -11,23 +11,22 @@ from ...engine import coefficients as co
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.operands import spread
 from ...engine.positions import select
+from ...engine.refusals import static, static_needed
 from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile
-from ..messages import static_needed
 from ..steps import Step
-from .static import static
 
 
 def _where(step: Step, condition: Any, a: Any, b: Any) -> Any:
     if isinstance(condition, Linear):
-        raise static_needed(step, [condition, a, b], "condition", condition)
+        raise static_needed("condition", condition)
     example = linear_among([a, b], "where")
     cases = [spread(example.bk, np.asarray(case) if co.known(case) else case, step.shape) for case in (b, a)]
     return select(np.broadcast_to(np.asarray(condition, bool), step.shape), cases)
 
 
 def _masked_fill(step: Step, x: Any, mask: Any, value: Any) -> Any:
-    return _where(step, static(step, "mask", mask), value, x)
+    return _where(step, static("mask", mask), value, x)
 
 
 def _triangle(of: Callable[..., np.ndarray]) -> Callable[..., Any]:
