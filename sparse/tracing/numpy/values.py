@@ -10,10 +10,10 @@ import numpy as np
 
 from ....backends import get_backend
 from ..engine import structural
-from ..engine.along import along as take_along
 from ..engine.arithmetic import add, convert, real_part
 from ..engine.linear import Linear
 from ..engine.linear import reshape as reshape_linear
+from ..engine.operations.along import along as take_along
 from ..engine.positions import take as take_linear
 
 Value: TypeAlias = Any  # Linear or np.ndarray

@@ -16,8 +16,8 @@ from ....backends.tensorflow.evaluate import tensor_of
 from ..engine import coefficients as co
 from ..engine.linear import Linear, reshape
 from ..engine.operands import shape_of
+from ..engine.operations.replace import cut
 from ..engine.refusals import integers, static
-from ..engine.replace import cut
 from ..engine.structural import concatenate, stack
 from .rules.arithmetic import plus
 

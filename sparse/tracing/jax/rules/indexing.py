@@ -24,9 +24,9 @@ from ....errors import UnsupportedOperation
 from ....formats.entries.grid import row_strides
 from ...engine.arithmetic import add, negate, scale
 from ...engine.linear import Linear, reshape
+from ...engine.operations.replace import replace_box
 from ...engine.positions import assemble, scatter_add, take
 from ...engine.refusals import NotLinear, static
-from ...engine.replace import replace_box
 from ...engine.structural import pad, slice_
 from ...engine.windows import clamped_start, positions, single_start
 from ..known.reductions import order_by

@@ -12,10 +12,10 @@ import tensorflow as tf
 from .....backends.tensorflow.evaluate import eagerly, evaluate
 from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
-from ...engine.along import along
 from ...engine.arithmetic import negate, scale
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.operands import shape_of, spread
+from ...engine.operations.along import along
 from ...engine.positions import assemble, scatter_add, take
 from ...engine.refusals import integers, static
 from .slices import index_of

@@ -14,12 +14,12 @@ from ...engine.arithmetic import add, convert, negate, scale
 from ...engine.limits import check_entries
 from ...engine.linear import Linear, linear_among
 from ...engine.operands import permuted, reshaped, shape_of, spread
+from ...engine.operations.replace import cut
 from ...engine.positions import scatter_add, take
 from ...engine.products.contraction import contract
 from ...engine.products.einsum import einsum, parsed
 from ...engine.products.transforms import transform, transform_to_real
 from ...engine.refusals import NotLinear, integers, static
-from ...engine.replace import cut
 from ...engine.structural import concatenate, pad, transpose
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from ...engine.linear import Linear, reshape
+from ...engine.operations.replace import cut
 from ...engine.positions import scatter_add
 from ...engine.refusals import integers
-from ...engine.replace import cut
 from ...engine.structural import pad, reverse, slice_
 from .structure import linear_operand, numbers
 

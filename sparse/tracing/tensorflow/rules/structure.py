@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from ...conjugates import Conjugate, conjugated
 from ...engine import coefficients as co
-from ...engine.along import along
 from ...engine.arithmetic import add, scale
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.operands import padded, shape_of, spread
+from ...engine.operations.along import along
+from ...engine.operations.replace import cut
 from ...engine.positions import select
 from ...engine.refusals import integers, static, static_needed
-from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile, transpose
 
 

@@ -13,9 +13,9 @@ from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, divide, negate, real_part, scale
 from ...engine.linear import Linear, reshape
+from ...engine.operations.replace import cut
 from ...engine.reductions import cumulative_sum, reduce_sum
 from ...engine.refusals import NotLinear
-from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate
 from ..steps import Step
 

@@ -10,9 +10,9 @@ import numpy as np
 from ...engine import coefficients as co
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.operands import spread
+from ...engine.operations.replace import cut
 from ...engine.positions import select
 from ...engine.refusals import static, static_needed
-from ...engine.replace import cut
 from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile
 from ..steps import Step
 

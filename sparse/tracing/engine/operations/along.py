@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...formats.entries.grid import row_strides
-from .linear import Linear
-from .positions import take
-from .structural import broadcast_to, concatenate, reverse, slice_
+from ....formats.entries.grid import row_strides
+from ..linear import Linear
+from ..positions import take
+from ..structural import broadcast_to, concatenate, reverse, slice_
 
 _PIECES = 8  # of a shuffled axis that are slices
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .coefficients import Coefficient
-from .linear import Linear
-from .structural import concatenate, slice_
+from ..coefficients import Coefficient
+from ..linear import Linear
+from ..structural import concatenate, slice_
 
 
 def replace_box(x: Linear | Coefficient, update: Linear | Coefficient, starts: Sequence[int]) -> Linear | Coefficient:
