@@ -13,7 +13,6 @@ from ..engine import structural
 from ..engine.arithmetic import add, convert, real_part
 from ..engine.linear import Linear
 from ..engine.linear import reshape as reshape_linear
-from ..engine.operations.along import along as take_along
 from ..engine.positions import take as take_linear
 
 Value: TypeAlias = Any  # Linear or np.ndarray
@@ -86,11 +85,6 @@ def take(x: Value, positions: np.ndarray) -> Value:
     flat = np.asarray(x).reshape(-1)
     found = flat[positions] if flat.size else np.zeros(positions.shape, flat.dtype)
     return np.where(positions < 0, flat.dtype.type(0), found) if (positions < 0).any() else found
-
-
-def along(x: Value, axis: int, index: np.ndarray) -> Value:
-    """`np.take(x, index, axis)`."""
-    return take_along(x, axis, index) if isinstance(x, Linear) else np.take(x, index, axis)
 
 
 def cast(x: Value, dtype: Any) -> Value:

@@ -13,10 +13,9 @@ from ...conjugates import Conjugate, conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, scale
 from ...engine.linear import Linear, linear_among, reshape
-from ...engine.operands import padded, shape_of, spread
-from ...engine.operations.along import along
-from ...engine.operations.replace import cut
-from ...engine.positions import select
+from ...engine.operands import padded, shape_of
+from ...engine.operations.along import pad_by_mode, pad_by_mode_adjoint, roll
+from ...engine.operations.choice import where
 from ...engine.refusals import integers, static, static_needed
 from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile, transpose
 
@@ -90,12 +89,7 @@ def _pack(op: tf.Operation, *parts: Any) -> Any:
 
 
 def _roll(op: tf.Operation, x: Any, shift: Any, axis: Any) -> Any:
-    x = linear_operand(x, shift, axis)
-    for s, a in zip(integers("shift", shift), integers("axis", axis)):
-        n = x.shape[a]
-        if n and s % n:
-            x = along(x, a, np.roll(np.arange(n), s))
-    return x
+    return roll(linear_operand(x, shift, axis), integers("shift", shift), integers("axis", axis))
 
 
 def _reverse(op: tf.Operation, x: Any, axes: Any) -> Any:
@@ -121,53 +115,19 @@ def _pad(op: tf.Operation, x: Any, widths: Any, fill: Any = 0) -> Any:
 _MODES = {b"REFLECT": "reflect", b"SYMMETRIC": "symmetric"}
 
 
-def _mirror_pad(op: tf.Operation, x: Any, widths: Any) -> Any:
-    mode: Any = _MODES[op.get_attr("mode")]
-    for axis, pair in enumerate(_pairs(widths)):
-        if pair != (0, 0):
-            x = along(x, axis, np.pad(np.arange(x.shape[axis]), pair, mode=mode))
-    return x
-
-
-def _mirror_pad_gradient(op: tf.Operation, x: Any, widths: Any) -> Any:
-    """Along one axis after the other: each element goes where it came from."""
-    mode: Any = _MODES[op.get_attr("mode")]
-    for axis, pair in enumerate(_pairs(widths)):
-        if pair == (0, 0):
-            continue
-        n = x.shape[axis] - sum(pair)
-        index = np.pad(np.arange(n), pair, mode=mode)
-        inside = cut(x, axis, pair[0], pair[0] + n)
-        around = [k for k in range(len(index)) if not pair[0] <= k < pair[0] + n]
-        for k in around:
-            widths_of = [(int(index[k]), n - 1 - int(index[k]), 0) if a == axis else (0, 0, 0) for a in range(x.ndim)]
-            inside = add(inside, pad(cut(x, axis, k, k + 1), widths_of))
-        x = inside
-    return x
+def _mirror_pad(by: Callable[..., Linear]) -> Callable[..., Any]:
+    return lambda op, x, widths: by(x, _pairs(widths), _MODES[op.get_attr("mode")])
 
 
 # --- choice ---------------------------------------------------------------------------------------------------------
 
 
-def _where(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
-    if isinstance(condition, Linear):
-        raise static_needed("condition", condition)
-    shape = np.broadcast_shapes(shape_of(condition), shape_of(a), shape_of(b))
-    example = linear_among([a, b], "where")
-    cases = [spread(example.bk, case, shape) for case in (b, a)]
-    return select(co.broadcast_to(example.bk, condition, shape), cases)
-
-
 def _where_first(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
     """As TensorFlow did in its first version: a vector chooses rows."""
-    if isinstance(condition, Linear):
-        raise static_needed("condition", condition)
-    shape = shape_of(condition)
-    if len(shape) == 1:
-        lengths = (shape[0], *[1] * (len(shape_of(a)) - 1))
-        example = linear_among([a, b], "where")
-        condition = co.reshape(example.bk, condition, lengths)
-    return _where(op, condition, a, b)
+    if not isinstance(condition, Linear) and len(shape_of(condition)) == 1:
+        lengths = (*shape_of(condition), *[1] * (len(shape_of(a)) - 1))
+        condition = co.reshape(linear_among([a, b], "where").bk, condition, lengths)
+    return where(condition, a, b)
 
 
 # --- shapes ---------------------------------------------------------------------------------------------------------
@@ -207,8 +167,8 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "ReverseV2": _reverse,
     "Pad": _pad,
     "PadV2": _pad,
-    "MirrorPad": _mirror_pad,
-    "MirrorPadGrad": _mirror_pad_gradient,
+    "MirrorPad": _mirror_pad(pad_by_mode),
+    "MirrorPadGrad": _mirror_pad(pad_by_mode_adjoint),
     "Select": _where_first,
-    "SelectV2": _where,
+    "SelectV2": lambda op, *values: where(*values),
 }

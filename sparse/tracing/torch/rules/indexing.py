@@ -24,11 +24,11 @@ from ...engine import coefficients as co
 from ...engine.arithmetic import scale
 from ...engine.linear import Linear, linear_among
 from ...engine.operands import shape_of, spread
+from ...engine.operations.along import along
 from ...engine.positions import assemble, scatter_add, take
 from ...engine.refusals import NotLinear, static, static_needed
 from ..steps import Step
 from .arithmetic import times
-from .structure import along
 
 
 def numbers(shape: Sequence[int]) -> np.ndarray:

@@ -106,8 +106,6 @@ _BY_IMAGES = (
     *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "max_pool2d_with_indices"),
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
-    *("replication_pad1d", "replication_pad2d", "replication_pad3d"),
-    *("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
 )
 _OTHERS_BY_IMAGES = (
     *("embedding_dense_backward", "_softmax_backward_data", "_log_softmax_backward_data"),
