@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ....errors import UnsupportedOperation
-from ...engine.arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
+from ...engine.arithmetic import add, conjugate, convert, imaginary_part, negate, real_part, scale, subtract
 from ...engine.linear import Linear
+from ...engine.operations.products import multiply, quotient
 from ...engine.reductions import cumulative_sum, reduce_sum, window_sum
 from ...engine.refusals import NotLinear
 
@@ -36,18 +37,7 @@ def _subtract(equation: Any, values: Values) -> Any:
 
 
 def _multiply(equation: Any, values: Values) -> Any:
-    x, y = values
-    if isinstance(x, Linear) and isinstance(y, Linear):
-        raise NotLinear("both factors depend on it")
-    product = scale(x, y) if isinstance(x, Linear) else scale(y, x)
-    return convert(product, equation.outvars[0].aval.dtype)
-
-
-def _divide(equation: Any, values: Values) -> Any:
-    x, y = values
-    if isinstance(y, Linear):
-        raise NotLinear("the divisor depends on it")
-    return divide(x, y)
+    return convert(multiply(*values), equation.outvars[0].aval.dtype)
 
 
 def _power(equation: Any, values: Values) -> Any:
@@ -146,7 +136,7 @@ ARITHMETIC: dict[str, Callable[[Any, Values], Any]] = {
     "add_any": _add,
     "sub": _subtract,
     "mul": _multiply,
-    "div": _divide,
+    "div": lambda equation, values: quotient(*values),
     "neg": lambda equation, values: negate(values[0]),
     "integer_pow": _power,
     "pow": _real_power,

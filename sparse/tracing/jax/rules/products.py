@@ -23,7 +23,7 @@ import numpy as np
 
 from ...engine.arithmetic import convert
 from ...engine.linear import Linear
-from ...engine.products.contraction import contract
+from ...engine.operations.products import product
 from ...engine.products.convolution import convolve
 from ...engine.products.transforms import transform, transform_to_real
 from ...engine.refusals import NotLinear
@@ -35,13 +35,7 @@ Values = Sequence[Any]
 def _dot_general(equation: Any, values: Values) -> Any:
     a, b = values
     contracting, batch = equation.params["dimension_numbers"]
-    if isinstance(a, Linear) and isinstance(b, Linear):
-        raise NotLinear("both factors depend on it")
-    if isinstance(a, Linear):
-        product = contract(a, b, contracting, batch)
-    else:
-        product = contract(b, a, contracting[::-1], batch[::-1], x_first=False)
-    return convert(product, equation.outvars[0].aval.dtype)
+    return convert(product(a, b, contracting, batch), equation.outvars[0].aval.dtype)
 
 
 def _convolution(equation: Any, values: Values) -> Any:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from ...engine.arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
 from ...engine.linear import Linear
+from ...engine.operations.products import multiply, quotient
 from ...engine.positions import select
 from ...engine.reductions import cumulative_sum, reduce_sum
 from ...engine.refusals import NotLinear
@@ -36,15 +37,11 @@ def _summand(x: Any, other: Any) -> Any:
 def _multiply(x: Any, y: Any) -> Any:
     if isinstance(x, sp.spmatrix) or isinstance(y, sp.spmatrix):
         return matmul(x, y)  # as SciPy's matrices do, unlike its arrays
-    if isinstance(x, Linear) and isinstance(y, Linear):
-        raise NotLinear("both factors depend on it")
-    return scale(x, _operand(y)) if isinstance(x, Linear) else scale(y, _operand(x))
+    return multiply(_operand(x), _operand(y))
 
 
 def _divide(x: Any, y: Any) -> Any:
-    if isinstance(y, Linear):
-        raise NotLinear("the divisor depends on it")
-    return divide(x, _operand(y))
+    return quotient(x, _operand(y))
 
 
 def _power(x: Any, y: Any) -> Any:

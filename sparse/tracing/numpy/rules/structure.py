@@ -12,8 +12,10 @@ from ...engine import structural
 from ...engine.linear import Linear
 from ...engine.operations.along import pad_by_mode, roll
 from ...engine.operations.choice import triangle, where
+from ...engine.operations.indexing import Labels
 from ...engine.positions import assemble
 from ...engine.refusals import NotLinear, static_needed
+from ...nested import mapped
 from ..values import NotFollowed, Value, broadcast, cast, concatenate, plus, reshape
 
 
@@ -137,25 +139,18 @@ def _moved(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
     signature = inspect.signature(function)
 
     def rule(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        operands: list[Value] = []
-
-        def labels(x: Any) -> Any:
-            if isinstance(x, list | tuple):
-                return [labels(piece) for piece in x]
-            x = x if isinstance(x, Linear) else np.asarray(x)
-            first = 1 + sum(map(_size, operands))
-            operands.append(x)
-            return np.arange(first, first + _size(x)).reshape(x.shape)
-
-        for name in names:
-            if name in bound.arguments:
-                bound.arguments[name] = labels(bound.arguments[name])
+        bound, labels = signature.bind(*args, **kwargs), Labels()
         rest = [x for name, x in bound.arguments.items() if name not in names]
         if any(isinstance(leaf, Linear) for leaf in _flat(rest)):
             raise NotLinear("what is moved where depends on it")
-        where = np.asarray(function(*bound.args, **bound.kwargs)) - 1
-        return assemble(operands, where)
+
+        def labelled(x: Any) -> np.ndarray:
+            return labels.of(x if isinstance(x, Linear) else np.asarray(x))
+
+        for name in names:
+            if name in bound.arguments:
+                bound.arguments[name] = mapped(labelled, bound.arguments[name])
+        return labels.result(function(*bound.args, **bound.kwargs))
 
     return rule
 

@@ -16,6 +16,7 @@ from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, divide, imaginary_part, negate, real_part, scale, subtract
 from ...engine.linear import Linear, reshape
+from ...engine.operations.products import multiply, quotient
 from ...engine.reductions import cumulative_sum, reduce_sum
 from ...engine.refusals import NotLinear, integers
 from ...engine.structural import broadcast_to, pad
@@ -28,13 +29,6 @@ def plus(a: Any, b: Any) -> Any:
     return a + b
 
 
-def times(op: tf.Operation, a: Any, b: Any) -> Linear:
-    """The product of two values, of which one depends on the input."""
-    if isinstance(a, Linear) and isinstance(b, Linear):
-        raise NotLinear("both factors depend on it")
-    return scale(a, b) if isinstance(a, Linear) else scale(b, a)
-
-
 def coefficient(x: tf.Tensor) -> Any:
     """A tensor that was computed of coefficients, as one."""
     return x if tf.is_symbolic_tensor(x) or get_backend("tensorflow").tracks(x) else x.numpy()
@@ -45,12 +39,6 @@ def _sum_of_all(op: tf.Operation, *parts: Any) -> Any:
     for part in parts[1:]:
         found = plus(found, part)
     return found
-
-
-def _divide(op: tf.Operation, a: Any, b: Any) -> Any:
-    if isinstance(b, Linear):
-        raise NotLinear("the divisor depends on it")
-    return divide(a, b)
 
 
 def _power(op: tf.Operation, a: Any, b: Any) -> Any:
@@ -167,9 +155,9 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "AddN": _sum_of_all,
     "AccumulateNV2": _sum_of_all,
     "Sub": lambda op, a, b: subtract(a, b),
-    "Mul": times,
-    "RealDiv": _divide,
-    "Div": _divide,
+    "Mul": lambda op, a, b: multiply(a, b),
+    "RealDiv": lambda op, a, b: quotient(a, b),
+    "Div": lambda op, a, b: quotient(a, b),
     "Neg": lambda op, x: negate(x),
     "Pow": _power,
     "Cast": _convert,

@@ -11,57 +11,27 @@ import tensorflow as tf
 
 from .....backends.tensorflow.evaluate import eagerly, evaluate
 from ....errors import UnsupportedOperation
-from ...engine import coefficients as co
 from ...engine.arithmetic import negate, scale
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.operands import shape_of, spread
 from ...engine.operations.along import along
-from ...engine.positions import assemble, scatter_add, take
+from ...engine.operations.indexing import Labels, numbers, replace_at
+from ...engine.positions import scatter_add, take
 from ...engine.refusals import integers, static
 from .slices import index_of
-from .structure import linear_operand, numbers
-
-
-def put(x: Any, where: np.ndarray, source: Any) -> Any:
-    """`x` with elements at flat positions replaced.
-
-    Raises:
-        UnsupportedOperation: elements that occur twice are replaced: by which is not defined.
-    """
-    example = linear_among([x, source], "put")
-    source = spread(example.bk, source, where.shape)
-    flat = where.reshape(-1)
-    count = math.prod(shape_of(x))
-    sources = np.arange(count)
-    sources[flat] = count + np.arange(len(flat))
-    is_same = not isinstance(source, Linear) and co.single_value(source) is not None
-    if not is_same and np.count_nonzero(sources >= count) < len(flat):
-        raise UnsupportedOperation(
-            "an index occurs twice, and TensorFlow does not define which value holds. Leave one out."
-        )
-    return assemble([x, source], sources.reshape(shape_of(x)))
+from .structure import linear_operand
 
 
 def moved(op: tf.Operation, *values: Any) -> Any:
     """Any operation that gives each element one of its operands' or zero: by what it does to numbers of them."""
-    own = next(i.dtype for i, value in zip(op.inputs, values) if isinstance(value, Linear))
-    operands: list[Any] = []
-    labels: list[Any] = []
-    first = 1
-    for i, value in zip(op.inputs, values):
-        if i.dtype != own:
-            labels.append(static("index", value))
-            continue
-        operands.append(value)
-        count = math.prod(shape_of(value))
-        labels.append(np.arange(first, first + count, dtype=np.float64).reshape(shape_of(value)))
-        first += count
-    found = []
-    for x in evaluate(op, labels, {own: tf.float64}):
-        with eagerly():
-            where = x.numpy().astype(np.int64) - 1
-        found.append(take(operands[0], where) if len(operands) == 1 else assemble(operands, where))
-    return found
+    own, labels = next(i.dtype for i, value in zip(op.inputs, values) if isinstance(value, Linear)), Labels()
+    given = [
+        labels.of(value).astype(np.float64) if i.dtype == own else static("index", value)
+        for i, value in zip(op.inputs, values)
+    ]
+    found = evaluate(op, given, {own: tf.float64})
+    with eagerly():
+        return [labels.result(x.numpy()) for x in found]
 
 
 # --- gather ---------------------------------------------------------------------------------------------------------
@@ -127,7 +97,7 @@ def _scatter_subtract(op: tf.Operation, x: Any, indices: Any, updates: Any) -> A
 
 
 def _scatter_update(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:
-    return put(x, _flat(indices, shape_of(x)), updates)
+    return replace_at(x, _flat(indices, shape_of(x)), updates)
 
 
 def _segment_positions(x: Linear, ids: Any, count: int) -> np.ndarray:
@@ -168,7 +138,7 @@ def _sparse_segment(power: float) -> Callable[..., Any]:
 
 def _update_part(op: tf.Operation, x: Any, begin: Any, end: Any, strides: Any, value: Any) -> Any:
     where = numbers(shape_of(x))[index_of(op, begin, end, strides)]
-    return put(x, where, value)
+    return replace_at(x, where, value)
 
 
 _MOVES = (

@@ -10,11 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from ...engine.linear import Linear, reshape
+from ...engine.operations.indexing import numbers
 from ...engine.operations.replace import cut
 from ...engine.positions import scatter_add
 from ...engine.refusals import integers
 from ...engine.structural import pad, reverse, slice_
-from .structure import linear_operand, numbers
+from .structure import linear_operand
 
 Index = tuple[Any, ...]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,6 @@ from ...engine.operations.along import pad_by_mode, pad_by_mode_adjoint, roll
 from ...engine.operations.choice import where
 from ...engine.refusals import integers, static, static_needed
 from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile, transpose
-
-
-def numbers(shape: Sequence[int]) -> np.ndarray:
-    """The flat position of each element."""
-    return np.arange(math.prod(shape)).reshape(tuple(shape))
 
 
 def linear_operand(x: Any, *others: Any) -> Linear:

@@ -13,10 +13,10 @@ from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, divide, negate, real_part, scale
 from ...engine.linear import Linear, reshape
-from ...engine.operations.replace import cut
+from ...engine.operations.products import cross, multiply, quotient
 from ...engine.reductions import cumulative_sum, reduce_sum
 from ...engine.refusals import NotLinear
-from ...engine.structural import broadcast_to, concatenate
+from ...engine.structural import broadcast_to
 from ..steps import Step
 
 
@@ -24,14 +24,11 @@ def times(*factors: Any) -> Any:
     """The product of values, of which one at most may depend on the input."""
     product: Any = 1
     for factor in factors:
-        if isinstance(product, Linear) and isinstance(factor, Linear):
-            raise NotLinear("both factors depend on it")
-        if isinstance(factor, Linear):
-            product, factor = factor, product
-        if isinstance(product, Linear):
-            product = product if _is_one(factor) else scale(product, factor)
+        if _is_one(product) or _is_one(factor):
+            product = factor if _is_one(product) else product
         else:
-            product = factor if _is_one(product) else product * factor
+            linear = isinstance(product, Linear) or isinstance(factor, Linear)
+            product = multiply(product, factor) if linear else product * factor
     return product
 
 
@@ -40,11 +37,8 @@ def plus(a: Any, b: Any) -> Any:
     return add(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a + b
 
 
-def quotient(a: Any, b: Any) -> Any:
-    """a / b."""
-    if isinstance(b, Linear):
-        raise NotLinear("the divisor depends on it")
-    return divide(a, b) if isinstance(a, Linear) else a / b
+def _over(a: Any, b: Any) -> Any:
+    return quotient(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a / b
 
 
 def _is_one(c: Any) -> bool:
@@ -80,7 +74,7 @@ def _add_product(step: Step, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
 
 
 def _add_quotient(step: Step, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return plus(x, quotient(times(value, a), b))
+    return plus(x, _over(times(value, a), b))
 
 
 def _between(step: Step, start: Any, end: Any, weight: Any) -> Any:
@@ -145,21 +139,6 @@ def _trace(step: Step, x: Linear) -> Any:
     return reduce_sum(scale(x, np.eye(*x.shape, dtype=x.dtype)), [0, 1])
 
 
-def _cross(step: Step, a: Any, b: Any, *, dim: int = -1) -> Any:
-    shape = step.shape
-    dim %= len(shape)
-
-    def part(x: Any, k: int) -> Any:
-        x = broadcast_to(x, shape) if isinstance(x, Linear) else co.broadcast_to(bk, x, shape)
-        index = tuple(slice(k, k + 1) if axis == dim else slice(None) for axis in range(len(shape)))
-        return x[index] if not isinstance(x, Linear) else cut(x, dim, k, k + 1)
-
-    bk = next(x.bk for x in (a, b) if isinstance(x, Linear))
-    pairs = [((k + 1) % 3, (k + 2) % 3) for k in range(3)]
-    parts = [plus(times(part(a, i), part(b, j)), times(-1, part(a, j), part(b, i))) for i, j in pairs]
-    return concatenate(parts, dim)
-
-
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": _add,
     "sub": _subtract,
@@ -183,6 +162,6 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "mean": _mean,
     "cumsum": _cumulative_sum,
     "trace": _trace,
-    "linalg_cross": _cross,
+    "linalg_cross": lambda step, a, b, dim=-1: cross(a, b, dim),
     **dict.fromkeys(("clone", "alias_copy", "detach_copy", "lift_fresh_copy", "positive"), _same),
 }

@@ -19,40 +19,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
 from ...engine.arithmetic import scale
 from ...engine.linear import Linear, linear_among
 from ...engine.operands import shape_of, spread
 from ...engine.operations.along import along
-from ...engine.positions import assemble, scatter_add, take
+from ...engine.operations.indexing import Labels, numbers, replace_at
+from ...engine.positions import scatter_add, take
 from ...engine.refusals import NotLinear, static, static_needed
+from ...nested import mapped
 from ..steps import Step
 from .arithmetic import times
 
 
-def numbers(shape: Sequence[int]) -> np.ndarray:
-    """The flat position of each element."""
-    return np.arange(math.prod(shape)).reshape(tuple(shape))
-
-
 def put(x: Any, where: np.ndarray, source: Any, *, accumulate: bool = False) -> Any:
-    """`x` with elements at flat positions replaced, or with more added to them.
-
-    Raises:
-        UnsupportedOperation: elements that occur twice are replaced: by which is not defined.
-    """
-    example = linear_among([x, source], "put")
-    source = spread(example.bk, np.asarray(source) if co.known(source) else source, where.shape)
-    if accumulate:
-        return scatter_add(x, where, source)
-    flat = where.reshape(-1)
-    sources = np.arange(math.prod(shape_of(x)))
-    sources[flat] = len(sources) + np.arange(len(flat))
-    is_same = not isinstance(source, Linear) and co.single_value(source) is not None
-    if not is_same and np.count_nonzero(sources >= len(sources)) < len(flat):
-        raise UnsupportedOperation("an index occurs twice, and torch does not define which value holds. Leave one out.")
-    return assemble([x, source], sources.reshape(shape_of(x)))
+    """`x` with elements at flat positions replaced, or with more added to them."""
+    source = np.asarray(source) if co.known(source) else source
+    if not accumulate:
+        return replace_at(x, where, source)
+    return scatter_add(x, where, spread(linear_among([x, source], "put").bk, source, where.shape))
 
 
 # --- x[...] ---------------------------------------------------------------------------------------------------------
@@ -233,22 +218,14 @@ def _back(view: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
 def moved(step: Step, *args: Any, **kwargs: Any) -> Any:
     """Any operator that gives each element one of its operands' or zero: by what it does to numbers of them."""
-    operands: list[Any] = []
-    first = 1
+    labels = Labels()
 
     def labelled(value: Any) -> Any:
-        nonlocal first
-        if isinstance(value, (list, tuple)):
-            return [labelled(v) for v in value]
-        if not isinstance(value, Linear) and (not isinstance(value, np.ndarray) or value.dtype.kind not in "fc"):
-            return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
-        operands.append(value)
-        label = torch.arange(first, first + math.prod(shape_of(value)), dtype=torch.float64, device="cpu")
-        first += label.numel()
-        return label.reshape(shape_of(value))
+        if isinstance(value, (Linear, torch.Tensor)) or (isinstance(value, np.ndarray) and value.dtype.kind in "fc"):
+            return torch.from_numpy(labels.of(value).astype(np.float64))
+        return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
 
-    found = step.function(*labelled(args), **kwargs)
-    return assemble(operands, found.numpy().astype(np.int64) - 1)
+    return labels.result(step.function(*mapped(labelled, args), **kwargs).numpy())
 
 
 _MOVES = (

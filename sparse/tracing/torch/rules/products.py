@@ -15,8 +15,8 @@ from ...engine.arithmetic import conjugate, convert, scale
 from ...engine.limits import check_entries
 from ...engine.linear import Linear, reshape
 from ...engine.operands import shape_of
-from ...engine.positions import scatter_add, take
-from ...engine.products.contraction import contract
+from ...engine.operations.products import product, sparse_product
+from ...engine.positions import take
 from ...engine.products.convolution import convolve
 from ...engine.products.transforms import transform, transform_to_real
 from ...engine.refusals import NoRule, NotLinear
@@ -25,34 +25,26 @@ from .arithmetic import plus, times
 from .tensors import coefficient, device_of, tensor
 
 
-def _product(a: Any, b: Any, contracting: Any, batch: Any = ((), ())) -> Any:
-    if isinstance(a, Linear) and isinstance(b, Linear):
-        raise NotLinear("both factors depend on it")
-    if isinstance(a, Linear):
-        return contract(a, b, contracting, batch)
-    return contract(b, a, contracting[::-1], batch[::-1], x_first=False)
-
-
 def _matrices(step: Step, a: Any, b: Any, *args: Any) -> Any:
     if any(isinstance(x, torch.Tensor) and x.layout != torch.strided for x in (a, b)):
         return _sparse_product(a, b)
-    return _product(a, b, ((1,), (0,)))
+    return product(a, b, ((1,), (0,)))
 
 
 def _batches(step: Step, a: Any, b: Any) -> Any:
-    return _product(a, b, ((2,), (1,)), ((0,), (0,)))
+    return product(a, b, ((2,), (1,)), ((0,), (0,)))
 
 
 def _dot(step: Step, a: Any, b: Any) -> Any:
-    return _product(a, b, ((0,), (0,)))
+    return product(a, b, ((0,), (0,)))
 
 
-def _added(product: Callable[..., Any]) -> Callable[..., Any]:
+def _added(by: Callable[..., Any]) -> Callable[..., Any]:
     """`beta x + alpha a b`."""
 
     def rule(step: Step, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         if isinstance(a, Linear) or isinstance(b, Linear):
-            return plus(times(beta, x), times(alpha, product(step, a, b)))
+            return plus(times(beta, x), times(alpha, by(step, a, b)))
         device = device_of((a, b))
         zeros = torch.zeros(x.shape, dtype=step.place.dtype, device=device)
         constant = step.function(zeros, tensor(a, device), tensor(b, device), beta=0, alpha=alpha)
@@ -66,11 +58,11 @@ def _conjugated_dot(step: Step, a: Any, b: Any) -> Any:
 
 
 def _outer(step: Step, a: Any, b: Any) -> Any:
-    return _product(a, b, ((), ()))
+    return product(a, b, ((), ()))
 
 
 def _sum_of_batches(step: Step, a: Any, b: Any) -> Any:
-    return _product(a, b, ((0, 2), (0, 1)))
+    return product(a, b, ((0, 2), (0, 1)))
 
 
 def _sparse_product(a: Any, b: Any) -> Any:
@@ -82,13 +74,8 @@ def _sparse_product(a: Any, b: Any) -> Any:
             "torch does not differentiate sparse tensors twice. Compute with indices and values(), or detach it."
         )
     entries = a.to_sparse_coo().coalesce()
-    (rows, cols), values = entries.indices().cpu().numpy(), entries.values().cpu().numpy()
-    columns = math.prod(b.shape[1:])
-    spread = np.arange(columns)
-    factors = np.repeat(values, columns).reshape(len(values), *b.shape[1:])
-    picked = take(b, (cols[:, None] * columns + spread).reshape(factors.shape))
-    zeros = np.zeros((a.shape[0], *b.shape[1:]), b.dtype)
-    return scatter_add(zeros, (rows[:, None] * columns + spread).reshape(factors.shape), scale(picked, factors))
+    rows, columns = entries.indices().cpu().numpy()
+    return sparse_product(rows, columns, entries.values().cpu().numpy(), a.shape[0], b)
 
 
 # --- convolutions ---------------------------------------------------------------------------------------------------
