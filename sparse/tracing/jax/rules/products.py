@@ -23,9 +23,9 @@ import numpy as np
 
 from ...engine.arithmetic import convert
 from ...engine.linear import Linear
+from ...engine.operations.fourier import fourier, fourier_to_real, transform
 from ...engine.operations.products import product
 from ...engine.products.convolution import convolve
-from ...engine.products.transforms import transform, transform_to_real
 from ...engine.refusals import NotLinear
 from ...engine.structural import transpose
 
@@ -64,19 +64,11 @@ def _permuted(x: Any, axes: Sequence[int]) -> Any:
 
 def _fft(equation: Any, values: Values) -> Any:
     """A product with the matrix of the transform along each axis."""
-    (x,), lengths = values, equation.params["fft_lengths"]
-    kind = _fft_name(equation.params["fft_type"])
-    dtype = np.dtype(equation.outvars[0].aval.dtype)
-    axes = list(range(x.ndim - len(lengths), x.ndim))
+    (x,), lengths, kind = values, equation.params["fft_lengths"], _fft_name(equation.params["fft_type"])
+    dtype, axes = np.dtype(equation.outvars[0].aval.dtype), list(range(x.ndim - len(lengths), x.ndim))
     if kind == "RFFT":
-        x = transform(convert(x, dtype), axes[-1], np.fft.rfft(np.eye(lengths[-1])))
-        axes, kind = axes[:-1], "FFT"
-    last = axes[-1] if kind == "IRFFT" else None
-    by = np.fft.fft if kind == "FFT" else np.fft.ifft
-    for axis in axes:
-        if axis != last:
-            x = transform(x, axis, by(np.eye(x.shape[axis])))
-    return convert(x, dtype) if last is None else convert(transform_to_real(x, last, lengths[-1]), dtype)
+        return fourier(transform(convert(x, dtype), axes[-1], np.fft.rfft(np.eye(lengths[-1]))), axes[:-1])
+    return convert(fourier_to_real(x, axes, lengths[-1]) if kind == "IRFFT" else fourier(x, axes, kind == "FFT"), dtype)
 
 
 def _fft_name(kind: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,11 @@ import tensorflow as tf
 
 from .....backends import Backend
 from ...conjugates import conjugated
-from ...engine.arithmetic import convert
-from ...engine.limits import check_entries
 from ...engine.linear import Linear
 from ...engine.operands import permuted, shape_of, spread
+from ...engine.operations.fourier import fourier, fourier_of_real, fourier_to_real
 from ...engine.operations.products import cross, linear_factor, product, sparse_product
 from ...engine.products.einsum import einsum, parsed
-from ...engine.products.transforms import transform, transform_to_real
 from ...engine.refusals import NotLinear, integers, static
 from ...engine.structural import pad, transpose
 
@@ -77,50 +75,28 @@ def _sparse_product(op: tf.Operation, indices: Any, values: Any, shape: Any, b: 
 # --- Fourier transforms ---------------------------------------------------------------------------------------------
 
 
-def _dft(n: int, forward: bool) -> np.ndarray:
-    check_entries(n * n, "A Fourier transform")
-    return np.fft.fft(np.eye(n)) if forward else np.fft.ifft(np.eye(n))
+def _last(x: Linear, count: int) -> list[int]:
+    return list(range(x.ndim - count, x.ndim))
 
 
 def _complex_transform(count: int, forward: bool) -> Callable[..., Any]:
-    def rule(op: tf.Operation, x: Linear) -> Any:
-        for axis in range(x.ndim - count, x.ndim):
-            x = transform(x, axis, _dft(x.shape[axis], forward))
-        return x
-
-    return rule
+    return lambda op, x: fourier(x, _last(x, count), forward)
 
 
-def _fitting(x: Linear, axis: int, n: int) -> Linear:
-    """Cut, or filled up by zeros, to this length."""
-    more = n - x.shape[axis]
-    return pad(x, [(0, more, 0) if a == axis else (0, 0, 0) for a in range(x.ndim)]) if more else x
+def _fitting(x: Linear, lengths: Sequence[int]) -> Linear:
+    """The last axes cut, or filled up by zeros, to these lengths."""
+    lengths = [*x.shape[: x.ndim - len(lengths)], *lengths]
+    return pad(x, [(0, wanted - n, 0) for n, wanted in zip(x.shape, lengths)]) if lengths != list(x.shape) else x
 
 
 def _from_real(count: int) -> Callable[..., Any]:
-    def rule(op: tf.Operation, x: Linear, lengths: Any) -> Any:
-        axes = list(range(x.ndim - count, x.ndim))
-        for axis, n in zip(axes, integers("length", lengths)):
-            x = _fitting(x, axis, n)
-        x = convert(x, np.result_type(x.dtype, np.complex64))
-        n = x.shape[-1]
-        x = transform(x, axes[-1], _dft(n, True)[:, : n // 2 + 1])
-        for axis in axes[:-1]:
-            x = transform(x, axis, _dft(x.shape[axis], True))
-        return x
-
-    return rule
+    return lambda op, x, lengths: fourier_of_real(_fitting(x, integers("length", lengths)), _last(x, count))
 
 
 def _to_real(count: int) -> Callable[..., Any]:
     def rule(op: tf.Operation, x: Linear, lengths: Any) -> Any:
-        axes, sizes = list(range(x.ndim - count, x.ndim)), integers("length", lengths)
-        for axis, n in zip(axes, sizes):
-            x = _fitting(x, axis, n // 2 + 1 if axis == axes[-1] else n)
-        for axis in axes[:-1]:
-            x = transform(x, axis, _dft(x.shape[axis], False))
-        check_entries(x.shape[-1] * sizes[-1], "A Fourier transform")
-        return transform_to_real(x, axes[-1], sizes[-1])
+        *sizes, n = integers("length", lengths)
+        return fourier_to_real(_fitting(x, [*sizes, n // 2 + 1]), _last(x, count), n)
 
     return rule
 

@@ -12,13 +12,12 @@ import torch
 from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
 from ...engine.arithmetic import conjugate, convert, scale
-from ...engine.limits import check_entries
 from ...engine.linear import Linear, reshape
 from ...engine.operands import shape_of
+from ...engine.operations.fourier import fourier, fourier_of_real, fourier_to_real
 from ...engine.operations.products import product, sparse_product
 from ...engine.positions import take
 from ...engine.products.convolution import convolve
-from ...engine.products.transforms import transform, transform_to_real
 from ...engine.refusals import NoRule, NotLinear
 from ..steps import Step
 from .arithmetic import plus, times
@@ -179,38 +178,22 @@ def _each(value: Any, d: int) -> list[int]:
 _NORMALISED = {0: 0.0, 1: -0.5, 2: -1.0}  # none, by the root of the number of elements, by that number
 
 
-def _complex_transform(step: Step, x: Linear, dim: Sequence[int], normalization: int, forward: bool) -> Any:
-    x = convert(x, np.result_type(x.dtype, np.complex64))
-    for axis in dim:
-        x = transform(x, axis, _dft(x.shape[axis], forward))
-    return _scaled(x, math.prod(x.shape[a] for a in dim), normalization)
-
-
-def _dft(n: int, forward: bool) -> np.ndarray:
-    check_entries(n * n, "A Fourier transform")
-    return np.fft.fft(np.eye(n)) if forward else np.fft.ifft(np.eye(n)) * n
-
-
-def _scaled(x: Linear, count: int, normalization: int) -> Linear:
+def _normalised(x: Linear, count: int, normalization: int) -> Linear:
     return x if normalization == 0 else scale(x, float(count) ** _NORMALISED[normalization])
 
 
+def _complex_transform(step: Step, x: Linear, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+    x = fourier(convert(x, np.result_type(x.dtype, np.complex64)), dim, forward, scaled=False)
+    return _normalised(x, math.prod(x.shape[a] for a in dim), normalization)
+
+
 def _from_real(step: Step, x: Linear, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
-    count, last = math.prod(x.shape[a] for a in dim), dim[-1]
-    images = _dft(x.shape[last], True)
-    images = images[:, : x.shape[last] // 2 + 1] if onesided else images
-    x = transform(convert(x, np.result_type(x.dtype, np.complex64)), last, images)
-    for axis in dim[:-1]:
-        x = transform(x, axis, _dft(x.shape[axis], True))
-    return _scaled(x, count, normalization)
+    return _normalised(fourier_of_real(x, dim, onesided), math.prod(x.shape[a] for a in dim), normalization)
 
 
 def _to_real(step: Step, x: Linear, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
-    for axis in dim[:-1]:
-        x = transform(x, axis, _dft(x.shape[axis], False))
-    check_entries(x.shape[dim[-1]] * last_dim_size, "A Fourier transform")
-    count = math.prod(x.shape[a] for a in dim[:-1]) * last_dim_size
-    return _scaled(scale(transform_to_real(x, dim[-1], last_dim_size), float(last_dim_size)), count, normalization)
+    found = scale(fourier_to_real(x, dim, last_dim_size, scaled=False), float(last_dim_size))
+    return _normalised(found, math.prod(found.shape[a] for a in dim), normalization)
 
 
 FOURIER = {  # do not commute with conjugation
