@@ -5,7 +5,6 @@ The images are a dense matrix, so this is for small arrays: derivatives of inter
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,18 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from .....backends.torch.dtypes import TORCH_DTYPE
-from ....errors import UnsupportedOperation
 from ...engine.arithmetic import scale
-from ...engine.linear import Linear, reshape
-from ...engine.products.rounding import dense_along
+from ...engine.linear import Linear
+from ...engine.operations.unit_images import by_unit_images, seems_linear
 from ...engine.refusals import NoRule, NotLinear
 from ...nested import mapped
 from ..steps import Step
 from .tensors import coefficient, device_of, tensor
-
-MOST = 2**22  # entries of the matrix of one operator
-MOST_UNITS = 4096
 
 
 def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
@@ -39,24 +33,15 @@ def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
         linear = [k for k, arg in enumerate(args) if isinstance(arg, Linear)]
         if len(linear) != 1 or linear[0] not in places or any(isinstance(v, Linear) for v in kwargs.values()):
             raise NotLinear()
-        x = args[linear[0]]
-        if x.size > MOST_UNITS or x.size * math.prod(step.shape) > MOST:
-            raise UnsupportedOperation(
-                f"it has no rule but by its images of all {x.size} unit vectors. Trace a smaller problem, or "
-                "solve with the function itself instead of its matrix."
-            )
         device = device_of(args)
         given = [mapped(partial(tensor, device=device), arg) for arg in args]
 
-        def image(unit: torch.Tensor) -> torch.Tensor:
-            given[linear[0]] = unit.reshape(x.shape)
-            found = step.function(*given, **kwargs)
-            return (found[0] if isinstance(found, (list, tuple)) else found).reshape(-1)
+        def image(unit: np.ndarray) -> Any:
+            given[linear[0]] = tensor(unit, device)
+            out = step.function(*given, **kwargs)
+            return coefficient(out[0] if isinstance(out, (list, tuple)) else out)
 
-        units = torch.eye(x.size, dtype=TORCH_DTYPE[x.dtype], device=device)
-        none = torch.zeros(math.prod(step.shape), 0, dtype=units.dtype, device=device)
-        matrix = coefficient(torch.stack([image(unit) for unit in units], 1) if x.size else none)
-        found = reshape(dense_along(reshape(x, (x.size,)), [0], matrix, [matrix.shape[0]]), step.shape)
+        found = by_unit_images(args[linear[0]], image)
         return found if results == 1 else [found, *[NoRule()] * (results - 1)]
 
     return rule
@@ -73,9 +58,19 @@ def _pointwise(step: Step, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 def without_rule(step: Step, args: Sequence[Any], kwargs: dict[str, Any], values: Sequence[Any]) -> Exception:
     """The error for an operator without a rule: it is not linear, or it only might be."""
+    device = device_of(args)
+
+    def image(value_of: Callable[[Any], Any]) -> np.ndarray:
+        def operand(value: Any) -> Any:
+            return tensor(value_of(value), device)
+
+        given = {key: mapped(operand, v) for key, v in kwargs.items()}
+        out = step.function(*mapped(operand, args), **given)
+        found: torch.Tensor = out[0] if isinstance(out, (list, tuple)) else out
+        return found.detach().resolve_conj().resolve_neg().cpu().numpy()
+
     try:
-        zero, u, v, both = (_image(step, args, kwargs, *factors) for factors in ((0, 0), (1, 0), (0, 1), (1, -2)))
-        is_linear = torch.allclose(both - zero, (u - zero) - 2 * (v - zero), equal_nan=True)
+        is_linear = seems_linear(image)
     except Exception:  # whatever an unknown operator does with such operands
         is_linear = not _returns_integers(step)
     return NoRule() if is_linear else NotLinear()
@@ -85,21 +80,6 @@ def _returns_integers(step: Step) -> bool:
     return any(
         r is not None and not (r.dense.dtype.is_floating_point or r.dense.dtype.is_complex) for r in step.results
     )
-
-
-def _image(step: Step, args: Sequence[Any], kwargs: dict[str, Any], a: float, b: float) -> torch.Tensor:
-    """The operator of a u + b v for random u and v."""
-    rng, device = np.random.default_rng(0), device_of(args)
-
-    def operand(value: Any) -> Any:
-        if not isinstance(value, Linear):
-            return tensor(value, device)
-        u, v = rng.standard_normal((2, *value.shape))
-        return tensor(np.asarray(a * u + b * v, value.dtype), device)
-
-    out = step.function(*[mapped(operand, arg) for arg in args], **{k: mapped(operand, v) for k, v in kwargs.items()})
-    found: torch.Tensor = out[0] if isinstance(out, (list, tuple)) else out
-    return found.cpu()
 
 
 _BY_IMAGES = (

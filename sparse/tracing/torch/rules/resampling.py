@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from ...engine.arithmetic import scale
-from ...engine.limits import check_entries
 from ...engine.linear import Linear
-from ...engine.products.rounding import dense_along
+from ...engine.operations.unit_images import along_axes
 from ...engine.reductions import window_sum
 from ..steps import Step
 
@@ -62,16 +61,14 @@ def _separable(d: int, has_scales: bool = True) -> Callable[..., Any]:
 
     def rule(step: Step, x: Linear, size: Sequence[int], *settings: Any) -> Any:
         flags, scales = (settings[:1], settings[1:]) if has_scales else (settings, ())
-        for k in range(d):
-            axis = x.ndim - d + k
-            n, m = x.shape[axis], int(size[k])
-            check_entries(n * max(n, m), "Interpolation along an axis")
+
+        def images(k: int, n: int, m: int) -> np.ndarray:
             units = torch.eye(n, dtype=torch.float64 if x.dtype.itemsize > 4 else torch.float32, device="cpu")
             units = units.reshape(n, 1, *[n if a == k else 1 for a in range(d)])
             own = [scale if a == k else None for a, scale in enumerate(scales)]
-            images = step.function(units, [m if a == k else 1 for a in range(d)], *flags, *own)
-            x = dense_along(x, [axis], images.reshape(n, m).T.numpy().astype(x.dtype), [m])
-        return x
+            return step.function(units, [m if a == k else 1 for a in range(d)], *flags, *own).numpy()
+
+        return along_axes(x, range(x.ndim - d, x.ndim), [int(m) for m in size], images)
 
     return rule
 
