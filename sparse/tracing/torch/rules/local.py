@@ -83,7 +83,7 @@ def _returns_integers(step: Step) -> bool:
 
 
 _BY_IMAGES = (
-    *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "max_pool2d_with_indices"),
+    *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "max_pool2d_with_indices"),
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
 )

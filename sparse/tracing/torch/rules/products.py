@@ -1,4 +1,4 @@
-"""Rules for products with constant arrays and sparse matrices, convolutions and Fourier transforms."""
+"""Rules for products with constant arrays and sparse matrices, and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ import numpy as np
 import torch
 
 from ....errors import UnsupportedOperation
-from ...engine import coefficients as co
 from ...engine.arithmetic import conjugate, convert, scale
-from ...engine.linear import Linear, reshape
-from ...engine.operands import shape_of
+from ...engine.linear import Linear
 from ...engine.operations.fourier import fourier, fourier_of_real, fourier_to_real
 from ...engine.operations.products import product, sparse_product
-from ...engine.positions import take
-from ...engine.products.convolution import convolve
-from ...engine.refusals import NoRule, NotLinear
+from ...engine.refusals import NoRule
 from ..steps import Step
 from .arithmetic import plus, times
 from .tensors import coefficient, device_of, tensor
@@ -77,102 +73,6 @@ def _sparse_product(a: Any, b: Any) -> Any:
     return sparse_product(rows, columns, entries.values().cpu().numpy(), a.shape[0], b)
 
 
-# --- convolutions ---------------------------------------------------------------------------------------------------
-
-
-def _convolution(
-    step: Step,
-    image: Any,
-    kernel: Any,
-    bias: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Any:
-    if isinstance(image, Linear) and isinstance(kernel, Linear):
-        raise NotLinear("the image and the kernel depend on it")
-    if isinstance(image, Linear) or isinstance(kernel, Linear):
-        by = _transposed if transposed else _direct
-        result = by(image, kernel, stride, padding, dilation, output_padding, groups)
-    else:
-        device = device_of((image, kernel))
-        settings = (stride, padding, dilation, transposed, output_padding, groups)
-        result = coefficient(step.function(tensor(image, device), tensor(kernel, device), None, *settings))
-    if bias is None:
-        return result
-    shape = (1, -1, *[1] * (len(step.shape) - 2))
-    channels = reshape(bias, (1, bias.size, *shape[2:])) if isinstance(bias, Linear) else bias.reshape(shape)
-    return plus(result, channels)
-
-
-def _direct(
-    image: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
-) -> Linear:
-    d = len(shape_of(kernel)) - 2
-    stride, padding, dilation = (_each(v, d) for v in (stride, padding, dilation))
-    return convolve(image, kernel, stride, [(p, p) for p in padding], [1] * d, dilation, groups)
-
-
-def _transposed(
-    image: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
-) -> Linear:
-    shape = shape_of(kernel)
-    d = len(shape) - 2
-    stride, padding, dilation, more = (_each(v, d) for v in (stride, padding, dilation, output_padding))
-    reach = [(n - 1) * step - p for n, step, p in zip(shape[2:], dilation, padding)]
-    widths = [(r, r + m) for r, m in zip(reach, more)]
-    return convolve(image, _turned(kernel, groups), [1] * d, widths, stride, dilation, groups)
-
-
-def _turned(kernel: Any, groups: int) -> Any:
-    """A kernel `(in, out / groups, ...)` of a transposed convolution as that of a direct one."""
-    n_in, n_out, *space = shape_of(kernel)
-    order = [0, 2, 1, *range(3, 3 + len(space))]
-    where = np.arange(math.prod(shape_of(kernel))).reshape(groups, n_in // groups, n_out, *space).transpose(order)
-    where = np.flip(where, tuple(range(3, where.ndim))).reshape(groups * n_out, n_in // groups, *space)
-    if isinstance(kernel, Linear):
-        return take(kernel, where)
-    flat = kernel.reshape(-1)
-    return flat[where] if co.known(kernel) else flat[torch.from_numpy(where.copy()).to(flat.device)]
-
-
-def _convolution_backward(
-    step: Step,
-    gradient: Any,
-    image: Any,
-    kernel: Any,
-    bias_sizes: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-    output_mask: Sequence[bool],
-) -> list[Any]:
-    """The first of the three derivatives: a convolution with the kernel turned round."""
-    others = NoRule()
-    if not isinstance(gradient, Linear) or isinstance(kernel, Linear):
-        return [NotLinear() if isinstance(kernel, Linear) else others, others, others]
-    d = len(shape_of(kernel)) - 2
-    stride, padding, dilation = (_each(v, d) for v in (stride, padding, dilation))
-    if transposed:
-        found = _direct(gradient, kernel, stride, padding, dilation, 0, groups)
-    else:
-        sizes = zip(gradient.shape[2:], shape_of(image)[2:], shape_of(kernel)[2:], stride, padding, dilation)
-        more = [n - ((m - 1) * s - 2 * p + (k - 1) * e + 1) for m, n, k, s, p, e in sizes]
-        found = _transposed(gradient, kernel, stride, padding, dilation, more, groups)
-    return [found, others, others]
-
-
-def _each(value: Any, d: int) -> list[int]:
-    values = list(value) if isinstance(value, Sequence) else [value]
-    return [int(v) for v in (values * d if len(values) == 1 else values)]
-
-
 # --- Fourier transforms ---------------------------------------------------------------------------------------------
 
 _NORMALISED = {0: 0.0, 1: -0.5, 2: -1.0}  # none, by the root of the number of elements, by that number
@@ -214,8 +114,5 @@ PRODUCTS: dict[str, Callable[..., Any]] = {
     "baddbmm": _added(_batches),
     "addbmm": _added(_sum_of_batches),
     "addr": _added(_outer),
-    "convolution": _convolution,
-    "convolution_overrideable": _convolution,
-    "convolution_backward": _convolution_backward,
     **FOURIER,
 }

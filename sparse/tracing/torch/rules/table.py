@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .arithmetic import ARITHMETIC
+from .convolutions import CONVOLUTIONS
 from .indexing import INDEXING
 from .local import LOCAL
 from .products import PRODUCTS
@@ -25,4 +26,4 @@ from .resampling import RESAMPLING
 from .structure import STRUCTURE
 
 Rule = Callable[..., Any]
-RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **INDEXING, **PRODUCTS, **RESAMPLING, **LOCAL}
+RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **INDEXING, **PRODUCTS, **CONVOLUTIONS, **RESAMPLING, **LOCAL}
