@@ -26,6 +26,7 @@ from ....backends.torch.transformed import is_tracked
 from ....backends.torch.watch import Watch
 from ..engine.refusals import NoRule
 from ..nested import mapped
+from .lists import for_each, of_one
 from .messages import LIBRARY, REPORTER, leaves_torch, own_derivative, random, shape_of_values, writes_to_tracked
 from .steps import Operand, Record, Step, place_in, written
 
@@ -124,6 +125,11 @@ class Recorder(Recording):
             out = func(*args)
             self._same(out, self.operand(args[0]))
             return out
+        single = of_one(func)
+        if single is not None:
+            with self:
+                found = for_each(single, args, kwargs)
+            return found if func._schema.returns else None  # nothing where it writes in place
         if func._can_decompose():  # in inference mode, torch asks for the whole of what is made of others
             with self:
                 return func.decompose(*args, **kwargs)

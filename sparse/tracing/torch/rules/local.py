@@ -86,6 +86,8 @@ _BY_IMAGES = (
     *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "max_pool2d_with_indices"),
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
+    *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
+    *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
 )
 _OTHERS_BY_IMAGES = (
     *("embedding_dense_backward", "_softmax_backward_data", "_log_softmax_backward_data"),
