@@ -50,15 +50,3 @@ def static(what: str, value: Any) -> np.ndarray:
 def integers(what: str, value: Any) -> list[int]:
     """As `static`, a list of numbers of Python."""
     return [int(n) for n in static(what, value).reshape(-1)]
-
-
-def one_linear(*factors: Any, why: str = "both factors depend on it") -> Linear:
-    """The only factor that depends on the input.
-
-    Raises:
-        NotLinear: several do.
-    """
-    found = [factor for factor in factors if isinstance(factor, Linear)]
-    if len(found) != 1:
-        raise NotLinear(why)
-    return found[0]

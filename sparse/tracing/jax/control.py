@@ -10,9 +10,10 @@ from jax import lax
 
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.linear import Linear, reshape
+from ..engine.operations.replace import cut
 from ..engine.positions import select
 from ..engine.refusals import static, static_needed
-from ..engine.structural import slice_, stack
+from ..engine.structural import stack
 from .known.table import is_known
 
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
@@ -120,8 +121,7 @@ def element(x: Any, i: int) -> Any:
     """`x[i]`."""
     if not isinstance(x, Linear):
         return np.asarray(x[i]) if isinstance(x, np.ndarray) else x[i]
-    starts, limits = [i] + [0] * (x.ndim - 1), [i + 1, *x.shape[1:]]
-    return reshape(slice_(x, starts, limits), x.shape[1:])
+    return reshape(cut(x, 0, i, i + 1), x.shape[1:])
 
 
 def together(rows: Sequence[Any], aval: Any) -> Any:

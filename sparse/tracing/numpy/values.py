@@ -69,15 +69,6 @@ def concatenate(parts: Sequence[Value], axis: int) -> Value:
     return np.concatenate(parts, axis)
 
 
-def part(x: Value, axis: int, start: int, stop: int) -> Value:
-    """A slice along one axis."""
-    if not isinstance(x, Linear):
-        return np.asarray(x)[(slice(None),) * (axis % np.ndim(x)) + (slice(start, stop),)]
-    starts, limits = [0] * x.ndim, list(x.shape)
-    starts[axis], limits[axis] = start, stop
-    return structural.slice_(x, starts, limits)
-
-
 def take(x: Value, positions: np.ndarray) -> Value:
     """`x.ravel()[positions]`, zero where the position is -1."""
     if isinstance(x, Linear):

@@ -364,6 +364,11 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "vjp of negative pads": lambda x: torch.func.vjp(
         lambda z: F.pad(image(z), (2, -1, -2, 1), mode="replicate") + F.pad(image(z), (-1, 2, 1, -2), mode="reflect"), W
     )[1](image(torch.cat([x[:5], x[:5, :1]], 1)))[0],
+    "diagonal": lambda x: torch.diag(x, 1) + torch.diagonal_copy(x, -1) + torch.permute_copy(x, (1, 0))[1, :5],
+    "factors": lambda x: (
+        torch.deg2rad(x) + torch.rad2deg(x) + torch.ldexp(x, INDEX) + torch.special.xlog1py(x, W.abs())
+    ),
+    "likelihood": lambda x: F.nll_loss(x, INDEX, W[0].abs()) + F.nll_loss(x, INDEX, reduction="none"),
     "unpooling": lambda x: (
         F.max_unpool2d(x[None, :3, :3], PLACES, 2)[0] + F.max_unpool1d(x[None, 0, :3], PLACES[:, 0], 2)[0]
     ),

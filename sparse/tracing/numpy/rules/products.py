@@ -168,5 +168,4 @@ PRODUCTS: dict[Any, Callable[..., Any]] = {
     np.kron: _kron,
     np.convolve: _convolve,
     np.linalg.solve: _solve,
-    **{getattr(np.linalg, name): matmul for name in ("matmul",) if hasattr(np.linalg, name)},
 }

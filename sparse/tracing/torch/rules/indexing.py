@@ -232,6 +232,8 @@ _MOVES = (
     *("rot90", "diag_embed", "block_diag", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
+    *("expand_copy", "diagonal_copy", "narrow_copy", "permute_copy", "unfold_copy", "squeeze_copy", "unsqueeze_copy"),
+    *("transpose_copy", "t_copy", "select_copy", "slice_copy"),
 )
 
 _slice, _select = torch.ops.aten.slice.Tensor, torch.ops.aten.select.int

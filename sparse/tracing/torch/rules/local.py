@@ -48,7 +48,7 @@ def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
 
 
 def _pointwise(step: Step, x: Any, *args: Any, **kwargs: Any) -> Any:
-    """The derivative of a function of single elements: a factor for each."""
+    """A function of single elements that is linear in the first operand, as derivatives are: a factor for each."""
     if not isinstance(x, Linear) or any(isinstance(arg, Linear) for arg in args):
         raise NotLinear()
     device = device_of(args)
@@ -100,6 +100,8 @@ _POINTWISE = (
 
 LOCAL: dict[str, Callable[..., Any]] = {
     **dict.fromkeys((f"{name}_backward" for name in _POINTWISE), _pointwise),
+    **dict.fromkeys(("deg2rad", "rad2deg", "ldexp", "xlogy", "special_xlog1py"), _pointwise),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), by_images(0, results=2)),
     **dict.fromkeys((f"{name}_backward" for name in _BY_IMAGES), by_images(0)),
     **dict.fromkeys(_OTHERS_BY_IMAGES, by_images(0)),
     "_linalg_solve_ex": by_images(1, results=4),
