@@ -327,6 +327,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "patches": lambda x: F.unfold(image(x), 3).sum(-1) + F.fold(F.unfold(image(x), 3), (N, N), 3)[0, 0, 0, :1],
     "shuffle": lambda x: F.pixel_shuffle(x.reshape(1, 4, 3, 3), 2) + F.pixel_unshuffle(image(x), 3)[:, :1, :1, :1],
     "solve": lambda x: torch.linalg.solve(DOMINANT, x) + torch.linalg.solve_triangular(DOMINANT, x, upper=True),
+    "reflections": lambda x: (
+        torch.ormqr(*torch.geqrf(W), x) + torch.ormqr(*torch.geqrf(W), x, left=False, transpose=True)
+    ),
     "inverse": lambda x: torch.linalg.inv(DOMINANT) @ x,
     "vmap": lambda x: torch.vmap(lambda r, w: torch.roll(r, 1) * w - r.flip(0) + w @ r)(x, W),
     "vmap twice": lambda x: torch.vmap(torch.vmap(lambda s, w: s * w + 1))(x, W),

@@ -108,4 +108,5 @@ LOCAL: dict[str, Callable[..., Any]] = {
     "linalg_solve_triangular": by_images(1),
     "triangular_solve": by_images(0, results=2),
     "linalg_lu_solve": by_images(2),
+    "ormqr": by_images(2),
 }
