@@ -30,7 +30,7 @@ from ...engine.refusals import NotLinear, static
 from ...engine.structural import pad, slice_
 from ...engine.windows import clamped_start, positions, single_start
 from ..known.reductions import order_by
-from ..known.table import bind, evaluate, is_known
+from ..known.table import bind, evaluate_equation, is_known
 from ..windows import fill_value, gather_window, scatter_window, sets_values
 
 Values = Sequence[Any]
@@ -102,7 +102,7 @@ def _scatter_multiply(equation: Any, values: Values) -> Any:
         raise NotLinear("the factors depend on it")
     static("index", indices)
     operands = [np.ones(x.shape, x.dtype), indices, updates]
-    factors = evaluate(equation, operands) if is_known(updates) else bind(equation, operands)
+    factors = evaluate_equation(equation, operands) if is_known(updates) else bind(equation, operands)
     return scale(x, factors[0])
 
 

@@ -14,7 +14,7 @@ from ...engine.positions import scatter_add, take
 from ...engine.reductions import window_sum
 from ...engine.refusals import MATRIX_FREE, static
 from ...engine.structural import broadcast_to
-from ..known.pooling import adds, chosen, window_reduction
+from ..known.pooling import adds, extreme_positions, window_reduction
 
 Values = Sequence[Any]
 
@@ -31,7 +31,7 @@ def _scatter_chosen(equation: Any, values: Values) -> Any:
 
 
 def _positions(equation: Any, operand: Any) -> np.ndarray:
-    where = chosen(static("place of the largest element", operand), equation.params)
+    where = extreme_positions(static("place of the largest element", operand), equation.params)
     if where is None:
         raise UnsupportedOperation(f"it is not the place of a largest finite number. {MATRIX_FREE}")
     return where
