@@ -17,9 +17,9 @@ import scipy.sparse as sp
 
 from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.facts import components
+from ...sparse.analysis.facts import components
+from ...sparse.analysis.rounding import RowSums, closed_components, row_sums
 from ...sparse.operators.by_record import known_product, products_agree
-from ...sparse.rounding import RowSums, closed_components, row_sums
 from ..preconditioners.known import as_matrix, in_every_run
 from .projections import WithoutConstants
 

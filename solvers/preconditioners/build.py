@@ -18,7 +18,7 @@ from .amg.amg import amg, updated
 from .automatic import AUTOMATIC
 from .base import Preconditioner
 from .block_jacobi.block_jacobi import block_jacobi
-from .chebyshev.chebyshev import chebyshev
+from .chebyshev import chebyshev
 from .choose import choose_kind
 from .cluster.cluster import cluster
 from .composed.pieces import foreign_piece

@@ -8,11 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.canonical import canonical
-from ...sparse.facts import has_diagonal_of_one_sign, is_m_matrix
-from ...sparse.row_sums import row_sums
-from ...sparse.symmetry import seems_hermitian
-from ..grids.find import on_its_grid
+from ...sparse.analysis.canonical import canonical
+from ...sparse.analysis.facts import has_diagonal_of_one_sign, is_m_matrix
+from ...sparse.analysis.grid import on_its_grid
+from ...sparse.analysis.row_sums import row_sums
+from ...sparse.analysis.symmetry import seems_hermitian
 from .diagonal import DOMINANT
 from .known import as_matrix, at_hand, is_known
 from .multigrid.read import couples_neighbours

@@ -15,13 +15,13 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.canonical import canonical
+from ...sparse.analysis.canonical import canonical
+from ...sparse.analysis.grid import on_its_grid
+from ...sparse.analysis.symmetry import PRODUCTS, REFUSED, asymmetry, is_hermitian
 from ...sparse.formats.traced_coo import places_unknown
-from ...sparse.linearity import linear_part
 from ...sparse.operators.function import FunctionOperator
 from ...sparse.operators.linear_function import LinearFunction
-from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry, is_hermitian
-from ..grids.find import on_its_grid
+from ...sparse.operators.linearity import linear_part
 from .checks import check_grid
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weakref import WeakSet
 
 from ...sparse import Matrix
-from ...sparse.symmetry import asymmetry
+from ...sparse.analysis.symmetry import asymmetry
 from .base import Preconditioner
 
 _FAR, _FAR_IN_SINGLE = 1e-3, 1e-2

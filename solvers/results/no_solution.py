@@ -10,9 +10,9 @@ from scipy.linalg import lapack
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import FunctionOperator, Matrix, Operator
-from ...sparse.equilibrate import equilibrated, scales
-from ...sparse.facts import components
-from ...sparse.rounding import ROWS, closed_components, half_units, of_region, row_sums
+from ...sparse.analysis.equilibrate import equilibrated, scales
+from ...sparse.analysis.facts import components
+from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, row_sums
 from ..iteration.outcome import Outcome
 from ..iteration.status import Status
 from ..preconditioners.known import as_matrix

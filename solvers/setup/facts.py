@@ -18,13 +18,13 @@ from ...sparse import (
     SparseMatrix,
     UnsupportedOperation,
 )
-from ...sparse.definite import is_seen_indefinite
-from ...sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
+from ...sparse.analysis.definite import is_seen_indefinite
+from ...sparse.analysis.facts import has_diagonal_of_one_sign, is_diagonally_dominant
+from ...sparse.analysis.grid import on_its_grid
+from ...sparse.analysis.row_sums import RowSums, row_sums
+from ...sparse.analysis.symmetry import seems_hermitian
 from ...sparse.operators.by_record import products_agree
-from ...sparse.row_sums import RowSums, row_sums
-from ...sparse.symmetry import seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
-from ..grids.find import on_its_grid
 from ..methods.direct.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.choose import is_easy

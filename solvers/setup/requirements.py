@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...sparse import NonlinearError, Operator, UnsupportedOperation
-from ...sparse.finite import not_finite
-from ...sparse.symmetry import is_far_from_hermitian
+from ...sparse.analysis.finite import not_finite
+from ...sparse.analysis.symmetry import is_far_from_hermitian
 from ..iteration.method import Method
 from ..preconditioners import Preconditioner
 from ..preconditioners.symmetry import far_from_hermitian

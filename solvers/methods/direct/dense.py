@@ -8,7 +8,7 @@ import numpy as np
 
 from ....backends import Backend
 from ....sparse import DenseOperator, Operator
-from ....sparse.symmetry import has_equal_triangles
+from ....sparse.analysis.symmetry import has_equal_triangles
 from ...null_space.projections import WithoutVectors
 from .dense_singular import looked_into, seems_singular
 from .factorisation import DenseFactors

@@ -8,10 +8,10 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import CSR, DIA, Matrix, SparseMatrix, Stencil, UnsupportedOperation
+from ....sparse.analysis.neighbours import are_neighbours, differences, shift_of, step_of
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
 from ...grids.diagonals import neighbours_diagonals
-from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
 from ..known import at_hand, entries_at_hand
 from .couplings import Couplings, Shift, opposite, total
 

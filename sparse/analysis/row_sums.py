@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.cores import shared as cores
-from ..backends.interface.sparse_kernels import inside
-from .formats import DIA
-from .once import once
-from .operator import Operator
+from ...backends.cores import shared as cores
+from ...backends.interface.sparse_kernels import inside
+from ..formats import DIA
+from ..once import once
+from ..operator import Operator
 
 _ROWS = 65_536  # numbers that stay in the cache
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from krylix.sparse import DIA
-from krylix.sparse.symmetry import asymmetry, seems_hermitian
+from krylix.sparse.analysis.symmetry import asymmetry, seems_hermitian
 
 N = 9
 OFFSETS = (-3, -1, 0, 1, 3)

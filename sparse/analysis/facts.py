@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..backends.cores import shared as cores
+from ...backends.cores import shared as cores
 from .canonical import canonical as canonical
 from .canonical import row_maxima, rows_of
 from .symmetry import is_hermitian as is_hermitian

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..backends.rows import rows_times, transposed_times
+from ...backends.rows import rows_times, transposed_times
+from ..once import once
+from ..operator import Operator
 from .canonical import canonical, row_maxima
-from .once import once
-from .operator import Operator
 
 ENTRIES = 100  # in units of eps
 TRIANGLES = 10

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....backends import Array
-from ....sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
-from ..base import Preconditioner
-from ..checks import MOST_STEPS, check_integer, check_number
-from ..known import as_matrix, at_hand, entries_of, is_known_hermitian, kept, placed
-from .spectrum import largest_eigenvalue, largest_row_sum, row_sums
+from ...backends import Array
+from ...sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
+from ...sparse.analysis.spectrum import largest_eigenvalue, largest_row_sum, row_sums
+from .base import Preconditioner
+from .checks import MOST_STEPS, check_integer, check_number
+from .known import as_matrix, at_hand, entries_of, is_known_hermitian, kept, placed
 
 _NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
 _MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenvalue

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....backends import Array, Backend
-from ....sparse import Matrix
+from ...backends import Array, Backend
+from ..formats import Matrix
 
 _BISECTIONS = 24
 

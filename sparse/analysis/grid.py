@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...sparse import Matrix, SparseMatrix, Stencil
-from ...sparse.formats.entries.some_rows import scattered
+from ..formats import Matrix, SparseMatrix, Stencil
+from ..formats.entries.some_rows import scattered
 from .neighbours import differences, shift_of, step_of
 
 Grid = tuple[int, ...]

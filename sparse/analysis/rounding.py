@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..backends import Array, Backend, get_backend
+from ...backends import Array, Backend, get_backend
 
 ROWS = 16  # half units, of each row
 _REGION, _REGION_IN_DOUBLE = 1, 4  # of a region: single precision is mostly rounded once, from double
