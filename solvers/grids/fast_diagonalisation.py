@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Backend, get_backend
 from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
-from ...sparse.analysis.grid import on_its_grid
+from ...sparse.analysis.analysis import on_its_grid
 from ...sparse.analysis.rounding import of_region
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...sparse import DIA, Matrix, Stencil
-from ...sparse.analysis.grid import on_its_grid
+from ...sparse.analysis.analysis import on_its_grid
 from ...sparse.analysis.neighbours import shift_of
 
 

@@ -71,6 +71,21 @@ def is_diagonally_dominant(A: Any) -> bool:
     return not others
 
 
+def is_dominated(A: Any, factor: float) -> bool:
+    """Is |a_ii| >= that factor times the sum of the other |a_ij| in every row of a `csr_array`?
+
+    Mostly the first rows say no.
+    """
+
+    def holds(first: int) -> bool:
+        rows = A[first : first + _ROWS]
+        diagonal = np.abs(rows.diagonal(first))
+        rest = np.asarray(abs(rows).sum(axis=1)).reshape(-1) - diagonal
+        return bool(np.all(diagonal >= factor * rest))
+
+    return all(map(holds, range(0, A.shape[0], _ROWS)))
+
+
 def is_m_matrix(A: Any) -> bool:
     """Is A a real M-matrix, or -A, as far as its rows prove it?
 

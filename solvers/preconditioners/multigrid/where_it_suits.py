@@ -11,7 +11,7 @@ import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Matrix, Operator
-from ....sparse.analysis.grid import on_its_grid
+from ....sparse.analysis.analysis import on_its_grid
 from ....sparse.fingerprint import fingerprint
 from ..base import Preconditioner
 from ..cycle.either import Either
