@@ -215,8 +215,7 @@ class SparseMatrix(Matrix):
         return self.stored.is_hermitian()
 
     def known_diagonal(self) -> np.ndarray:
-        values = None if self.stored.scipy is not None else self.stored.known_values()
-        if values is None:
+        if self.stored.scipy is not None or (values := self.stored.known_values()) is None:
             return super().known_diagonal()
         return np.asarray(self.structure.diagonal(get_backend("numpy"), values, None))
 
