@@ -11,7 +11,7 @@ import numpy as np
 from ...backends import Array
 from ...sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
 from ...sparse.analysis.analysis import analysis_of
-from ...sparse.analysis.spectrum import largest_eigenvalue, largest_row_sum, row_sums
+from ...sparse.analysis.spectrum import absolute_row_sums, largest_eigenvalue, largest_row_sum
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_integer, check_number
 from .known import as_matrix, at_hand, entries_of, kept, placed
@@ -130,7 +130,7 @@ def _inverse_diagonal(A: Operator) -> Array:
     """
     bk, diagonal = A.bk, A.diagonals()
     if bk.on_host and isinstance(A, Matrix):
-        real, empty = np.real(diagonal), row_sums(A) == 0
+        real, empty = np.real(diagonal), absolute_row_sums(A) == 0
         one_sign = np.all((real > 0) | empty, axis=1) | np.all((real < 0) | empty, axis=1)
         if not np.all(one_sign) or np.any(np.abs(np.imag(diagonal)) > _NOISE * np.abs(real)):
             raise ValueError(

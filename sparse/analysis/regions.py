@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from ..formats import Matrix, SparseMatrix
 from .facts import components
-from .rounding import RowSums, closed_components, row_sums
+from .rounding import RoundedRowSums, closed_components, rounded_row_sums
 
 _FAR = 1e-3  # of the largest sum of a row: others are no rounding
 _SMALL = 1e-6  # of the diagonal: what sums that are zero but for rounding are far below
@@ -70,25 +70,25 @@ def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.nda
 
 def _regions(A: Any) -> np.ndarray | None:
     """As `closed_regions`, of one matrix of SciPy or NumPy."""
-    rows = row_sums(A) if sp.issparse(A) else _dense_row_sums(A)
+    rows = rounded_row_sums(A) if sp.issparse(A) else _dense_row_sums(A)
     if not rows.negligible.any():
         return None
     A = A if sp.issparse(A) else sp.csr_array(A)
     count, labels = components(A)
     closed = closed_components(rows, labels, count, A.dtype)
     if closed.any():
-        closed &= closed_components(row_sums(A.T), labels, count, A.dtype)
+        closed &= closed_components(rounded_row_sums(A.T), labels, count, A.dtype)
     if not closed.any():
         return None
     return np.asarray(np.where(closed, np.cumsum(closed) - 1, -1)[labels])
 
 
-def _dense_row_sums(A: np.ndarray) -> RowSums:
+def _dense_row_sums(A: np.ndarray) -> RoundedRowSums:
     """Those of rows that are not far from zero; of others only that they are far."""
     sums = A @ np.ones(A.shape[1])
     scale = np.max(np.abs(A)) if A.dtype.kind == "c" else max(np.max(A), -np.min(A))
     near = np.abs(sums) <= _FAR * scale
-    found = row_sums(A[near])
+    found = rounded_row_sums(A[near])
     allowed = np.zeros(len(A))
     sums[near], allowed[near] = found
-    return RowSums(np.where(near, sums, np.inf), allowed)
+    return RoundedRowSums(np.where(near, sums, np.inf), allowed)
