@@ -16,6 +16,7 @@ from krylix.sparse import Matrix, Operator, SparseMatrix, as_operator
 from krylix.sparse.analysis import analysis as module
 from krylix.sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, asymmetry, fact, on_its_grid, release
 from krylix.sparse.formats.sparse_matrix import sparse_formats
+from modes import array
 
 N = 60
 B = np.random.default_rng(0).standard_normal(N)
@@ -71,8 +72,9 @@ def test_only_what_is_known_is_kept() -> None:
         found.wrong  # noqa: B018
 
 
-def test_each_matrix_has_its_own(products: list[Operator]) -> None:
-    A = as_operator(line())
+@pytest.mark.parametrize("format", ["csr", "dia", "dense"])
+def test_each_matrix_has_its_own(format: str, products: list[Operator]) -> None:
+    A: Any = as_operator(line(above=-1 - 1e-12)).to(format)  # type: ignore[attr-defined]
     assert analysis_of(A).asymmetry == analysis_of(A).asymmetry and len(products) == 1
     others = (copy.copy(A), copy.deepcopy(A), pickle.loads(pickle.dumps(A)), A.T, 2 * A)
     for k, other in enumerate(others, 2):
@@ -220,6 +222,16 @@ def test_a_matrix_may_be_written_to_between_solves(format: str) -> None:
         for method in ("CG", "MINRES"):
             with pytest.raises(ValueError, match="needs a symmetric matrix"):
                 call(A, B, method=method)
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+def test_a_dense_matrix_may_be_written_to_between_solves(mode: str) -> None:
+    own = array(mode, line().toarray())
+    A, b = as_operator(own), array(mode, B)
+    assert linear_solve(A, b, method="CG").converged
+    own[0, 1:] = 1.0
+    with pytest.raises(ValueError, match="needs a symmetric matrix"):
+        linear_solve(A, b, method="CG")
 
 
 def test_a_matrix_may_be_written_to_between_preconditioners() -> None:
