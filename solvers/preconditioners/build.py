@@ -11,17 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend, choose_backend, left_alone
-from ...sparse import (
-    Layout,
-    Matrix,
-    Operator,
-    UnsupportedOperation,
-    as_operator,
-    is_function,
-    operand_dtype,
-    to_operator,
-)
+from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, operand_dtype, to_operator
 from ...sparse.analysis.analysis import analyse_anew, release
+from ...sparse.formats import Matrix
 from ..iteration.method import Method
 from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg, updated
