@@ -16,7 +16,7 @@ from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
 from ...sparse.analysis.regions import closed_regions
 from ...sparse.operators.by_record import known_product, products_agree
-from ..preconditioners.known import as_matrix, in_every_run
+from ..preconditioners.known import as_matrix, constant_folded
 from .projections import WithoutConstants
 
 _UNSEEN = 64  # as much for a function, of its product with random signs, until its entries are seen
@@ -39,7 +39,7 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
         return None
     with np.errstate(all="ignore"):
         if isinstance(A, Matrix):
-            labels = closed_regions(in_every_run(A) if A.bk.compiled() else A)
+            labels = closed_regions(constant_folded(A) if A.bk.compiled() else A)
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:

@@ -14,7 +14,7 @@ from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.spectrum import absolute_row_sums, largest_eigenvalue, largest_row_sum
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_integer, check_number
-from .known import as_matrix, at_hand, entries_of, kept, placed
+from .known import as_matrix, concrete, kept, placed, stored_entries
 
 _NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
 _MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenvalue
@@ -99,13 +99,13 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
     A = A.without_offset
     matrix = _matrix_or_none(A)
     linear = kept(A if matrix is None else matrix)
-    own = at_hand(A if matrix is None else matrix)
+    own = concrete(A if matrix is None else matrix)
     if matrix is None:
         inverse = own.bk.full((1, A.shape[0]), 1, A.dtype, getattr(A, "like", None))
     else:
         inverse = _inverse_diagonal(own)
     operator = ChebyshevOperator(linear, placed(inverse, A), placed(_interval_end(own, inverse), A), degree, ratio)
-    entries, count = entries_of(A), math.prod(tuple(inverse.shape))
+    entries, count = stored_entries(A), math.prod(tuple(inverse.shape))
     work = None if entries is None else (degree - 1) * (entries + 2 * count) + count
     note = None if matrix is not None else f"{degree - 1} products with A per application, not scaled by its diagonal"
     hermitian = analysis_of(A.without_offset).hermitian

@@ -11,7 +11,7 @@ from scipy.linalg import lapack
 from ...backends import Array, Backend, get_backend
 from ...sparse import FunctionOperator, Matrix, Operator
 from ...sparse.analysis.equilibrate import equilibrated, scales
-from ...sparse.analysis.facts import components
+from ...sparse.analysis.facts import component_labels
 from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ..iteration.outcome import Outcome
 from ..iteration.status import Status
@@ -118,7 +118,7 @@ def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
         empty = abs(matrix).sum(axis=1) == 0  # looked at apart: rounding would mix them with other null vectors
         parts = b[:, empty], b[:, ~empty] @ _left_null_vectors(matrix[~empty]).conj()
         return np.linalg.norm(np.concatenate(parts, axis=1), axis=1)
-    count, labels = components(matrix)
+    count, labels = component_labels(matrix)
     closed = closed_components(rounded_row_sums(matrix.T), labels, count, matrix.dtype)
     totals = np.stack([np.bincount(labels, row.real, count) + 1j * np.bincount(labels, row.imag, count) for row in b])
     return np.linalg.norm((np.abs(totals) / np.sqrt(np.bincount(labels)))[:, closed], axis=1)

@@ -21,7 +21,7 @@ from ..methods.direct.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known
-from ..preconditioners.multigrid.read import couples_neighbours
+from ..preconditioners.multigrid.from_matrix import couples_neighbours
 from .factors import factors_now
 from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix_cost
 from .problem import Problem
@@ -109,8 +109,8 @@ class Facts:
     def on_host(self) -> bool:
         """Can the host factorise it now, and solve with that quickly?"""
         problem = self.problem
-        at_hand = not problem.compiled and problem.bk.is_at_hand(problem.b)
-        return at_hand and self.unknowns > 0 and self.is_known
+        is_concrete = not problem.compiled and problem.bk.is_concrete(problem.b)
+        return is_concrete and self.unknowns > 0 and self.is_known
 
     @cached_property
     def while_compiling(self) -> bool:

@@ -140,7 +140,7 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
             return self.row_sums.one_sign
         if self.entries is not None:
             return has_diagonal_of_one_sign(self.entries)
-        diagonal = A.bk.known_now(lambda: A.bk.real(A.diagonals()))
+        diagonal = A.bk.concrete_value(lambda: A.bk.real(A.diagonals()))
         return None if diagonal is None else bool(np.all(diagonal > 0) or np.all(diagonal < 0))
 
     def dominates(self, factor: float) -> bool | None:

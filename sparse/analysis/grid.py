@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..formats import SparseMatrix, Stencil
-from ..formats.entries.some_rows import scattered
+from ..formats.entries.some_rows import evenly_spread
 from ..operator import Operator
 from .neighbours import differences, shift_of, step_of
 
@@ -31,7 +31,9 @@ def find_grid(matrix: Operator) -> Grid:
     if isinstance(matrix, Stencil) and matrix.own_grid is not None and len(matrix.own_grid) > 1:
         return matrix.own_grid
     structure: Any = matrix.structure  # type: ignore[attr-defined]
-    runs = scattered(n - 2, _FEW)[1:, None] + np.arange(3)  # in each there is one that is not at the end of its line
+    runs = evenly_spread(n - 2, _FEW)[1:, None] + np.arange(
+        3
+    )  # in each there is one that is not at the end of its line
     rows, cols = structure.in_rows(np.unique(runs))
     if len(rows) > 3 * _FEW * _LONGEST_ROW:
         return ()
@@ -64,8 +66,10 @@ def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
 def _around(matrix: Any, grid: Grid) -> int | None:
     """How many entries of a sample lead around an axis; None where some lead further than to a neighbour."""
     n, width = matrix.shape[0], grid[-1]
-    firsts = scattered(n // width, _MANY // 4) * width
-    rows, cols = matrix.structure.in_rows(np.unique(np.concatenate([scattered(n, _MANY), firsts, firsts + width - 1])))
+    firsts = evenly_spread(n // width, _MANY // 4) * width
+    rows, cols = matrix.structure.in_rows(
+        np.unique(np.concatenate([evenly_spread(n, _MANY), firsts, firsts + width - 1]))
+    )
     count = 0
     for difference, length in zip(differences(rows, cols, grid), grid):
         step, around = step_of(difference, length)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..formats import Matrix, SparseMatrix
-from .facts import components
+from .facts import component_labels
 from .rounding import RoundedRowSums, closed_components, rounded_row_sums
 
 _FAR = 1e-3  # of the largest sum of a row: others are no rounding
@@ -74,7 +74,7 @@ def _regions(A: Any) -> np.ndarray | None:
     if not rows.negligible.any():
         return None
     A = A if sp.issparse(A) else sp.csr_array(A)
-    count, labels = components(A)
+    count, labels = component_labels(A)
     closed = closed_components(rows, labels, count, A.dtype)
     if closed.any():
         closed &= closed_components(rounded_row_sums(A.T), labels, count, A.dtype)

@@ -63,7 +63,7 @@ def largest_eigenvalue(bk: Backend, apply: Callable[[Array], Array], start: Arra
 
     v = bk.times(1 / bk.norm(start), start)
     first = _Lanczos(0, bk.zeros_like(v), v, zero[:, :1], zero, zero)
-    with bk.quiet():
+    with bk.errstate():
         found = bk.while_loop(lambda s: s.step < steps, one, first)
         return _largest_of_tridiagonal(bk, found.alphas, found.betas)
 
@@ -113,7 +113,7 @@ def bounded_eigenvalue(bk: Backend, A: Operator, row_sums: Array) -> Array:
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """One more product, of the vector divided by its size."""
         v, size, count = state
-        v = bk.in_memory(A.apply(bk.times(1 / bk.where(size > 0, size, 1), v)))
+        v = bk.materialize(A.apply(bk.times(1 / bk.where(size > 0, size, 1), v)))
         return v, bk.norm(v), count + 1
 
     count = bk.asarray(np.int32(0), like=example)

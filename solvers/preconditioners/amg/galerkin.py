@@ -12,25 +12,25 @@ from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
 from .hierarchy import HostLevel
-from .settings import OMEGA, Settings
+from .settings import OMEGA, AmgSettings
 
 
 def galerkin_levels(
-    A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: Settings, hermitian: bool
+    A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: AmgSettings, hermitian: bool
 ) -> list[HostLevel]:
     """Finest first. Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing."""
     found = []
     for T in tentative:
         rho = eigenvalue_bound(A)
-        P = smoothed(A, T, rho) if settings.smooths else T
-        R = adjoint(P if hermitian or not settings.smooths else smoothed(adjoint(A), T, rho))
+        P = smoothed_prolongation(A, T, rho) if settings.smooths else T
+        R = adjoint(P if hermitian or not settings.smooths else smoothed_prolongation(adjoint(A), T, rho))
         found.append(HostLevel(A, P, R, T, rho))
         A = sp.csr_array(R @ sp.csr_array(A @ P))
         A.sum_duplicates()
     return [*found, HostLevel(A)]
 
 
-def smoothed(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:
+def smoothed_prolongation(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:
     """`(I - omega / rho D⁻¹ A) T`, with D the diagonal of A where it is not zero."""
     return sp.csr_array(T - OMEGA / rho * (relative(A) @ T))
 

@@ -16,7 +16,7 @@ from ..base import Preconditioner
 from ..checks import check_choice
 from ..composed.multiplicative import multiplicative
 from ..jacobi import jacobi
-from ..known import as_matrix, entries_of, grid_of, pattern
+from ..known import as_matrix, grid_of, pattern, stored_entries
 from .clusters import labels_of_clusters
 from .coarse import coarse_correction
 
@@ -56,7 +56,7 @@ def cluster(
     M = fine + coarse if form == "additive" else multiplicative(matrix, coarse, fine, coarse)
     settings = (("clusters", count), ("form", form))
     hermitian = True if analysis_of(matrix.without_offset).hermitian else M.hermitian
-    return replace(M, kind="cluster", hermitian=hermitian, entries=entries_of(A), settings=settings)
+    return replace(M, kind="cluster", hermitian=hermitian, entries=stored_entries(A), settings=settings)
 
 
 def _default(n: int) -> int:

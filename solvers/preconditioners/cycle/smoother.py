@@ -15,7 +15,7 @@ from ....sparse import Operator
 _LOWER, _UPPER = 0.35, 1.05  # the interval of Chebyshev's polynomials, of the bound of the eigenvalues
 
 
-def smoothed(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, Array]:
+def smoothed_from_zero(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, Array]:
     """From x = 0, where e = -b: the new x, and A x - b, both the caller's own. Cost: one product with A per step.
 
     e may be overwritten.
@@ -23,8 +23,8 @@ def smoothed(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, A
     x, d = None, None
     for alpha, beta in _coefficients(bk, steps, int(e.shape[0])):
         d = bk.times(-beta, e) if d is None else bk.axpy(-beta, e, bk.times(alpha, d))
-        e = bk.in_memory(A.add_to(e, d))
-        x = d if x is None else plus(bk, x, d)
+        e = bk.materialize(A.add_to(e, d))
+        x = d if x is None else add_in_place(bk, x, d)
     return x, e
 
 
@@ -35,17 +35,17 @@ def corrected(bk: Backend, A: Operator, steps: Array, x: Array, e: Array, change
     """
     d = change
     for alpha, beta in _coefficients(bk, steps, int(x.shape[0])):
-        x, e = plus(bk, x, d), bk.in_memory(A.add_to(e, d))
+        x, e = add_in_place(bk, x, d), bk.materialize(A.add_to(e, d))
         d = bk.times(-beta, e) if d is change else bk.axpy(-beta, e, bk.times(alpha, d))
-    return plus(bk, x, d)
+    return add_in_place(bk, x, d)
 
 
-def negative(bk: Backend, x: Array) -> Array:
+def negated(bk: Backend, x: Array) -> Array:
     """`-x`, the caller's own."""
     return bk.times(bk.full_like(x[:, :1], -1), x)
 
 
-def plus(bk: Backend, x: Array, y: Array) -> Array:
+def add_in_place(bk: Backend, x: Array, y: Array) -> Array:
     """`x + y`; may overwrite x."""
     return bk.axpy(bk.full_like(x[:, :1], 1), y, x)
 
@@ -57,7 +57,7 @@ def _coefficients(bk: Backend, steps: Array, rows: int) -> list[tuple[Array, Arr
     return [(alpha, beta) for alpha, beta in each]
 
 
-def chebyshev(rho: Array, degree: int) -> list[tuple[Array, Array]]:
+def chebyshev_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
     """Coefficients for eigenvalues up to `rho`: the least polynomial on the upper two thirds of them.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., Algorithm 12.1; Adams, Brezina, Hu and Tuminaro,
@@ -73,7 +73,7 @@ def chebyshev(rho: Array, degree: int) -> list[tuple[Array, Array]]:
     return found
 
 
-def jacobi(rho: Array, degree: int) -> list[tuple[Array, Array]]:
+def jacobi_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
     """Coefficients of damped Jacobi: the largest eigenvalue, `rho`, is reduced as much as a quarter of it.
 
     Source: Saad, section 13.2.2, for the damping.
@@ -81,7 +81,10 @@ def jacobi(rho: Array, degree: int) -> list[tuple[Array, Array]]:
     return [(0 * rho, 4 / (3 * rho))] * degree
 
 
-SMOOTHERS: dict[str, Callable[[Array, int], list[tuple[Array, Array]]]] = {"chebyshev": chebyshev, "jacobi": jacobi}
+SMOOTHERS: dict[str, Callable[[Array, int], list[tuple[Array, Array]]]] = {
+    "chebyshev": chebyshev_coefficients,
+    "jacobi": jacobi_coefficients,
+}
 """Name -> coefficients from a bound of the eigenvalues and the degree."""
 
 
