@@ -52,7 +52,7 @@ class ImplicitSolve(LinearSystem):
     purpose: str = ""
     many: bool = False
     given: Parts | None = None
-    is_explicit: bool = True  # type: ignore[misc]
+    is_explicit: bool = True
 
     @classmethod
     def of(cls, attempt: Attempt) -> ImplicitSolve:
@@ -62,16 +62,16 @@ class ImplicitSolve(LinearSystem):
             with bk.quiet():  # one factorisation for the solve and its derivatives
                 M = attempt.method.setup(bk, problem.A, M)
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
-        numbers = (x0, *map(bk.constant, (problem.rtol, problem.atol, _relative(problem))))
+        rtol, atol, relative = map(bk.constant, (problem.rtol, problem.atol, _relative(problem)))
         A, null, given = problem.A.as_container(), None, None
         if not bk.explicit_derivatives:
             M, null = (None if one is None else one.as_container() for one in (M, problem.null))
             M = None if M is None else _constant(bk, M)
-            given = Parts(problem.A, M, *numbers, problem.null)
+            given = Parts(problem.A, M, x0, rtol, atol, relative, problem.null)
         elif M is not None and problem.compiled:
             M = M.as_container()
         entries, make_A = bk.take_apart(A)
-        others, make_others = bk.take_apart((M, *numbers, null))
+        others, make_others = bk.take_apart((M, x0, rtol, atol, relative, null))
         count = len(entries)
 
         def make(arrays: Sequence[Array]) -> Parts:
@@ -299,4 +299,5 @@ def _mapped(
     A = operators("A")
     if A is None:
         raise TypeError("A problem without a matrix.")
-    return Parts(A, operators("M"), *(rows(name) for name in Parts._fields[2:-1]), one.null)
+    x0, rtol, atol, relative = map(rows, ("x0", "rtol", "atol", "relative"))
+    return Parts(A, operators("M"), x0, rtol, atol, relative, one.null)

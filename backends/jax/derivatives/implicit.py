@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from .solve import Rules, solve
 from .transposed import with_transpose
 
 Arrays = Sequence[Array]
-Solve = Callable[[Any, Any], tuple[Any, Arrays]]  # of custom_linear_solve: (product, b) -> x, arrays without derivatives
+Solve = Callable[[Any, Any], tuple[Any, Arrays]]  # (product, b) -> x, arrays without derivatives
 
 
 def implicit_solve(
@@ -60,7 +61,8 @@ def _solve_by_rule(system: LinearSystem, b: Array, shape: Sequence[int]) -> Arra
     operands = list(traced.values())
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (*operands, b)]
     program = jax.make_jaxpr(lambda *values: run(values[:-1], values[-1], True))(*operands, b)
-    return solve(program, Rules(product, tangent, shapes[:-1], shapes[-1]), operands, b)
+    once = partial(jax.jit, inline=True)  # each rule is traced once, and is no call in programs
+    return solve(program, Rules(once(product), once(tangent), shapes[:-1], shapes[-1]), operands, b)
 
 
 def _tangent(

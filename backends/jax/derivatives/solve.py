@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -87,13 +86,14 @@ def _jvp(primals: Arrays, tangents: Sequence[Any], program: ClosedJaxpr, rules: 
         return rules.product([new.get(i, operand) for i, operand in enumerate(operands)], x)
 
     if moving:
-        values, changes = ([arrays[i] for i in moving] for arrays in (operands, of_operands))
+        values = [operands[i] for i in moving]
+        changes = [jnp.asarray(of_operands[i], operands[i].dtype) for i in moving]  # some are numbers of Python
         change = change - jax.jvp(image, values, changes)[1]
     return [x, *rest], [rules.tangent(operands, change), *map(_no_tangent, rest)]
 
 
 def _transpose(cotangents: Sequence[Any], *values: Any, program: ClosedJaxpr, rules: Rules) -> list[Any]:
-    """Of a solve with known operands, which is one for the right-hand side of a derivative: x0 and atol mean nothing."""
+    """Of a solve with known operands: one for the right-hand side of a derivative, without x0 and atol."""
     *operands, b = values
     nothing = [None] * len(operands)
     if type(cotangents[0]) is ad.Zero:
@@ -124,7 +124,7 @@ def _batch(
 
 
 def _moves(tangent: Any) -> bool:
-    return type(tangent) is not ad.Zero and tangent.dtype != jax.dtypes.float0
+    return type(tangent) is not ad.Zero and getattr(tangent, "dtype", None) != jax.dtypes.float0
 
 
 def _no_tangent(x: Array) -> Any:
