@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from ..derivatives.solve import Rules
 from .form import Constant, Equation, Fixed, Program
 from .hoisting import are_places, is_hoisted, places
 from .inner import inner_programs
@@ -131,6 +132,8 @@ class Builder:
             self.kept.append(value)
             small = not isinstance(value, jax.core.Tracer) and value.size <= _SMALL and value.is_fully_addressable
             return ("values", self.key(np.asarray(value))) if small else ("identity", id(value))
+        if isinstance(value, Rules):
+            return "rules of a solve", tuple(self.key(program) for program in value.programs)
         hash(value)  # TypeError: not comparable
         return type(value), value
 

@@ -30,7 +30,11 @@ class RecordedFunction:
         self._inlined = jax.jit(self._results, inline=True)  # traced once, and no call in the program
 
     def __call__(self, x: Any) -> Any:
-        return self._packed(self._inlined(self.program.consts, jax.tree.leaves(x)))
+        return self.function(x, *self.program.consts)
+
+    def function(self, x: Any, *constants: Any) -> Any:
+        """The same with other values of what it closes over: of `program.consts`, in its order."""
+        return self._packed(self._inlined(constants, jax.tree.leaves(x)))
 
     def by_lines(self, x: Any) -> Any:
         return self._packed(self._results(self.program.consts, jax.tree.leaves(x)))
