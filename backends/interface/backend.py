@@ -137,7 +137,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """A known array as one of the library; as a tuple, by the first axis, where a compiler would cut it slowly."""
         return self.asarray(x)
 
-    def in_memory(self, x: Array) -> Array:
+    def materialize(self, x: Array) -> Array:
         """`x`, computed once: a compiler may else compute its elements anew wherever they are gathered."""
         return x
 
@@ -163,9 +163,9 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
     def stack(self, arrays: Sequence[Array]) -> Array:
         """Along a new first axis."""
 
-    def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
-        """Along a new first axis, each computed once, as `in_memory`, and with little more to compile than theirs."""
-        return self.in_memory(self.stack(arrays))
+    def stack_materialized(self, arrays: Sequence[Array]) -> Array:
+        """Along a new first axis, each computed once, as `materialize`, and with little more to compile than theirs."""
+        return self.materialize(self.stack(arrays))
 
     @abstractmethod
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...

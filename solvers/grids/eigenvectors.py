@@ -46,7 +46,7 @@ class Waves(NamedTuple):
     and the small eigenvalues keep their digits.
 
     Attributes:
-        kind: of the transform into the eigenvectors, in `waves.KINDS`.
+        kind: of the transform into the eigenvectors, in `trigonometric.KINDS`.
         base: one number.
         values: `(n,)`.
     """

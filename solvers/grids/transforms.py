@@ -62,7 +62,7 @@ class AlongWaves(Composed):
 
     Attributes:
         inner: of all unknowns; where `swapped`, of the grid whose last axis has changed places with the only one here.
-        kind: of the transform into waves, see `waves.KINDS`.
+        kind: of the transform into waves, see `trigonometric.KINDS`.
         grid: lengths of the axes.
         axes: which of them.
         swapped: for libraries that transform along the last axis: the others are moved there once, and not twice.

@@ -20,7 +20,7 @@ REASONS = {
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "may_leave_to_host": "only the library knows its settings and who watches: 0.2 s for a first solve of 2",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",
-    "padded_in_memory": "only the library knows how it keeps windows from being computed each: 91 kernels for 124",
+    "pad_materialized": "only the library knows how it keeps windows from being computed each: 91 kernels for 124",
     "prefers_diagonals": "only the library knows its kernels: 1.0 ms for 1.6 on the host in torch, in single precision",
     "recorded": "JAX's record of a function, whose Python then runs once and not up to 25 times for each solve",
     "recurrence": "by rows in place in NumPy, in a loop in JAX: 4 ms and 0.8 ms for 40 by passes over arrays of 1024^2",

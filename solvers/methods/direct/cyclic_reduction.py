@@ -106,14 +106,14 @@ class CyclicReduction(Composed):
         for level in levels:
             odd, b, at = b[..., 1::2], b[..., ::2], level.slots
             before, after = times(down_before[..., at], odd), times(down_after[..., at], odd)
-            b = bk.in_memory(b - _next_to(bk, before, after, level.kept))
+            b = bk.materialize(b - _next_to(bk, before, after, level.kept))
             gone.append(odd)
         y = as_blocks(bk, bk.product(last if self.batch else last[0], as_rows(bk, b)), w)
         for level, odd in zip(reversed(levels), reversed(gone)):
             at = level.slots
             taken = times(up_before[..., at], y[..., : level.gone])
             taken = taken + times(up_after[..., at], _after(bk, y, level))
-            y = bk.in_memory(_woven(bk, y, times(pivots[..., at], odd) - taken))
+            y = bk.materialize(_woven(bk, y, times(pivots[..., at], odd) - taken))
         return as_rows(bk, y)[:, : self.size]
 
 
@@ -145,7 +145,7 @@ def reduced(
         kept = blocks[..., ::2]
         sizes = _row_sizes(bk, kept)
         fill = times(left, own_before), times(right, own_after)
-        blocks = bk.in_memory(kept - _next_to(bk, *fill, level.kept))
+        blocks = bk.materialize(kept - _next_to(bk, *fill, level.kept))
         before = shifted(bk, -times(right, own_before), level.kept)
         after = bk.pad(-times(left, own_after), [(0, 0)] * 3 + [(0, level.kept - level.gone)])
     last = _last_inverse(bk, _dense(bk, before, blocks, after), as_rows(bk, sizes), eps)
@@ -233,7 +233,7 @@ def _inverse(bk: Backend, blocks: Array, sizes: Array, eps: float) -> Array:
         return bk.where(may_be_zero, other[:, k : k + 1], pivot)
 
     if w == 1:
-        return bk.in_memory(1 / regular(0))
+        return bk.materialize(1 / regular(0))
     identity = np.eye(w)[None, :, :, None]
     for k in range(w):
         is_row, is_column = (
@@ -242,7 +242,7 @@ def _inverse(bk: Backend, blocks: Array, sizes: Array, eps: float) -> Array:
         pivot, column = regular(k), blocks[:, :, k : k + 1]
         row = bk.where(is_column, bk.full_like(pivot, 1), blocks[:, k : k + 1]) / pivot
         rest = bk.where(is_column, bk.zeros_like(column), blocks) - column * row
-        blocks = bk.in_memory(bk.where(is_row, row, rest))
+        blocks = bk.materialize(bk.where(is_row, row, rest))
     return blocks
 
 

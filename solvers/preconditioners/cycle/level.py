@@ -57,7 +57,7 @@ class Level(Composed):
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
-        return self.of_negative(self.bk.in_memory(negative(self.bk, x)))
+        return self.of_negative(self.bk.materialize(negative(self.bk, x)))
 
     def of_negative(self, e: Array) -> Array:
         """The same of -e, which may be overwritten."""
@@ -65,7 +65,7 @@ class Level(Composed):
         found, e = smoothed(self.bk, A, steps, e)
         change = self._from_below(e)
         for _ in range(1, self.visits):
-            found, e = plus(self.bk, found, change), self.bk.in_memory(A.add_to(e, change))
+            found, e = plus(self.bk, found, change), self.bk.materialize(A.add_to(e, change))
             change = self._from_below(e)
         return corrected(self.bk, A, steps, found, e, change)
 
@@ -75,10 +75,10 @@ class Level(Composed):
 
     def _from_below(self, e: Array) -> Array:
         """What the coarser levels add to an x with the residual -e."""
-        in_memory, coarse = self.bk.in_memory, self.coarse
+        materialize, coarse = self.bk.materialize, self.coarse
         e = self.R.apply(e)
-        change = coarse.of_negative(in_memory(e)) if isinstance(coarse, Level) else coarse.apply(in_memory(-e))
-        return in_memory(self.P.apply(change if self.P.puts_in_memory else in_memory(change)))
+        change = coarse.of_negative(materialize(e)) if isinstance(coarse, Level) else coarse.apply(materialize(-e))
+        return materialize(self.P.apply(change if self.P.materializes_input else materialize(change)))
 
     def transpose(self) -> Operator:
         if self.hermitian:

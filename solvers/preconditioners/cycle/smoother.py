@@ -27,7 +27,7 @@ def smoothed(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, A
     x, d = None, None
     for alpha, beta in _coefficients(bk, steps, int(e.shape[0])):
         d = bk.times(-beta, e) if d is None else bk.axpy(-beta, e, bk.times(alpha, d))
-        e = bk.in_memory(A.add_to(e, d))
+        e = bk.materialize(A.add_to(e, d))
         x = d if x is None else plus(bk, x, d)
     return x, e
 
@@ -39,7 +39,7 @@ def corrected(bk: Backend, A: Operator, steps: Array, x: Array, e: Array, change
     """
     d = change
     for alpha, beta in _coefficients(bk, steps, int(x.shape[0])):
-        x, e = plus(bk, x, d), bk.in_memory(A.add_to(e, d))
+        x, e = plus(bk, x, d), bk.materialize(A.add_to(e, d))
         d = bk.times(-beta, e) if d is change else bk.axpy(-beta, e, bk.times(alpha, d))
     return plus(bk, x, d)
 
@@ -110,7 +110,7 @@ def largest_eigenvalue(bk: Backend, A: Operator, row_sums: Array) -> Array:
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """One more product, of the vector divided by its size."""
         v, size, count = state
-        v = bk.in_memory(A.apply(bk.times(1 / bk.where(size > 0, size, 1), v)))
+        v = bk.materialize(A.apply(bk.times(1 / bk.where(size > 0, size, 1), v)))
         return v, bk.norm(v), count + 1
 
     count = bk.asarray(np.int32(0), like=example)

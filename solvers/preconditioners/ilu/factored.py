@@ -61,7 +61,7 @@ class TriangleSweeps(Composed):
     def apply(self, x: Array) -> Array:
         y = x
         for _ in range(self.sweeps if self.strict.structure.nnz else 0):
-            y = self.bk.in_memory(x - self.strict.apply(y))
+            y = self.bk.materialize(x - self.strict.apply(y))
         return y
 
 

@@ -160,7 +160,7 @@ def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
     """The same, computed once: in a compiled program as parts of one array, as each one costs time to compile."""
     if bk.is_eager or isinstance(arrays, Stacked):
         return arrays
-    return Stacked([*arrays], bk.stack_in_memory([*arrays.values()]))
+    return Stacked([*arrays], bk.stack_materialized([*arrays.values()]))
 
 
 def are_flat(bk: Backend, periodic: tuple[bool, ...]) -> bool:
@@ -181,10 +181,10 @@ def windows(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tuple[bool
     rows, *grid = map(int, u.shape)
     steps = {s: distance(s, tuple(grid)) for s in shifts}
     if not are_flat(bk, periodic):
-        u = bk.in_memory(u)
+        u = bk.materialize(u)
         return {s: moved(bk, u, s, periodic) for s in steps}
     n, before, after = math.prod(grid), -min(0, *steps.values()), max(0, *steps.values())
-    flat = bk.padded_in_memory(bk.reshape(u, (rows, n)), before, after)
+    flat = bk.pad_materialized(bk.reshape(u, (rows, n)), before, after)
     return {s: bk.reshape(flat[:, before + k : before + k + n], u.shape) for s, k in steps.items()}
 
 

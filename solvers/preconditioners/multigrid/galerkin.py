@@ -31,11 +31,11 @@ def coarse_couplings(
                     add(parts, c, w * image)
         terms = [moved(bk, each, opposite(c), A.periodic) for c, each in parts.items()]
         if terms:
-            found[S] = bk.in_memory(total(terms))
+            found[S] = bk.materialize(total(terms))
     if hermitian:
         for S in [S for S in found if A.here != S]:
             found[opposite(S)] = bk.conj(moved(bk, found[S], opposite(S), A.periodic))
-    found[A.here] = bk.in_memory(without_dust(bk, found[A.here], W, A.periodic, dust))
+    found[A.here] = bk.materialize(without_dust(bk, found[A.here], W, A.periodic, dust))
     return replace(A, grid=coarse_grid(A.grid, factors), values=found)
 
 
@@ -49,4 +49,4 @@ def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dic
         for c, w in W[parity].items():
             at = tuple(x + y for x, y in zip(origin, c))
             add(sums, at, rows * moved(A.bk, w, origin, A.periodic))
-    return {at: A.bk.in_memory(image) for at, image in sums.items()}
+    return {at: A.bk.materialize(image) for at, image in sums.items()}

@@ -106,7 +106,7 @@ def _scale(A: Couplings) -> Array:
     """
     bk, sums = A.bk, A.sum_of_sizes()
     one = bk.full_like(sums, 1)
-    return bk.in_memory(bk.where(sums > 0, 1 / bk.sqrt(bk.where(sums > 0, sums, one)), one))
+    return bk.materialize(bk.where(sums > 0, 1 / bk.sqrt(bk.where(sums > 0, sums, one)), one))
 
 
 def _symmetric_part(A: Couplings, hermitian: bool) -> Couplings:

@@ -38,7 +38,7 @@ def probed_couplings(A: Operator, P: Interpolation, dust: float = 0.0) -> Coupli
 
     def image(colour: Any, _: Array) -> Array:
         probe = bk.where(number == colour, zero + 1, zero)
-        return R.apply(bk.in_memory(A.apply(bk.in_memory(P.apply(probe)))))
+        return R.apply(bk.materialize(A.apply(bk.materialize(P.apply(probe)))))
 
     images = scanned(bk, image, zero, math.prod(counts), False)
     return _told_apart(A, P, images, colours, counts, dust)
@@ -77,7 +77,7 @@ def _told_apart(
     found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))
     here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
     diagonal = without_dust(bk, found[len(shifts) // 2], P.by_place, P.periodic, dust)
-    found = bk.in_memory(bk.where(bk.asarray(here, like=found), diagonal[None], found))
+    found = bk.materialize(bk.where(bk.asarray(here, like=found), diagonal[None], found))
     return Couplings(bk, grid, P.periodic, Stacked(shifts, found), A.systems)
 
 

@@ -32,7 +32,7 @@ def stacked(bk: Backend, W: Weights, factors: tuple[int, ...]) -> Array:
     """Weights by p and c as one array `(places, systems or 1, *coarse grid)`; those that are missing are zero."""
     here = (0,) * len(factors)
     zero = bk.zeros_like(W[here][here])
-    return bk.stack_in_memory([W[p].get(c, zero) for p, c in places(factors)])
+    return bk.stack_materialized([W[p].get(c, zero) for p, c in places(factors)])
 
 
 @storable("interpolation on a grid")
@@ -51,7 +51,7 @@ class Interpolation(Composed):
     """
 
     parts = cut = ("weights",)
-    is_container = puts_in_memory = True
+    is_container = materializes_input = True
 
     bk: Backend
     weights: Array
@@ -94,7 +94,7 @@ class Interpolation(Composed):
         """From the coarser grid's unknowns over `scale`, `(systems or 1, *coarse grid)`."""
         bk, weights = self.bk, self.weights
         parts = [weights[k] * moved(bk, scale, c, self.periodic) for k, (_, c) in enumerate(places(self.factors))]
-        return replace(self, weights=bk.astype(bk.stack_in_memory(parts), self.dtype))
+        return replace(self, weights=bk.astype(bk.stack_materialized(parts), self.dtype))
 
     def _settle(self) -> None:
         sizes = math.prod(self.grid), math.prod(self.coarse)

@@ -49,7 +49,7 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
     """
     bk, here, live = A.bk, A.here, _live(A)
     first = bk.full_like(A.diagonal, 1) if live is None else live
-    found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.in_memory(every(bk, first, here, factors))}}
+    found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.materialize(every(bk, first, here, factors))}}
     for p in parities(factors)[1:]:
         along, share = _collapsed(A, p, factors, live)
         parts: dict[Shift, Array] = {}
@@ -91,7 +91,7 @@ def _live(A: Couplings) -> Array | None:
     sizes = total(others) if others else bk.zeros_like(one)
     if bk.on_host and np.all(sizes > 0):
         return None
-    return bk.in_memory(bk.where(sizes > 0, one, bk.zeros_like(one)))
+    return bk.materialize(bk.where(sizes > 0, one, bk.zeros_like(one)))
 
 
 def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Array]:
@@ -101,7 +101,7 @@ def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Ar
         return {s: every(bk, a, p, factors) for s, a in values.items()}
     count, systems, *grid = map(int, values.array.shape)
     taken = every(bk, bk.reshape(values.array, (count * systems, *grid)), p, factors)
-    rows = bk.in_memory(bk.reshape(taken, (count, systems, *coarse_grid(A.grid, factors))))
+    rows = bk.materialize(bk.reshape(taken, (count, systems, *coarse_grid(A.grid, factors))))
     return Stacked(list(values), rows)
 
 
@@ -127,7 +127,7 @@ def _collapsed(
     counts = diagonal > (1 + _weakest(bk, along, p) / safe) * (diagonal - excess)
     divisor = strength + bk.where(counts, excess, zero)
     good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
-    return along, bk.in_memory(bk.where(good, 1 / bk.where(good, divisor, one), zero))
+    return along, bk.materialize(bk.where(good, 1 / bk.where(good, divisor, one), zero))
 
 
 def _at_neighbour(A: Couplings, a: Array, p: Shift, t: Shift, factors: tuple[int, ...]) -> Array:
