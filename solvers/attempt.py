@@ -97,7 +97,7 @@ class Attempt:
     def _is_seen_to_converge(self, outcome: Outcome) -> bool:
         """Have all systems converged, and is that at hand?"""
         bk, status = self.problem.bk, outcome.status
-        known = not (self.problem.compiled or bk.compiled(status)) and bk.is_at_hand(status)
+        known = not (self.problem.compiled or bk.compiled(status)) and bk.is_concrete(status)
         return known and not bk.any(status != int(Status.CONVERGED))
 
     def look(self, outcome: Outcome) -> Look | None:

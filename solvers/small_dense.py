@@ -73,7 +73,7 @@ def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndar
     if name in (None, "numpy") or backend_name(A) != name:
         return None, None, None
     bk = get_backend(name)
-    if not (bk.is_array(A) and bk.is_array(b) and bk.is_at_hand(b)):
+    if not (bk.is_array(A) and bk.is_array(b) and bk.is_concrete(b)):
         return None, None, None
     small = len(b.shape) == 1 and 2 <= b.shape[0] <= MOST and tuple(A.shape) == (b.shape[0],) * 2
     return (bk, bk.host_view(A), bk.host_view(b)) if small else (None, None, None)

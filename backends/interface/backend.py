@@ -110,7 +110,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """Context in which operations on known arrays run now, also while a function is being compiled."""
         return nullcontext()
 
-    def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
+    def concrete_value(self, function: Callable[[], Array]) -> np.ndarray | None:
         """The value of `function()`, or None where it is not known before the compiled program runs."""
         return None if self.compiled() else self.to_numpy(function())
 
@@ -121,7 +121,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """
         return None
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         """Has `x` a value now, and costs it no waiting for another device to look at it?"""
         return False
 
@@ -237,7 +237,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
 
         By scaling, but where squares are seen to stay in range: powers of two change no digit.
         """
-        if self.is_at_hand(v):
+        if self.is_concrete(v):
             square = self.square_norm(v)
             low, high = _SAFE_SQUARES[self.dtype(square).char]
             if not self.any(~((square > low) & (square < high))):

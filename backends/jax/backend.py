@@ -112,7 +112,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
             return None
         return np.asarray(x)
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         x = cells_of(x)
         here = not is_compiled(x) and x.is_fully_addressable  # not on other processes, too
         return here and all(device.platform == "cpu" for device in x.devices())
@@ -126,7 +126,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def at_once(self) -> AbstractContextManager[Any]:
         return jax.ensure_compile_time_eval()
 
-    def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
+    def concrete_value(self, function: Callable[[], Array]) -> np.ndarray | None:
         try:
             with self.at_once():
                 value = function()

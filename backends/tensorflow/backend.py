@@ -86,11 +86,11 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         with eagerly():
             return np.asarray(found)
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         return tf.executing_eagerly() and "GPU" not in x.device
 
     def host_view(self, x: Array) -> np.ndarray | None:
-        if not isinstance(x, tf.Tensor) or not self.is_at_hand(x) or self.tracks(x):
+        if not isinstance(x, tf.Tensor) or not self.is_concrete(x) or self.tracks(x):
             return None
         return np.asarray(x.numpy())
 

@@ -119,7 +119,7 @@ class TorchBackend(TorchKernels, Backend):
     def compiled(self, *arrays: Any) -> bool:
         return transforming()  # then tensors have no values to look at
 
-    def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
+    def concrete_value(self, function: Callable[[], Array]) -> np.ndarray | None:
         return self.in_every_run(function())
 
     def in_every_run(self, x: Array) -> np.ndarray | None:
@@ -131,7 +131,7 @@ class TorchBackend(TorchKernels, Backend):
         with torch._C._DisableFuncTorch():
             return self.to_numpy(value)
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         return x.device.type == "cpu" and not transforming()
 
     def copy(self, x: Array) -> Array:

@@ -220,7 +220,7 @@ def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
     None where that is no end, or not seen now.
     """
     bk, b, x = problem.bk, problem.b, problem.bk.flat(found.x)
-    if problem.null is not None or bk.compiled(b, x) or not bk.is_at_hand(b):
+    if problem.null is not None or bk.compiled(b, x) or not bk.is_concrete(b):
         return None
     residual = b - problem.A.apply(x)
     near, (r, right, rtol, atol) = numbers_of(bk, residual, b, problem.rtol, problem.atol)

@@ -79,7 +79,7 @@ def _check(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Ar
 
     def norms(v: np.ndarray) -> np.ndarray | None:
         tiled = np.broadcast_to(v / np.linalg.norm(v), (layout.systems, n)).astype(A.dtype)
-        return bk.known_now(lambda: bk.norm(A.apply(bk.asarray(np.ascontiguousarray(tiled), like=like))))
+        return bk.concrete_value(lambda: bk.norm(A.apply(bk.asarray(np.ascontiguousarray(tiled), like=like))))
 
     usual = norms(probe)
     if usual is None:

@@ -14,7 +14,7 @@ from ...sparse.row_sums import row_sums
 from ...sparse.symmetry import seems_hermitian
 from ..grids.find import on_its_grid
 from .diagonal import DOMINANT
-from .known import as_matrix, at_hand, is_known
+from .known import as_matrix, concrete, is_known
 from .multigrid.read import couples_neighbours
 from .multigrid.where_it_suits import pays_unseen
 
@@ -76,7 +76,7 @@ def _is_elliptic(A: Matrix) -> bool:
 
 
 def _has_whole_diagonal(A: Matrix) -> bool:
-    return bool(np.all(at_hand(A).diagonals() != 0))
+    return bool(np.all(concrete(A).diagonals() != 0))
 
 
 def _traced(A: Operator) -> Operator:

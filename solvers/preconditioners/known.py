@@ -118,7 +118,7 @@ def grid_for(matrix: Matrix, A: Operator, grid: Any = None) -> tuple[int, ...]:
     return on_its_grid(matrix).in_shape if len(found) == 1 and grid is None else found
 
 
-def at_hand(A: Operator) -> Operator:
+def concrete(A: Operator) -> Operator:
     """A on NumPy arrays where it is a matrix whose values are known now; else A itself."""
     if A.bk.on_host or not isinstance(A, Matrix):
         return A
@@ -128,12 +128,12 @@ def at_hand(A: Operator) -> Operator:
     return make([A.bk.to_numpy(array) for array in arrays])
 
 
-def entries_at_hand(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Array]:
+def concrete_entries(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Array]:
     """Rows and columns of the entries, in row order, their values `(systems, nnz)`, or `(1, nnz)`, and whose these are.
 
     They are NumPy's where they are known now.
     """
-    own: Any = at_hand(matrix)
+    own: Any = concrete(matrix)
     if isinstance(own, SparseMatrix):
         rows, cols, _ = own.structure.entries()
         values = own.stored.entry_values()
@@ -149,7 +149,7 @@ def entries_at_hand(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Ar
 
 def pattern(matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of the entries, in row order: of those that are not known to be 0 in all systems."""
-    bk, rows, cols, values = entries_at_hand(matrix)
+    bk, rows, cols, values = concrete_entries(matrix)
     if not bk.on_host:
         return rows, cols
     kept = (values != 0).any(axis=0)

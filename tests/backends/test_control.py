@@ -455,14 +455,14 @@ def test_host_call_for_its_side_effect(mode: str) -> None:
     assert seen == [(1, 0), (2, 1), (4, 2), (8, 3)]
 
 
-@covers("is_at_hand", "in_program")
+@covers("is_concrete", "in_program")
 @pytest.mark.parametrize("mode", [m for m in MODES if m != "torch-compile"])
 def test_when_values_are_there(mode: str) -> None:
     """Outside of programs, and not inside; a transformation of JAX by itself records no program."""
     found: list[tuple[bool, bool]] = []
 
     def look(bk: Backend, x: Any) -> Any:
-        found.append((bk.is_at_hand(x), bk.in_program()))
+        found.append((bk.is_concrete(x), bk.in_program()))
         return x
 
     run(mode, look, np.ones((1, 2)))
@@ -475,15 +475,15 @@ def test_when_values_are_there(mode: str) -> None:
         assert found[1:] == [(False, False)] * 2
 
 
-@covers("known_now")
+@covers("concrete_value")
 @modes
 def test_known_now(mode: str) -> None:
     """Values that do not depend on the compiled function's arguments are known in JAX, in TensorFlow none are."""
     constant, found = array(mode, np.arange(3.0)), {}
 
     def function(bk: Backend, x: Any) -> Any:
-        found["constant"] = bk.known_now(lambda: 2 * constant)
-        found["argument"] = bk.known_now(lambda: 2 * x)
+        found["constant"] = bk.concrete_value(lambda: 2 * constant)
+        found["argument"] = bk.concrete_value(lambda: 2 * x)
         return x
 
     run(mode, function, np.ones(3))

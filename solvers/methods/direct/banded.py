@@ -10,7 +10,7 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Dense, HostOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...null_space.projections import WithoutVectors
-from ...preconditioners.known import as_matrix, at_hand, from_host
+from ...preconditioners.known import as_matrix, concrete, from_host
 from ...preconditioners.reordered import reordered
 from .band import WIDEST, blocks_of, narrow
 from .banded_singular import BlockTridiagonal, looked_into
@@ -59,7 +59,7 @@ def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
     if A.offset:
         raise _refusal("matrix_offset is added to all entries", "'CG' with a preconditioner, or 'scipy-direct'")
     matrix = _entries(A.without_offset)
-    own: Operator = at_hand(matrix)
+    own: Operator = concrete(matrix)
     if isinstance(own, Dense) and own.known() is not None:
         own = own.to("csr")
     if not isinstance(own, SparseMatrix):

@@ -12,7 +12,7 @@ from ....backends import Array
 from ....sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_integer, check_number
-from ..known import as_matrix, at_hand, entries_of, is_known_hermitian, kept, placed
+from ..known import as_matrix, concrete, entries_of, is_known_hermitian, kept, placed
 from .spectrum import largest_eigenvalue, largest_row_sum, row_sums
 
 _NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
@@ -98,7 +98,7 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
     A = A.without_offset
     matrix = _matrix_or_none(A)
     linear = kept(A if matrix is None else matrix)
-    own = at_hand(A if matrix is None else matrix)
+    own = concrete(A if matrix is None else matrix)
     if matrix is None:
         inverse = own.bk.full((1, A.shape[0]), 1, A.dtype, getattr(A, "like", None))
     else:

@@ -11,7 +11,7 @@ from ....backends import Array, Backend
 from ....sparse import Composed, Dense, Matrix, Operator, as_operator, storable
 from ..base import Preconditioner
 from ..block_jacobi.inverses import all_hermitian, inverses, is_hermitian
-from ..known import as_matrix, at_hand, entries_of, from_host, kept, linear, without_derivatives
+from ..known import as_matrix, concrete, entries_of, from_host, kept, linear, without_derivatives
 
 _LARGEST = 4096  # columns, of which there is a dense inverse
 
@@ -70,7 +70,7 @@ def coarse_correction(A: Any, P: Any, *, like: Any = None) -> Preconditioner:
         )
     dtype = np.result_type(matrix.dtype, spread.dtype) if spread.dtype.kind == "c" else matrix.dtype
     spread = spread.astype(dtype)
-    own: Any = at_hand(matrix)
+    own: Any = concrete(matrix)
     # P^H (A P), in a form in which what may be traced stands on the left
     bk, blocks = own.bk, ((own @ spread).T @ spread.conj()).T.dense()
     inverse, hermitian, singular = _coarse_inverse(bk, blocks if own.systems is not None else blocks[None])

@@ -12,7 +12,7 @@ from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
 from ...grids.diagonals import neighbours_diagonals
 from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
-from ..known import at_hand, entries_at_hand
+from ..known import concrete, concrete_entries
 from .couplings import Couplings, Shift, opposite, total
 
 Parts = dict[Shift, list[Array]]
@@ -26,7 +26,7 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
 
     Cost: one pass over the values; for other formats than stencils and diagonals also over positions.
     """
-    own: Any = at_hand(matrix)
+    own: Any = concrete(matrix)
     if isinstance(own, Stencil) and own.structure.in_grid == own.structure.out_grid == grid:  # type: ignore[attr-defined]
         parts, rings = _of_boxes(own, grid)
     else:
@@ -112,7 +112,7 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
 
 
 def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
-    bk, rows, cols, values = entries_at_hand(matrix)
+    bk, rows, cols, values = concrete_entries(matrix)
     if bk.on_host:
         kept = (values != 0).any(axis=0)
         rows, cols, values = rows[kept], cols[kept], values[:, kept]

@@ -142,7 +142,7 @@ def _of_entries(bk: Backend, x: Any, dtype: Any, like: Array | None, format: str
     values, rows, cols, shape, systems = bk.sparse.entries(x)
     if dtype is not None and bk.dtype(values) != np.dtype(dtype):
         values = bk.astype(values, np.dtype(dtype))
-    known = [bk.known_now(lambda i=i: i) for i in (rows, cols)]  # type: ignore[misc]
+    known = [bk.concrete_value(lambda i=i: i) for i in (rows, cols)]  # type: ignore[misc]
     if known[0] is None or known[1] is None:
         return TracedCOO(bk, values, rows, cols, shape[-2:])
     if systems is not None:
