@@ -114,7 +114,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """The value of `function()`, or None where it is not known before the compiled program runs."""
         return None if self.compiled() else self.to_numpy(function())
 
-    def in_every_run(self, x: Array) -> np.ndarray | None:
+    def constant_folded(self, x: Array) -> np.ndarray | None:
         """The value of an array on one device that is the same in every run of the program that is compiled, else None.
 
         For what is constant to derivatives: those of the program by what it closes over may be asked for later.

@@ -106,7 +106,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def device(self, x: Array) -> Hashable:
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 
-    def in_every_run(self, x: Array) -> np.ndarray | None:
+    def constant_folded(self, x: Array) -> np.ndarray | None:
         x = cells_of(x)
         if is_traced(x) or (isinstance(x, jax.Array) and not (x.is_fully_addressable and len(x.devices()) == 1)):
             return None

@@ -76,7 +76,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def at_once(self) -> AbstractContextManager[Any]:
         return tf.init_scope()
 
-    def in_every_run(self, x: Array) -> np.ndarray | None:
+    def constant_folded(self, x: Array) -> np.ndarray | None:
         try:
             found = x if is_eager(x) else Folder().value(x, captured=True)
         except tf.errors.OpError:  # of an operation that runs in graphs only

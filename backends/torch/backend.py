@@ -120,9 +120,9 @@ class TorchBackend(TorchKernels, Backend):
         return transforming()  # then tensors have no values to look at
 
     def concrete_value(self, function: Callable[[], Array]) -> np.ndarray | None:
-        return self.in_every_run(function())
+        return self.constant_folded(function())
 
-    def in_every_run(self, x: Array) -> np.ndarray | None:
+    def constant_folded(self, x: Array) -> np.ndarray | None:
         if not isinstance(x, torch.Tensor):
             return np.asarray(x)
         value = None if is_recorded(x) else value_of(x)

@@ -20,7 +20,7 @@ from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator
 from ...sparse.facts import components
 from ...sparse.operators.by_record import known_product, products_agree
 from ...sparse.rounding import RowSums, closed_components, row_sums
-from ..preconditioners.known import as_matrix, in_every_run
+from ..preconditioners.known import as_matrix, constant_folded
 from .projections import WithoutConstants
 
 _UNSEEN = 64  # as much for a function, of its product with random signs, until its entries are seen
@@ -44,7 +44,7 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
         return None
     with np.errstate(all="ignore"):
         if isinstance(A, Matrix):
-            labels = _regions_of_matrix(in_every_run(A))
+            labels = _regions_of_matrix(constant_folded(A))
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:

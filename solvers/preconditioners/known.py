@@ -48,16 +48,16 @@ def as_matrix(A: Operator) -> Matrix:
     """
     A = A.without_offset
     if isinstance(A, Matrix):
-        return in_every_run(A)
+        return constant_folded(A)
     if isinstance(A, LinearFunction):
-        return in_every_run(A.matrix())
+        return constant_folded(A.matrix())
     raise UnsupportedOperation(
         f"{A!r} shows its products only, and this preconditioner is made of entries. Give the matrix, or use "
         "'chebyshev', or a function r -> M r of your own."
     )
 
 
-def in_every_run(matrix: Matrix) -> Matrix:
+def constant_folded(matrix: Matrix) -> Matrix:
     """With known values where these are the same whenever a compiled function runs, as of tensors that it closes over.
 
     For what is constant to derivatives, as preconditioners and factors are: the solution is differentiated by A itself.
@@ -65,7 +65,7 @@ def in_every_run(matrix: Matrix) -> Matrix:
     if not isinstance(matrix, SparseMatrix | Dense) or matrix.constant is not None or not matrix.bk.compiled():
         return matrix
     arrays = matrix.arrays() if isinstance(matrix, SparseMatrix) else (matrix.matrix,)
-    found = [matrix.bk.in_every_run(array) for array in arrays]
+    found = [matrix.bk.constant_folded(array) for array in arrays]
     if any(value is None for value in found):
         return matrix
     if isinstance(matrix, Dense):

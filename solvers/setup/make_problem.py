@@ -29,7 +29,7 @@ from ..grids.numbers import with_numbers
 from ..iteration.method import Method
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
-from ..preconditioners.known import in_every_run
+from ..preconditioners.known import constant_folded
 from .axis import expected_vectors, last_axis, vectors_of
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
@@ -244,7 +244,7 @@ def _operator(
 
 def _as_compiled(A: Matrix) -> Matrix:
     """A known matrix as a program has the least to hold, and to compute, of it."""
-    own = in_every_run(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
+    own = constant_folded(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
     return with_numbers(own) if A.bk.fuses_elementwise else own
 
 

@@ -16,7 +16,7 @@ REASONS = {
     "cost_of_step": "of `recurrence`: a step takes JAX 0.1 us, NumPy 2 us, and an accelerator longer than all of them",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
     "hiding_constants": "XLA folds large constants: 6.6 s of processor time to compile a solve on 1024^2 for 9.5",
-    "in_every_run": "only the library knows what a program that it records closes over",
+    "constant_folded": "only the library knows what a program that it records closes over",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "may_leave_to_host": "only the library knows its settings and who watches: 0.2 s for a first solve of 2",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",

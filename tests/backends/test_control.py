@@ -903,14 +903,14 @@ def test_rescued_lanes_ask_together() -> None:
     assert len(calls) == 4
 
 
-@covers("in_every_run")
+@covers("constant_folded")
 @pytest.mark.parametrize("mode", MODES)
 def test_in_every_run(mode: str) -> None:
     """An argument is not; what a program of JAX or TensorFlow closes over is, unless it is a variable."""
     seen: list[Any] = []
 
     def look(bk: Backend, x: Any) -> Any:
-        seen.append(None if bk.on_host or not bk.compiled(x) else bk.in_every_run(x))
+        seen.append(None if bk.on_host or not bk.compiled(x) else bk.constant_folded(x))
         return x
 
     run(mode, look, np.ones(3))
@@ -919,7 +919,7 @@ def test_in_every_run(mode: str) -> None:
         import jax
 
         closed, seen[:] = jax.numpy.arange(3.0), []
-        jax.jit(lambda x: seen.extend(backend(mode).in_every_run(a) for a in (x, closed)))(closed)
+        jax.jit(lambda x: seen.extend(backend(mode).constant_folded(a) for a in (x, closed)))(closed)
         assert seen[0] is None
         np.testing.assert_array_equal(seen[1], [0.0, 1.0, 2.0])
     if mode == "tf-function":
@@ -929,7 +929,7 @@ def test_in_every_run(mode: str) -> None:
 
         @tf.function
         def program() -> Any:
-            seen[:] = [backend(mode).in_every_run(2 * closed), backend(mode).in_every_run(2 * variable)]
+            seen[:] = [backend(mode).constant_folded(2 * closed), backend(mode).constant_folded(2 * variable)]
             return closed
 
         program()
