@@ -78,7 +78,7 @@ def _solve(
     if not converged:
         result = _after_failure(attempt, outcome, result)
     if problem.is_tracked and not problem.is_implicit:
-        sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
+        sources = (problem.b, *bk.flatten(problem.A.as_container())[0])
         return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
     return result
 

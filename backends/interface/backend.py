@@ -23,7 +23,7 @@ from .linalg import Linalg
 from .recurrence import Recurrences
 from .scattered import scattered
 from .sparse_kernels import SparseKernels
-from .structure import Opened, flatten
+from .structure import Opened, flatten_with_structure
 from .transformations import Transformations
 
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
@@ -189,7 +189,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """
         if self.is_array(tree):
             return [tree], None
-        leaves, structure = flatten(tree, self._open_container)
+        leaves, structure = flatten_with_structure(tree, self._open_container)
         if isinstance(tree, list | tuple) and all(isinstance(leaf, Number | np.number) for leaf in leaves):
             return [tree], None
         return leaves, structure

@@ -61,12 +61,12 @@ class ImplicitSolve(LinearSystem):
         parts = Parts(problem.A, M, x0, *map(bk.constant, (problem.rtol, problem.atol, _relative(problem))))
         if not bk.explicit_derivatives:
             if M is not None:
-                arrays, make_M = bk.take_apart(M.as_container())
+                arrays, make_M = bk.flatten(M.as_container())
                 parts = parts._replace(M=make_M([bk.constant(a) for a in arrays]))
             return cls(attempt, lambda _: parts, (), ())
         A, M = problem.A.as_container(), M if M is None or not problem.compiled else M.as_container()
-        entries, make_A = bk.take_apart(A)
-        others, make_others = bk.take_apart((M, *parts[2:]))
+        entries, make_A = bk.flatten(A)
+        others, make_others = bk.flatten((M, *parts[2:]))
         count = len(entries)
 
         def make(arrays: Sequence[Array]) -> Parts:

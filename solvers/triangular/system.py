@@ -49,7 +49,7 @@ class TriangularSystem(LinearSystem):
         bk = T.bk
         if not bk.explicit_derivatives:
             return cls(bk, lambda _: T, lambda _: inverse_of(T), (), (), rows)
-        arrays, make = bk.take_apart(T)
+        arrays, make = bk.flatten(T)
         return cls(
             bk, make, lambda arrays: inverse_of(make(arrays)), arrays,
             tuple(bk.dtype(a).kind in "fc" for a in arrays), rows,

@@ -98,7 +98,7 @@ class _Writer:
         """As JSON has it."""
         if isinstance(value, Operator):
             kind = name_of(value)
-            own = STORABLE[kind].take_apart(value)
+            own = STORABLE[kind].flatten(value)
             return {"is": kind, "of": {k: self.describe(v, f"{place}.{k}", value.bk) for k, v in own.items()}}
         if isinstance(value, tuple):
             return [self.describe(v, f"{place}.{i}", bk) for i, v in enumerate(value)]
@@ -148,7 +148,7 @@ class _Reader:
         fields = {name: self.value(described) for name, described in own.items()}
         if isinstance(fields.get("shape"), tuple):
             self._check_extent(fields["shape"])
-        operator = STORABLE[kind].put_together(fields)
+        operator = STORABLE[kind].unflatten(fields)
         self._check_extent(operator.shape)
         return operator
 

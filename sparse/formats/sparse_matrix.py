@@ -341,10 +341,10 @@ def sparse_formats() -> list[str]:
 
 
 def _flatten(matrix: SparseMatrix) -> tuple[tuple[Array, ...], Any]:
-    arrays, static = matrix.stored.take_apart()
+    arrays, static = matrix.stored.flatten()
     return arrays, (static, matrix._in_shape, matrix._out_shape)
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> SparseMatrix:
     stored, in_shape, out_shape = static
-    return SparseMatrix.of_stored(Stored.put_together(stored, arrays), in_shape, out_shape)
+    return SparseMatrix.of_stored(Stored.unflatten(stored, arrays), in_shape, out_shape)

@@ -818,14 +818,14 @@ class Pair:
         self.a, self.b, self.note = a, b, note
 
 
-@covers("register", "take_apart")
+@covers("register", "flatten")
 @modes
 def test_register(mode: str) -> None:
     bk = backend(mode)
     for _ in range(2):  # a second time does nothing
         bk.register(Pair, lambda p: ((p.a, p.b), p.note), lambda note, ab: Pair(*ab, note))
     one, two = array(mode, np.ones(2)), array(mode, np.zeros(3))
-    leaves, make = bk.take_apart(({"first": Pair(one, [two, None], "kept")}, 3.5))
+    leaves, make = bk.flatten(({"first": Pair(one, [two, None], "kept")}, 3.5))
     assert leaves[0] is one and leaves[1] is two and len(leaves) == 2
     made, number = make([two, one])
     again = made["first"]

@@ -139,17 +139,17 @@ def _null_vectors(
     finite = bk.isfinite(bk.max_abs(sizes.product(bk, one)))
 
     def turned(parts: tuple[Array, ...]) -> tuple[Array, ...]:
-        matrix, inverse, rows, columns = _put_together(parts)
+        matrix, inverse, rows, columns = _unflatten(parts)
         back: Any = inverse.transpose().conj()
         return *matrix.adjoint(bk).parts, *(back.array(name) for name in _PARTS), columns, rows
 
-    def _put_together(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
+    def _unflatten(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
         before, on, after, *found, rows, columns = parts
         inverse = CyclicReduction(bk, **dict(zip(_PARTS, found, strict=True)), size=n, batch=batch)
         return BlockTridiagonal(before, on, after, n), inverse, rows, columns
 
     def equations(parts: tuple[Array, ...]) -> Equations:
-        matrix, inverse, _, columns = _put_together(parts)
+        matrix, inverse, _, columns = _unflatten(parts)
         sizes = matrix.sizes(bk).product(bk, columns)
         return Equations(lambda x: matrix.product(bk, x), inverse.apply, sizes, columns)
 

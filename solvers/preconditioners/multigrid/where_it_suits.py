@@ -84,7 +84,7 @@ class _SetUp:
     def in_program(self, values: Array) -> list[Array]:
         cycle = self._cycle(self._couplings(self.grid.bk, values), False)
         self.structure = _structure(cycle)
-        arrays, self.make = cycle.bk.take_apart(cycle.as_container())
+        arrays, self.make = cycle.bk.flatten(cycle.as_container())
         return arrays
 
     def on_host(self, values: np.ndarray) -> list[Array]:
@@ -94,7 +94,7 @@ class _SetUp:
             cycle = self._cycle(A, A.is_exactly_hermitian)
         if _structure(cycle) != self.structure:
             raise ValueError("multigrid has other parts on the host than in the program: an error of krylix.")
-        return host.take_apart(cycle)[0]
+        return host.flatten(cycle)[0]
 
     def _couplings(self, bk: Backend, values: Array) -> Couplings:
         return replace(self.grid, bk=bk, values=Stacked(self.shifts, values))

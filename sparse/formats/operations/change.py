@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ....backends import Array, get_backend
 from ..compressed import CscStructure, CsrStructure
 from ..entries.integers import starts_of
-from ..entries.regather import flatten
+from ..entries.regather import concatenated_values
 from ..making.checked import checked
 from ..making.given import working
 from ..stored import Stored, are_known, check_values
@@ -92,7 +92,7 @@ def pruned(A: Stored) -> Stored | None:
     if found is not None:
         return A.beside(*found)
     rows, cols, slots = A.structure.entries()
-    values = flatten(get_backend("numpy"), known, A.systems)[..., slots]
+    values = concatenated_values(get_backend("numpy"), known, A.systems)[..., slots]
     return A.beside(*nonzero_rows(rows, cols, values, A.shape))
 
 
