@@ -226,7 +226,7 @@ class NumpyBackend(NumpyKernels, Backend):
         rows[:, first : first + values.shape[1]] = values
         return rows
 
-    def quiet(self) -> AbstractContextManager[Any]:
+    def errstate(self) -> AbstractContextManager[Any]:
         return np.errstate(all="ignore")
 
     def product(self, matrix: Array, x: Array) -> Array:

@@ -296,7 +296,7 @@ class TorchBackend(TorchKernels, Backend):
             return image
         return _detached(image) if isinstance(image, torch.Tensor) else tree_map_only(torch.Tensor, _detached, image)
 
-    def quiet(self) -> AbstractContextManager[Any]:
+    def errstate(self) -> AbstractContextManager[Any]:
         return torch.no_grad()
 
     def product(self, matrix: Array, x: Array) -> Array:

@@ -55,7 +55,7 @@ class ImplicitSolve(LinearSystem):
         """The system of an attempt; its arrays are found where the backend needs them as arguments."""
         problem, bk, M = attempt.problem, attempt.problem.bk, attempt.M
         if isinstance(attempt.method, Direct) and not problem.is_empty and not (problem.compiled and bk.is_eager):
-            with bk.quiet():  # one factorisation for the solve and its derivatives
+            with bk.errstate():  # one factorisation for the solve and its derivatives
                 M = attempt.method.setup(bk, problem.A, M)
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
         parts = Parts(problem.A, M, x0, *map(bk.constant, (problem.rtol, problem.atol, _relative(problem))))
@@ -224,7 +224,7 @@ def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
         return None
     residual = b - problem.A.apply(x)
     near, (r, right, rtol, atol) = numbers_of(bk, residual, b, problem.rtol, problem.atol)
-    with near.quiet():
+    with near.errstate():
         norm, size = near.norm(r), near.norm(right)
         bound = near.maximum(rtol * size, atol)
         if near.any(~((norm <= bound) & near.isfinite(norm) & near.isfinite(bound))):

@@ -56,7 +56,7 @@ class Iteration:
         return halved(self.A.in_steps)
 
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
-        """The outcome, with a first axis for several limits. To be called inside `bk.quiet()`."""
+        """The outcome, with a first axis for several limits. To be called inside `bk.errstate()`."""
         bk = self.bk
         size = bk.norm(self.b)
         first = self._first(x0, size, bk.maximum(rtol * size, atol), limits.most if history else None)

@@ -48,7 +48,7 @@ def run(
     """
     bk, method, limits, history, by_default, both, derived = settings
     single = len(limits) == 1
-    with bk.quiet():
+    with bk.errstate():
         # those that are found at run time are mostly none, and would cost as much there as M
         around = both and null is not None and not isinstance(null, WithoutConstantsInside)
         if method.keeps_grids and single:

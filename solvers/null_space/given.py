@@ -23,7 +23,7 @@ def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like
         TypeError: it is no array, or complex for a real system.
     """
     basis = _orthonormal(nullspace, bk, layout, A.dtype)
-    with bk.quiet():
+    with bk.errstate():
         _check(bk, A, basis, layout, like)
     return WithoutVectors(bk, basis if bk.on_host or bk.compiled() else bk.asarray(basis, like=like))
 

@@ -26,7 +26,7 @@ def factors_of_known(problem: Problem, method: Refinement) -> Operator | None:
     if arrays:  # of what is added to it
         return None
     known = make(())
-    with bk.quiet():
+    with bk.errstate():
         if method.on_host:
             return method.setup(get_backend("numpy"), known, None)
         if bk.is_eager:  # a transformation, in which the factors of today are those of one lane
@@ -43,7 +43,7 @@ def factors_now(problem: Problem, method: Refinement) -> Operator | None:
         found = factors_of_known(problem, method)
         if found is not None or method.on_host or bk.is_eager:
             return found
-    with bk.quiet():
+    with bk.errstate():
         if not method.on_host:
             return method.setup(bk, A, None)
         arrays, make = A.for_host()

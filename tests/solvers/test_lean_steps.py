@@ -51,7 +51,7 @@ def test_numbers_give_the_digits_of_arrays(method: str, dtype: str, precondition
             if not lean.serves(r):
                 pytest.skip("NumPy 1")
             goal = Goal(np.full((1, 1), 1e-3, r.dtype), np.full((1, 1), attempt, np.int32))
-            with bk.quiet():
+            with bk.errstate():
                 state = solver.init(bk, A, M, r.copy(), goal)
                 other = lean.enter(solver.init(bk, A, M, r.copy(), goal))
                 for _ in range(3):
@@ -67,7 +67,7 @@ def test_numbers_give_the_digits_of_arrays(method: str, dtype: str, precondition
 def test_numbers_of_any_size(value: float, dtype: type) -> None:
     """Scales, norms and quotients as `NumpyBackend` has them, also of zero, infinity and NaN."""
     bk, lean = get_backend("numpy"), Numbers()
-    with bk.quiet():
+    with bk.errstate():
         v = np.array([[value / 2, -value, 0]]).astype(dtype)
         for ask in (lambda b: b.binary_scale(v), lambda b: b.max_abs(v), lambda b: b.norm(v)):
             np.testing.assert_array_equal(ask(bk), np.reshape(ask(lean), (1, 1)))

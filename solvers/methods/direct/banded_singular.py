@@ -102,7 +102,7 @@ def _look(
     if bk.on_host and not suspect.any():  # of a lane of several, of which others are
         return [np.zeros((len(on), most, size), on.dtype)] * 2
     matrix = BlockTridiagonal(before, on, after, size)
-    with bk.quiet():
+    with bk.errstate():
         return [bk.astype(basis, bk.dtype(on)) for basis in _null_vectors(bk, matrix, suspect, most, given)]
 
 

@@ -19,7 +19,7 @@ def inverses(bk: Backend, blocks: Array) -> tuple[Array, Array]:
 
     Inverses of Hermitian matrices are Hermitian. Those of singular ones hold anything.
     """
-    with bk.quiet():
+    with bk.errstate():
         scale = _scale(bk, blocks)
         even = scale * blocks * bk.matrix_transpose(scale)  # so that units of the unknowns make nothing singular
         found = bk.linalg.inverse(even)

@@ -60,7 +60,7 @@ def largest_eigenvalue(bk: Backend, apply: Callable[[Array], Array], start: Arra
 
     v = bk.times(1 / bk.norm(start), start)
     first = _Lanczos(0, bk.zeros_like(v), v, zero[:, :1], zero, zero)
-    with bk.quiet():
+    with bk.errstate():
         found = bk.while_loop(lambda s: s.step < steps, one, first)
         return _largest_of_tridiagonal(bk, found.alphas, found.betas)
 

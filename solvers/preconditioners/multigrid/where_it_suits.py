@@ -89,7 +89,7 @@ class _SetUp:
 
     def on_host(self, values: np.ndarray) -> list[Array]:
         host = get_backend("numpy")
-        with host.quiet():
+        with host.errstate():
             A = self._couplings(host, values)
             cycle = self._cycle(A, A.is_exactly_hermitian)
         if _structure(cycle) != self.structure:

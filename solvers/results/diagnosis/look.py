@@ -144,7 +144,7 @@ def _image(bk: Backend, A: Operator, like: Array | None) -> Image:
     made: list[Callable[[Array], Array]] = []
 
     def image(rows: np.ndarray) -> np.ndarray:
-        with bk.quiet():
+        with bk.errstate():
             if not made:
                 made.append(_product(bk, A))
             found = made[0](bk.asarray(np.ascontiguousarray(rows), like=like))
