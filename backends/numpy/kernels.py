@@ -95,7 +95,7 @@ def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows_times(matrix, x.T).T)
 
 
-def mirrored_places(offsets: Sequence[int], n: int) -> list[Place]:
+def symmetric_places(offsets: Sequence[int], n: int) -> list[Place]:
     """As `places`, of a symmetric matrix: what is below the main diagonal is read above it."""
     numbers = {o: d for d, o in enumerate(offsets)}
     return [(numbers[abs(o)], lo, hi, min(o, 0), o) for _, o, lo, hi in inside(offsets, n, n)]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend, select
-from ...sparse import Operator, halved
+from ...sparse import Operator, as_symmetric_dia
 from .at_once import solved_at_once
 from .attainable import attainable
 from .checkpoints import Checkpoints
@@ -53,7 +53,7 @@ class Iteration:
 
     @cached_property
     def in_steps(self) -> Operator:
-        return halved(self.A.in_steps)
+        return as_symmetric_dia(self.A.in_steps)
 
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
         """The outcome, with a first axis for several limits. To be called inside `bk.errstate()`."""

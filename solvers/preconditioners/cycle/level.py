@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from ....backends import Array, Backend
-from ....sparse import Composed, Operator, halved, storable
+from ....sparse import Composed, Operator, as_symmetric_dia, storable
 from .formats import suited
 from .smoother import corrected, negative, plus, smoothed
 
@@ -71,7 +71,7 @@ class Level(Composed):
 
     @cached_property
     def _in_products(self) -> Operator:
-        return halved(self.A) if self.hermitian else self.A
+        return as_symmetric_dia(self.A) if self.hermitian else self.A
 
     def _from_below(self, e: Array) -> Array:
         """What the coarser levels add to an x with the residual -e."""
