@@ -10,7 +10,7 @@ import numpy as np
 from ....sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
 from ...grids.elimination import Eliminated
 from ...grids.fast_diagonalisation import inverse_of_sum
-from ...grids.transforms import AlongWaves, Periodic
+from ...grids.transforms import AlongTrigonometric, Periodic
 from ..base import Preconditioner
 from ..cycle.cost import numbers_stored
 from ..cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
@@ -145,6 +145,6 @@ def _work_of(M: Operator) -> int:
     work = sum(
         n * part.shape[0] if isinstance(part, Dense) else _work_of(part) for part in parts if isinstance(part, Operator)
     )
-    if isinstance(M, AlongWaves | Periodic):
+    if isinstance(M, AlongTrigonometric | Periodic):
         work += sum(int(3 * n * math.log2(max(M.grid[axis], 2))) for axis in M.axes)
     return work + 2 * n * isinstance(M, Scaled)
