@@ -9,7 +9,7 @@ from .base import Preconditioner
 from .fast.fast import fast_where_near
 from .known import as_matrix, is_known
 from .multigrid.multigrid import multigrid
-from .multigrid.where_it_suits import multigrid_where_it_suits
+from .multigrid.runtime_choice import multigrid_or_jacobi
 
 
 def on_grid(A: Operator, precision: str | None = None) -> Preconditioner:
@@ -18,7 +18,7 @@ def on_grid(A: Operator, precision: str | None = None) -> Preconditioner:
     In the precision that was asked for, unless the inverse is nearly exact.
     """
     if not is_known(as_matrix(A)):
-        return multigrid_where_it_suits(A, precision)
+        return multigrid_or_jacobi(A, precision)
     near = None if A.bk.compiled() else fast_where_near(A, precision)
     return multigrid(A, precision=precision) if near is None else near
 

@@ -16,7 +16,7 @@ from ..grids.find import on_its_grid
 from .diagonal import DOMINANT
 from .known import as_matrix, concrete, is_known
 from .multigrid.read import couples_neighbours
-from .multigrid.where_it_suits import pays_unseen
+from .multigrid.runtime_choice import pays_unseen
 
 _ROWS = 50_000  # that are looked at together
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy

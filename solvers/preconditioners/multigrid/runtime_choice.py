@@ -39,7 +39,7 @@ def pays_unseen(A: Matrix) -> bool:
     return large and A.systems is None and bk.compiled() and not bk.spreads_arrays() and couples_neighbours(A)
 
 
-def multigrid_where_it_suits(A: Operator, precision: str | None = None) -> Preconditioner:
+def multigrid_or_jacobi(A: Operator, precision: str | None = None) -> Preconditioner:
     """The values, which are not known yet, decide in each run between it, and `jacobi` where they do not suit it:
 
     a diagonal with zeros, or so large that scaling by it is enough; mostly convection; waves; nonsense. It costs a few
