@@ -18,7 +18,6 @@ from ..interface.control import Kept, as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
-from .calls_in_lanes import declare_shapes
 from .evaluate import eagerly, is_eager
 from .fold import Folder
 from .fourier import TensorflowFourier
@@ -29,6 +28,7 @@ from .mapped import one_by_one
 from .marked import refused, without_derivatives
 from .recorded import recorded
 from .sparse import TensorflowSparse
+from .vectorized_host_call import declare_shapes
 
 
 class TensorflowBackend(TensorflowIndexing, Backend):
