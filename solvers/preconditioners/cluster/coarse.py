@@ -18,7 +18,7 @@ _LARGEST = 4096  # columns, of which there is a dense inverse
 
 @storable("through a coarse space")
 @dataclass(eq=False, repr=False)
-class Through(Composed):
+class CoarseGridCorrection(Composed):
     """`left inner right`."""
 
     parts = ("left", "inner", "right")
@@ -38,8 +38,8 @@ class Through(Composed):
     def apply(self, x: Array) -> Array:
         return self.left.apply(self.inner.apply(self.right.apply(x)))
 
-    def transpose(self) -> Through:
-        return Through(self.right.transpose(), self.inner.transpose(), self.left.transpose())
+    def transpose(self) -> CoarseGridCorrection:
+        return CoarseGridCorrection(self.right.transpose(), self.inner.transpose(), self.left.transpose())
 
 
 def coarse_correction(A: Any, P: Any, *, like: Any = None) -> Preconditioner:
@@ -83,7 +83,7 @@ def _assembled(
 ) -> Preconditioner:
     left, right = from_host(spread, matrix), from_host(spread.H, matrix)
     inner = Dense(bk, inverse, inverse if bk.on_host else None)
-    operator = Through(left, from_host(inner, matrix) if bk.on_host else inner, right)
+    operator = CoarseGridCorrection(left, from_host(inner, matrix) if bk.on_host else inner, right)
     columns, count = entries_of(spread) or 0, inner.nnz
     note = "the coarse matrix is singular" if singular else None
     cost = columns + count
