@@ -15,7 +15,7 @@ from ...sparse.symmetry import seems_hermitian
 from ..grids.find import on_its_grid
 from .diagonal import DOMINANT
 from .known import as_matrix, concrete, is_known
-from .multigrid.read import couples_neighbours
+from .multigrid.from_matrix import couples_neighbours
 from .multigrid.runtime_choice import pays_unseen
 
 _ROWS = 50_000  # that are looked at together

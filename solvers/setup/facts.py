@@ -30,7 +30,7 @@ from ..methods.direct.fast import FastDirect
 from ..preconditioners.choose import is_easy
 from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known
-from ..preconditioners.multigrid.read import couples_neighbours
+from ..preconditioners.multigrid.from_matrix import couples_neighbours
 from .factors import factors_now
 from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix_cost
 from .problem import Problem

@@ -18,7 +18,7 @@ from ..cycle.scaled import Scaled
 from ..cycle.small import exact_inverse
 from ..known import as_matrix, entries_of, from_host, grid_for, is_known
 from ..multigrid.couplings import Couplings
-from ..multigrid.read import couplings_of
+from ..multigrid.from_matrix import couplings_of
 from .nearby import Nearby, is_far, nearby
 
 _SMALL = 64  # unknowns up to which it is the inverse itself

@@ -17,7 +17,7 @@ from krylix.solvers.preconditioners.fast import sizes
 from krylix.solvers.preconditioners.fast.axis_couplings import couplings_by_axis
 from krylix.solvers.preconditioners.fast.nearby import is_far, nearby
 from krylix.solvers.preconditioners.fast.sizes import around, means
-from krylix.solvers.preconditioners.multigrid.read import couplings_of
+from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
 from krylix.sparse import UnsupportedOperation
 from modes import EAGER, MODES, array, compiled, library, to_numpy
 

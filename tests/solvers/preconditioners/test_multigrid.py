@@ -18,12 +18,12 @@ from krylix.backends import get_backend
 from krylix.solvers.preconditioners.cycle.level import Level
 from krylix.solvers.preconditioners.multigrid.block_tridiagonal import BlockTridiagonalInverse, inverse_of
 from krylix.solvers.preconditioners.multigrid.couplings import Couplings
+from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
 from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
 from krylix.solvers.preconditioners.multigrid.matrix import matrix_of, stencil_of
 from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
 from krylix.solvers.preconditioners.multigrid.plan import factors_for
 from krylix.solvers.preconditioners.multigrid.probes import colours_of, probed_couplings
-from krylix.solvers.preconditioners.multigrid.read import couplings_of
 from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
 from krylix.solvers.preconditioners.multigrid.weights import weights
 from krylix.sparse import CSR, DIA, Stencil, UnsupportedOperation
