@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ....backends import Array, Backend
+from .blockwise import LevelArrays, blockwise_setup
 from .couplings import Couplings
 from .galerkin import coarse_couplings
 from .on_grid import MatrixOnGrid
-from .parts import Made, in_parts
 from .plan import Coarsest, check_coarsest, factors_for, has_details
 from .probes import probed_couplings
 from .transfer import Interpolation, stacked
@@ -54,7 +54,7 @@ def levels_of(
         if factors is None or max(factors) == 1:
             break
         make = partial(made, factors=factors, hermitian=hermitian, dust=dust)
-        level = in_parts(make, A, factors, dtype) if bk.on_host else make(A)
+        level = blockwise_setup(make, A, factors, dtype) if bk.on_host else make(A)
         levels.append(GridLevel(level.own, level.scale, _interpolation(A, level.weights, factors)))
         A = level.coarse
     check_coarsest(A.grid, A.periodic)
@@ -64,7 +64,7 @@ def levels_of(
     return [GridLevel(scaled(A, scale), scale, None)]
 
 
-def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> Made:
+def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> LevelArrays:
     """The numbers of a level, and the matrix of the next one."""
     bk, scale = A.bk, _scale(A)
     own = scaled(A, scale)
@@ -75,7 +75,7 @@ def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -
         coarse = coarse_couplings(own, W, factors, hermitian, dust)
     else:
         coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), dust)
-    return Made(scale, own, array, coarse)
+    return LevelArrays(scale, own, array, coarse)
 
 
 def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpolation:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.multigrid import parts, transfer
+from krylix.solvers.preconditioners.multigrid import blockwise, transfer
 from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighbours
 from krylix.solvers.preconditioners.multigrid.hierarchy import made
 
@@ -60,9 +60,9 @@ def test_same_as_at_once(
     for factors in {(2,) * len(grid), (1, *(2,) * (len(grid) - 1)), (2, *(1,) * (len(grid) - 1))} - {(1,)}:
         make = partial(made, factors=factors, hermitian=hermitian, dust=1e-12)
         whole = make(A)
-        monkeypatch.setattr(parts, "_LEAST", 0)
-        monkeypatch.setattr(parts, "_ROWS", 5)
-        found = parts.in_parts(make, A, factors, within)
+        monkeypatch.setattr(blockwise, "_LEAST", 0)
+        monkeypatch.setattr(blockwise, "_ROWS", 5)
+        found = blockwise.blockwise_setup(make, A, factors, within)
         assert type(found.own.values) is not type(whole.own.values)  # it was made in parts indeed
         np.testing.assert_array_equal(found.scale, whole.scale)
         np.testing.assert_array_equal(found.weights, whole.weights.astype(within))
