@@ -10,10 +10,10 @@ import numpy as np
 
 from ....backends import Array, Backend
 from .blockwise import LevelArrays, blockwise_setup
+from .coarsening import Coarsest, check_coarsest, coarsening_factors, has_details
 from .couplings import Couplings
 from .galerkin import coarse_couplings
 from .on_grid import MatrixOnGrid
-from .plan import Coarsest, check_coarsest, factors_for, has_details
 from .probes import probed_couplings
 from .transfer import Interpolation, stacked
 from .weights import Weights, every, weights
@@ -50,7 +50,7 @@ def levels_of(
     while _points(A.grid) > direct.most:
         if _points(A.grid) <= direct.fine and (not bk.on_host or has_details(A)):
             break
-        factors = factors_for(A, directional)
+        factors = coarsening_factors(A, directional)
         if factors is None or max(factors) == 1:
             break
         make = partial(made, factors=factors, hermitian=hermitian, dust=dust)

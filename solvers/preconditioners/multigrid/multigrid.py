@@ -21,11 +21,11 @@ from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
 from ..known import as_matrix, entries_of, from_host, grid_for
 from .block_tridiagonal import BlockTridiagonalInverse, inverse_of
+from .coarsening import Coarsest, coarsest
 from .couplings import Couplings, are_flat
 from .from_matrix import couplings_of
 from .hierarchy import GridLevel, levels_of
 from .matrix import matrix_of
-from .plan import Coarsest, coarsest
 
 _SMALL = 64  # unknowns up to which there is one grid
 _DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only

@@ -18,10 +18,10 @@ from ..cycle.either import Either
 from ..diagonal import DOMINANT
 from ..jacobi import jacobi
 from ..known import as_matrix, grid_for
+from .coarsening import Coarsest
 from .couplings import Couplings, Shift, Stacked, total
 from .from_matrix import couples_neighbours, couplings_of
 from .multigrid import Smoothing, cycle_of, described
-from .plan import Coarsest
 
 _DIRECT = 64**2  # points of the coarsest grid: one for which elimination takes no longer than the finer grids
 _LEAST = {2: 100_000, 3: 500_000}  # unknowns by axes from which some solves take longer than to compile this

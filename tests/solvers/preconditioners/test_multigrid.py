@@ -17,12 +17,12 @@ from grid_problems import blocks, diffusion, obstacles
 from krylix.backends import get_backend
 from krylix.solvers.preconditioners.cycle.level import Level
 from krylix.solvers.preconditioners.multigrid.block_tridiagonal import BlockTridiagonalInverse, inverse_of
+from krylix.solvers.preconditioners.multigrid.coarsening import coarsening_factors
 from krylix.solvers.preconditioners.multigrid.couplings import Couplings
 from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
 from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
 from krylix.solvers.preconditioners.multigrid.matrix import matrix_of, stencil_of
 from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
-from krylix.solvers.preconditioners.multigrid.plan import factors_for
 from krylix.solvers.preconditioners.multigrid.probes import colours_of, probed_couplings
 from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
 from krylix.solvers.preconditioners.multigrid.weights import weights
@@ -544,7 +544,7 @@ def test_strong_axes_of_layers_of_any_period(period: int) -> None:
         own = Couplings(HOST, (n, n), (False, False), values, None)
         weak = [np.median(np.abs(2 * c) / values[zero]) for c in (second, first)]
         expected = tuple(2 if share >= 0.25 * max(weak) else 1 for share in weak)
-        assert factors_for(own, directional=True) == expected
+        assert coarsening_factors(own, directional=True) == expected
 
 
 @pytest.mark.parametrize(("period", "points"), [(40, 64**2), (8, 128**2)])

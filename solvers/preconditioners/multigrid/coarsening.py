@@ -54,7 +54,7 @@ def _jumps(A: Couplings, axis: int) -> float:
     return int(np.count_nonzero(both & (high > _JUMP * low))) / max(int(np.count_nonzero(both)), 1)
 
 
-def factors_for(A: Couplings, directional: bool) -> tuple[int, ...] | None:
+def coarsening_factors(A: Couplings, directional: bool) -> tuple[int, ...] | None:
     """2 for each axis that is to be halved; None where no axis can be.
 
     Args:
