@@ -10,7 +10,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
-from ..registry import left_alone
+from ..registry import without_compilers
 from .indexing import as_index
 from .transformed import is_tracked, is_transformed, may_have_derivatives, with_signature
 
@@ -55,7 +55,7 @@ class _Map:
 
 def bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: torch.Tensor, transposed: bool) -> Any:
     """`form.product` or its transpose, with derivatives where somebody may ask for them."""
-    return left_alone(_bilinear)(bk, form, values, indices, x, transposed)
+    return without_compilers(_bilinear)(bk, form, values, indices, x, transposed)
 
 
 def _bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: torch.Tensor, transposed: bool) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve_triangular
 
-from ...backends import Array, left_alone
+from ...backends import Array, without_compilers
 from ...sparse import Dense, Matrix, SparseMatrix, UnsupportedOperation
 from ...sparse.formats import from_entries
 from ...sparse.formats.traced_coo import places_unknown
@@ -47,7 +47,9 @@ def solve_triangular(
     the entries, in as many steps as there are levels of rows that wait for others (599 for a grid of 300 x 300 in its
     natural order), and the analysis of the structure, which is kept for the last few structures.
     """
-    return left_alone(_solve_triangular)(matrix, b, bool(lower), bool(unit_diagonal), bool(transpose), bool(conjugate))
+    return without_compilers(_solve_triangular)(
+        matrix, b, bool(lower), bool(unit_diagonal), bool(transpose), bool(conjugate)
+    )
 
 
 solve_triangular._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
