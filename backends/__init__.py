@@ -8,7 +8,7 @@ from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
-from .interface.entries import Entries
+from .interface.entries import CooEntries
 from .interface.implicit import LinearSystem
 from .malloc import tune_malloc
 from .on_failure import get_on_failure, on_failure, set_global_on_failure
@@ -19,7 +19,7 @@ __all__ = [
     "Array",
     "Backend",
     "Bilinear",
-    "Entries",
+    "CooEntries",
     "Kept",
     "LinearSystem",
     "NoBackendFound",

@@ -17,7 +17,7 @@ from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
-from .setup.choose import Choice, choose, first_that_can
+from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem
 from .setup.null_at_run_time import with_constants
@@ -224,7 +224,7 @@ def _with_factors(ready: _Ready) -> _Ready:
     return ready._replace(M=factors_now(problem, method))
 
 
-def _set_up_as_chosen(problem: Problem, choice: Choice, request: Request) -> _Ready:
+def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) -> _Ready:
     """
     Raises:
         UnsupportedOperation: this choice cannot be used here, and there are others.

@@ -19,7 +19,7 @@ from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
 from .evaluate import eagerly, is_eager
-from .fold import Folder
+from .fold import GraphConstantFolder
 from .fourier import TensorflowFourier
 from .implicit import has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
@@ -78,7 +78,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
     def constant_folded(self, x: Array) -> np.ndarray | None:
         try:
-            found = x if is_eager(x) else Folder().value(x, captured=True)
+            found = x if is_eager(x) else GraphConstantFolder().value(x, captured=True)
         except tf.errors.OpError:  # of an operation that runs in graphs only
             return None
         if found is None:

@@ -26,7 +26,7 @@ _FUNCTIONS = frozenset(
 )  # that have the arguments of their operations
 
 
-class Step(NamedTuple):
+class AtenCall(NamedTuple):
     """A call of an operation of ATen; hashable."""
 
     operation: Any
@@ -79,7 +79,7 @@ def places(value: Operand) -> Iterator[int]:
 
 @lru_cache(256)
 def straight_line(
-    x: tuple[int, ...], others: tuple[int, ...], steps: tuple[Step, ...], outputs: tuple[Operand, ...]
+    x: tuple[int, ...], others: tuple[int, ...], steps: tuple[AtenCall, ...], outputs: tuple[Operand, ...]
 ) -> Callable[..., Callable[..., Callable[..., list[Any]]]]:
     """`settings -> (others -> (x -> outputs))`, with the settings in the order of the steps, then of the outputs.
 
@@ -108,7 +108,7 @@ def straight_line(
     return make
 
 
-def _needed(steps: Sequence[Step], kept: set[int]) -> list[int]:
+def _needed(steps: Sequence[AtenCall], kept: set[int]) -> list[int]:
     """Without steps that no output depends on; those that write stay, as views may carry what they write."""
     needed, found = set(kept), []
     for k in reversed(range(len(steps))):
@@ -118,7 +118,7 @@ def _needed(steps: Sequence[Step], kept: set[int]) -> list[int]:
     return found[::-1]
 
 
-def _apart(of_x: set[int], steps: Sequence[Step], numbers: list[int]) -> tuple[list[int], list[int]]:
+def _apart(of_x: set[int], steps: Sequence[AtenCall], numbers: list[int]) -> tuple[list[int], list[int]]:
     """The numbers of the steps to be taken once, and of those for each x."""
     once: list[int] = []
     each: list[int] = []
@@ -142,7 +142,7 @@ class _Source:
         self.names, self.settings = names, 0
         self._operations: dict[Any, str] = {}
 
-    def line(self, step: Step) -> str:
+    def line(self, step: AtenCall) -> str:
         args = [self.text(value) for value in step.args]
         args += [f"{name}={self.text(value)}" for name, value in step.kwargs]
         call = f"{self._operation(step.operation)}({', '.join(args)})"

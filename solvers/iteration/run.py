@@ -18,7 +18,7 @@ from .outcome import Outcome
 from .singularity import singularity
 
 
-class Settings(NamedTuple):
+class LoopSettings(NamedTuple):
     """What a solve depends on besides arrays; hashable."""
 
     bk: Backend
@@ -38,7 +38,7 @@ def run(
     rtol: Array,
     atol: Array,
     null: Operator | None,
-    settings: Settings,
+    settings: LoopSettings,
     report: Callable[..., None] | None = None,
 ) -> Outcome:
     """The outcome; with a first axis for checkpoints if there are several limits. Its vectors may be kept as grids.

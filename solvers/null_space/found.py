@@ -19,7 +19,7 @@ from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.facts import components
 from ...sparse.operators.by_record import known_product, products_agree
-from ...sparse.rounding import RowSums, closed_components, row_sums
+from ...sparse.rounding import RoundedProduct, closed_components, row_sums
 from ..preconditioners.known import as_matrix, constant_folded
 from .projections import WithoutConstants
 
@@ -118,7 +118,7 @@ def _regions(A: Any) -> np.ndarray | None:
     return np.asarray(np.where(closed, np.cumsum(closed) - 1, -1)[labels])
 
 
-def _dense_row_sums(A: np.ndarray) -> RowSums:
+def _dense_row_sums(A: np.ndarray) -> RoundedProduct:
     """Those of rows that are not far from zero; of others only that they are far."""
     sums = A @ np.ones(A.shape[1])
     scale = np.max(np.abs(A)) if A.dtype.kind == "c" else max(np.max(A), -np.min(A))
@@ -126,7 +126,7 @@ def _dense_row_sums(A: np.ndarray) -> RowSums:
     found = row_sums(A[near])
     allowed = np.zeros(len(A))
     sums[near], allowed[near] = found
-    return RowSums(np.where(near, sums, np.inf), allowed)
+    return RoundedProduct(np.where(near, sums, np.inf), allowed)
 
 
 def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...backends import get_backend
 from ...sparse import FunctionOperator, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ..methods.direct.factorisation import Entries
+from ..methods.direct.factorisation import MatrixToFactorise
 from ..methods.direct.refinement import Refinement
 from ..preconditioners.known import as_matrix, is_known
 from .problem import Problem
@@ -50,11 +50,11 @@ def factors_now(problem: Problem, method: Refinement) -> Operator | None:
         return method.setup(get_backend("numpy"), make([bk.to_numpy(a) for a in arrays]), None)
 
 
-def entries_for(problem: Problem, method: Refinement, matrix: Operator) -> Entries | None:
+def entries_for(problem: Problem, method: Refinement, matrix: Operator) -> MatrixToFactorise | None:
     """The entries of a function, to be factorised by an eager program that gets what the function closes over as
     arguments, and could find no pattern in these; None where it needs none.
     """
     bk = problem.bk
     eagerly = bk.compiles_solves and not bk.in_program() and not method.on_host
     needed = eagerly and isinstance(problem.A, FunctionOperator) and isinstance(matrix, SparseMatrix)
-    return Entries(matrix) if needed else None
+    return MatrixToFactorise(matrix) if needed else None

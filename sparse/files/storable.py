@@ -21,7 +21,7 @@ Fields = dict[str, Any]  # of operators, arrays (of NumPy in files), constants, 
 C = TypeVar("C", bound=type[Operator])
 
 
-class Kind(NamedTuple):
+class StorableClass(NamedTuple):
     """How operators of a class are stored.
 
     Attributes:
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     unflatten: Callable[[Fields], Operator]
 
 
-STORABLE: dict[str, Kind] = {}  # by the name in files
+STORABLE: dict[str, StorableClass] = {}  # by the name in files
 
 
 def storable(
@@ -53,7 +53,7 @@ def storable(
         if name in STORABLE and STORABLE[name].cls.__qualname__ != cls.__qualname__:
             raise ValueError(f"Files have the name {name!r} for {STORABLE[name].cls.__qualname__}; choose another one.")
         composed: Any = cls
-        STORABLE[name] = Kind(cls, flatten or _own_fields, unflatten or (lambda own: _composed(composed, own)))
+        STORABLE[name] = StorableClass(cls, flatten or _own_fields, unflatten or (lambda own: _composed(composed, own)))
         return cls
 
     return register

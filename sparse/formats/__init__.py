@@ -1,6 +1,6 @@
 """Sparse matrices: a static structure and values of any array library."""
 
-from .choose import Choice, choose_format
+from .choose import FormatChoice, choose_format
 from .coo import COO
 from .csc import CSC
 from .csr import CSR
@@ -28,8 +28,8 @@ __all__ = [
     "ELL",
     "FORMATS",
     "HYB",
-    "Choice",
     "Dense",
+    "FormatChoice",
     "Matrix",
     "Slots",
     "SparseMatrix",

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from .canonical import Builder
+from .canonical import ProgramBuilder
 from .evaluate import evaluate
 
 
@@ -22,7 +22,7 @@ class TracedFunction:
     one_dtype = True  # the program was made for arguments of one dtype
 
     def __init__(self, closed: Any, structure: Any) -> None:
-        builder = Builder()
+        builder = ProgramBuilder()
         self.program, self.structure = builder.program(closed), structure
         self.constants: Sequence[Any] = builder.constants
         self.kept = builder.kept  # objects that stand in the key by identity, so they must live as long

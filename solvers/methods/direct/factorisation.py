@@ -33,7 +33,7 @@ class Solves:
 
 
 @dataclass(eq=False, repr=False)
-class Entries(Composed):
+class MatrixToFactorise(Composed):
     """A as a matrix, which direct methods factorise in the place of A."""
 
     inner: Operator
@@ -41,8 +41,8 @@ class Entries(Composed):
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x)
 
-    def transpose(self) -> Entries:
-        transposed: Entries = self._map(lambda A: A.transpose())
+    def transpose(self) -> MatrixToFactorise:
+        transposed: MatrixToFactorise = self._map(lambda A: A.transpose())
         return transposed
 
 

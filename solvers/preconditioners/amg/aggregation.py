@@ -7,13 +7,13 @@ import scipy.sparse as sp
 
 from .galerkin import adjoint, eigenvalue_bound, smoothed
 from .hierarchy import HostLevel
-from .settings import Settings
+from .settings import AmgSettings
 
 _SWEEPS = 4  # of Gauss-Seidel, which bring constants closer to what A nearly maps to zero
 
 
 def aggregated_levels(
-    A: sp.csr_array, settings: Settings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+    A: sp.csr_array, settings: AmgSettings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
 ) -> list[HostLevel]:
     """Finest first, until a level is small, or cannot be made smaller.
 
@@ -61,7 +61,7 @@ def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
 
 
 def _tentative(
-    A: sp.csr_array, settings: Settings, right: np.ndarray, left: np.ndarray | None, block_size: int
+    A: sp.csr_array, settings: AmgSettings, right: np.ndarray, left: np.ndarray | None, block_size: int
 ) -> tuple[sp.csr_array, np.ndarray, sp.csr_array | None, np.ndarray | None]:
     """Tentative prolongations for A and for its adjoint, each with the candidates on the next coarser level."""
     from pyamg.aggregation import aggregate, fit_candidates

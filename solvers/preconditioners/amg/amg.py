@@ -28,7 +28,7 @@ from .known import known_cycle
 from .level import covers, tentative_matrices
 from .order import in_order, nearer_order, rows_in
 from .renewed import renewed
-from .settings import COARSENINGS, GIVEN, Settings, in_dtype, near_nullspace_columns
+from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
 
 
 def amg(
@@ -88,7 +88,7 @@ def amg(
     Schroder, PyAMG: algebraic multigrid solvers in Python, JOSS 7 (2022), for what it makes.
     """
     _refuse_two(coarsening, hierarchy)
-    settings = Settings(
+    settings = AmgSettings(
         coarsening=coarsening or (GIVEN if hierarchy is not None else "smoothed-aggregation"),
         cycle=cycle,
         smoother=smoother,
@@ -159,7 +159,7 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
         raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
     if M.dtype.kind == "c" and A.dtype.kind != "c":
         return None
-    matrix, settings = _square(as_matrix(A)), Settings(**dict(M.settings))
+    matrix, settings = _square(as_matrix(A)), AmgSettings(**dict(M.settings))
     cycle, order = (M.inner.inner, M.inner.order) if isinstance(M.inner, Permuted) else (M.inner, None)
     tentative = tentative_matrices(cycle) or []
     if not tentative and matrix.shape[0] <= settings.max_coarse:
@@ -169,7 +169,7 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
 
 
 def _on_pattern(
-    matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings, order: np.ndarray | None = None
+    matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: AmgSettings, order: np.ndarray | None = None
 ) -> Preconditioner:
     """By SciPy where all numbers are known, else by products in the library."""
     known, prolongations = in_scipy(matrix), [T.known() for T in tentative]
@@ -187,7 +187,7 @@ def _on_pattern(
     return _described(cycle, matrix, settings, hermitian, order)
 
 
-def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: Settings) -> Preconditioner:
+def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: AmgSettings) -> Preconditioner:
     """The levels of pyamg's hierarchy; where A is not known, or is a batch, its prolongations with A's numbers."""
     if not getattr(hierarchy, "levels", None):
         raise TypeError(f"hierarchy={hierarchy!r} was given; expected a MultilevelSolver of pyamg.")
@@ -235,27 +235,27 @@ def _refuse_beside(**given: Any) -> None:
         raise ValueError(f"amg was asked for a hierarchy, and for {', '.join(names)}; expected one of these.")
 
 
-def _refuse_more(settings: Settings, coarsening: str | None, near_nullspace: Any, hierarchy: Any) -> None:
-    if not (settings == Settings() and coarsening is near_nullspace is hierarchy is None):
+def _refuse_more(settings: AmgSettings, coarsening: str | None, near_nullspace: Any, hierarchy: Any) -> None:
+    if not (settings == AmgSettings() and coarsening is near_nullspace is hierarchy is None):
         raise ValueError(
             "amg was asked for the pattern of a preconditioner, and for other settings; expected one of these, as the "
             "settings are those of that preconditioner."
         )
 
 
-def _small(matrix: Matrix, settings: Settings) -> Preconditioner:
+def _small(matrix: Matrix, settings: AmgSettings) -> Preconditioner:
     cycle, hermitian = exact_inverse(matrix, "amg")
     return _described(cycle, matrix, settings, hermitian)
 
 
 def _of_levels(
-    matrix: Matrix, levels: list[HostLevel], settings: Settings, hermitian: bool, order: np.ndarray | None = None
+    matrix: Matrix, levels: list[HostLevel], settings: AmgSettings, hermitian: bool, order: np.ndarray | None = None
 ) -> Preconditioner:
     return _described(known_cycle(levels, settings, hermitian, Target.of(matrix)), matrix, settings, hermitian, order)
 
 
 def _described(
-    cycle: Operator, matrix: Matrix, settings: Settings, hermitian: bool | None, order: np.ndarray | None = None
+    cycle: Operator, matrix: Matrix, settings: AmgSettings, hermitian: bool | None, order: np.ndarray | None = None
 ) -> Preconditioner:
     cycle = cycle if order is None else permuted(cycle, order, Target.of(matrix))
     costs = numbers_stored(cycle), work_of(cycle), entries_of(matrix)

@@ -12,11 +12,11 @@ from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
 from ..cycle.smoother import largest_eigenvalue
 from .hierarchy import HostLevel
-from .settings import OMEGA, Settings
+from .settings import OMEGA, AmgSettings
 
 
 def galerkin_levels(
-    A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: Settings, hermitian: bool
+    A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: AmgSettings, hermitian: bool
 ) -> list[HostLevel]:
     """Finest first. Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing."""
     found = []

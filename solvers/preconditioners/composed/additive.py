@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base import Preconditioner, in_brackets, joint_cost, joint_grid, joint_note
 from .pieces import in_one_library
-from .sums import Scaled, Sum
+from .sums import ScalarMultiple, Sum
 
 
 def plus(first: Any, second: Any) -> Preconditioner:
@@ -61,7 +61,7 @@ def times(M: Preconditioner, factor: Any) -> Preconditioner:
         hermitian = False if hermitian else None
     shown = f"({plain:g})" if number.imag else f"{plain:g}"
     kind = f"{shown} * {in_brackets(M.kind)}"
-    return replace(M, inner=Scaled(M.inner, plain), kind=kind, hermitian=hermitian)
+    return replace(M, inner=ScalarMultiple(M.inner, plain), kind=kind, hermitian=hermitian)
 
 
 Preconditioner.plus, Preconditioner.times = staticmethod(plus), staticmethod(times)

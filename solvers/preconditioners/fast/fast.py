@@ -14,7 +14,7 @@ from ...grids.transforms import AlongTrigonometric, Periodic
 from ..base import Preconditioner
 from ..cycle.cost import numbers_stored
 from ..cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
-from ..cycle.scaled import Scaled
+from ..cycle.scaled import DiagonallyScaled
 from ..cycle.small import exact_inverse
 from ..known import as_matrix, entries_of, from_host, grid_for, is_known
 from ..multigrid.couplings import Couplings
@@ -108,7 +108,9 @@ def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Oper
         inner = Recast(inner.astype(within), matrix.dtype.name, factor if found.root is None else 1.0)
     if found.root is not None:
         scale = (1 / found.root).reshape(1, -1).astype(matrix.dtype)
-        inner = Scaled(inner, factor * scale, scale)  # powers of two, so that it stays symmetric to the last digit
+        inner = DiagonallyScaled(
+            inner, factor * scale, scale
+        )  # powers of two, so that it stays symmetric to the last digit
     return inner, least
 
 
@@ -147,4 +149,4 @@ def _work_of(M: Operator) -> int:
     )
     if isinstance(M, AlongTrigonometric | Periodic):
         work += sum(int(3 * n * math.log2(max(M.grid[axis], 2))) for axis in M.axes)
-    return work + 2 * n * isinstance(M, Scaled)
+    return work + 2 * n * isinstance(M, DiagonallyScaled)

@@ -14,7 +14,7 @@ from ...triangular.by_superlu import inverse_of_unit
 from ..checks import MOST_STEPS, check_integer
 from ..diagonal import DiagonalOperator
 from ..known import anchor, from_host
-from .scaled import Scaled
+from .scaled import UnitDiagonalMatrix
 
 
 @storable("factored")
@@ -66,7 +66,7 @@ class TriangleSweeps(Composed):
 
 
 def factored(
-    A: Scaled, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0
+    A: UnitDiagonalMatrix, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0
 ) -> tuple[Factored, str | None]:
     """M = scale x the inverse of `(L + D) D^-1 (D + U)`, and what was done to make it.
 
@@ -88,7 +88,7 @@ def factored(
     return Factored(lower, inverse, upper), note
 
 
-def _triangles(A: Scaled, factors: Array, pivots: Array) -> tuple[Array, Array]:
+def _triangles(A: UnitDiagonalMatrix, factors: Array, pivots: Array) -> tuple[Array, Array]:
     """L D^-1 and D^-1 U."""
     host, pattern, last = A.host, A.pattern, A.last
     lower, upper = pattern.lower, pattern.upper
@@ -101,7 +101,7 @@ def _triangles(A: Scaled, factors: Array, pivots: Array) -> tuple[Array, Array]:
     return host.take(factors, lower, last) * units / host.take(pivots, pattern.cols[lower], last), above
 
 
-def _damping(A: Scaled, below: Array, above: Array, sweeps: int) -> Array:
+def _damping(A: UnitDiagonalMatrix, below: Array, above: Array, sweeps: int) -> Array:
     """`(1,)` or `(systems, 1)`: t <= 1 with which t S, S each triangle, makes the error of the sweeps no larger.
 
     That is |t S|^(sweeps + 1) times ones, in the root mean square. So M stays positive definite and becomes Jacobi's at
@@ -133,7 +133,7 @@ def diagonal_of(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperato
     return made
 
 
-def _strict(A: Scaled, bk: Backend, places: np.ndarray, values: Array) -> SparseMatrix:
+def _strict(A: UnitDiagonalMatrix, bk: Backend, places: np.ndarray, values: Array) -> SparseMatrix:
     pattern = A.pattern
     return from_entries(
         bk, pattern.rows[places], pattern.cols[places], values, (pattern.n, pattern.n), prune=False,

@@ -16,7 +16,7 @@ from .dropped import dropped
 from .factored import Factored, factored
 from .in_graph import by_sweeps
 from .on_host import factorise
-from .scaled import Scaled
+from .scaled import UnitDiagonalMatrix
 
 _FILL = 10.0  # numbers of the factors per entry of A, at most
 
@@ -118,7 +118,7 @@ def _factors(
 ) -> Preconditioner:
     if not A.shape[0]:
         return replace(jacobi(A), kind=kind)
-    scaled = Scaled.of(A, lower_only=kind == "ic")
+    scaled = UnitDiagonalMatrix.of(A, lower_only=kind == "ic")
     if kind == "ic":
         _check_definite(scaled)
     if levels is not None:
@@ -140,7 +140,7 @@ def _factors(
 
 
 def described(
-    M: Factored, kind: str, A: Scaled, operator: Operator, settings: dict[str, Any], note: str | None
+    M: Factored, kind: str, A: UnitDiagonalMatrix, operator: Operator, settings: dict[str, Any], note: str | None
 ) -> Preconditioner:
     """With its facts and costs."""
     entries, n = (len(A.pattern.rows) - A.pattern.n) * A.systems, A.pattern.n * A.systems
@@ -150,7 +150,7 @@ def described(
     )  # fmt: skip
 
 
-def _check_definite(A: Scaled) -> None:
+def _check_definite(A: UnitDiagonalMatrix) -> None:
     if A.hermitian is not True:
         raise ValueError("The matrix is not Hermitian; expected a Hermitian positive definite one for 'ic'. Use 'ilu'.")
     if not A.known:

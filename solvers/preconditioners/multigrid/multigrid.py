@@ -16,7 +16,7 @@ from ..cycle.cost import numbers_stored, work_of
 from ..cycle.dense import rounding_of
 from ..cycle.level import VISITS, Level
 from ..cycle.recast import check_precision, inner_dtype, note_on_precision, precision_as_setting, recast
-from ..cycle.scaled import Scaled
+from ..cycle.scaled import DiagonallyScaled
 from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
 from ..known import as_matrix, entries_of, from_host, grid_for
@@ -163,7 +163,7 @@ def _assembled(
     found = recast(found, dtype)
     rows = bk.reshape(finest.scale, (int(finest.scale.shape[0]), math.prod(finest.A.grid)))
     signed = rows * bk.reshape(sign, (int(sign.shape[0]), 1))
-    return Scaled(found, bk.astype(rows, dtype), bk.astype(signed, dtype))
+    return DiagonallyScaled(found, bk.astype(rows, dtype), bk.astype(signed, dtype))
 
 
 def _sign(A: Couplings) -> Array:

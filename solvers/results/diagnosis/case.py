@@ -20,7 +20,7 @@ Image = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Numbers:
+class EndState:
     """How each system ended, `(systems,)`; see `SolveResult`."""
 
     status: np.ndarray
@@ -65,7 +65,7 @@ class Case:
     """
 
     method: Method
-    numbers: Numbers
+    numbers: EndState
     dtype: np.dtype
     A: Operator | None
     given: Operator | None

@@ -22,13 +22,13 @@ from ..engine.limits import Budget
 from ..engine.linear import Linear
 from .control import CONTROL, is_short
 from .expand import is_call, program_of
-from .fold import Folder
+from .fold import JaxprConstantFolder
 from .known.table import as_known, bind, evaluate, evaluate_by_jax, is_known
 from .messages import located, no_rule
 from .rules.table import RULES
 
 
-class Interpreter:
+class JaxprInterpreter:
     """One trace.
 
     Attributes:
@@ -42,7 +42,7 @@ class Interpreter:
         self.bk, self.keep_zeros, self.watch, self.largest = bk, keep_zeros, watch, 0.0
         self.precision = 0.0
         self._budget = Budget()
-        self._folder = Folder(self.known_results)
+        self._folder = JaxprConstantFolder(self.known_results)
 
     def run(self, program: Any, values: Sequence[Any]) -> list[Any]:
         """The results of a closed program.

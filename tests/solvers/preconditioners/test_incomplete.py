@@ -16,7 +16,7 @@ from krylix.solvers.preconditioners.ilu import on_host
 from krylix.solvers.preconditioners.ilu.in_graph import by_sweeps
 from krylix.solvers.preconditioners.ilu.on_host import factorise, zero_fill
 from krylix.solvers.preconditioners.ilu.pattern import Pattern
-from krylix.solvers.preconditioners.ilu.scaled import Scaled
+from krylix.solvers.preconditioners.ilu.scaled import UnitDiagonalMatrix
 from modes import COMPILED, EAGER, array, compiled, to_numpy
 from named_problems import convection, elements, jumps, poisson, squared_laplace
 
@@ -94,7 +94,7 @@ def test_hermitian(kind: str, dtype: str, settings: dict[str, Any]) -> None:
 )
 def test_sweeps_build_the_same_factors(kind: str, problem: sp.csr_array) -> None:
     """As many as there are levels, less one, are exact; each keeps the symmetry."""
-    A = Scaled.of(krylix.as_operator(problem), lower_only=kind == "ic").shifted(0.1)
+    A = UnitDiagonalMatrix.of(krylix.as_operator(problem), lower_only=kind == "ic").shifted(0.1)
     factors, pivots, shift = factorise(A, 0.0, True)
     levels = int(A.pattern.levels.max()) + 1
     swept_factors, swept_pivots = by_sweeps(A, levels - 1)
