@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
+from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
 from ..registry import without_compilers
 from .indexing import as_index
 from .transformed import is_tracked, is_transformed, may_have_derivatives, with_signature
@@ -38,7 +38,7 @@ class _Map:
         """Without rules for derivatives."""
 
         def single(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return evaluate(self.bk, self.form, self.kind, *self.split(operands))
+            return evaluate_bilinear(self.bk, self.form, self.kind, *self.split(operands))
 
         function: Callable[..., tuple[torch.Tensor, ...]] = single
         for level in self.mapped:

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from .marked import Refused
-from .straight_line import AtenCall, Operand, straight_line, written
+from .straight_line import AtenCall, Operand, straight_line, written_arguments
 from .transformed import is_tracked, is_transformed, may_have_derivatives, version
 from .watch import Watch, tensors_in
 
@@ -191,7 +191,7 @@ class _Tape(Recording):
 
     def _copy_what_is_written(self, func: Any, args: Any, kwargs: Any) -> None:
         """A workspace of the caller's, which each replay has for itself."""
-        for value in written(func, args, kwargs):
+        for value in written_arguments(func, args, kwargs):
             if isinstance(value, torch.Tensor):
                 slot = self.slot(value)
                 if slot in self._given:

@@ -44,7 +44,7 @@ class AtenCall(NamedTuple):
     @property
     def reads(self) -> set[int]:
         """The places that it reads or writes."""
-        return {i for value in self.operands for i in places(value)}
+        return {i for value in self.operands for i in operand_places(value)}
 
     @property
     def results(self) -> set[int]:
@@ -54,11 +54,11 @@ class AtenCall(NamedTuple):
     @property
     def writes(self) -> set[int]:
         """The places that it writes to."""
-        found = written(self.operation, self.args, dict(self.kwargs))
-        return {i for value in found for i in places(value)}
+        found = written_arguments(self.operation, self.args, dict(self.kwargs))
+        return {i for value in found for i in operand_places(value)}
 
 
-def written(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def written_arguments(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """Those of its arguments that an operation writes to."""
     if not operation._schema.is_mutable:
         return []
@@ -68,13 +68,13 @@ def written(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list
     return [value for a, value in pairs if a.alias_info is not None and a.alias_info.is_write]
 
 
-def places(value: Operand) -> Iterator[int]:
+def operand_places(value: Operand) -> Iterator[int]:
     """Those of the tensors in an operand."""
     if type(value) is int:
         yield value
     elif type(value) is tuple:
         for part in value[1:]:
-            yield from places(part)
+            yield from operand_places(part)
 
 
 @lru_cache(256)
@@ -89,7 +89,7 @@ def straight_line(
     source = _Source(names)
     lines = [source.line(step) for step in steps]
     result = source.sequence(("[", *outputs))
-    kept = {i for value in outputs for i in places(value)}
+    kept = {i for value in outputs for i in operand_places(value)}
     needed = _needed(steps, kept)
     once, each = _apart(set(x), [steps[k] for k in needed], needed)
     body = [f"def make({', '.join(f'c{k}' for k in range(source.settings))}):", f" def bind({_arguments(others)}):"]

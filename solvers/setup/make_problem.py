@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
-from ...backends.on_failure import checked
+from ...backends.on_failure import checked_policy
 from ...sparse import (
     FunctionOperator,
     HostOperator,
@@ -51,7 +51,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
     """
-    checked(request.on_failure)
+    checked_policy(request.on_failure)
     A, args = request.A, request.args
     if not isinstance(args, list | tuple):
         raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")

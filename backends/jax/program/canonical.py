@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend import core
 
 from .form import Constant, Equation, Fixed, Program
-from .hoisting import are_places, is_hoisted, places
+from .hoisting import are_places, index_variables, is_hoisted
 from .inner import inner_programs
 from .rules import find_rule, has_rule
 
@@ -63,7 +63,7 @@ class ProgramBuilder:
         for v in jaxpr.invars:
             names[v] = _variable(next(free))
             keys.append(v.aval)
-        found, equations = places(jaxpr, for_places), []
+        found, equations = index_variables(jaxpr, for_places), []
         for origin in jaxpr.eqns:
             equation, key = self._equation(origin, names, free, in_loop, are_places(origin, found))
             equations.append(equation)

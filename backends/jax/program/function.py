@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from .canonical import ProgramBuilder
-from .evaluate import evaluate
+from .evaluate import run_program
 
 
 class TracedFunction:
@@ -38,7 +38,7 @@ class TracedFunction:
         return self.program.key == other.program.key and self.structure == other.structure
 
     def __call__(self, x: Any, *constants: Any) -> Any:
-        found = evaluate(self.program, dict(enumerate(constants)), jax.tree.leaves(x))
+        found = run_program(self.program, dict(enumerate(constants)), jax.tree.leaves(x))
         return jax.tree.unflatten(self.structure, found)
 
 
