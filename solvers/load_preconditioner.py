@@ -32,7 +32,7 @@ load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  #
 
 
 def _load(path: Any, like: Array | None) -> Any:
-    bk, found = choose_backend(like), tree.load(path, _check)
+    bk, found = choose_backend(like), tree.load_operator(path, _check)
     moved = found if bk is found.bk else found.on_backend(bk, like)
     if not isinstance(moved, Preconditioner | Solves):
         raise TypeError(f"{path}: {found!r} serves NumPy arrays only; load it without `like`.")

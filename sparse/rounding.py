@@ -51,7 +51,7 @@ def of_region(dtype: np.dtype) -> int:
     return _REGION if np.dtype(dtype).char in "fF" else _REGION_IN_DOUBLE
 
 
-def row_sums(A: Any, v: np.ndarray | None = None) -> RoundedProduct:
+def rounded_product(A: Any, v: np.ndarray | None = None) -> RoundedProduct:
     """Of a SciPy or NumPy matrix `(m, n)` and one vector `(n,)`, ones by default, or columns `(n, k)`.
 
     Cost: 2 products in double precision, and a pass over the entries.

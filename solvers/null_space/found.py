@@ -17,9 +17,9 @@ import scipy.sparse as sp
 
 from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.facts import components
+from ...sparse.facts import component_labels
 from ...sparse.operators.by_record import known_product, products_agree
-from ...sparse.rounding import RoundedProduct, closed_components, row_sums
+from ...sparse.rounding import RoundedProduct, closed_components, rounded_product
 from ..preconditioners.known import as_matrix, constant_folded
 from .projections import WithoutConstants
 
@@ -105,14 +105,14 @@ def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.nda
 
 def _regions(A: Any) -> np.ndarray | None:
     """`(n,)`: the number of the closed region of each unknown, -1 for those that are in none; None if there is none."""
-    rows = row_sums(A) if sp.issparse(A) else _dense_row_sums(A)
+    rows = rounded_product(A) if sp.issparse(A) else _dense_row_sums(A)
     if not rows.negligible.any():
         return None
     A = A if sp.issparse(A) else sp.csr_array(A)
-    count, labels = components(A)
+    count, labels = component_labels(A)
     closed = closed_components(rows, labels, count, A.dtype)
     if closed.any():
-        closed &= closed_components(row_sums(A.T), labels, count, A.dtype)
+        closed &= closed_components(rounded_product(A.T), labels, count, A.dtype)
     if not closed.any():
         return None
     return np.asarray(np.where(closed, np.cumsum(closed) - 1, -1)[labels])
@@ -123,7 +123,7 @@ def _dense_row_sums(A: np.ndarray) -> RoundedProduct:
     sums = A @ np.ones(A.shape[1])
     scale = np.max(np.abs(A)) if A.dtype.kind == "c" else max(np.max(A), -np.min(A))
     near = np.abs(sums) <= _FAR * scale
-    found = row_sums(A[near])
+    found = rounded_product(A[near])
     allowed = np.zeros(len(A))
     sums[near], allowed[near] = found
     return RoundedProduct(np.where(near, sums, np.inf), allowed)

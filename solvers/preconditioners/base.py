@@ -155,7 +155,7 @@ class Preconditioner(Composed):
 
         Cost: what it is made of (`memory`), and indices.
         """
-        tree.save(path, self)
+        tree.save_operator(path, self)
 
     def __copy__(self) -> Preconditioner:
         return self

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse.formats.entries.integers import places_in_rows, starts_of
-from ...sparse.formats.entries.order import in_order
+from ...sparse.formats.entries.order import sorted_entries
 from ...sparse.formats.entries.regather import Regather, concatenated_values
 
 _SHORT = 8  # entries of a row that is never cut
@@ -54,7 +54,7 @@ def _cut_rows(S: Pieces, limit: int) -> Pieces:
             return Pieces(rows, cols, slots, size)
         sums = np.where(is_long, -(-lengths // limit), 0)
         first = size + np.cumsum(sums) - sums  # number of the first sum of each row
-        order = in_order(rows, cols, (size, size), sum_duplicates=False).order
+        order = sorted_entries(rows, cols, (size, size), sum_duplicates=False).order
         if order is not None:
             rows, cols, slots = rows[order], cols[order], slots[order]
         place = places_in_rows(starts_of(rows, size))

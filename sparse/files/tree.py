@@ -21,8 +21,8 @@ VERSION = 1
 """Raise it when a file of today could not be read right by yesterday's krylix; files of all versions are read."""
 
 
-def save(path: Any, operator: Operator) -> None:
-    """Write an operator to a `.npz` file, which `load` reads bit by bit.
+def save_operator(path: Any, operator: Operator) -> None:
+    """Write an operator to a `.npz` file, which `load_operator` reads bit by bit.
 
     Raises:
         ValueError: the path has another ending; numbers are not finite.
@@ -41,8 +41,8 @@ def save(path: Any, operator: Operator) -> None:
     archive.write(path, {"format": FORMAT, "version": VERSION, "operator": described}, writer.arrays)
 
 
-def load(path: Any, check: Callable[[Operator], None] | None = None) -> Operator:
-    """The operator in a file of `save`, on NumPy arrays, after all that must be true of it.
+def load_operator(path: Any, check: Callable[[Operator], None] | None = None) -> Operator:
+    """The operator in a file of `save_operator`, on NumPy arrays, after all that must be true of it.
 
     Args:
         check: raises ValueError for an operator that the caller has no use for.
@@ -54,7 +54,7 @@ def load(path: Any, check: Callable[[Operator], None] | None = None) -> Operator
     Cost: a few passes over the arrays, and a product with it and its transpose.
     """
     name = archive.path_of(path)
-    description, arrays = archive.read(path, _named)
+    description, arrays = archive.read_archive(path, _named)
     if description.get("format") != FORMAT:
         raise ValueError(f"{name}: was not written by krylix; expected what Preconditioner.save wrote.")
     version = description.get("version")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends import Backend
-from .entries.some_rows import entries_in, scattered
+from .entries.some_rows import entries_in, evenly_spread
 
 MOST_DIAGONALS = 40
 _LEAST_FILLED = 0.3  # entries per place of the diagonals
@@ -32,7 +32,7 @@ def choose_format(bk: Backend, starts: np.ndarray, cols: np.ndarray, shape: tupl
     nnz = len(cols)
     if not nnz:
         return FormatChoice("csr", "it has no entries")
-    sample = scattered(shape[0], _SAMPLE)
+    sample = evenly_spread(shape[0], _SAMPLE)
     rows, there = entries_in(starts[sample], starts[sample + 1], cols, sample)
     if len(np.unique(there - rows)) <= MOST_DIAGONALS:
         diagonals = np.count_nonzero(_all_diagonals(starts, cols, shape))

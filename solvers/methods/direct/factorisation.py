@@ -29,7 +29,7 @@ class Solves:
             UnsupportedOperation: its values are not known yet (inside a compiled function).
             OSError: it cannot be written.
         """
-        tree.save(path, cast(Operator, self))
+        tree.save_operator(path, cast(Operator, self))
 
 
 @dataclass(eq=False, repr=False)

@@ -15,7 +15,7 @@ from ....sparse import SparseMatrix
 from ....sparse.formats import FORMATS, Structure
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import starts_of
-from ....sparse.formats.entries.order import Order, in_order
+from ....sparse.formats.entries.order import Order, sorted_entries
 from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
 from ..cycle.formats import suitable_format
@@ -79,10 +79,10 @@ def _level(bk: Backend, A: CsrStructure, T: Structure, smoothed: bool) -> LevelP
     smoothing = products_of_entries(A, T) if smoothed else None
     first, shape = T.entries(), T.shape
     images = (smoothing.rows, smoothing.cols) if smoothing else (first.rows[:0], first.cols[:0])
-    both = in_order(np.concatenate([first.rows, images[0]]), np.concatenate([first.cols, images[1]]), shape)
+    both = sorted_entries(np.concatenate([first.rows, images[0]]), np.concatenate([first.cols, images[1]]), shape)
     where = _sources(both, len(first.rows))
     P = CsrStructure(starts_of(both.rows, shape[0]), both.cols, shape)
-    turned = in_order(both.cols, both.rows, shape[::-1], sum_duplicates=False)
+    turned = sorted_entries(both.cols, both.rows, shape[::-1], sum_duplicates=False)
     R = CsrStructure(starts_of(turned.rows, shape[1]), turned.cols, shape[::-1])
     order = turned.order if turned.order is not None else np.arange(len(both.rows), dtype=np.int32)
     image = products_of_entries(A, P)

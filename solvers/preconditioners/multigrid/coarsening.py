@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....sparse.formats.entries.some_rows import scattered
+from ....sparse.formats.entries.some_rows import evenly_spread
 from .blocks import numbers_of_blocks
 from .couplings import Couplings
 
@@ -72,7 +72,7 @@ def coarsening_factors(A: Couplings, directional: bool) -> tuple[int, ...] | Non
 
 def _strengths(A: Couplings) -> list[float]:
     """What a point in the middle of the field has of couplings to its neighbours along each axis; by some of them."""
-    some = (0, *np.ix_(*(scattered(n, _least(A.grid)) for n in A.grid)))
+    some = (0, *np.ix_(*(evenly_spread(n, _least(A.grid)) for n in A.grid)))
     sizes = {s: np.abs(a[some]) for s, a in A.values.items()}
     own = sizes[A.here]
     live = own > 0

@@ -13,7 +13,7 @@ from ..choose import MOST_DIAGONALS, FormatChoice, choose_format
 from ..compressed import CsrStructure
 from ..dia import DiaStructure, Nonzero, check_offsets
 from ..entries.integers import as_indices, check_shape, starts_of
-from ..entries.order import in_order
+from ..entries.order import sorted_entries
 from ..operations.change import nonzero_rows
 from ..sparse_matrix import SparseMatrix, sparse_formats
 from .given import check_lengths, working
@@ -62,7 +62,7 @@ def from_entries(
     if isinstance(values, np.ndarray) and values.ndim == 1:
         A = sp.coo_array((working(values), (rows, cols)), (n, m)).tocsr()
         return from_csr(bk, A, prune=prune, **options)
-    order = in_order(rows, cols, (n, m), sum_duplicates)
+    order = sorted_entries(rows, cols, (n, m), sum_duplicates)
     structure, ordered = CsrStructure(starts_of(order.rows, n), order.cols, (n, m)), order.values(bk, values)
     if prune and isinstance(ordered, np.ndarray):
         structure, (ordered,) = nonzero_rows(order.rows, order.cols, working(ordered), (n, m))

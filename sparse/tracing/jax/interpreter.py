@@ -23,7 +23,7 @@ from ..engine.linear import Linear
 from .control import CONTROL, is_short
 from .expand import is_call, program_of
 from .fold import JaxprConstantFolder
-from .known.table import as_known, bind, evaluate, evaluate_by_jax, is_known
+from .known.table import as_known, bind, evaluate_by_jax, evaluate_equation, is_known
 from .messages import located, no_rule
 from .rules.table import RULES
 
@@ -113,7 +113,7 @@ class JaxprInterpreter:
             return bind(equation, values)
         if name in CONTROL:
             return CONTROL[name](self, equation, values) if is_short(equation) else evaluate_by_jax(equation, values)
-        return evaluate(equation, values)
+        return evaluate_equation(equation, values)
 
     def _traced_results(self, equation: Any, values: Sequence[Any]) -> list[Any]:
         """Calls are entered, so that what is known inside stays known; others keep their own derivative rules."""

@@ -32,7 +32,7 @@ class GraphRunner(Protocol):
         """Count the operations of an unrolled loop, and refuse it where they are too many."""
 
 
-def graph_of(op: tf.Operation, name: str) -> Any:
+def called_graph(op: tf.Operation, name: str) -> Any:
     """The graph of a function that an operation calls.
 
     Raises:
@@ -74,7 +74,7 @@ def refuse_random(op: tf.Operation) -> None:
     if op.type.startswith(_RANDOM):
         raise random(op)
     for name in _called(op):
-        for inner in graph_of(op, name).get_operations():
+        for inner in called_graph(op, name).get_operations():
             refuse_random(inner)
 
 
@@ -87,7 +87,7 @@ def _called(op: tf.Operation) -> list[str]:
 
 
 def _call(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-    return runner.run(graph_of(op, op.get_attr("f").name), values, wanted)
+    return runner.run(called_graph(op, op.get_attr("f").name), values, wanted)
 
 
 def _if(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
@@ -112,12 +112,12 @@ def _branches(
     """One branch where it is known which, else all of them and a choice."""
     which, operands = runner.coefficient(values[0]), values[1:]
     if co.known(which):
-        return runner.run(graph_of(op, names[number(np.asarray(which))]), operands, wanted)
+        return runner.run(called_graph(op, names[number(np.asarray(which))]), operands, wanted)
     if isinstance(which, Exception):
         raise which
     if isinstance(which, Linear):
         static(op, "condition", which)
-    results = [runner.run(graph_of(op, name), operands, wanted) for name in names]
+    results = [runner.run(called_graph(op, name), operands, wanted) for name in names]
     if op.type.endswith("Case"):
         which = tf.where((which < 0) | (which >= len(names)), len(names) - 1, which)
     return [_choice(runner, which, cases) for cases in zip(*results)]
@@ -140,7 +140,7 @@ def _choice(runner: GraphRunner, which: tf.Tensor, cases: Sequence[Any]) -> Any:
 
 
 def _while(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-    condition, body = (graph_of(op, op.get_attr(name).name) for name in ("cond", "body"))
+    condition, body = (called_graph(op, op.get_attr(name).name) for name in ("cond", "body"))
     length = len(body.get_operations())
     while True:
         (go_on,) = runner.run(condition, values)

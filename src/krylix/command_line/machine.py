@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from .. import __version__
 from ..sparse.facts import (
-    components,
+    component_labels,
     has_symmetric_pattern,
     is_hermitian,
     is_positive_definite,
@@ -97,7 +97,7 @@ def of_inspect(options: argparse.Namespace, inspected: Inspected, rows: Sequence
         "hermitian": is_hermitian(A) if square else None,
         "symmetric_pattern": has_symmetric_pattern(A) if square else None,
         "positive_definite": is_positive_definite(A) if square else None,
-        "components": components(A)[0] if square else None,
+        "components": component_labels(A)[0] if square else None,
         "maps_constants_to_zero": maps_constants_to_zero(A),
         "bytes": bytes_of(A),
         "format": {"name": choice.format, "backend": options.backend, "reason": choice.reason},

@@ -44,7 +44,7 @@ def as_known(x: Any, dtype: Any = None) -> Any:
     return np.asarray(x, dtype)
 
 
-def evaluate(equation: Any, values: Sequence[Any]) -> list[Any]:
+def evaluate_equation(equation: Any, values: Sequence[Any]) -> list[Any]:
     """The results of one equation for known operands.
 
     They have the equation's dtypes, but where the operands have others: positions that were put in the place of numbers
