@@ -23,7 +23,7 @@ class LineaxFunction(eqx.Module):
 
     constants: Any
     program: Any = eqx.field(static=True)
-    takes: Any = eqx.field(static=True)  # structures, hashable: see `frozen`
+    takes: Any = eqx.field(static=True)  # structures, hashable: see `hashable_structure`
     gives: Any = eqx.field(static=True)
     symmetric: bool = eqx.field(static=True)
 
@@ -35,7 +35,7 @@ class LineaxFunction(eqx.Module):
         if found is None:
             closed = jax.make_jaxpr(function)(takes)
             found = _Incomparable(closed.jaxpr, jax.tree.structure(gives)), closed.consts
-        return cls(list(found[1]), found[0], frozen(takes), frozen(gives), symmetric)
+        return cls(list(found[1]), found[0], hashable_structure(takes), hashable_structure(gives), symmetric)
 
     def __call__(self, x: Any) -> Any:
         return self.program(x, *self.constants)
@@ -79,7 +79,7 @@ class LineaxHostOperator:
         return LineaxHostOperator(self.operator.conj())
 
 
-def frozen(structure: Any) -> Any:
+def hashable_structure(structure: Any) -> Any:
     """Shapes and dtypes of a container as something hashable."""
     leaves, tree = jax.tree.flatten(structure)
     return tuple((leaf.shape, jnp.dtype(leaf.dtype)) for leaf in leaves), tree

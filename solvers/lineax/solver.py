@@ -23,8 +23,8 @@ from ..iteration.method import Method
 from ..iteration.status import Status
 from ..linear_solve import linear_solve
 from ..methods.registry import find_method
-from ..setup.tolerance import check_number
-from .function import LineaxFunction, LineaxHostOperator, frozen, on_vectors, ravel, thawed, unravel
+from ..setup.tolerance import check_tolerance_number
+from .function import LineaxFunction, LineaxHostOperator, hashable_structure, on_vectors, ravel, thawed, unravel
 
 _SMALL = 256  # unknowns up to which `auto` finds the entries of a function: cheaper than many steps, and safer
 _FACTORISING = ("direct", "scipy-direct")
@@ -120,7 +120,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
         if not self._automatic and getattr(find_method(self.method), "damp", False):
             raise ValueError(f"{self.method!r} is damped; lineax takes derivatives of solutions without damping.")
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
-            check_number(name, value)
+            check_tolerance_number(name, value)
         whole = isinstance(self.max_iter, int) and not isinstance(self.max_iter, bool) and self.max_iter >= 0
         if self.max_iter is not None and not whole:
             raise ValueError(f"max_iter must be one integer >= 0, or None; got {self.max_iter!r}.")
@@ -140,7 +140,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
             M = LineaxFunction.of(lx.linearise(M).mv, M.in_structure())
         elif callable(M) and not isinstance(M, Operator):
             M = LineaxFunction.of(M, operator.out_structure())
-        inside, outside = frozen(operator.in_structure()), frozen(operator.out_structure())
+        inside, outside = hashable_structure(operator.in_structure()), hashable_structure(operator.out_structure())
         if takes_entries:
             return _State.of(_LineaxState(None, operator.as_matrix(), M, method, inside, outside))
         A = LineaxFunction.of(lx.linearise(operator).mv, operator.in_structure(), lx.is_symmetric(operator))

@@ -12,7 +12,7 @@ from .multigrid.multigrid import multigrid
 from .multigrid.runtime_choice import multigrid_or_jacobi
 
 
-def on_grid(A: Operator, precision: str | None = None) -> Preconditioner:
+def fast_or_multigrid(A: Operator, precision: str | None = None) -> Preconditioner:
     """`fast` where coefficients are smooth, else `multigrid`; in compiled functions, whose runs pay more, multigrid.
 
     In the precision that was asked for, unless the inverse is nearly exact.
@@ -23,5 +23,5 @@ def on_grid(A: Operator, precision: str | None = None) -> Preconditioner:
     return multigrid(A, precision=precision) if near is None else near
 
 
-AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": on_grid}
+AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": fast_or_multigrid}
 """Name of the kind that was chosen -> what builds it, if that is not the kind itself."""

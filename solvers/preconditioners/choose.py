@@ -38,7 +38,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | not known before it runs, couples neighbours on a large grid | multigrid |
     | anything else: dense, or values that are not known | jacobi |
 
-    "multigrid" then stands for `automatic.on_grid`, which takes "fast" outside of compiled functions where
+    "multigrid" then stands for `automatic.fast_or_multigrid`, which takes "fast" outside of compiled functions where
     coefficients are so smooth that it is quicker.
     """
     A = _traced(A.without_offset)

@@ -220,7 +220,7 @@ def _has_entries(known: Any) -> bool:
     return sp.issparse(known) or isinstance(known, np.ndarray)
 
 
-def entries_of(A: Operator) -> int | None:
+def stored_entries(A: Operator) -> int | None:
     """Stored entries, with which costs are compared; None where A is no matrix."""
     A = A.without_offset
     return A.nnz if isinstance(A, Matrix) else None

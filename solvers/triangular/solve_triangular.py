@@ -16,7 +16,7 @@ from ...sparse.operators.linear_function import LinearFunction
 from ..setup.make_problem import make_problem
 from ..setup.problem import Problem
 from ..setup.request import Request
-from .system import TriangularSystem, inverse_of
+from .system import TriangularSystem, inverse_of_triangular
 
 
 def solve_triangular(
@@ -148,7 +148,7 @@ def _on_host(T: SparseMatrix, b: np.ndarray, lower: bool) -> np.ndarray:
     """
     known = T.known()
     if not all(map(_is_in_range, known if isinstance(known, tuple) else (known,))):
-        return inverse_of(T).apply(b)
+        return inverse_of_triangular(T).apply(b)
     if isinstance(known, tuple):
         return np.array([_by_scipy(one, row[:, None], lower)[:, 0] for one, row in zip(known, b, strict=True)], b.dtype)
     return np.ascontiguousarray(_by_scipy(known, b.T, lower).T)

@@ -49,7 +49,7 @@ def narrow(matrix: SparseMatrix) -> Band:
     return Band(found, order.astype(np.int32)) if found < width else Band(width)
 
 
-def blocks_of(matrix: SparseMatrix, width: int, order: np.ndarray | None) -> tuple[Array, Array, Array]:
+def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | None) -> tuple[Array, Array, Array]:
     """Blocks `(systems or 1, width, width, count)` before, on and after the diagonal; the last is filled up with ones.
 
     Args:

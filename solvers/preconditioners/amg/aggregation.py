@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from .galerkin import adjoint, eigenvalue_bound, smoothed
+from .galerkin import adjoint, eigenvalue_bound, smoothed_prolongation
 from .hierarchy import HostLevel
 from .settings import AmgSettings
 
@@ -27,10 +27,10 @@ def aggregated_levels(
         if not 0 < tentative.shape[1] < n:
             break
         rho = eigenvalue_bound(A)
-        P = smoothed(A, tentative, rho) if settings.smooths else tentative
+        P = smoothed_prolongation(A, tentative, rho) if settings.smooths else tentative
         R = adjoint(P)
         if other is not None:
-            R = adjoint(smoothed(adjoint(A), other, rho) if settings.smooths else other)
+            R = adjoint(smoothed_prolongation(adjoint(A), other, rho) if settings.smooths else other)
         found.append(HostLevel(A, P, R, tentative, rho))
         A, right, left, block_size = sp.csr_array(R @ sp.csr_array(A @ P)), coarse_right, coarse_left, right.shape[1]
         A.sum_duplicates()

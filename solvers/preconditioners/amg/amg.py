@@ -13,20 +13,20 @@ from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_
 from ....sparse.formats.making.build import from_csr
 from ....sparse.symmetry import is_hermitian
 from ..base import Preconditioner
-from ..cycle.checked import checked
+from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored, work_of
 from ..cycle.permuted import Permuted, permuted
 from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
-from ..known import as_matrix, entries_of, from_host, in_scipy
+from ..known import as_matrix, from_host, in_scipy, stored_entries
 from .coarsen import coarsened
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, levels_of_pyamg
 from .known import known_cycle
 from .level import covers, tentative_matrices
-from .order import in_order, nearer_order, rows_in
+from .order import nearer_order, reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
 
@@ -116,18 +116,18 @@ def amg(
     if isinstance(known, sp.csr_array):
         if pattern is not None:
             _known_pattern(pattern, matrix)  # which says nothing more
-        hermitian, wide = checked(known, "amg")
+        hermitian, wide = hermitian_and_double(known, "amg")
         levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
         return _of_levels(matrix, levels, settings, hermitian, order)
     if matrix.shape[0] <= settings.max_coarse or settings.max_levels == 1 or matrix.systems == 0:
         return _small(matrix, settings)
     sparse = _sparse(matrix)
     if pattern is not None:
-        hermitian, wide = checked(_known_pattern(pattern, sparse), "amg")
+        hermitian, wide = hermitian_and_double(_known_pattern(pattern, sparse), "amg")
         levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
         found = [level.tentative for level in levels if level.tentative is not None]
     else:
-        found = list(tentative_of(in_order(sparse, order).structure, settings, columns, block_size))
+        found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
     return _on_pattern(sparse, _placed(found, sparse), settings, order)
 
 
@@ -165,7 +165,7 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
     if not tentative and matrix.shape[0] <= settings.max_coarse:
         return _small(matrix, settings)
     sparse = _sparse(matrix)
-    return _on_pattern(sparse, tentative, settings, order) if covers(cycle, in_order(sparse, order)) else None
+    return _on_pattern(sparse, tentative, settings, order) if covers(cycle, reordered_matrix(sparse, order)) else None
 
 
 def _on_pattern(
@@ -174,14 +174,14 @@ def _on_pattern(
     """By SciPy where all numbers are known, else by products in the library."""
     known, prolongations = in_scipy(matrix), [T.known() for T in tentative]
     if known is None or any(T is None for T in prolongations):
-        cycle = renewed(in_order(matrix, order), tentative, settings, None)
+        cycle = renewed(reordered_matrix(matrix, order), tentative, settings, None)
         return _described(cycle, matrix, settings, None, order)
     if isinstance(known, sp.csr_array):
-        hermitian, wide = checked(known, "amg")
+        hermitian, wide = hermitian_and_double(known, "amg")
         levels = galerkin_levels(rows_in(wide, order), prolongations, settings, hermitian)
         return _of_levels(matrix, levels, settings, hermitian, order)
-    hermitian = all(checked(one, "amg")[0] for one in known)
-    arrays, make = in_order(matrix, order).for_host()
+    hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
+    arrays, make = reordered_matrix(matrix, order).for_host()
     host: Any = make([matrix.bk.to_numpy(a) for a in arrays])
     cycle = from_host(renewed(host, _placed(prolongations, host), settings, hermitian), matrix)
     return _described(cycle, matrix, settings, hermitian, order)
@@ -201,7 +201,7 @@ def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: AmgSetti
     if not _is_close(known, levels[0].A):  # as of an earlier time step
         sparse = _sparse(matrix)
         return _on_pattern(sparse, _placed([level.P for level in levels if level.P is not None], sparse), settings)
-    hermitian, wide = checked(known, "amg")
+    hermitian, wide = hermitian_and_double(known, "amg")
     hermitian = hermitian and all(
         level.R is None or (level.P is not None and _is_close(level.R, level.P.conj().T) and is_hermitian(below.A))
         for level, below in pairwise(levels)
@@ -258,7 +258,7 @@ def _described(
     cycle: Operator, matrix: Matrix, settings: AmgSettings, hermitian: bool | None, order: np.ndarray | None = None
 ) -> Preconditioner:
     cycle = cycle if order is None else permuted(cycle, order, Target.of(matrix))
-    costs = numbers_stored(cycle), work_of(cycle), entries_of(matrix)
+    costs = numbers_stored(cycle), work_of(cycle), stored_entries(matrix)
     return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs(), note_on_precision(cycle))
 
 

@@ -64,7 +64,7 @@ def rows_in(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
     return found
 
 
-def in_order(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:
+def reordered_matrix(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:
     """Likewise, in its library, with values that may be traced. Cost: a sort."""
     if order is None:
         return matrix

@@ -10,7 +10,7 @@ from ....backends import Array, Backend
 from ....sparse import Matrix, Operator
 from ....sparse.formats.making.build import from_entries
 from ..base import Preconditioner
-from ..known import anchor, as_matrix, concrete_entries, entries_of, pattern
+from ..known import anchor, as_matrix, concrete_entries, pattern, stored_entries
 from .blocks import Places, Stack, labels_of, places_of
 from .inverses import all_hermitian, inverses, regular_inverses
 
@@ -54,7 +54,9 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
     setting = f"{len(sizes)} of {sizes.min()}" + ("" if sizes.min() == sizes.max() else f" to {sizes.max()}")
     hermitian = _all([f[2] for f in found])
     cost = inverse.nnz
-    return Preconditioner(inverse, "block-jacobi", hermitian, cost, cost, entries_of(A), (("blocks", setting),), note)
+    return Preconditioner(
+        inverse, "block-jacobi", hermitian, cost, cost, stored_entries(A), (("blocks", setting),), note
+    )
 
 
 def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array:

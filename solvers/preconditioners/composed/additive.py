@@ -12,7 +12,7 @@ from .pieces import in_one_library
 from .sums import ScalarMultiple, Sum
 
 
-def plus(first: Any, second: Any) -> Preconditioner:
+def operator_sum(first: Any, second: Any) -> Preconditioner:
     """The sum of two of what `in_one_library` takes.
 
     Raises:
@@ -34,7 +34,7 @@ def _hermitian(pair: list[Any]) -> bool | None:
     return all(facts)
 
 
-def times(M: Preconditioner, factor: Any) -> Preconditioner:
+def operator_multiple(M: Preconditioner, factor: Any) -> Preconditioner:
     """A multiple by a number.
 
     Raises:
@@ -64,4 +64,4 @@ def times(M: Preconditioner, factor: Any) -> Preconditioner:
     return replace(M, inner=ScalarMultiple(M.inner, plain), kind=kind, hermitian=hermitian)
 
 
-Preconditioner.plus, Preconditioner.times = staticmethod(plus), staticmethod(times)
+Preconditioner.plus, Preconditioner.times = staticmethod(operator_sum), staticmethod(operator_multiple)

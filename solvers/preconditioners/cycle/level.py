@@ -9,7 +9,7 @@ from typing import ClassVar
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, as_symmetric_dia, storable
 from .formats import suited
-from .smoother import corrected, negative, plus, smoothed
+from .smoother import add_in_place, corrected, negated, smoothed_from_zero
 
 VISITS = {"V": 1, "W": 2}
 """How often a cycle goes to the next coarser level from each one."""
@@ -57,15 +57,15 @@ class Level(Composed):
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
-        return self.of_negative(self.bk.materialize(negative(self.bk, x)))
+        return self.of_negative(self.bk.materialize(negated(self.bk, x)))
 
     def of_negative(self, e: Array) -> Array:
         """The same of -e, which may be overwritten."""
         A, steps = self._in_products, self.array("steps")
-        found, e = smoothed(self.bk, A, steps, e)
+        found, e = smoothed_from_zero(self.bk, A, steps, e)
         change = self._from_below(e)
         for _ in range(1, self.visits):
-            found, e = plus(self.bk, found, change), self.bk.materialize(A.add_to(e, change))
+            found, e = add_in_place(self.bk, found, change), self.bk.materialize(A.add_to(e, change))
             change = self._from_below(e)
         return corrected(self.bk, A, steps, found, e, change)
 

@@ -16,7 +16,7 @@ from ..cycle.cost import numbers_stored
 from ..cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
 from ..cycle.scaled import DiagonallyScaled
 from ..cycle.small import exact_inverse
-from ..known import as_matrix, entries_of, from_host, grid_for, is_known
+from ..known import as_matrix, from_host, grid_for, is_known, stored_entries
 from ..multigrid.couplings import Couplings
 from ..multigrid.from_matrix import couplings_of
 from .nearby import Nearby, is_far, nearby
@@ -56,7 +56,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
     shape = grid_for(matrix, A, grid)
     if matrix.shape[0] <= _SMALL:
         inverse, hermitian = exact_inverse(matrix, "fast")
-        return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, entries_of(A))
+        return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, stored_entries(A))
     if matrix.systems is not None or not is_known(matrix):
         what = "a batch of matrices" if matrix.systems is not None else "values that are computed when a program runs"
         raise UnsupportedOperation(
@@ -131,7 +131,7 @@ def _regular_inverse(values: np.ndarray, eps: float) -> float:
 
 
 def _described(inner: Operator, matrix: Matrix, A: Operator, precision: str | None) -> Preconditioner:
-    costs = numbers_stored(inner), _work_of(inner), entries_of(A)
+    costs = numbers_stored(inner), _work_of(inner), stored_entries(A)
     settings, note = precision_as_setting(precision), note_on_precision(inner)
     return Preconditioner(from_host(inner, matrix), "fast", True, *costs, settings, note)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....backends.cores import shared as cores
-from ..multigrid.couplings import Couplings, Shift, total
+from ..multigrid.couplings import Couplings, Shift, sum_of_terms
 
 PART = 2**17  # numbers that are computed with at a time: with less, threads wait for each other
 
@@ -50,7 +50,7 @@ def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
         sizes = [np.abs(A.values[s][0]) for s in shifts_along(A, axis)]
         if mean > 0:
             both = np.logical_and.reduce([a > 0 for a in sizes])
-            size = total(sizes)
+            size = sum_of_terms(sizes)
             size /= np.where(both, len(sizes) * mean, mean)  # there are two at most
             sums += size
             counts += size > 0

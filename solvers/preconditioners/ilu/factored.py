@@ -82,7 +82,7 @@ def factored(
         below, above = damping * below, damping * above
         if A.known and damping.min() < 1:
             note = f"triangles damped by {damping.min():.2g}, as sweeps would grow: apply='exact' may be much stronger"
-    inverse = diagonal_of(A.matrix, host, host.reshape(scale / (pivots * A.units), (-1, n)))
+    inverse = diagonal_on_host(A.matrix, host, host.reshape(scale / (pivots * A.units), (-1, n)))
     triangles = [_strict(A, A.matrix.bk, *part) for part in ((A.pattern.lower, below), (A.pattern.upper, above))]
     lower, upper = (inverse_of_unit(S) if sweeps is None else TriangleSweeps(S, sweeps) for S in triangles)
     return Factored(lower, inverse, upper), note
@@ -124,7 +124,7 @@ def _damping(A: UnitDiagonalMatrix, below: Array, above: Array, sweeps: int) -> 
     return host.astype(found, host.dtype(A.values))
 
 
-def diagonal_of(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperator:
+def diagonal_on_host(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperator:
     """In the library of a matrix, on its device."""
     found: Any = DiagonalOperator(host, values)
     if host is not matrix.bk:

@@ -12,7 +12,9 @@ LEAST_PIVOT = 0.01  # of the diagonal
 _SHIFTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
-def factorise(A: UnitDiagonalMatrix, shift: float | str, definite: bool) -> tuple[np.ndarray, np.ndarray, float]:
+def incomplete_factors(
+    A: UnitDiagonalMatrix, shift: float | str, definite: bool
+) -> tuple[np.ndarray, np.ndarray, float]:
     """The factors without fill in one array, the pivots, and the largest shift that was needed.
 
     The pivots of Hermitian matrices must keep the sign of the diagonal, as CG needs it, those of others be no smaller

@@ -9,7 +9,7 @@ from ..base import Preconditioner
 from ..checks import check_number
 from ..jacobi import jacobi
 from .factored import factored
-from .kinds import checked_apply, described
+from .kinds import checked_apply, incomplete_preconditioner
 from .scaled import UnitDiagonalMatrix
 
 
@@ -43,4 +43,4 @@ def ssor(A: Operator, *, omega: float = 1.0, apply: str | None = None, sweeps: i
     pivots = scaled.host.full_like(scaled.units, 1 / omega)
     M, note = factored(scaled, scaled.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
     settings = {"omega": float(omega), "apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
-    return described(M, "ssor", scaled, A, settings, note)
+    return incomplete_preconditioner(M, "ssor", scaled, A, settings, note)

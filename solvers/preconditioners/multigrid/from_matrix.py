@@ -13,7 +13,7 @@ from ....sparse.formats.entries.regather import take_or_zero
 from ...grids.diagonals import neighbours_diagonals
 from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
 from ..known import concrete, concrete_entries
-from .couplings import Couplings, Shift, opposite, total
+from .couplings import Couplings, Shift, opposite, sum_of_terms
 
 Parts = dict[Shift, list[Array]]
 
@@ -33,7 +33,7 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
         found = _of_diagonals(own, grid)
         parts, rings = found or _of_entries(own, grid)
     bk, systems = own.bk, own.systems
-    values = {shift: total(arrays) for shift, arrays in parts.items()}
+    values = {shift: sum_of_terms(arrays) for shift, arrays in parts.items()}
     like = next(iter(values.values()), None)
     zero = bk.zeros((systems or 1, *grid), own.dtype, like)
     for shift in [(0,) * len(grid), *map(opposite, values)]:

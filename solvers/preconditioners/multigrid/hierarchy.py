@@ -15,7 +15,7 @@ from .couplings import Couplings
 from .galerkin import coarse_couplings
 from .on_grid import MatrixOnGrid
 from .probes import probed_couplings
-from .transfer import Interpolation, stacked
+from .transfer import Interpolation, stacked_weights
 from .weights import Weights, every, weights
 
 
@@ -61,16 +61,16 @@ def levels_of(
     if levels:
         return [*levels, GridLevel(A, None, None)]
     scale = _scale(A)
-    return [GridLevel(scaled(A, scale), scale, None)]
+    return [GridLevel(diagonally_scaled(A, scale), scale, None)]
 
 
 def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> LevelArrays:
     """The numbers of a level, and the matrix of the next one."""
     bk, scale = A.bk, _scale(A)
-    own = scaled(A, scale)
+    own = diagonally_scaled(A, scale)
     W = _as(bk, weights(_symmetric_part(A, hermitian), factors), bk.dtype(A.diagonal))
     W = _divided(bk, W, scale, factors)
-    array = stacked(bk, W, factors)
+    array = stacked_weights(bk, W, factors)
     if bk.is_eager:
         coarse = coarse_couplings(own, W, factors, hermitian, dust)
     else:
@@ -82,7 +82,7 @@ def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpol
     return Interpolation(A.bk, W, A.grid, factors, A.periodic, A.systems is not None)
 
 
-def scaled(A: Couplings, scale: Array) -> Couplings:
+def diagonally_scaled(A: Couplings, scale: Array) -> Couplings:
     """With a diagonal on both sides: for both points of a pair in the same order, so that symmetry is kept exactly."""
     values = {}
     for s, a in A.values.items():

@@ -16,7 +16,7 @@ import numpy as np
 from ....backends import Array
 from ....sparse import Operator
 from .block_tridiagonal import scanned
-from .couplings import Couplings, Stacked, total
+from .couplings import Couplings, Stacked, sum_of_terms
 from .transfer import Interpolation
 from .weights import without_dust
 
@@ -71,7 +71,7 @@ def _told_apart(
             image = found[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
             has_it = bk.asarray((colour == c).reshape(shape), like=found)
             terms.append(bk.where(has_it, image, bk.zeros_like(image)))
-        found = total(terms)
+        found = sum_of_terms(terms)
     shifts = [*itertools.product(*steps)]
     found = bk.reshape(found, (int(images.shape[0]), len(shifts), *grid))
     found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))

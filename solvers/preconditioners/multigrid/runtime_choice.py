@@ -19,9 +19,9 @@ from ..diagonal import DOMINANT
 from ..jacobi import jacobi
 from ..known import as_matrix, grid_for
 from .coarsening import Coarsest
-from .couplings import Couplings, Shift, Stacked, total
+from .couplings import Couplings, Shift, Stacked, sum_of_terms
 from .from_matrix import couples_neighbours, couplings_of
-from .multigrid import Smoothing, cycle_of, described
+from .multigrid import Smoothing, cycle_of, with_cost
 
 _DIRECT = 64**2  # points of the coarsest grid: one for which elimination takes no longer than the finer grids
 _LEAST = {2: 100_000, 3: 500_000}  # unknowns by axes from which some solves take longer than to compile this
@@ -57,7 +57,7 @@ def multigrid_or_jacobi(A: Operator, precision: str | None = None) -> Preconditi
         chosen[0] > 0, lambda: bk.by_host(setup.on_host, setup.in_program, values, name=setup.name)
     )
     cycle, setup.make = setup.make(arrays), None  # type: ignore[misc]  # as it may hold what is traced
-    found = described(Either(cycle, other.inner, chosen), None, A, (("direct", _DIRECT),))
+    found = with_cost(Either(cycle, other.inner, chosen), None, A, (("direct", _DIRECT),))
     return replace(found, note="jacobi where the values of a run do not suit it")
 
 
@@ -141,5 +141,5 @@ def _suits(A: Couplings) -> Array:
 
 def _sum(bk: Backend, terms: list[Array]) -> Array:
     """Of all numbers, `(1,)`."""
-    sizes = total(terms)
+    sizes = sum_of_terms(terms)
     return bk.sum(bk.reshape(sizes, (1, -1)), 1)

@@ -129,7 +129,7 @@ class Case:
         return np.broadcast_to(row.astype(self.dtype), (self.numbers.status.size, size))
 
 
-def precision(case: Case) -> str:
+def precision_name(case: Case) -> str:
     """ "float32" or "float64": what real numbers of this case have."""
     return str(real_dtype(case.dtype))
 

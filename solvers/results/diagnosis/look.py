@@ -18,12 +18,12 @@ from ...preconditioners.known import is_known
 from ...setup.problem import Problem
 from ..cause import Cause
 from .case import Case, EndState, Image, norms
-from .inputs import not_finite
+from .inputs import not_finite_cause
 from .progress import too_few_iterations
 from .singular import singular
 from .symmetry import wrong_symmetry
 
-_QUESTIONS: tuple[Callable[[Case], list[Cause]], ...] = (not_finite, wrong_symmetry, singular, too_few_iterations)
+_QUESTIONS: tuple[Callable[[Case], list[Cause]], ...] = (not_finite_cause, wrong_symmetry, singular, too_few_iterations)
 """In this order; the first that has an answer which settles the matter is the last that is asked."""
 
 
