@@ -148,7 +148,7 @@ def component_labels(A: Any) -> tuple[int, np.ndarray]:
     Raises:
         ValueError: A is not square.
     """
-    _check_square(A, "components")
+    _check_square(A, "component_labels")
     A = canonical(A)
     if A.shape[0] == 0:
         return 0, np.zeros(0, np.int32)
