@@ -1,4 +1,4 @@
-"""SciPy's compiled loops over rows of numbers: one pass each, during which other threads may run.
+"""SciPy's compiled loops for elementwise products of rows: one pass over memory, and the interpreter lock released.
 
 NumPy takes two passes for a product that is added, and BLAS, as SciPy calls it, lets no other thread run.
 """

@@ -1,4 +1,4 @@
-"""What a solve does that fails: the policy in force, and whether compiled programs may call the host for it."""
+"""Failure policy of solves, `on_failure`, and whether compiled programs may call the host for it."""
 
 from __future__ import annotations
 

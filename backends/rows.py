@@ -1,4 +1,4 @@
-"""Products of SciPy's matrices in rows: by its loops themselves, and block by block on all cores.
+"""CSR products by SciPy's compiled loops without its wrappers, in row blocks on all cores.
 
 What SciPy does around a loop takes it as long as ten thousand entries do.
 """

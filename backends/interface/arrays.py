@@ -1,4 +1,4 @@
-"""What backends pass around, and NumPy arrays on their way into a library."""
+"""Array type alias, and the conversion of NumPy arrays for a library."""
 
 from __future__ import annotations
 

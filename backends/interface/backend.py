@@ -1,4 +1,4 @@
-"""What solvers and matrices need from an array library: one small method per need.
+"""The Backend class: the array operations that solvers and matrices use, one small method each.
 
 Conventions. Inside solvers a vector is `(batch, n)` and a scalar per system `(batch, 1)`. A method whose name says
 that it updates (`axpy`, `xpay`) may overwrite the array named `y`, which the caller must own; nothing else is ever

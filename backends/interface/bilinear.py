@@ -1,4 +1,4 @@
-"""Maps that are linear in two arguments, with derivatives of every order.
+"""Bilinear maps, such as a sparse matrix-vector product, with derivatives of every order.
 
 Multiplying a vector by a sparse matrix is such a map: `y = product(values, x)`. It comes with two others, which the
 scalar `sum(z * product(values, x))` gives when it is differentiated by x and by the values: the transposed product

@@ -1,4 +1,4 @@
-"""Control flow, states of which only some systems change, and calls of the host out of a compiled program."""
+"""Control flow, masked state updates, and host callbacks from compiled programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving entries of arrays: what sparse matrices and traced functions are made of, besides plain slicing.
+"""Gather, scatter, pad, permute and flip: the indexing operations of sparse matrices and traced functions.
 
 Arrays have any number of axes and any dtype; all these are linear, and differentiable where the library differentiates.
 Integer arrays are int32 or int64, of the library or of NumPy; the latter are copied to the device of the data.

@@ -1,4 +1,4 @@
-"""Factorisations of dense matrices and solves with them: `backend.linalg`, as `linalg` of the array standard.
+"""Dense factorisations and solves with them: `backend.linalg`, as `linalg` of the array API standard.
 
 Every library has its own LAPACK, or a compiler's form of it; none of these can be written with other operations.
 """

@@ -1,4 +1,4 @@
-"""Index arrays of sparse matrices that others made: products read and write memory with them unchecked.
+"""Bounds checks of index arrays from outside: products then read and write memory unchecked.
 
 Cost: each function passes over its array once, 0.1 ms for a million entries.
 """

@@ -1,4 +1,4 @@
-"""Linear recurrences of first order, of which the elimination of a tridiagonal matrix is made."""
+"""First-order linear recurrences, of which forward and back substitution of a tridiagonal matrix are made."""
 
 from __future__ import annotations
 

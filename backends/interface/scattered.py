@@ -1,4 +1,4 @@
-"""Numbers without a pattern, from a formula: no generator, and the same in every library."""
+"""Deterministic pseudo-random numbers from a formula: no generator, and the same in every library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with sparse matrices, given as arrays of values and of indices, and the gradients of such products.
+"""Sparse matrix products on arrays of values and indices (DIA, ELL, CSR, COO), and their gradients.
 
 Vectors are rows: x is `(batch, m)` and the image `(batch, n)`. Values and vectors have one dtype. Indices are integer
 arrays of the library or of NumPy, all in range; see `Indexing`. Nothing is conjugated. Values with one more axis in

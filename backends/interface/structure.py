@@ -1,4 +1,4 @@
-"""Unknowns in containers: the arrays in dictionaries, lists and tuples, and the containers again with other arrays."""
+"""Flatten and rebuild containers of unknowns: dictionaries, lists and tuples of arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What solvers and matrices need of an array library's transformations: derivatives, compiling, vectorising."""
+"""Function transformations of an array library: derivatives, compilation, vectorisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers of arrays: the state of a loop, and objects that a backend may look into."""
+"""Pytrees: states of loops, and registered objects that hold arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of XLA itself, for what `jnp` wraps in three to ten equations of a program and as much time of tracing.
+"""Single XLA operations where `jnp` would record three to ten equations and take as much longer to trace.
 
 Each is for arrays of known kinds and says what `jnp` says; the others go there.
 """

@@ -1,4 +1,4 @@
-"""Moving entries of arrays in JAX."""
+"""Gather, scatter, pad, permute and flip in JAX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What XLA computes once and keeps, and what it is given in parts, in JAX."""
+"""Materialization in XLA: intermediate results that are computed once and stored, and constants that are split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where NumPy may compute what XLA would be asked to compile a program for, and its results as those of the program."""
+"""NumPy in the place of a program that JAX would have to compile first; results as those of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear recurrences in JAX: a loop over the rows where that is the CPU's, else passes over all of them."""
+"""First-order linear recurrences in JAX: a loop over the rows on CPUs, recursive doubling elsewhere."""
 
 from __future__ import annotations
 

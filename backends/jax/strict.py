@@ -1,4 +1,4 @@
-"""Modes in which JAX refuses what it does by itself elsewhere: in a user's own source, not in this project's.
+"""JAX's strict modes (rank promotion, transfer guard), which apply to a user's source, not to krylix.
 
 Vectors here are rows `(batch, n)`, which meet `(n,)`, and what NumPy finds out is handed to JAX when it is needed.
 """

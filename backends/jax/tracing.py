@@ -1,4 +1,4 @@
-"""Whether JAX is tracing: then arrays have no values yet."""
+"""Tests for tracing in JAX: then arrays have no values yet."""
 
 from __future__ import annotations
 

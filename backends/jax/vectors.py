@@ -1,4 +1,4 @@
-"""What solves do with vectors in JAX: rows `(batch, n)`, or the same kept as grids."""
+"""Vector operations in JAX: rows `(batch, n)`, or the same kept as grids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy: eager, on the host, vector updates in place (BLAS where it helps)."""
+"""NumPy backend: eager, on the host, vector updates in place (BLAS where it helps)."""
 
 from __future__ import annotations
 

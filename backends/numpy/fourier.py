@@ -1,4 +1,4 @@
-"""Fourier transforms in NumPy: those of SciPy, on all cores that this process may use."""
+"""Fast Fourier transforms in NumPy: SciPy's, on all cores of this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with sparse matrices in NumPy: SciPy's compiled loops, and for diagonals NumPy's own in the cache."""
+"""Sparse products in NumPy: SciPy's compiled loops, and a cache-blocked loop for DIA matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loop needs for one real system: its scalars are numbers of NumPy, not arrays `(1, 1)` of one.
+"""NumPy backend for one real system: scalars are NumPy numbers, not `(1, 1)` arrays.
 
 An operation on a number takes a sixth of that on an array. Every one here gives what `NumpyBackend` gives for such an
 array, to the last digit, and rows are worked on by the same kernels: a system takes the same steps in a batch.

@@ -1,4 +1,4 @@
-"""Products of dense matrices by BLAS in calls that are so small that OpenBLAS keeps them on the core that makes them.
+"""Dense products split into BLAS calls small enough for OpenBLAS to run each in the calling thread.
 
 It spreads larger ones over threads, and on a busy machine then waits for them: ten times as long as the work, and more.
 Where parts begin depends on shapes alone, so that results are the same, to the last digit, for any number of threads.

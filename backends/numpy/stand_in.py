@@ -1,4 +1,4 @@
-"""Objects that take the place of arrays of NumPy while it is recorded what a function does to them."""
+"""Base class of the array proxies that record a NumPy function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums and updates of long rows, part by part while it is in the cache, on all cores.
+"""BLAS-1 operations on long rows: cache-blocked, on all cores.
 
 Sums are those of blocks, added up in their order: the same for any number of threads.
 """

@@ -1,4 +1,4 @@
-"""TensorFlow: eager and inside `tf.function`; tensors are immutable, so updates make new ones."""
+"""TensorFlow backend: eager and inside `tf.function`; tensors are immutable, so updates make new ones."""
 
 from __future__ import annotations
 

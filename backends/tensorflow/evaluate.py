@@ -1,4 +1,4 @@
-"""Operations of a graph on tensors that do not depend on the input: TensorFlow computes them, so derivatives follow."""
+"""Evaluate graph operations on tensors that do not depend on the input, with TensorFlow's derivatives."""
 
 from __future__ import annotations
 

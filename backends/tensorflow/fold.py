@@ -1,4 +1,4 @@
-"""Values of symbolic tensors that were computed from constants only.
+"""Constant folding of symbolic tensors.
 
 Inside of `tf.function` even `tf.range(8)` is symbolic. Where a coefficient is such a value the matrix can be known
 while the graph is made, and where a mask or an index is, its structure. What the graph captures counts as constant for

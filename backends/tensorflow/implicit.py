@@ -1,4 +1,4 @@
-"""Derivatives of a solve in TensorFlow: a custom gradient that solves again, so it holds to every order."""
+"""Implicit differentiation of a solve in TensorFlow: a custom gradient that solves again, to every order."""
 
 from __future__ import annotations
 

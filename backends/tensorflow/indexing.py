@@ -1,4 +1,4 @@
-"""Moving entries of tensors in TensorFlow."""
+"""Gather, scatter, pad, permute and flip in TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dense factorisations in TensorFlow, and where its own refuse singular or indefinite matrices, those of the host."""
+"""Dense factorisations in TensorFlow, by LAPACK on the host where its own refuse singular or indefinite matrices."""
 
 from __future__ import annotations
 

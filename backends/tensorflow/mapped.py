@@ -1,4 +1,4 @@
-"""A function of each element of a batch whose size is known only when the graph runs."""
+"""Map a function over a batch whose size is known only when the graph runs."""
 
 from __future__ import annotations
 

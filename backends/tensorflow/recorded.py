@@ -1,4 +1,4 @@
-"""A Python function recorded as a graph whose captures are arguments.
+"""Functions recorded as graphs whose captures are arguments.
 
 What the function reads is read when it is recorded: names, numbers and variables that change later change nothing, and
 the derivatives depend on the arguments of the program alone, never on tensors of another graph, so they pass through

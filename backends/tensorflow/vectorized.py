@@ -1,4 +1,4 @@
-"""Derivatives that `tf.vectorized_map` drops without a word become errors.
+"""Errors for derivatives that `tf.vectorized_map` would drop silently.
 
 It replaces each operation of the mapped function by one for all elements, and the `IdentityN` that carries a custom
 gradient by a plain one. A tape outside of it then finds no connection, and zeros where derivatives are not. A tape

@@ -1,4 +1,4 @@
-"""Calls of the host in `tf.vectorized_map` and Jacobians, which run them once for each lane.
+"""Host callbacks under `tf.vectorized_map` and in Jacobians: one call per element.
 
 TensorFlow cannot stack the results of no calls if it does not know their shapes, and a condition that holds in none of
 the lanes leaves no calls. So the operation says which shapes it returns.

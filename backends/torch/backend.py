@@ -1,4 +1,4 @@
-"""PyTorch: eager, vector updates in place, on the device of the inputs."""
+"""PyTorch backend: eager, vector updates in place, on the device of the inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many cotangents in one backward pass: `grad(..., is_grads_batched=True)` and `jacobian(..., vectorize=True)`.
+"""Batched cotangents: `grad(..., is_grads_batched=True)` and `jacobian(..., vectorize=True)`.
 
 Autograd maps over them with a batching of its own, older than `torch.func.vmap`, which knows no rules of custom
 functions. A rule that meets such a batch takes it apart and is mapped by `torch.func.vmap`.

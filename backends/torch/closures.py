@@ -1,4 +1,4 @@
-"""The tensors that a Python function closes over, found and replaced while it runs.
+"""Tensors that a Python function closes over: found and substituted while it runs.
 
 PyTorch's derivative rules have explicit arguments only. A mode sees every call of a torch function with the objects
 that the user's code passes, above all transformations, so it can record those that were not made inside, and hand in

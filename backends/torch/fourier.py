@@ -1,4 +1,4 @@
-"""Fourier transforms in PyTorch."""
+"""Fast Fourier transforms in PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derivatives of a solve in PyTorch: one autograd function whose rules solve again, so they hold to every order."""
+"""Implicit differentiation of a solve in PyTorch: an autograd function whose rules solve again, to every order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving entries of tensors in PyTorch."""
+"""Gather, scatter, pad, permute and flip in PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with sparse matrices in PyTorch: its own CSR product, and diagonals in place, where nothing is recorded."""
+"""Sparse products in PyTorch: its CSR product, and DIA products in place where autograd records nothing."""
 
 from __future__ import annotations
 

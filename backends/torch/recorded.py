@@ -1,4 +1,4 @@
-"""A Python function recorded as a program of ATen calls, which replays it as it was.
+"""Python functions recorded as replayable programs of ATen calls.
 
 One evaluation below autograd. Names, numbers and branches are as they were in it, so what changes later changes
 nothing; tensors that were there before are arguments, where their derivatives are being recorded, or constants.

@@ -1,4 +1,4 @@
-"""The values of PyTorch's sparse tensors, whose gradients have derivatives again: those of PyTorch's own have none."""
+"""Values of PyTorch's sparse tensors with gradients that can be differentiated again, unlike PyTorch's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a program as one Python function, a line for each: what runs a step is the call itself and little else.
+"""Recorded programs compiled to straight-line Python: one line for each ATen call.
 
 A step that does not depend on x, as of a coefficient, is taken once for many x. Whether it depends is decided in order:
 a tensor that x is written into later does not depend on it yet. Where a step writes to such a one, which then would be

@@ -1,4 +1,4 @@
-"""What torch knows of a tensor: transformations of `torch.func`, derivatives being recorded, changes in place."""
+"""Queries of a tensor's state: `torch.func` transformations, recording by autograd, in-place versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a torch function mode sees of a user's function, above autograd, while a record of it is made."""
+"""Torch function mode that records a user's function above autograd."""
 
 from __future__ import annotations
 

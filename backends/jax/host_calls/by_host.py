@@ -1,4 +1,4 @@
-"""Calls of the host with arrays as they lie in memory, in JAX.
+"""Host callbacks on the arrays' own memory, without the copies of `jax.pure_callback`.
 
 `jax.pure_callback` makes arrays of JAX of what the host is given. NumPy then waits for a copy by a thread that may be
 the one that waits for the host: with one core, or with several calls at a time, for ever.

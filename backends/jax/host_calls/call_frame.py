@@ -1,4 +1,4 @@
-"""Functions of Python that XLA calls by a name, through the C interface of `xla/ffi/api/c_api.h`.
+"""Named XLA custom calls to Python functions, through the C interface of `xla/ffi/api/c_api.h`.
 
 A program holds the name, no pointer, so that it can be stored and read by another process. The structures here are
 those of version 0.3. XLA tells at registration whether it still calls such functions: it does for at least 12 months.

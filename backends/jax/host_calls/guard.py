@@ -1,4 +1,4 @@
-"""Arrays that are there after a handler has seen a failure, in compiled programs of JAX."""
+"""Failure callbacks that run before a compiled JAX program returns its arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program in canonical form: variables by number, literals and closed-over arrays as arguments, inner programs too.
+"""Canonical form of a jaxpr: numbered variables; literals and closed-over arrays, also of inner jaxprs, as arguments.
 
 Two programs of one key compute the same from the same arguments, and have the same derivatives.
 """

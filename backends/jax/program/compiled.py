@@ -1,4 +1,4 @@
-"""Compiled functions that keep a limited number of programs."""
+"""Compiled functions with a bounded cache of programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a canonical program: inside of a trace, where it becomes a program of JAX again."""
+"""Evaluate a canonical program inside a trace, so that it becomes equations of JAX again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a canonical program is made of."""
+"""Data types of a canonical program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python functions on JAX arrays as values that compare equal when they compute the same.
+"""JAX functions that compare equal by their programs: the cache key of eager solves.
 
 An eager solve is compiled once for each function. The function object cannot be the key: it may close over a variable
 that has another value by now, or be a new lambda in every time step. So the function is traced at each call, which

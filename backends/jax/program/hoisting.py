@@ -1,4 +1,4 @@
-"""Which numbers of a program become arguments: those that may change from call to call and decide no structure.
+"""Which literals of a program become arguments: those that may change from call to call and decide no structure.
 
 A number in the Python code of a function is a literal of its program. As an argument, a new time step is the same
 program. What tells where elements come from stays a literal, as do zeros that fill arrays: tracing into a sparse matrix

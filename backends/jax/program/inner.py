@@ -1,4 +1,4 @@
-"""Operations that are made of programs: what these are, and what else tells what the operation does."""
+"""Inner jaxprs of higher-order primitives, and the other parameters that identify such an equation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's function in a program that is being made: its Python runs once, for all places where the program needs it.
+"""Trace a user's function once, and inline its program wherever the solver's program calls it.
 
 Solvers multiply by the same function in ten places: its matrix is traced, it is tested, and it stands in several loops.
 """

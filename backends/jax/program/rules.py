@@ -1,4 +1,4 @@
-"""Derivative rules of `jax.custom_jvp` and `jax.custom_vjp` in a program: compared by what they compute.
+"""Custom derivative rules (`jax.custom_jvp`, `jax.custom_vjp`) in a program, compared by what they compute.
 
 JAX hands over functions that are made anew at each trace. They are traced here, as JAX would to take a derivative,
 so a rule is a program as well. A rule may use the function that it belongs to: then its program ends where it comes to

@@ -1,4 +1,4 @@
-"""Running a function with a derivative rule of its own: a new one for JAX, of the programs that the old one had."""
+"""Evaluate a function with a custom derivative rule: a new `custom_jvp` or `custom_vjp` from its recorded programs."""
 
 from __future__ import annotations
 

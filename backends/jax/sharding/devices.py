@@ -1,4 +1,4 @@
-"""Where JAX keeps an array that is made beside another one."""
+"""Device placement of an array that is made beside another one."""
 
 from __future__ import annotations
 

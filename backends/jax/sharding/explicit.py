@@ -1,4 +1,4 @@
-"""Meshes whose axes are Explicit, as `jax.make_mesh` makes them: then shardings are part of types.
+"""Meshes with Explicit axes, as `jax.make_mesh` makes them: the solve runs with Auto axes inside.
 
 Most operations of a solve (it flattens, stacks and gathers) would have to say how their results are spread, so it runs
 where XLA finds that out by itself, and its results are spread as their types say outside.

@@ -1,4 +1,4 @@
-"""Rows `(batch, n)` of which each is a grid, kept as `(batch, *grid)`.
+"""Sharded grid vectors: rows `(batch, n)` kept as `(batch, *grid)`.
 
 XLA spreads arrays over devices axis by axis. An axis that is merged with one in front of it, as flattening does, can be
 spread no more, and XLA then gathers the whole array on every device, silently. So where there are several devices the

@@ -1,4 +1,4 @@
-"""Inside `jax.shard_map`: over which axes of the mesh arrays differ from device to device, which is part of their type.
+"""Varying mesh axes inside `jax.shard_map`: casts where loop states or branches differ in them.
 
 Where the state of a loop or the branches of a condition differ in that, JAX wants them to be cast.
 """
