@@ -1,4 +1,4 @@
-"""One method on one problem: what it finds, and that as a result."""
+"""One method applied to one problem, and its outcome as a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people call methods and preconditioners: other spellings, names of other libraries, and words for hints.
+"""Aliases of methods and preconditioners: other spellings, names in other libraries, and words for hints.
 
 Names are compared `squeezed`: without upper case, hyphens, underscores, spaces and dots.
 """

@@ -1,4 +1,4 @@
-"""One right-hand side in NumPy's memory and factors that are at hand: apply them, take the residual, and that is all.
+"""Fast path for one NumPy right-hand side with existing factors: apply them, take the residual.
 
 It is what a solve does anyway where its first step ends it, operation by operation, so that every number is the same.
 What is unusual is left to the general way: other arrays, zero or huge numbers, null vectors, a residual above the

@@ -1,4 +1,4 @@
-"""A solve on NumPy arrays for arrays of another library, also inside its compiled functions."""
+"""Solve in NumPy for arrays of another library, also inside its compiled functions."""
 
 from __future__ import annotations
 

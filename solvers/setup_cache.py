@@ -1,4 +1,4 @@
-"""Setups that are kept for plain solves with one matrix again and again: the choice, the preconditioner, the factors.
+"""Set-up cache of plain solves with one matrix: the method, the preconditioner, the factors.
 
 A matrix is the same if all its bits are: a copy is compared, so a matrix that was written to is another one, and one
 that was made anew with the same numbers is not.

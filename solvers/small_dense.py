@@ -1,4 +1,4 @@
-"""Small dense systems on the host, of which LAPACK solves a hundred while the general way sees how to solve one.
+"""Fast path for small dense systems on the host, which LAPACK solves faster than the general path starts.
 
 The same factors, the same look at their pivots and at what they make of a random vector, with stricter bounds: whatever
 may be singular, ill-conditioned or nearly symmetric is left to the general way, and so is all that is no plain request.

@@ -1,4 +1,4 @@
-"""A problem, the method chosen for it, and another one where that fails: the result that the user gets."""
+"""Solve a problem with a method and its fallback, and make the user's result."""
 
 from __future__ import annotations
 

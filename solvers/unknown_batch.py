@@ -1,4 +1,4 @@
-"""A batch whose size is not known while a function is traced: its systems are solved one after the other."""
+"""Batches of unknown size in a traced function: their systems are solved one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diagonals of a known matrix on a grid that is stored by rows."""
+"""Diagonals of a CSR matrix on a grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of matrices along one axis: by formulas where there are some, else by LAPACK.
+"""Eigendecompositions of matrices along one axis: by formula where there is one, else by LAPACK.
 
 A tridiagonal matrix whose diagonals are constant, but for the ends of the main one, has sines or cosines for
 eigenvectors. With d in the middle of the diagonal and c beside it the ends say what the boundary is:

@@ -1,4 +1,4 @@
-"""The inverse of a tridiagonal matrix along the first axis of a grid plus a number for each line: by elimination.
+"""Shifted tridiagonal solves along the first axis of a grid, by elimination.
 
 Waves along the other axes make that of a sum of matrices along the axes (Hockney). It takes the place of two
 transforms along an axis, and a few operations per unknown.

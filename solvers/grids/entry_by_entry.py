@@ -1,4 +1,4 @@
-"""Are the diagonals of a matrix on a grid those of a sum of matrices along its axes, entry by entry?"""
+"""Test whether the diagonals of a matrix are, entry by entry, those of a Kronecker sum along the axes of a grid."""
 
 from __future__ import annotations
 

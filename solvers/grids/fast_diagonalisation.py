@@ -1,4 +1,4 @@
-"""The inverse of a sum of matrices along the axes of a grid, by the eigenvectors along each."""
+"""Fast diagonalisation: the inverse of a Kronecker sum by eigenvectors along each axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grid that the unknowns of a matrix lie on, where nobody says so, as in a CSR matrix that a program assembled.
+"""Detection of the grid of a sparse matrix whose shape nobody gave, such as an assembled CSR matrix.
 
 A point's neighbours on a grid `(l, m, n)`, last axis fastest, are 1, about n and about m n places away in the list of
 points. A few rows show these distances, and then a thousand rows whether all of their entries are neighbours.

@@ -1,4 +1,4 @@
-"""Which points of a grid are neighbours, last axis fastest."""
+"""Neighbours on a structured grid, last axis fastest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagonals of one number each on a grid, as a stencil: a compiled program then reads no matrix, and holds none."""
+"""Constant diagonals on a grid as a stencil: a compiled program then stores and reads no matrix."""
 
 from __future__ import annotations
 

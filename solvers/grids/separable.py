@@ -1,4 +1,4 @@
-"""Is a matrix on a grid a sum of matrices that work along one axis each?
+"""Detection of Kronecker sums: is a matrix on a grid a sum of matrices along one axis each?
 
     A = A_0 (x) I (x) I + I (x) A_1 (x) I + I (x) I (x) A_2 + shift * I
 

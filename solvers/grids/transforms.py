@@ -1,4 +1,4 @@
-"""Matrices that work along axes of a grid around one of all unknowns: dense ones, waves and Fourier transforms."""
+"""Operators along the axes of a grid around one core: dense, trigonometric and Fourier transforms."""
 
 from __future__ import annotations
 

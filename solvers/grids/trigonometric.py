@@ -1,4 +1,4 @@
-"""Transforms into sines and cosines: eleven orthonormal kinds, by formula and fast by a Fourier transform.
+"""Trigonometric transforms: eleven orthonormal kinds of DCT and DST, by formula and by fast Fourier transform.
 
     y_k = s_k sum over j of f(pi (2 j + a) (2 k + b) x_j / (4 n + c)),    j, k = 0 ... n - 1,    f = sin or cos
 

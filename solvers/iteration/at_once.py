@@ -1,4 +1,4 @@
-"""Where one application of the factors suffices, as it mostly does, the loop has nothing left to do."""
+"""Direct methods' shortcut: no loop where one application of the factors suffices, as it mostly does."""
 
 from __future__ import annotations
 

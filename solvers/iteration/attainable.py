@@ -1,4 +1,4 @@
-"""The residual that rounding leaves: what no x in the working precision goes below, measured by one product.
+"""Attainable accuracy: the residual that rounding of x leaves, measured by one product.
 
 `D(x) = |A(t x (1 + eps s)) / t - A x|` with fixed signs s, one per unknown, and t = 0.7, no power of two: what one
 rounding of x and the rounding of the product do. It needs no norm and no entries, and scales as the residual does.

@@ -1,4 +1,4 @@
-"""What a solve had found after given numbers of iterations, kept in buffers that the loop carries along.
+"""Checkpoints: states after given numbers of iterations, stored in buffers that the loop carries.
 
 The state at a checkpoint is what a solve with that limit would have returned. It is made when the loop passes the
 checkpoint, so neither the time to compile nor the number of steps grows with how many there are.

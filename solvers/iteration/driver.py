@@ -1,4 +1,4 @@
-"""The one loop: step, freeze finished systems, check, record; then the true residual, and a restart if it disagrees.
+"""The iteration loop: step, freeze finished systems, test, record; then the true residual, and a restart if needed.
 
 A solve goes in rounds. A round solves `A d = r` from `d = 0`, where r is the true residual at its start, scaled by a
 power of two so that units play no role. When no system is running any more, x + d and its true residual are computed:

@@ -1,4 +1,4 @@
-"""Loops of NumPy around the products of a library whose small operations take longer than the numbers in them.
+"""Iterations of NumPy on the memory of another library, whose own small operations take longer.
 
 A step of CG is about 35 operations on one number for each system: 1 to 9 us each in PyTorch, 10 to 35 in TensorFlow,
 0.3 in NumPy. Rows are in the memory of the library; A, M and projections get its own arrays.

@@ -1,4 +1,4 @@
-"""Steps while every system goes on: no masks, no counts for each system, and numbers for the scalars of one alone.
+"""Unmasked first steps, while no system has ended: no masks or counts per system, NumPy scalars for a single one.
 
 A round begins with these. The general loop takes over after the first step at which a system may have ended, of which
 it finds why; it has all of them where it must see each one: for histories, checkpoints and reports of progress.

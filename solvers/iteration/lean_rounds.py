@@ -1,4 +1,4 @@
-"""Rounds of one system in a compiled program: no masks, and two short vectors hold its scalars between rounds.
+"""Unmasked rounds of one system in a compiled program; two short vectors hold its scalars between rounds.
 
 XLA compiles a kernel for each number that a loop hands on, and takes as long for it as for one of vectors. So nothing
 is counted in steps but these, status and products are derived after them, and what is known of the system then goes

@@ -1,4 +1,4 @@
-"""How many iterations each system may take, and after which of them its state is kept."""
+"""Iteration limits of each system, and its checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method is: settings, a first state and a step. Loops, stopping, masks and printing are elsewhere."""
+"""The Method interface: settings, `init` and `step`. Loops, stopping, masks and printing are elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of b in null vectors of `A^H`: no x reaches it, so it is taken off b, reported, and judged at the end.
+"""Component of b in the null space of `A^H`: no x reaches it, so it is subtracted, reported and judged at the end.
 
 Rounding of what b was computed from makes one, relative to b the larger the smaller b is: the divergence of a velocity
 field that has been projected before is as small as the first tolerance, and its mean is rounding of the field. A solve

@@ -1,4 +1,4 @@
-"""What a solve found, in rows."""
+"""Outcome of an iteration, in rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of a solve: a line on the terminal, or a user's function."""
+"""Progress reports: a line on the terminal, or a user's callback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A method on arrays: set up, iterated, and what it found at each limit as one outcome."""
+"""Run a method on arrays: set-up, iteration, and the outcome at each limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which systems of a solve are known to be singular, by null vectors that are known or by factors."""
+"""Systems that are known to be singular, from null vectors or from factors."""
 
 from __future__ import annotations
 

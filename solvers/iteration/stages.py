@@ -1,4 +1,4 @@
-"""What is known between two rounds of a solve, and inside of one; see `Iteration`."""
+"""State of the iteration between rounds and within one; see `Iteration`."""
 
 from __future__ import annotations
 

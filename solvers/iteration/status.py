@@ -1,4 +1,4 @@
-"""How the solve of one system ended."""
+"""Status of one system's solve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a system stops iterating, as far as the recurrence knows: the one place that says so."""
+"""Stopping test on the recurrence's residual; the only one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear functions of lineax' operators, and containers of arrays as flat vectors."""
+"""lineax operators as linear functions, and their containers of arrays as flat vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""krylix as a linear solver of lineax, and so of Optimistix and Diffrax. Importing this imports JAX and lineax."""
+"""`LineaxSolver`: krylix as a solver of lineax, Optimistix and Diffrax. Importing this imports JAX and lineax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stabilised bi-conjugate gradients with residual minimisation of any degree."""
+"""BiCGStab(l): stabilised bi-conjugate gradients with residual minimisation of degree l."""
 
 from __future__ import annotations
 

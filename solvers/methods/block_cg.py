@@ -1,4 +1,4 @@
-"""Conjugate gradients for all systems of a batch in one common space."""
+"""Block conjugate gradients: all systems of a batch share one Krylov space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All methods by name; tests and the command line run over this table."""
+"""Registry of methods by name; tests and the command line run over it."""
 
 from __future__ import annotations
 

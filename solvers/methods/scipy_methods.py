@@ -1,4 +1,4 @@
-"""SciPy's iterative methods behind the same interface, as a table."""
+"""SciPy's iterative methods behind the Method interface, as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Null vectors of matrices whose values are known when a compiled function runs, and not before; and of batches."""
+"""Null vectors at run time, of matrices whose values a compiled function gets as arguments, and of batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Null vectors that are found: the constants on each connected part of A, where A and its transpose map them to zero.
+"""Detection of null vectors: the constants on each connected component of A that A and its transpose map to zero.
 
 That is what closed regions have where no boundary fixes a value: pressures, potentials, densities. A row of zeros is a
 region of one unknown.

@@ -1,4 +1,4 @@
-"""Null vectors of A that the user names: the returned solution has no part in them."""
+"""Null vectors that the user gives; the returned solution is orthogonal to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking null vectors off rows `(batch, n)`: orthogonal projections, as operators that go where arrays go."""
+"""Orthogonal projections that remove null vectors from rows `(batch, n)`."""
 
 from __future__ import annotations
 

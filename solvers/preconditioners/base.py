@@ -1,4 +1,4 @@
-"""The preconditioner: an operator with a name, facts and its cost."""
+"""The Preconditioner class: an operator with a name, facts and its cost."""
 
 from __future__ import annotations
 

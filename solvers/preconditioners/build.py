@@ -1,4 +1,4 @@
-"""From what a user calls a preconditioner to an operator."""
+"""Build a preconditioner from what a user gives."""
 
 from __future__ import annotations
 

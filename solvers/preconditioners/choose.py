@@ -1,4 +1,4 @@
-"""The automatic choice of a preconditioner: a table of what is known about the matrix."""
+"""Automatic choice of a preconditioner: a table of facts about the matrix."""
 
 from __future__ import annotations
 

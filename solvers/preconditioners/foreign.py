@@ -1,4 +1,4 @@
-"""What SciPy and pyamg make, taken for the preconditioner that it is: factors of SuperLU, and multigrid hierarchies."""
+"""SciPy's and pyamg's objects as preconditioners: SuperLU factors and multigrid hierarchies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known while a function is compiled, and stays known in what is made of it.
+"""Concrete values in compiled functions: matrices that depend on no argument stay NumPy's, and what is made of them.
 
 In `jax.jit` and `tf.function` a matrix that does not depend on an argument has its values as NumPy arrays. What is made
 of them by NumPy is made once, when the function is compiled, however often it runs.

@@ -1,4 +1,4 @@
-"""An operator in another order of the unknowns."""
+"""A permuted operator: the unknowns in another order."""
 
 from __future__ import annotations
 

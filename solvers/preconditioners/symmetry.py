@@ -1,4 +1,4 @@
-"""Is a preconditioner that was handed over far from symmetric? Asked before methods that need it to be."""
+"""Symmetry check of a given preconditioner, before methods that need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to try after a failure whose cause is not known, by the family of the method that failed."""
+"""Advice after a failure of unknown cause, by the family of the method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results in the library of b: a NumPy b with a matrix of another library gives a NumPy x."""
+"""Conversion of results to the library of b: a NumPy b with a matrix of another library gives a NumPy x."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thing that keeps a solve from its tolerance, in words."""
+"""Cause of a failure, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result says in words: one sentence for success; for failures also the cause, and what to try."""
+"""Messages of results: one sentence for success; for failures also the cause, and what to try."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens when a solve fails: an error, a warning, or nothing but its status."""
+"""Handling of failures: an error, a warning, or the status alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result that NumPy has found, in the arrays of another library: x now, everything else where it is read.
+"""Lazy conversion of NumPy results to another library: x now, everything else when it is read.
 
 To make a dozen small arrays takes some libraries longer than the solve.
 """

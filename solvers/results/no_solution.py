@@ -1,4 +1,4 @@
-"""Why a solve has failed that no method could have solved: b is outside of the range of A."""
+"""Diagnosis of inconsistent systems: b is outside the range of A."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a solve returns."""
+"""The SolveResult class."""
 
 from __future__ import annotations
 

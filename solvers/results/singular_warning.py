@@ -1,4 +1,4 @@
-"""The warning of a solve that has converged to one of many solutions, or whose solution rounding decides."""
+"""SingularMatrixWarning: the solution is one of many, or decided by rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which axis of b is the vector of a matrix, and which axes are systems beside each other."""
+"""The `axis` argument: which axis of b is the vector, and which axes are systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The automatic choice of a method: the first row of the table that holds."""
+"""Automatic choice of a method: the first row of the table that holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The automatic choice in words."""
+"""Explanation of the automatic choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The factorisation of a direct method, made as soon as the matrix is known."""
+"""Early factorisation for direct methods, as soon as the matrix is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about a system before it is solved, each fact found when it is first asked for."""
+"""Facts of a system, each found when it is first asked for."""
 
 from __future__ import annotations
 

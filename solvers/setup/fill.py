@@ -1,4 +1,4 @@
-"""What a sparse factorisation costs, before it is made."""
+"""Fill-in and cost of a sparse factorisation, estimated beforehand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a user hands to `linear_solve` to checked arrays and operators: every input error is raised here."""
+"""Checked problem from the arguments of `linear_solve`: every input error is raised here."""
 
 from __future__ import annotations
 

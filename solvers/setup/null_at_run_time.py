@@ -1,4 +1,4 @@
-"""Null vectors that nobody named, of values that are known when the system is solved, and not before."""
+"""Null vectors by default (`nullspace="auto"`) where values are known only at run time."""
 
 from __future__ import annotations
 

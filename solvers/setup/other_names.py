@@ -1,4 +1,4 @@
-"""What other libraries call things: an argument or a method by their name is refused with ours."""
+"""Errors for arguments and methods by their names in other libraries, with ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checked problem that methods solve."""
+"""The Problem class: checked arrays and operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method needs of a matrix and a preconditioner, checked before anything is computed."""
+"""Requirements of methods on A and M, checked before anything is computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of the automatic choice: what must be known about a system, and what then solves it.
+"""Decision table of the automatic choice: facts of a system, and the method that solves it.
 
 The first row that holds decides. docs/choosing.md shows it; the tests run over it.
 """

@@ -1,4 +1,4 @@
-"""What users give for `rtol` and `atol`: one number, or one per system."""
+"""The `rtol` and `atol` arguments: one number, or one per system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be solved with: sparse right-hand sides, arrays without numbers, offsets that are no numbers."""
+"""Errors for unusable inputs: sparse right-hand sides, arrays without numbers, offsets that are no numbers."""
 
 from __future__ import annotations
 

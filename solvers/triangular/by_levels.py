@@ -1,4 +1,4 @@
-"""The inverse of a triangular matrix in the library's own operations, level by level."""
+"""Triangular solves by level scheduling, in the library's own operations."""
 
 from __future__ import annotations
 

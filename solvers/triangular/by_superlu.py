@@ -1,4 +1,4 @@
-"""The inverse of a unit triangular matrix on the host, by the compiled solves of SuperLU."""
+"""Unit triangular solves on the host by SuperLU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of a triangular system may be solved at the same time."""
+"""Level schedule of a triangular system: rows that may be solved at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long rows and columns of a triangular system in pieces, so that rows of equal length stay about as large as it is."""
+"""Splitting of long rows and columns of triangular systems, so that padding takes about as much memory as entries."""
 
 from __future__ import annotations
 

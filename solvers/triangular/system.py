@@ -1,4 +1,4 @@
-"""A sparse triangular solve as a function of arrays, which backends differentiate by the implicit function theorem."""
+"""Triangular solve as a function of arrays, which backends differentiate implicitly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How near to its diagonal the entries of a matrix lie, and the matrix as blocks along that diagonal."""
+"""Bandwidth of a matrix, and its partition into a block tridiagonal matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LU of a matrix with few diagonals, with exchanges of rows, by LAPACK: in the way of `scipy.sparse.linalg.SuperLU`."""
+"""Banded LU with partial pivoting by LAPACK, behind the interface of `scipy.sparse.linalg.SuperLU`."""
 
 from __future__ import annotations
 

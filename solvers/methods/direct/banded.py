@@ -1,4 +1,4 @@
-"""Direct solves of matrices whose entries lie near the diagonal, on the array library itself."""
+"""Banded direct solver in the array library's own operations."""
 
 from __future__ import annotations
 

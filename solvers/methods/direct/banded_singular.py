@@ -1,4 +1,4 @@
-"""Banded matrices that seem singular: are they, or is it their units? And which are their null vectors?"""
+"""Singular banded matrices: told from badly scaled ones, with their null vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block tridiagonal systems solved by cyclic reduction: every second block is eliminated, until one is left."""
+"""Block cyclic reduction of block tridiagonal systems: every second block is eliminated, until one is left."""
 
 from __future__ import annotations
 

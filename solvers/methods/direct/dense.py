@@ -1,4 +1,4 @@
-"""Dense factorisation."""
+"""Dense direct solver: LU or Cholesky."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dense matrices that seem singular: are they, or is it their units? And which are their null vectors?"""
+"""Singular dense matrices: told from badly scaled ones, with their null vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A factorisation, seen as the operator that solves with it; one serves the transposed matrix too."""
+"""Factorisations as operators that solve; one serves the transposed matrix too."""
 
 from __future__ import annotations
 

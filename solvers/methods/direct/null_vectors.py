@@ -1,4 +1,4 @@
-"""Null vectors of a matrix, by inverse iteration with factors of it that are shifted off zero."""
+"""Null vectors by inverse iteration with shifted factors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order SuperLU eliminates the unknowns, and whether it may exchange rows."""
+"""SuperLU's column ordering, and whether it may interchange rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row interchanges of LU: as LAPACK counts them, from 0, which files have, and as each library does."""
+"""Row interchanges of LU in the conventions of LAPACK (from 0, as in files) and of each library."""
 
 from __future__ import annotations
 

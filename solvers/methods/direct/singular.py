@@ -1,4 +1,4 @@
-"""What factors tell of a matrix that is singular, or too close to that, and what they then leave out of a solution."""
+"""Singularity seen in factors, and the components that a solution then leaves out."""
 
 from __future__ import annotations
 

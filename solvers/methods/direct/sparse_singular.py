@@ -1,4 +1,4 @@
-"""Sparse matrices on the host that seem singular: factors that are shifted off zero, and null vectors."""
+"""Singular sparse matrices on the host: shifted factors and null vectors."""
 
 from __future__ import annotations
 

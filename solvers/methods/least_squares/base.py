@@ -1,4 +1,4 @@
-"""What methods for least squares have in common."""
+"""Base class of least-squares methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several vectors per system, for methods that keep a basis.
+"""Krylov bases: stacks of several vectors per system.
 
 A stack is `(batch, k, n)`; in the state of a method it is flat, `(batch, k n)`, as the driver freezes rows. Which of
 the k vectors are in use is known to eager libraries only, so a stack has room for all of them from the start.

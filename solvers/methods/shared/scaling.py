@@ -1,4 +1,4 @@
-"""Products divided by a power of two, exactly, so that their squares and powers neither overflow nor vanish."""
+"""Products scaled by powers of two, exactly, so that squares and powers neither overflow nor underflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Left vectors of bi-orthogonal methods: fixed numbers without a pattern, and others after each breakdown."""
+"""Shadow vectors of bi-orthogonal methods: deterministic pseudo-random, and new ones after each breakdown."""
 
 from __future__ import annotations
 

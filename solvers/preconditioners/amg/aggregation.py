@@ -1,4 +1,4 @@
-"""Levels by aggregation: pyamg says which unknowns are put together, prolongations and matrices are made here."""
+"""Levels of aggregation AMG: pyamg aggregates, prolongations and coarse matrices are made here."""
 
 from __future__ import annotations
 

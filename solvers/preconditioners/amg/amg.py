@@ -1,4 +1,4 @@
-"""Algebraic multigrid: pyamg decides what is put together, the cycle is made of matrices of the library."""
+"""Algebraic multigrid: pyamg coarsens, the cycle consists of matrices of the library."""
 
 from __future__ import annotations
 

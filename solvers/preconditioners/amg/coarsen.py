@@ -1,4 +1,4 @@
-"""From a known matrix to the levels of its hierarchy."""
+"""Set-up of the levels of a known matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tentative prolongations for matrices whose values are not known: those of unit coefficients on their pattern."""
+"""Tentative prolongations for matrices of unknown values: those of unit coefficients on the same pattern."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels of a known matrix on given tentative prolongations, by SciPy's products."""
+"""Galerkin products of a known matrix with given tentative prolongations, by SciPy."""
 
 from __future__ import annotations
 

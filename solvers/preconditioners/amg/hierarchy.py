@@ -1,4 +1,4 @@
-"""Hierarchies by pyamg, on the host: which unknowns are put together, and how values go between levels."""
+"""Hierarchies by pyamg, on the host: aggregates or coarse points, and prolongations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cycle of a hierarchy whose numbers are known, in variables in which the diagonals of all levels are one."""
+"""Cycle of a hierarchy with known values, scaled to unit diagonals on all levels."""
 
 from __future__ import annotations
 

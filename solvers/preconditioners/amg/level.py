@@ -1,4 +1,4 @@
-"""A level that remembers what its prolongation was made of."""
+"""AMG level that keeps the tentative prolongation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An order of the unknowns in which those that are coupled are near each other.
+"""Reordering of the unknowns (reverse Cuthill-McKee) that places coupled ones near each other.
 
 Unknowns are put together in their order: in a random one, as of many meshes, aggregates have odd shapes, which costs a
 third of the iterations, and products take half as long again, as they gather from everywhere.

@@ -1,4 +1,4 @@
-"""What of a hierarchy depends on patterns alone: which entries meet in its products, found once.
+"""Symbolic set-up of AMG: the index pairs of its sparse products, found once per pattern.
 
 With it new numbers of A give a new hierarchy by gathers, products and sums of segments, in compiled programs, too.
 """

@@ -1,4 +1,4 @@
-"""New numbers on the old pattern: the hierarchy of a matrix whose values may be traced, by Galerkin products."""
+"""Numeric set-up of AMG on a known pattern: Galerkin products of values that may be traced."""
 
 from __future__ import annotations
 

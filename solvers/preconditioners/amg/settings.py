@@ -1,4 +1,4 @@
-"""What can be asked of an algebraic multigrid preconditioner, checked."""
+"""Settings of AMG and their checks."""
 
 from __future__ import annotations
 

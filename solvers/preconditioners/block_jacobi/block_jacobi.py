@@ -1,4 +1,4 @@
-"""The block Jacobi preconditioner: solve for the unknowns of each block alone."""
+"""The block Jacobi preconditioner: the inverse of the block diagonal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of unknowns that belong together: given, of equal size, or found in the pattern; and where their entries are."""
+"""Partition of the unknowns into blocks: given, of equal size, or from the pattern; and where their entries are."""
 
 from __future__ import annotations
 

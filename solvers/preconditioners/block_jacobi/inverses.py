@@ -1,4 +1,4 @@
-"""Inverses of many small dense matrices, and which of them are singular."""
+"""Batched inverses of small dense matrices, with a test for singular ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large the eigenvalues of a matrix are: an estimate from below by Lanczos' method, and a bound."""
+"""Bounds of the spectrum: a Lanczos estimate from below, and absolute row sums from above."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters of unknowns: boxes of a grid, and connected sets of about one size in the graph of a matrix."""
+"""Partition of the unknowns into clusters: boxes of a grid, or connected sets of about equal size in the graph."""
 
 from __future__ import annotations
 

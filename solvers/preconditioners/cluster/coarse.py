@@ -1,4 +1,4 @@
-"""Corrections in a small space: solve there, where the others take long."""
+"""Coarse-grid corrections: the exact solution in a subspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`M1 + M2` and `c * M`."""
+"""Additive composition: `M1 + M2` and `c * M`."""
 
 from __future__ import annotations
 

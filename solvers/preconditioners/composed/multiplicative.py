@@ -1,4 +1,4 @@
-"""Preconditioners one after the other: each corrects the residual that those before it leave."""
+"""Multiplicative composition: each preconditioner corrects the residual that those before it leave."""
 
 from __future__ import annotations
 

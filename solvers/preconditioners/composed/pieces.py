@@ -1,4 +1,4 @@
-"""What preconditioners are composed of: anything that can be applied, brought to one library and dtype."""
+"""Operands of composed preconditioners: operators and callables, converted to one library and dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums and multiples of preconditioners."""
+"""Sum and scalar multiple of operators."""
 
 from __future__ import annotations
 

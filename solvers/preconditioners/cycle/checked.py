@@ -1,4 +1,4 @@
-"""What smoothers need of a known matrix."""
+"""Checks of a known matrix before it is smoothed: Hermitian, double precision."""
 
 from __future__ import annotations
 

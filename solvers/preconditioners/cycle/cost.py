@@ -1,4 +1,4 @@
-"""What a cycle stores, and what it multiplies."""
+"""Storage and work of a cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inverses of small dense matrices, also of singular ones: what the coarsest level is solved with."""
+"""(Pseudo-)inverses of small dense matrices: the coarsest solve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which format a matrix of a level is stored."""
+"""Choice of a format for the matrices of a level."""
 
 from __future__ import annotations
 

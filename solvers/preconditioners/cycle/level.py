@@ -1,4 +1,4 @@
-"""One multigrid cycle from zero, as an operator made of the operators of its levels."""
+"""V-cycle from a zero initial guess, as an operator composed of its levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator in another order of the unknowns, which is known wherever it goes."""
+"""A permuted operator, with its permutation known."""
 
 from __future__ import annotations
 

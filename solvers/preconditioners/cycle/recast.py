@@ -1,4 +1,4 @@
-"""An operator in another precision than the vectors that it is applied to."""
+"""An operator in another precision than its vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagonal matrices that make the diagonal of a known matrix one."""
+"""Diagonal scalings to a unit diagonal."""
 
 from __future__ import annotations
 

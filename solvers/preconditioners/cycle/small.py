@@ -1,4 +1,4 @@
-"""One level only: the (pseudo-)inverse of a small matrix, or of each of a batch, as a dense matrix."""
+"""Single-level cycle: the dense (pseudo-)inverse of a small matrix, or of each of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a cycle is to work."""
+"""Library, device and precision of a cycle."""
 
 from __future__ import annotations
 

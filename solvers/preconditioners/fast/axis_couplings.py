@@ -1,4 +1,4 @@
-"""A matrix on a grid taken apart: what couples neighbours along each axis, and the sums of rows; and means of these."""
+"""Axis couplings of a matrix on a grid: its off-diagonals along each axis and its row sums, and means of both."""
 
 from __future__ import annotations
 

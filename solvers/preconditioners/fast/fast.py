@@ -1,4 +1,4 @@
-"""A fast direct solve of a nearby sum of matrices along the axes of a grid, as a preconditioner."""
+"""The fast preconditioner: fast diagonalisation of a nearby Kronecker sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sum of matrices along the axes of a grid that is near a given matrix on the grid.
+"""The Kronecker sum nearest to a given matrix on a grid, by averages over the other axes.
 
 The matrix is taken apart into differences of neighbours and the sums of its rows,
 

@@ -1,4 +1,4 @@
-"""How large the couplings of a matrix on a grid are: along each axis, and around each point."""
+"""Magnitudes of the couplings of a matrix on a grid: along each axis, and around each point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two triangles and a diagonal between them as a preconditioner."""
+"""Preconditioner of two triangular factors with a diagonal between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incomplete factors of matrices whose values are not known yet, by sweeps of a fixed point."""
+"""Incomplete factors of traced values, by fixed-point sweeps (Chow and Patel)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incomplete LU and Cholesky factorisations."""
+"""ILU and IC preconditioners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incomplete factors of known matrices, exact, by NumPy."""
+"""Zero-fill incomplete factors of known matrices, by NumPy."""
 
 from __future__ import annotations
 

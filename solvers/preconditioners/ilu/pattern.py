@@ -1,4 +1,4 @@
-"""Where the entries of an incomplete factorisation are, and which of them meet: static NumPy integers."""
+"""Symbolic incomplete factorisation: its pattern, and the index pairs of its products; static NumPy integers."""
 
 from __future__ import annotations
 

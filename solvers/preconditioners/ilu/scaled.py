@@ -1,4 +1,4 @@
-"""A matrix whose rows are divided by their diagonal, on a symmetric pattern: what incomplete factors are made of."""
+"""Matrices with rows scaled to a unit diagonal, on a symmetric pattern: the input of incomplete factorisations."""
 
 from __future__ import annotations
 

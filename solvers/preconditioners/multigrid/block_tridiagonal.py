@@ -1,4 +1,4 @@
-"""The exact inverse of a matrix on a small grid, by elimination of one block of its points after the other."""
+"""Block tridiagonal inverse of a matrix on a small grid, by block elimination."""
 
 from __future__ import annotations
 

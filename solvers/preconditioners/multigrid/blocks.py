@@ -1,4 +1,4 @@
-"""The unknowns of a grid in blocks, each of which is coupled to the one before and the one after it only."""
+"""Partition of a grid into planes, each of which is coupled to the one before and the one after it only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A level of multigrid made part by part: rows of the grid, which stay in the cache.
+"""Blockwise set-up of a multigrid level: blocks of rows of the grid, which stay in the cache.
 
 Everything that a point of the coarser grid has comes from the points around it. A part therefore has some rows more on
 each side than are kept of it, and numbers are the same, to the last digit, as if the grid were taken at once. Threads

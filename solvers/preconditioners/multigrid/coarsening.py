@@ -1,4 +1,4 @@
-"""Which grids there are, and which axes are coarsened from one to the next."""
+"""Coarsening: which grids there are, and which axes are coarsened from one to the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A matrix on a grid as an array for each neighbour: with what factor a point takes from the one at a distance."""
+"""Stencil coefficients by offset: a matrix on a grid as an array for each neighbour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the elimination of one block after the other leaves on the diagonal, on the host: couplings stay sparse."""
+"""Schur complements of block elimination, on the host with sparse couplings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a matrix that knows its grid to the couplings of neighbours."""
+"""Stencil coefficients of a matrix whose grid is known."""
 
 from __future__ import annotations
 

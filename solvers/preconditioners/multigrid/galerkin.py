@@ -1,4 +1,4 @@
-"""The matrix of the coarser grid, `P^T A P`, by shifts of whole arrays: neighbours couple to neighbours again."""
+"""Galerkin product `P^T A P` on grids, by shifts of whole arrays: neighbours couple to neighbours again."""
 
 from __future__ import annotations
 

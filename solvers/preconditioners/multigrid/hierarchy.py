@@ -1,4 +1,4 @@
-"""The levels of structured multigrid, in variables in which the absolute row sums of each matrix are one."""
+"""Levels of structured multigrid, scaled to unit absolute row sums."""
 
 from __future__ import annotations
 

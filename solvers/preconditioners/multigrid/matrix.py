@@ -1,4 +1,4 @@
-"""Couplings as a matrix: diagonals for SciPy, shifted copies of the grid for other libraries."""
+"""Stencil coefficients as a matrix: DIA for SciPy, a Stencil for other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multigrid from a stencil: the grid's neighbours decide, and nothing else is needed of the matrix."""
+"""The multigrid preconditioner: structured multigrid from the stencil of a matrix."""
 
 from __future__ import annotations
 

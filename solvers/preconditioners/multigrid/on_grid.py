@@ -1,4 +1,4 @@
-"""Couplings as an operator: products by shifted copies of the grid, of one array that holds all couplings."""
+"""Matrix-free stencil operator: products by shifted copies of the grid, with one array of all coefficients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrix of the coarser grid by products: what it makes of vectors with ones in every third point.
+"""Galerkin product by probing: products with vectors of ones in every third point.
 
 For compiled programs, where a loop over few vectors is an operation and the hundred products of `galerkin` are a
 hundred: they take ten seconds to compile, and the loop half a second.

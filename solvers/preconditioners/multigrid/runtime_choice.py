@@ -1,4 +1,4 @@
-"""Multigrid as an automatic choice: where nobody knows the values before a compiled program runs, they decide then."""
+"""Runtime choice of multigrid: where values are known only when a compiled program runs, they decide then."""
 
 from __future__ import annotations
 

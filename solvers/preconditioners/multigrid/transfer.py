@@ -1,4 +1,4 @@
-"""Interpolation from a coarser grid and its transpose, as operators made of weights."""
+"""Prolongation and restriction, as operators made of interpolation weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interpolation that follows the coefficients: the weights by which points between coarse points take from these.
+"""Operator-dependent interpolation weights (black box multigrid).
 
 Every axis is coarsened by a factor, 2 or 1: the coarse points are those whose indices are multiples of it. A fine point
 `factor X + p`, with p below the factors, takes `W[p][c](X)` times the coarse value at `X + c`, for c from 0 to p.

@@ -1,4 +1,4 @@
-"""A failed solve on the host: what it worked with, and where it ended."""
+"""A failed solve on the host: its inputs, and its state at the end."""
 
 from __future__ import annotations
 

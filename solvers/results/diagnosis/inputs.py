@@ -1,4 +1,4 @@
-"""Numbers that are not finite: of b, x0, A and M, and where they are."""
+"""Diagnosis of non-finite numbers in b, x0, A and M."""
 
 from __future__ import annotations
 

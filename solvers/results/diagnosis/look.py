@@ -1,4 +1,4 @@
-"""Looking at a failed solve: eagerly at all of it, in a compiled function at what is known on the host."""
+"""Run the diagnosis: eagerly on everything, in a compiled function on what is known on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a solve has come that reached its limit of iterations, and how many it would take at that rate."""
+"""Convergence rate of a solve that reached its iteration limit, and the iterations that it would take."""
 
 from __future__ import annotations
 

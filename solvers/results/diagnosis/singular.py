@@ -1,4 +1,4 @@
-"""Whether A is singular, or as good as that: empty rows and columns, and its condition as far as it can be seen."""
+"""Diagnosis of singular and ill-conditioned matrices: empty rows and columns, condition estimates."""
 
 from __future__ import annotations
 

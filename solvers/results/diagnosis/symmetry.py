@@ -1,4 +1,4 @@
-"""Whether A and M have the symmetry and the sign that the method needs, seen by products with a few vectors."""
+"""Diagnosis of symmetry and definiteness of A and M, by products with a few vectors."""
 
 from __future__ import annotations
 
