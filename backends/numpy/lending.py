@@ -27,7 +27,7 @@ def with_copies(
     args: Sequence[Any],
     error: Exception,
 ) -> Any:
-    """`function(whole(arrays), *args)` on memory of its own, after it raised `error` with read-only memory.
+    """Call `function(whole(arrays), *args)` on copies, after it raised `error` with read-only memory.
 
     Raises:
         ValueError: it writes to one of the arrays.

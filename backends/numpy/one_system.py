@@ -22,10 +22,10 @@ _KEEPS_PRECISION = (np.float32(1) * 1.0).dtype == np.float32
 
 
 class OneSystemBackend(NumpyBackend):
-    """NumPy for one system; only within a loop, never a user's backend."""
+    """NumPy backend of a loop over one system; never a user's backend."""
 
     def serves(self, x: Array) -> bool:
-        """Is x a row of one system for which this gives the same digits?
+        """Is x a row of one system, for which results are identical to the batched ones?
 
         Those of complex numbers differ: NumPy multiplies arrays of them with fewer roundings. NumPy 1 makes double
         precision of a number times one of Python's. And rows of one unknown look like scalars.

@@ -48,7 +48,7 @@ def times_each(matrices: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _components(stack: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Few long rows `(k, n)` times v: sums of the parts of each row, added up in their order."""
+    """Few long rows `(k, n)` times v: blockwise dot products, added in a fixed order."""
     (k, n), part = stack.shape, _PART[stack.dtype.char]
     parts = n // part
     found, end = np.empty((parts + 1, k), stack.dtype), parts * part
@@ -68,7 +68,7 @@ def _components(stack: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def _combination(stack: np.ndarray, c: np.ndarray, image: np.ndarray) -> None:
-    """The sum of few long rows `(k, n)` times c, part by part."""
+    """Linear combination of few long rows `(k, n)` with coefficients c, blockwise."""
     (k, n), part = stack.shape, _PART[stack.dtype.char]
     parts = n // part
     end = parts * part
