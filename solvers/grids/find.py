@@ -22,10 +22,10 @@ _LONGEST_ROW = 27  # entries: all neighbours in three dimensions
 
 
 def on_its_grid(matrix: Matrix) -> Matrix:
-    """A square matrix for arrays of the grid on which it couples neighbours, if its rows look like that; else itself.
+    """The matrix with the shape of its detected grid; itself where none is found.
 
-    For one matrix that maps vectors, last axis fastest, on a grid of two or three axes of at least 5 points each. It is
-    looked at by samples: who relies on it has to look at all entries.
+    For a single square matrix on a grid of two or three axes of at least 5 points each, last axis fastest. Only a
+    sample of rows is read: a caller that relies on the grid has to check all entries.
 
     Cost: about a thousand rows.
     """
@@ -57,7 +57,7 @@ def _grid_of(matrix: Matrix) -> Grid | None:
 
 
 def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
-    """Grids of n points on which all these steps from one of them lead to a neighbour."""
+    """Grids of n points on which all these index differences lead to neighbours."""
     ahead = sorted({int(s) for s in np.abs(steps)} - {0})
     beyond = [s for s in ahead if s > 1]
     if len(beyond) == len(ahead) or not beyond:  # nothing next to it, or nothing else
@@ -73,7 +73,7 @@ def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
 
 
 def _around(matrix: Any, grid: Grid) -> int | None:
-    """How many entries of a sample lead around an axis; None where some lead further than to a neighbour."""
+    """Number of sampled entries that wrap around an axis; None if some couple other points than neighbours."""
     n, width = matrix.shape[0], grid[-1]
     firsts = evenly_spread(n // width, _MANY // 4) * width
     rows, cols = matrix.structure.in_rows(

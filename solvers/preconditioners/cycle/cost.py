@@ -12,7 +12,7 @@ from .scaled import DiagonallyScaled
 
 
 def numbers_stored(cycle: Operator) -> int:
-    """Of all levels and systems, without padding."""
+    """Numbers stored in all levels and systems, without padding."""
     if isinstance(cycle, Matrix):
         return cycle.nnz
     parts = [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []
