@@ -20,7 +20,7 @@ from .outcome import Outcome
 def iterated(
     this: Iteration, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool
 ) -> Outcome:  # fmt: skip
-    """What this iteration finds, in NumPy where its method and its library allow that."""
+    """Run the iteration, in NumPy where its method and library allow that."""
     bk, b = this.bk, this.bk.rows_on_host(this.b) if this.method.applies_only else None
     if b is None:
         return _run(this, x0, rtol, atol, limits, history)
