@@ -29,7 +29,7 @@ def may_leave_to_host(b: Any, *arrays: Any) -> bool:
 
 
 def _is_plain(x: Any) -> bool:
-    """Has it numbers on the CPU, in a dtype of this moment?"""
+    """Does it have values on the CPU, in a currently enabled dtype?"""
     if not isinstance(x, jax.Array):
         return True
     return is_in_use(x) and all(device.platform == "cpu" for device in x.devices())

@@ -18,7 +18,7 @@ _native = pfor._pfor_converter_registry["IdentityN"]
 
 
 def refuse_when_vectorized(x: tf.Tensor) -> None:
-    """If `x` is the result of a custom gradient in a graph, its derivative by a tape outside of a map is an error."""
+    """Make derivatives by a tape outside of a map an error for the result `x` of a custom gradient in a graph."""
     if not tf.executing_eagerly() and x.op.type == "IdentityN":
         pfor._pfor_converter_registry["IdentityN"] = _convert
         _ours.add(x.op.get_attr(_KEY))

@@ -17,7 +17,7 @@ _SHAPES = "_krylix_shapes"
 
 
 def declare_shapes(results: Sequence[tf.Tensor], shapes: Sequence[Sequence[int]]) -> None:
-    """Note on the operation that calls the host what it returns."""
+    """Annotate a host call with the shapes of its results."""
     protos = [tf.TensorShape(shape).as_proto() for shape in shapes]
     results[0].op._set_attr(_SHAPES, AttrValue(list=AttrValue.ListValue(shape=protos)))
 

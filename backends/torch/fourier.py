@@ -13,7 +13,7 @@ from .transformed import is_plain
 
 
 class _OnHost(NumpyFourier):
-    """On as many threads as torch takes."""
+    """SciPy transforms on as many threads as torch uses."""
 
     def threads(self, x: Array) -> int:
         return min(super().threads(x), torch.get_num_threads())

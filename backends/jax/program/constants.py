@@ -21,9 +21,9 @@ _LARGE = 2**18  # numbers: fewer are folded in no time, and what is made of them
 
 
 def hiding_constants(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, in which no large array that it closes over is a constant to XLA; as it is outside of programs.
+    """`function` whose large closed-over arrays are hidden from XLA as constants; unchanged outside of programs.
 
-    Those that are computed in the program cannot be told from constants, and gain and lose nothing.
+    Arrays computed in the program cannot be told from constants; hiding them has no effect.
     """
 
     def hiding(*arrays: Any) -> Any:

@@ -18,7 +18,7 @@ from .function import called
 
 
 class RecordedFunction:
-    """What `function(x)` did when it was recorded. It belongs to the trace that was running then.
+    """A recorded `function(x)`; it belongs to the trace in which it was recorded.
 
     Attributes:
         program: the closed program, of the arrays in x.
@@ -36,7 +36,7 @@ class RecordedFunction:
         return self._packed(self._results(self.program.consts, jax.tree.leaves(x)))
 
     def fits(self, x: Any) -> bool:
-        """Are these arrays of the shapes and dtypes that it was recorded with?"""
+        """Do these arrays have the recorded shapes and dtypes?"""
         avals, leaves = self.program.in_avals, jax.tree.leaves(x)
         return len(avals) == len(leaves) and all(
             tuple(x.shape) == a.shape and x.dtype == a.dtype for x, a in zip(leaves, avals, strict=True)
@@ -44,7 +44,7 @@ class RecordedFunction:
 
     @cached_property
     def is_known(self) -> bool:
-        """Do its results depend on x and known numbers alone?"""
+        """Do results depend on x and known values only?"""
         jaxpr, consts = self.program.jaxpr, self.program.consts
         traced = {v for v, x in zip(jaxpr.constvars, consts, strict=True) if isinstance(x, jax.core.Tracer)}
         for equation in jaxpr.eqns:
