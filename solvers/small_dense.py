@@ -41,7 +41,7 @@ Solve = Callable[[np.ndarray], np.ndarray]  # for one vector (n,)
 
 
 def solve_small_dense(request: Request) -> SolveResult | None:
-    """The result of a regular system; None where the general way has to find it.
+    """Solve a regular system; None where the general path has to.
 
     Of NumPy's arrays it is that of the general way to the last digit; other libraries may round otherwise.
     """
@@ -80,7 +80,7 @@ def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndar
 
 
 def _regular_factors(matrix: DenseOperator) -> Solve | None:
-    """What solves with the factors that suit the matrix; None where it may be singular."""
+    """Solve function by Cholesky or LU factors; None where the matrix may be singular."""
     A: np.ndarray = matrix.matrix
     rows = _largest(abs(A), 1)  # zero or not finite: then some pivot, or the image below, is too
     definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)

@@ -14,9 +14,9 @@ from .request import Request
 
 
 def with_constants(problem: Problem, method: Method, matrix: Operator, request: Request) -> Problem:
-    """The problem with what takes constants off where A turns out to map them to zero, see `constants_at_run_time`.
+    """Add the projection of `constants_at_run_time` to the problem.
 
-    Dense factors show by themselves where A is singular.
+    Dense factors detect singularity by themselves.
 
     Args:
         method: what will solve.

@@ -28,7 +28,7 @@ _ARGUMENTS = {
 
 
 def with_our_names(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, which refuses arguments that it does not have with what they are called here."""
+    """Decorator: unknown arguments are refused with the name that they have here."""
     known = set(inspect.signature(function).parameters)
 
     @wraps(function)

@@ -20,8 +20,8 @@ class Row(NamedTuple):
     """One line of the table.
 
     Attributes:
-        known: what must be known, in words.
-        holds: is it?
+        known: the condition, in words.
+        holds: the condition as a function.
         method: its name.
         preconditioner: the kind to take where the user gives none; "auto" has a table of its own.
         why: in words.

@@ -71,7 +71,7 @@ def _level(
 
 
 def _inverse(A: sp.csr_array, scales: Scales, hermitian: bool, rounding: float) -> np.ndarray:
-    """Of `left A right`.
+    """(Pseudo-)inverse of `left A right`.
 
     Raises:
         ValueError: it is too large.

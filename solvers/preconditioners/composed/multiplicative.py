@@ -17,7 +17,7 @@ from .pieces import in_one_library
 @storable("one after the other")
 @dataclass(eq=False, repr=False)
 class Successive(Composed):
-    """`y = first r`, then `y + second (r - A y)`. Cost: 1 product with A."""
+    """Multiplicative combination: `y = first r`, then `y + second (r - A y)`. Cost: 1 product with A."""
 
     parts = ("A", "first", "second")
 
