@@ -38,7 +38,7 @@ def _constant(M: Any) -> Any:
 
 
 class _LineaxState(eqx.Module):
-    """An operator made ready."""
+    """A prepared operator."""
 
     operator: LineaxFunction | None  # None where the matrix stands for it
     matrix: Any

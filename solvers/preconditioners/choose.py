@@ -24,7 +24,7 @@ _LEAST_GRID = 256  # likewise on grids in compiled functions, which make it once
 
 
 def choose_kind(A: Operator, kinds: Container[str]) -> str:
-    """The kind of preconditioner that suits A, of those that there are.
+    """Choose the kind of preconditioner for A.
 
     | known about A | kind |
     |---|---|
@@ -62,7 +62,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
 
 
 def _needs_more_than_scaling(A: Matrix) -> bool:
-    """Symmetric: has it a diagonal of one sign, which does not dominate?"""
+    """For a symmetric A: is its diagonal of one sign, but not dominant?"""
     rows = row_sums(A)
     if rows is not None:
         return rows.one_sign and not rows.dominates(DOMINANT)
@@ -70,7 +70,7 @@ def _needs_more_than_scaling(A: Matrix) -> bool:
 
 
 def _is_elliptic(A: Matrix) -> bool:
-    """Not symmetric: is it like diffusion with convection, and large enough for a hierarchy?"""
+    """For a non-symmetric A: is it like convection-diffusion, and large enough for a hierarchy?"""
     large = A.shape[0] > _SMALL and A.systems is None
     return large and is_m_matrix(A.known()) and not is_easy(canonical(A.known()))
 
@@ -87,12 +87,12 @@ def _traced(A: Operator) -> Operator:
 
 
 def is_easy(A: sp.csr_array) -> bool:
-    """Is the diagonal so large everywhere that CG with Jacobi takes few iterations, as in short time steps?"""
+    """Is A so diagonally dominant that CG with Jacobi takes few iterations, as for short time steps?"""
     return all(_is_dominant(A[start : start + _ROWS], start) for start in range(0, A.shape[0], _ROWS))
 
 
 def _is_dominant(rows: sp.csr_array, first: int) -> bool:
-    """Of some rows, which mostly say no after a few of all."""
+    """Diagonal dominance, tested on blocks of rows, the first of which mostly decide."""
     diagonal = np.abs(rows.diagonal(first))
     rest = np.asarray(abs(rows).sum(axis=1)).reshape(-1) - diagonal
     return bool(np.all(diagonal >= DOMINANT * rest))

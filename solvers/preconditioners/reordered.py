@@ -32,7 +32,7 @@ class Reordered(Composed):
 
 
 def reordered(inner: Operator, order: np.ndarray) -> Reordered:
-    """`inner`, of NumPy or any library, takes unknown `order[k]` as its number k; int32."""
+    """Permuted operator: `inner` takes unknown `order[k]` as its number k; int32."""
     places = np.empty_like(order)
     places[order] = np.arange(len(order), dtype=order.dtype)
     own, back = (inner.bk.asarray(index) if not inner.bk.compiled() else index for index in (order, places))

@@ -16,7 +16,7 @@ Make = Callable[[Sequence[Array]], Operator]
 
 
 def inverse_of_triangular(T: SparseMatrix) -> LevelSolve:
-    """The inverse of a triangular matrix, whose diagonal is stored. Not finite where that is zero."""
+    """The inverse of a triangular matrix with a stored diagonal; not finite where that is zero."""
     rows, cols, _ = T.structure.entries()
     on, host, values = rows == cols, T.stored.host, T.stored.entry_values()
     diagonal, strict = (host.take(values, np.flatnonzero(chosen), len(values.shape) - 1) for chosen in (on, ~on))
