@@ -2,7 +2,7 @@
 
 >>> import jax
 >>> settings = {"window_dimensions": (2,), "window_strides": (2,), "padding": [(1, 1)]}
->>> chosen(np.array([3.0, 5.0, 5.0, 1.0]), {**settings, "select_prim": jax.lax.ge_p})
+>>> extreme_positions(np.array([3.0, 5.0, 5.0, 1.0]), {**settings, "select_prim": jax.lax.ge_p})
 array([0, 1, 3])
 """
 
