@@ -1,4 +1,4 @@
-"""What a solve does that fails: the policy in force, and whether compiled programs may call the host for it."""
+"""Failure policy of solves, `on_failure`, and whether compiled programs may call the host for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _setting = Setting("on_failure", "raise", compiled=True)
 _pure: ContextVar[bool | None] = ContextVar("krylix_pure_programs", default=None)
 
 
-def checked(policy: str) -> str:
+def checked_policy(policy: str) -> str:
     """
     Raises:
         ValueError: there is no such policy.
@@ -29,7 +29,7 @@ def checked(policy: str) -> str:
 
 
 def get_on_failure() -> str:
-    """What a solve does here that fails and was given no `on_failure`: "raise", "warn", "status" or "nan"."""
+    """The policy for failed solves without an `on_failure` argument: "raise", "warn", "status" or "nan"."""
     return _setting.get()
 
 
@@ -45,7 +45,7 @@ def set_global_on_failure(policy: str) -> None:
     Raises:
         ValueError: there is no such policy.
     """
-    _setting.set_global(checked(policy))
+    _setting.set_global(checked_policy(policy))
 
 
 @contextmanager
@@ -61,12 +61,12 @@ def on_failure(policy: str) -> Iterator[None]:
     Raises:
         ValueError: there is no such policy.
     """
-    with _setting.local(checked(policy)):
+    with _setting.local(checked_policy(policy)):
         yield
 
 
 def has_pure_programs() -> bool:
-    """Are the programs that are compiled here without calls of the host, as far as it is ours to choose?"""
+    """Are programs compiled without host callbacks under the policy in force?"""
     pure = _pure.get()
     return get_on_failure() == "nan" if pure is None else pure
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..backends import Array, get_on_failure, left_alone
+from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.once import answers_kept
@@ -17,7 +17,7 @@ from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
-from .setup.choose import Choice, choose, first_that_can
+from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem
 from .setup.null_at_run_time import with_constants
@@ -129,14 +129,14 @@ def linear_solve(
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=get_on_failure() if on_failure is None else on_failure, history=history, progress=progress,
     )  # fmt: skip
-    return left_alone(_linear_solve)(request)
+    return without_compilers(_linear_solve)(request)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
 
 
 class _Ready(NamedTuple):
-    """What `solve` takes."""
+    """Arguments of `solve`."""
 
     problem: Problem
     method: Method
@@ -188,7 +188,7 @@ def _solved_by_library(request: Request) -> SolveResult:
 
 
 def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Ready]:
-    """And what it was solved with: where `many`, with factors that serve other solves too."""
+    """Set up and solve; also returns the set-up, where `many` with reusable factors."""
     automatic = is_auto(request.method)
     with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
         method = None if automatic else find_method(request.method, request.A)
@@ -217,14 +217,14 @@ def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Re
 
 
 def _with_factors(ready: _Ready) -> _Ready:
-    """Factors are made in each solve else; where that is compiled as a whole, they still are."""
+    """Factorise now, instead of in each solve, unless the solve is compiled as a whole."""
     problem, method, M, _ = ready
     if M is not None or not isinstance(method, Refinement) or (problem.bk.compiles_solves and not method.on_host):
         return ready
     return ready._replace(M=factors_now(problem, method))
 
 
-def _set_up_as_chosen(problem: Problem, choice: Choice, request: Request) -> _Ready:
+def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) -> _Ready:
     """
     Raises:
         UnsupportedOperation: this choice cannot be used here, and there are others.
@@ -239,7 +239,7 @@ def _set_up_as_chosen(problem: Problem, choice: Choice, request: Request) -> _Re
 def _set_up(
     problem: Problem, method: Method, M: Any, matrix: Operator, factors: Operator | None = None, last: bool = True
 ) -> _Ready:
-    """The preconditioner or the factors of `matrix`, where they are made before the solve.
+    """Set up the preconditioner or the factors of `matrix`, where that is done before the solve.
 
     Args:
         last: is there no other method? Then refusals say what they say to the user.

@@ -1,4 +1,4 @@
-"""Small dense systems on the host, of which LAPACK solves a hundred while the general way sees how to solve one.
+"""Fast path for small dense systems on the host, which LAPACK solves faster than the general path starts.
 
 The same factors, the same look at their pivots and at what they make of a random vector, with stricter bounds: whatever
 may be singular, ill-conditioned or nearly symmetric is left to the general way, and so is all that is no plain request.
@@ -19,7 +19,7 @@ from ..backends.registry import backend_name
 from ..sparse import DenseOperator
 from .known_plan import KnownPlan, settings_are_plain
 from .methods.direct.dense import Direct, may_be_definite
-from .methods.direct.dense_singular import scattered
+from .methods.direct.dense_singular import probe_vector
 from .methods.direct.singular import suspicious
 from .results.in_library import in_library
 from .results.result import SolveResult
@@ -41,7 +41,7 @@ Solve = Callable[[np.ndarray], np.ndarray]  # for one vector (n,)
 
 
 def solve_small_dense(request: Request) -> SolveResult | None:
-    """The result of a regular system; None where the general way has to find it.
+    """Solve a regular system; None where the general path has to.
 
     Of NumPy's arrays it is that of the general way to the last digit; other libraries may round otherwise.
     """
@@ -73,14 +73,14 @@ def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndar
     if name in (None, "numpy") or backend_name(A) != name:
         return None, None, None
     bk = get_backend(name)
-    if not (bk.is_array(A) and bk.is_array(b) and bk.is_at_hand(b)):
+    if not (bk.is_array(A) and bk.is_array(b) and bk.is_concrete(b)):
         return None, None, None
     small = len(b.shape) == 1 and 2 <= b.shape[0] <= MOST and tuple(A.shape) == (b.shape[0],) * 2
     return (bk, bk.host_view(A), bk.host_view(b)) if small else (None, None, None)
 
 
 def _regular_factors(matrix: DenseOperator) -> Solve | None:
-    """What solves with the factors that suit the matrix; None where it may be singular."""
+    """Solve function by Cholesky or LU factors; None where the matrix may be singular."""
     A: np.ndarray = matrix.matrix
     rows = _largest(abs(A), 1)  # zero or not finite: then some pivot, or the image below, is too
     definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)
@@ -89,7 +89,7 @@ def _regular_factors(matrix: DenseOperator) -> Solve | None:
         return None
     solve, pivots = found
     code = A.dtype.char
-    image = solve((rows * scattered(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
+    image = solve((rows * probe_vector(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
     regular = np.minimum.reduce(pivots) > _LEAST_PIVOT[code] * _largest(pivots)
     return solve if regular and _largest(abs(image)) < _ALLOWED[code] / len(A) ** 0.5 else None
 

@@ -1,4 +1,4 @@
-"""Unknowns in containers: the arrays in dictionaries, lists and tuples, and the containers again with other arrays."""
+"""Flatten and rebuild containers of unknowns: dictionaries, lists and tuples of arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .arrays import Array
 
 
 class Opened(NamedTuple):
-    """A container of some class: what is in it, and what makes the same of other things; `key` tells two apart."""
+    """An opened container: its children, a function that rebuilds it from others, and a `key` of its kind."""
 
     children: Sequence[Any]
     key: Hashable
@@ -18,18 +18,18 @@ class Opened(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Structure:
-    """A container without its arrays. Equal ones have the same classes, keys and places of arrays.
+class ContainerStructure:
+    """The structure of a container without its arrays; compared by classes, keys and positions of arrays.
 
     Dictionaries are equal whatever the order of their keys.
     """
 
     key: Hashable
-    children: tuple[Structure | None, ...]  # None: an array
+    children: tuple[ContainerStructure | None, ...]  # None: an array
     opened: Sequence[Opened]  # one; not compared
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Structure) and (self.key, self.children) == (other.key, other.children)
+        return isinstance(other, ContainerStructure) and (self.key, self.children) == (other.key, other.children)
 
     def __hash__(self) -> int:
         return hash((self.key, self.children))
@@ -39,7 +39,7 @@ class Structure:
         return f"{self.key}({inner})"
 
     def rebuild(self, leaves: Sequence[Array]) -> Any:
-        """The container with these arrays, in the order of `flatten`."""
+        """The container with these arrays, in the order of `flatten_with_structure`."""
         return self._rebuilt(iter(leaves))
 
     def _rebuilt(self, leaves: Any) -> Any:
@@ -47,17 +47,19 @@ class Structure:
         return self.opened[0].rebuild(parts)
 
 
-def flatten(tree: Any, open_other: Callable[[Any], Opened | None]) -> tuple[list[Any], Structure | None]:
-    """The leaves of a container, and its structure: None where `tree` is a leaf itself.
+def flatten_with_structure(
+    tree: Any, open_other: Callable[[Any], Opened | None]
+) -> tuple[list[Any], ContainerStructure | None]:
+    """Leaves and structure of a container; the structure is None where `tree` is a leaf itself.
 
     Args:
-        open_other: of an object that is no dictionary, list or tuple: what is in it, None where it is a leaf.
+        open_other: opens objects other than dictionaries, lists and tuples; None for a leaf.
     """
     opened = _open(tree) or open_other(tree)
     if opened is None:
         return [tree], None
-    found = [flatten(child, open_other) for child in opened.children]
-    structure = Structure(opened.key, tuple(inner for _, inner in found), (opened._replace(children=()),))
+    found = [flatten_with_structure(child, open_other) for child in opened.children]
+    structure = ContainerStructure(opened.key, tuple(inner for _, inner in found), (opened._replace(children=()),))
     return [leaf for leaves, _ in found for leaf in leaves], structure
 
 

@@ -1,4 +1,4 @@
-"""NumPy: eager, on the host, vector updates in place (BLAS where it helps)."""
+"""NumPy backend: eager, on the host, vector updates in place (BLAS where it helps)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def dtype(self, x: Array) -> np.dtype:
         return x.dtype
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         return True
 
     def host_view(self, x: Array) -> np.ndarray | None:
@@ -198,7 +198,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
         if active.all():
             return step(state)
-        # Steps overwrite the state, so the finished systems are set aside and put back.
+        # Steps overwrite the state, so the finished systems are saved and restored.
         finished = np.flatnonzero(~active[:, 0])
         kept = [leaf[finished] for leaf in tree_leaves(state)]
         new = step(state)
@@ -226,7 +226,7 @@ class NumpyBackend(NumpyKernels, Backend):
         rows[:, first : first + values.shape[1]] = values
         return rows
 
-    def quiet(self) -> AbstractContextManager[Any]:
+    def errstate(self) -> AbstractContextManager[Any]:
         return np.errstate(all="ignore")
 
     def product(self, matrix: Array, x: Array) -> Array:
@@ -256,7 +256,7 @@ class NumpyBackend(NumpyKernels, Backend):
         return columns.T
 
     def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
-        """Part by part, so that each is read once and then in the cache."""
+        """Apply the function block by block, each of which is read once and then stays in the cache."""
         columns = [_by_columns(block) for block in blocks]
         new: tuple[Array, ...] = ()
         sums: tuple[Array, ...] = ()
@@ -276,7 +276,7 @@ class NumpyBackend(NumpyKernels, Backend):
 
 
 def _by_columns(y: Array) -> Array:
-    """`(n, k)` with the k numbers of an unknown side by side, as sparse products want them; mostly y's own memory."""
+    """`(n, k)` in row-major order, as sparse products read it; mostly a view of y."""
     return np.ascontiguousarray(y.T)
 
 

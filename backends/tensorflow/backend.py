@@ -1,4 +1,4 @@
-"""TensorFlow: eager and inside `tf.function`; tensors are immutable, so updates make new ones."""
+"""TensorFlow backend: eager and inside `tf.function`; tensors are immutable, so updates make new ones."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from ..interface.control import Kept, as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
-from .calls_in_lanes import declare_shapes
 from .evaluate import eagerly, is_eager
-from .fold import Folder
+from .fold import GraphConstantFolder
 from .fourier import TensorflowFourier
 from .implicit import has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
@@ -29,6 +28,7 @@ from .mapped import one_by_one
 from .marked import refused, without_derivatives
 from .recorded import recorded
 from .sparse import TensorflowSparse
+from .vectorized_host_call import declare_shapes
 
 
 class TensorflowBackend(TensorflowIndexing, Backend):
@@ -76,9 +76,9 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def at_once(self) -> AbstractContextManager[Any]:
         return tf.init_scope()
 
-    def in_every_run(self, x: Array) -> np.ndarray | None:
+    def constant_folded(self, x: Array) -> np.ndarray | None:
         try:
-            found = x if is_eager(x) else Folder().value(x, captured=True)
+            found = x if is_eager(x) else GraphConstantFolder().value(x, captured=True)
         except tf.errors.OpError:  # of an operation that runs in graphs only
             return None
         if found is None:
@@ -86,11 +86,11 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         with eagerly():
             return np.asarray(found)
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         return tf.executing_eagerly() and "GPU" not in x.device
 
     def host_view(self, x: Array) -> np.ndarray | None:
-        if not isinstance(x, tf.Tensor) or not self.is_at_hand(x) or self.tracks(x):
+        if not isinstance(x, tf.Tensor) or not self.is_concrete(x) or self.tracks(x):
             return None
         return np.asarray(x.numpy())
 
@@ -304,5 +304,5 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
 
 def _for_xla() -> bool:
-    """Is this graph made for XLA?"""
+    """Is this graph to be compiled by XLA?"""
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))

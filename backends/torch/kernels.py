@@ -1,4 +1,4 @@
-"""Products with sparse matrices in PyTorch: its own CSR product, and diagonals in place, where nothing is recorded."""
+"""Sparse products in PyTorch: its CSR product, and DIA products in place where autograd records nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch._C import _functorch  # not public; a test pins it
 
 from ..interface.arrays import Array, Integers
-from ..interface.sparse_kernels import Place, SparseKernels, clipped, inside, places
+from ..interface.sparse_kernels import Place, SparseKernels, clipped, diagonal_places, inside
 from .indexing import TorchIndexing, as_index
 from .transformed import is_tracked, is_transformed, may_have_derivatives
 
@@ -17,14 +17,14 @@ _PART = 2**17  # numbers of the image that are worked on at a time, which stay i
 
 
 class TorchKernels(TorchIndexing, SparseKernels):
-    """Out of place where derivatives are recorded or a transformation runs; inside `bilinear` they never are."""
+    """Sparse products; in place only without autograd and transformations, as always inside `bilinear`."""
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
     ) -> Array:  # fmt: skip
         if _is_recorded(diagonals, x):
             return super().dia_product(diagonals, offsets, x, n, transposed)
-        return _by_parts(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
+        return _by_parts(diagonals, list(diagonal_places(offsets, n, x.shape[1], transposed)), x, n)
 
     def dia_added(self, y: Array, diagonals: Array, where: Sequence[Place], x: Array) -> Array | None:
         if _is_recorded(diagonals, x, y):
@@ -71,7 +71,7 @@ def _csr(starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: 
 def _on_diagonal(
     starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]
 ) -> torch.Tensor:  # fmt: skip
-    """All matrices of a batch on the diagonal of one."""
+    """Block diagonal matrix of a batch."""
     (systems, count), (n, m) = values.shape, shape
     copies = torch.arange(systems, dtype=cols.dtype, device=cols.device)[:, None]
     first = (starts[:-1] + copies.to(starts.dtype) * count).reshape(-1)
@@ -87,7 +87,7 @@ def _is_recorded(*tensors: torch.Tensor) -> bool:
 
 
 def _by_parts(diagonals: torch.Tensor, where: Sequence[Place], x: torch.Tensor, n: int) -> torch.Tensor:
-    """The image that `places` describes."""
+    """The image that `diagonal_places` describes."""
     image = x.new_zeros((x.shape[0], n))
     _add_parts(diagonals, where, x, image)
     return image

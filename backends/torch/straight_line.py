@@ -1,4 +1,4 @@
-"""Steps of a program as one Python function, a line for each: what runs a step is the call itself and little else.
+"""Recorded programs compiled to straight-line Python: one line for each ATen call.
 
 A step that does not depend on x, as of a coefficient, is taken once for many x. Whether it depends is decided in order:
 a tensor that x is written into later does not depend on it yet. Where a step writes to such a one, which then would be
@@ -26,7 +26,7 @@ _FUNCTIONS = frozenset(
 )  # that have the arguments of their operations
 
 
-class Step(NamedTuple):
+class AtenCall(NamedTuple):
     """A call of an operation of ATen; hashable."""
 
     operation: Any
@@ -36,30 +36,30 @@ class Step(NamedTuple):
 
     @property
     def operands(self) -> Iterator[Operand]:
-        """In the order in which its settings are counted."""
+        """Operands, in the order of their settings."""
         yield from self.args
         for _, value in self.kwargs:
             yield value
 
     @property
     def reads(self) -> set[int]:
-        """The places that it reads or writes."""
-        return {i for value in self.operands for i in places(value)}
+        """Slots that it reads or writes."""
+        return {i for value in self.operands for i in operand_places(value)}
 
     @property
     def results(self) -> set[int]:
-        """The places of its results."""
+        """Slots of its results."""
         return {i for i in self.outs if i is not None}
 
     @property
     def writes(self) -> set[int]:
-        """The places that it writes to."""
-        found = written(self.operation, self.args, dict(self.kwargs))
-        return {i for value in found for i in places(value)}
+        """Slots that it writes to."""
+        found = written_arguments(self.operation, self.args, dict(self.kwargs))
+        return {i for value in found for i in operand_places(value)}
 
 
-def written(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """Those of its arguments that an operation writes to."""
+def written_arguments(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments that an operation writes to."""
     if not operation._schema.is_mutable:
         return []
     arguments = operation._schema.arguments
@@ -68,28 +68,28 @@ def written(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list
     return [value for a, value in pairs if a.alias_info is not None and a.alias_info.is_write]
 
 
-def places(value: Operand) -> Iterator[int]:
-    """Those of the tensors in an operand."""
+def operand_places(value: Operand) -> Iterator[int]:
+    """Slots of the tensors in an operand."""
     if type(value) is int:
         yield value
     elif type(value) is tuple:
         for part in value[1:]:
-            yield from places(part)
+            yield from operand_places(part)
 
 
 @lru_cache(256)
 def straight_line(
-    x: tuple[int, ...], others: tuple[int, ...], steps: tuple[Step, ...], outputs: tuple[Operand, ...]
+    x: tuple[int, ...], others: tuple[int, ...], steps: tuple[AtenCall, ...], outputs: tuple[Operand, ...]
 ) -> Callable[..., Callable[..., Callable[..., list[Any]]]]:
     """`settings -> (others -> (x -> outputs))`, with the settings in the order of the steps, then of the outputs.
 
-    A tensor that depends on x is let go after the last step that uses it.
+    A tensor that depends on x is released after its last use.
     """
     names: dict[str, Any] = {"leaves": tree_leaves}
     source = _Source(names)
     lines = [source.line(step) for step in steps]
     result = source.sequence(("[", *outputs))
-    kept = {i for value in outputs for i in places(value)}
+    kept = {i for value in outputs for i in operand_places(value)}
     needed = _needed(steps, kept)
     once, each = _apart(set(x), [steps[k] for k in needed], needed)
     body = [f"def make({', '.join(f'c{k}' for k in range(source.settings))}):", f" def bind({_arguments(others)}):"]
@@ -108,8 +108,8 @@ def straight_line(
     return make
 
 
-def _needed(steps: Sequence[Step], kept: set[int]) -> list[int]:
-    """Without steps that no output depends on; those that write stay, as views may carry what they write."""
+def _needed(steps: Sequence[AtenCall], kept: set[int]) -> list[int]:
+    """Dead code elimination; steps that write stay, as views may share the memory."""
     needed, found = set(kept), []
     for k in reversed(range(len(steps))):
         if steps[k].operation._schema.is_mutable or not needed.isdisjoint(steps[k].results):
@@ -118,8 +118,8 @@ def _needed(steps: Sequence[Step], kept: set[int]) -> list[int]:
     return found[::-1]
 
 
-def _apart(of_x: set[int], steps: Sequence[Step], numbers: list[int]) -> tuple[list[int], list[int]]:
-    """The numbers of the steps to be taken once, and of those for each x."""
+def _apart(of_x: set[int], steps: Sequence[AtenCall], numbers: list[int]) -> tuple[list[int], list[int]]:
+    """Indices of the steps to run once, and of those to run for each x."""
     once: list[int] = []
     each: list[int] = []
     for step, k in zip(steps, numbers, strict=True):
@@ -136,13 +136,13 @@ def _arguments(slots: Sequence[int]) -> str:
 
 
 class _Source:
-    """Lines of Python, the names of operations in them, and how many settings they have."""
+    """Generated Python lines, the names of their operations, and the number of settings."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.names, self.settings = names, 0
         self._operations: dict[Any, str] = {}
 
-    def line(self, step: Step) -> str:
+    def line(self, step: AtenCall) -> str:
         args = [self.text(value) for value in step.args]
         args += [f"{name}={self.text(value)}" for name, value in step.kwargs]
         call = f"{self._operation(step.operation)}({', '.join(args)})"
@@ -170,7 +170,7 @@ class _Source:
 
 
 def _quickest(operation: Any) -> Any:
-    """What does the same in the least time: torch's function of that name, or what the operation calls."""
+    """The fastest equivalent callable: torch's function of that name, or the operation's own."""
     schema = operation._schema
     name, overload = schema.name.removeprefix("aten::"), schema.overload_name
     if name in _FUNCTIONS and overload in ("", "Tensor", "int") and isinstance(operation, torch._ops.OpOverload):

@@ -59,7 +59,7 @@ class ImplicitSolve(LinearSystem):
         """The system of an attempt; its arrays are found where the backend needs them as arguments."""
         problem, bk, M = attempt.problem, attempt.problem.bk, attempt.M
         if isinstance(attempt.method, Direct) and not problem.is_empty and not (problem.compiled and bk.is_eager):
-            with bk.quiet():  # one factorisation for the solve and its derivatives
+            with bk.errstate():  # one factorisation for the solve and its derivatives
                 M = attempt.method.setup(bk, problem.A, M)
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
         rtol, atol, relative = map(bk.constant, (problem.rtol, problem.atol, _relative(problem)))
@@ -70,8 +70,8 @@ class ImplicitSolve(LinearSystem):
             given = Parts(problem.A, M, x0, rtol, atol, relative, problem.null)
         elif M is not None and problem.compiled:
             M = M.as_container()
-        entries, make_A = bk.take_apart(A)
-        others, make_others = bk.take_apart((M, x0, rtol, atol, relative, null))
+        entries, make_A = bk.flatten(A)
+        others, make_others = bk.flatten((M, x0, rtol, atol, relative, null))
         count = len(entries)
 
         def make(arrays: Sequence[Array]) -> Parts:
@@ -233,11 +233,11 @@ def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
     None where that is no end, or not seen now.
     """
     bk, b, x = problem.bk, problem.b, problem.bk.flat(found.x)
-    if problem.null is not None or bk.compiled(b, x) or not bk.is_at_hand(b):
+    if problem.null is not None or bk.compiled(b, x) or not bk.is_concrete(b):
         return None
     residual = b - problem.A.apply(x)
     near, (r, right, rtol, atol) = numbers_of(bk, residual, b, problem.rtol, problem.atol)
-    with near.quiet():
+    with near.errstate():
         norm, size = near.norm(r), near.norm(right)
         bound = near.maximum(rtol * size, atol)
         if near.any(~((norm <= bound) & near.isfinite(norm) & near.isfinite(bound))):
@@ -252,7 +252,7 @@ def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
 
 def _constant(bk: Backend, M: Operator) -> Operator:
     """A preconditioner without derivatives."""
-    arrays, make = bk.take_apart(M)
+    arrays, make = bk.flatten(M)
     return make([bk.constant(a) for a in arrays])
 
 

@@ -1,4 +1,4 @@
-"""The grid that the unknowns of a matrix lie on, where nobody says so, as in a CSR matrix that a program assembled.
+"""Detection of the grid of a sparse matrix whose shape nobody gave, such as an assembled CSR matrix.
 
 A point's neighbours on a grid `(l, m, n)`, last axis fastest, are 1, about n and about m n places away in the list of
 points. A few rows show these distances, and then a thousand rows whether all of their entries are neighbours.
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...sparse import Matrix, SparseMatrix, Stencil
-from ...sparse.formats.entries.some_rows import scattered
+from ...sparse.formats.entries.some_rows import evenly_spread
 from .neighbours import differences, shift_of, step_of
 
 Grid = tuple[int, ...]
@@ -22,10 +22,10 @@ _LONGEST_ROW = 27  # entries: all neighbours in three dimensions
 
 
 def on_its_grid(matrix: Matrix) -> Matrix:
-    """A square matrix for arrays of the grid on which it couples neighbours, if its rows look like that; else itself.
+    """The matrix with the shape of its detected grid; itself where none is found.
 
-    For one matrix that maps vectors, last axis fastest, on a grid of two or three axes of at least 5 points each. It is
-    looked at by samples: who relies on it has to look at all entries.
+    For a single square matrix on a grid of two or three axes of at least 5 points each, last axis fastest. Only a
+    sample of rows is read: a caller that relies on the grid has to check all entries.
 
     Cost: about a thousand rows.
     """
@@ -41,7 +41,9 @@ def _grid_of(matrix: Matrix) -> Grid | None:
     if isinstance(matrix, Stencil) and matrix.own_grid is not None and len(matrix.own_grid) > 1:
         return matrix.own_grid
     structure: Any = matrix.structure  # type: ignore[attr-defined]
-    runs = scattered(n - 2, _FEW)[1:, None] + np.arange(3)  # in each there is one that is not at the end of its line
+    runs = evenly_spread(n - 2, _FEW)[1:, None] + np.arange(
+        3
+    )  # in each there is one that is not at the end of its line
     rows, cols = structure.in_rows(np.unique(runs))
     if len(rows) > 3 * _FEW * _LONGEST_ROW:
         return None
@@ -55,7 +57,7 @@ def _grid_of(matrix: Matrix) -> Grid | None:
 
 
 def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
-    """Grids of n points on which all these steps from one of them lead to a neighbour."""
+    """Grids of n points on which all these index differences lead to neighbours."""
     ahead = sorted({int(s) for s in np.abs(steps)} - {0})
     beyond = [s for s in ahead if s > 1]
     if len(beyond) == len(ahead) or not beyond:  # nothing next to it, or nothing else
@@ -71,10 +73,12 @@ def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
 
 
 def _around(matrix: Any, grid: Grid) -> int | None:
-    """How many entries of a sample lead around an axis; None where some lead further than to a neighbour."""
+    """Number of sampled entries that wrap around an axis; None if some couple other points than neighbours."""
     n, width = matrix.shape[0], grid[-1]
-    firsts = scattered(n // width, _MANY // 4) * width
-    rows, cols = matrix.structure.in_rows(np.unique(np.concatenate([scattered(n, _MANY), firsts, firsts + width - 1])))
+    firsts = evenly_spread(n // width, _MANY // 4) * width
+    rows, cols = matrix.structure.in_rows(
+        np.unique(np.concatenate([evenly_spread(n, _MANY), firsts, firsts + width - 1]))
+    )
     count = 0
     for difference, length in zip(differences(rows, cols, grid), grid):
         step, around = step_of(difference, length)

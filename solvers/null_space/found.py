@@ -1,4 +1,4 @@
-"""Null vectors that are found: the constants on each connected part of A, where A and its transpose map them to zero.
+"""Detection of null vectors: the constants on each connected component of A that A and its transpose map to zero.
 
 That is what closed regions have where no boundary fixes a value: pressures, potentials, densities. A row of zeros is a
 region of one unknown.
@@ -17,10 +17,10 @@ import scipy.sparse as sp
 
 from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.facts import components
+from ...sparse.facts import component_labels
 from ...sparse.operators.by_record import known_product, products_agree
-from ...sparse.rounding import RowSums, closed_components, row_sums
-from ..preconditioners.known import as_matrix, in_every_run
+from ...sparse.rounding import RoundedProduct, closed_components, rounded_product
+from ..preconditioners.known import as_matrix, constant_folded
 from .projections import WithoutConstants
 
 _UNSEEN = 64  # as much for a function, of its product with random signs, until its entries are seen
@@ -33,9 +33,9 @@ _usual: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # o
 
 
 def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants | None:
-    """What takes the null vectors off that A and its transpose are seen to have, where values are known now.
+    """Projection that removes the constants that A and its transpose map to zero, for known values.
 
-    Those of each matrix of a batch are found as if it were alone.
+    Each matrix of a batch is treated as a single one.
 
     Cost: of a matrix two products, and where it has rows whose sum is zero a pass over the entries for its connected
     parts; of a function 2 products, 1 where it was asked before; where it is traced in a compiled function, that.
@@ -44,7 +44,7 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
         return None
     with np.errstate(all="ignore"):
         if isinstance(A, Matrix):
-            labels = _regions_of_matrix(in_every_run(A))
+            labels = _regions_of_matrix(constant_folded(A))
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:
@@ -63,7 +63,7 @@ def _placed(bk: Backend, labels: np.ndarray, weights: np.ndarray, like: Any) -> 
 
 
 def _regions_of_matrix(A: Matrix) -> np.ndarray | None:
-    """As `_regions`; of a batch `(systems, n)`, with other numbers in each system."""
+    """`_regions`, for a batch `(systems, n)` with distinct labels in each system."""
     if A.shape[0] != A.shape[1] or A.systems == 0:
         return None
     images = A.known_images(np.ones(A.shape[1]))
@@ -91,7 +91,7 @@ def _diagonal(A: Matrix, i: int) -> np.ndarray:
 
 
 def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.ndarray]) -> bool:
-    """A cheap look, as most matrices are regular: are some sums of rows much smaller than others, or all of them small?
+    """Cheap test, as most matrices are regular: are some row sums much smaller than others, or all small?
 
     Matrices stored by diagonals of a grid, whose entries are not at hand row by row, must map all constants to zero, or
     have rows of zeros.
@@ -104,29 +104,29 @@ def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.nda
 
 
 def _regions(A: Any) -> np.ndarray | None:
-    """`(n,)`: the number of the closed region of each unknown, -1 for those that are in none; None if there is none."""
-    rows = row_sums(A) if sp.issparse(A) else _dense_row_sums(A)
+    """`(n,)`: label of the closed region of each unknown, -1 for none; None if there is no region."""
+    rows = rounded_product(A) if sp.issparse(A) else _dense_row_sums(A)
     if not rows.negligible.any():
         return None
     A = A if sp.issparse(A) else sp.csr_array(A)
-    count, labels = components(A)
+    count, labels = component_labels(A)
     closed = closed_components(rows, labels, count, A.dtype)
     if closed.any():
-        closed &= closed_components(row_sums(A.T), labels, count, A.dtype)
+        closed &= closed_components(rounded_product(A.T), labels, count, A.dtype)
     if not closed.any():
         return None
     return np.asarray(np.where(closed, np.cumsum(closed) - 1, -1)[labels])
 
 
-def _dense_row_sums(A: np.ndarray) -> RowSums:
-    """Those of rows that are not far from zero; of others only that they are far."""
+def _dense_row_sums(A: np.ndarray) -> RoundedProduct:
+    """Row sums of a dense matrix, exact only where they may be zero."""
     sums = A @ np.ones(A.shape[1])
     scale = np.max(np.abs(A)) if A.dtype.kind == "c" else max(np.max(A), -np.min(A))
     near = np.abs(sums) <= _FAR * scale
-    found = row_sums(A[near])
+    found = rounded_product(A[near])
     allowed = np.zeros(len(A))
     sums[near], allowed[near] = found
-    return RowSums(np.where(near, sums, np.inf), allowed)
+    return RoundedProduct(np.where(near, sums, np.inf), allowed)
 
 
 def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray | None:
@@ -150,7 +150,7 @@ def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray |
 
 
 class _ConstantImage(NamedTuple):
-    """The size of the product with ones, relative to the largest number in the product with random signs."""
+    """Cached size of A 1, relative to the largest entry of the product with random signs."""
 
     largest: float
     mean: float

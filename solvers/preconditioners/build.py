@@ -1,4 +1,4 @@
-"""From what a user calls a preconditioner to an operator."""
+"""Build a preconditioner from what a user gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Backend, choose_backend, left_alone
+from ...backends import Backend, choose_backend, without_compilers
 from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, operand_dtype, to_operator
 from ..iteration.method import Method
 from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
@@ -66,7 +66,7 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
         ValueError: no such kind, or a setting or a matrix that it cannot be made with.
         UnsupportedOperation: A does not show what this kind needs.
     """
-    return left_alone(_of_user)(A, kind, like, settings)
+    return without_compilers(_of_user)(A, kind, like, settings)
 
 
 preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
@@ -146,13 +146,13 @@ def to_preconditioner(
 
 
 def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
-    """The precision of one that was made for other values, which nobody may have named."""
+    """Precision setting of a previous preconditioner of this kind."""
     same = isinstance(previous, Preconditioner) and previous.kind == check_kind(kind)
     return {k: v for k, v in previous.settings if k == "precision"} if same else {}  # type: ignore[union-attr]
 
 
 def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None) -> Preconditioner:
-    """M as a constant to derivatives, made of the linear part of A."""
+    """Build M from the linear part of A, constant to derivatives."""
     A = without_derivatives(linear(A))
     key = check_kind(kind)
     if A.shape[0] != A.shape[1]:
@@ -167,7 +167,7 @@ def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | No
 
 
 def _chosen(A: Operator, precision: str | None) -> Preconditioner:
-    """The first that can be made of those that suit A; `kind` tells which."""
+    """The first of the suitable kinds that can be built."""
     kinds = dict.fromkeys(PRECONDITIONERS)
     while (key := choose_kind(A, kinds)) != "jacobi":
         try:

@@ -1,4 +1,4 @@
-"""The automatic choice of a preconditioner: a table of what is known about the matrix."""
+"""Automatic choice of a preconditioner: a table of facts about the matrix."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...sparse.row_sums import row_sums
 from ...sparse.symmetry import seems_hermitian
 from ..grids.find import on_its_grid
 from .diagonal import DOMINANT
-from .known import as_matrix, at_hand, is_known
-from .multigrid.read import couples_neighbours
-from .multigrid.where_it_suits import pays_unseen
+from .known import as_matrix, concrete, is_known
+from .multigrid.from_matrix import couples_neighbours
+from .multigrid.runtime_choice import pays_unseen
 
 _ROWS = 50_000  # that are looked at together
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
@@ -24,7 +24,7 @@ _LEAST_GRID = 256  # likewise on grids in compiled functions, which make it once
 
 
 def choose_kind(A: Operator, kinds: Container[str]) -> str:
-    """The kind of preconditioner that suits A, of those that there are.
+    """Choose the kind of preconditioner for A.
 
     | known about A | kind |
     |---|---|
@@ -38,8 +38,8 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | not known before it runs, couples neighbours on a large grid | multigrid |
     | anything else: dense, or values that are not known | jacobi |
 
-    "multigrid" then stands for `automatic.on_grid`, which takes "fast" outside of compiled functions where coefficients
-    are so smooth that it is quicker.
+    "multigrid" then stands for `automatic.fast_or_multigrid`, which takes "fast" outside of compiled functions where
+    coefficients are so smooth that it is quicker.
     """
     A = _traced(A.without_offset)
     if not isinstance(A, Matrix) and "chebyshev" in kinds:
@@ -62,7 +62,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
 
 
 def _needs_more_than_scaling(A: Matrix) -> bool:
-    """Symmetric: has it a diagonal of one sign, which does not dominate?"""
+    """For a symmetric A: is its diagonal of one sign, but not dominant?"""
     rows = row_sums(A)
     if rows is not None:
         return rows.one_sign and not rows.dominates(DOMINANT)
@@ -70,13 +70,13 @@ def _needs_more_than_scaling(A: Matrix) -> bool:
 
 
 def _is_elliptic(A: Matrix) -> bool:
-    """Not symmetric: is it like diffusion with convection, and large enough for a hierarchy?"""
+    """For a non-symmetric A: is it like convection-diffusion, and large enough for a hierarchy?"""
     large = A.shape[0] > _SMALL and A.systems is None
     return large and is_m_matrix(A.known()) and not is_easy(canonical(A.known()))
 
 
 def _has_whole_diagonal(A: Matrix) -> bool:
-    return bool(np.all(at_hand(A).diagonals() != 0))
+    return bool(np.all(concrete(A).diagonals() != 0))
 
 
 def _traced(A: Operator) -> Operator:
@@ -87,12 +87,12 @@ def _traced(A: Operator) -> Operator:
 
 
 def is_easy(A: sp.csr_array) -> bool:
-    """Is the diagonal so large everywhere that CG with Jacobi takes few iterations, as in short time steps?"""
+    """Is A so diagonally dominant that CG with Jacobi takes few iterations, as for short time steps?"""
     return all(_is_dominant(A[start : start + _ROWS], start) for start in range(0, A.shape[0], _ROWS))
 
 
 def _is_dominant(rows: sp.csr_array, first: int) -> bool:
-    """Of some rows, which mostly say no after a few of all."""
+    """Diagonal dominance, tested on blocks of rows, the first of which mostly decide."""
     diagonal = np.abs(rows.diagonal(first))
     rest = np.asarray(abs(rows).sum(axis=1)).reshape(-1) - diagonal
     return bool(np.all(diagonal >= DOMINANT * rest))

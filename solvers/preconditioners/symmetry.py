@@ -1,4 +1,4 @@
-"""Is a preconditioner that was handed over far from symmetric? Asked before methods that need it to be."""
+"""Symmetry check of a given preconditioner, before methods that need it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _near: WeakSet[Preconditioner] = WeakSet()  # those that were seen not to be far
 
 
 def far_from_hermitian(M: Preconditioner) -> float | None:
-    """How far M is from its adjoint, of a matrix or factors of SuperLU where they are known now; None: not far.
+    """Relative asymmetry of a known matrix or of SuperLU factors; None if M is (nearly) Hermitian or unknown.
 
     Functions are not looked at: a failed solve does. Cost: two products with M, or solves with its factors, once.
     """

@@ -1,4 +1,4 @@
-"""The automatic choice of a method: the first row of the table that holds."""
+"""Automatic choice of a method: the first row of the table that holds."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .table import ROWS
 T = TypeVar("T")
 
 
-class Choice(NamedTuple):
-    """A method, the preconditioner for it where the user gave none, and what to try where it fails.
+class MethodChoice(NamedTuple):
+    """Chosen method, default preconditioner, and fallback.
 
     Attributes:
         method: what solves the system.
         preconditioner: its kind, to be made of `matrix`.
         fallback: what to try where that fails.
-        factors: those of the method, where they were made in order to choose it.
+        factors: the factorisation, if it was made in order to choose the method.
         matrix: the entries of A, where they are known or were traced; else A.
-        row: the line of the table that decided, counted from 0.
+        row: index of the table row that decided.
         facts: what was found out.
     """
 
@@ -38,21 +38,23 @@ class Choice(NamedTuple):
     facts: Facts
 
     def explain(self) -> Explanation:
-        """In words."""
+        """Explain the choice."""
         return explain(self.facts, self.row, self.fallback)
 
     @property
     def is_last(self) -> bool:
-        """Has the table no other row?"""
+        """Is it the last row of the table?"""
         return self.row == len(ROWS) - 1
 
-    def next(self) -> Choice:
-        """The one after it, for systems that it turns out not to solve. It is not the last."""
+    def next(self) -> MethodChoice:
+        """Choice by the next row that holds, if this one cannot be used; not for the last row."""
         return _from_row(self.facts, self.row + 1)
 
 
-def choose(problem: Problem, preconditioned: bool = False, many: bool = False, calls_host: bool = False) -> Choice:
-    """What suits the system; only methods that take a preconditioner where the user gives one.
+def choose(
+    problem: Problem, preconditioned: bool = False, many: bool = False, calls_host: bool = False
+) -> MethodChoice:
+    """Choose a method; one that takes a preconditioner if the user gives one.
 
     Args:
         problem: the system.
@@ -63,11 +65,11 @@ def choose(problem: Problem, preconditioned: bool = False, many: bool = False, c
     return _from_row(Facts(problem, preconditioned, many, calls_host), 0)
 
 
-def first_that_can(choice: Choice, make: Callable[[Choice], T]) -> tuple[Choice, T]:
-    """The first choice, from this one on, of which `make` makes something, and that.
+def first_that_can(choice: MethodChoice, make: Callable[[MethodChoice], T]) -> tuple[MethodChoice, T]:
+    """The first usable choice, from this one on, and what `make` returns for it.
 
     Raises:
-        UnsupportedOperation: it can be made of none; what is raised for the last.
+        UnsupportedOperation: no choice is usable; the error of the last one.
     """
     while True:
         try:
@@ -78,7 +80,7 @@ def first_that_can(choice: Choice, make: Callable[[Choice], T]) -> tuple[Choice,
             choice = choice.next()
 
 
-def _from_row(facts: Facts, first: int) -> Choice:
+def _from_row(facts: Facts, first: int) -> MethodChoice:
     problem = facts.problem
     number = next(i for i in range(first, len(ROWS)) if ROWS[i].holds(facts))
     row = ROWS[number]
@@ -87,4 +89,4 @@ def _from_row(facts: Facts, first: int) -> Choice:
     kind = None if facts.preconditioned else row.preconditioner
     factors = facts.fast if method == FAST else None
     matrix = problem.A if facts.matrix is None else facts.matrix
-    return Choice(method, kind, fallback, factors, matrix, number, facts)
+    return MethodChoice(method, kind, fallback, factors, matrix, number, facts)

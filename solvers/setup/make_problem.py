@@ -1,4 +1,4 @@
-"""From what a user hands to `linear_solve` to checked arrays and operators: every input error is raised here."""
+"""Checked problem from the arguments of `linear_solve`: every input error is raised here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
-from ...backends.on_failure import checked
+from ...backends.on_failure import checked_policy
 from ...sparse import (
     FunctionOperator,
     HostOperator,
@@ -29,7 +29,7 @@ from ..grids.numbers import with_numbers
 from ..iteration.method import Method
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
-from ..preconditioners.known import in_every_run
+from ..preconditioners.known import constant_folded
 from .axis import expected_vectors, last_axis, vectors_of
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
@@ -44,14 +44,14 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
 
     Args:
-        request: what was asked for; its method and preconditioner are looked at elsewhere.
+        request: the arguments; method and preconditioner are checked elsewhere.
         method: the method that will solve, None where it is still to be chosen.
         null: the null vectors of A, where these were looked for before.
 
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
     """
-    checked(request.on_failure)
+    checked_policy(request.on_failure)
     A, args = request.A, request.args
     if not isinstance(args, list | tuple):
         raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")
@@ -103,7 +103,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
 
 
 def _null_vectors(request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool) -> KnownNull:
-    """Given, or looked for."""
+    """Null vectors, given or detected."""
     given = request.nullspace
     if isinstance(given, str) and given == "auto":
         return KnownNull(find_constants(A, layout, like) if look else None, both=True)
@@ -131,7 +131,7 @@ def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
 
 
 def _layout(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dtype]:
-    """How b becomes rows, and the dtype in which the solve computes."""
+    """Layout of b as rows, and the working dtype."""
     found = operand_dtype(A, bk)
     if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
@@ -243,8 +243,8 @@ def _operator(
 
 
 def _as_compiled(A: Matrix) -> Matrix:
-    """A known matrix as a program has the least to hold, and to compute, of it."""
-    own = in_every_run(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
+    """A known matrix in the form that is cheapest in a compiled program."""
+    own = constant_folded(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
     return with_numbers(own) if A.bk.fuses_elementwise else own
 
 

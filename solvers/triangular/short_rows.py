@@ -1,4 +1,4 @@
-"""Long rows and columns of a triangular system in pieces, so that rows of equal length stay about as large as it is."""
+"""Splitting of long rows and columns of triangular systems, so that padding takes about as much memory as entries."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse.formats.entries.integers import places_in_rows, starts_of
-from ...sparse.formats.entries.order import in_order
-from ...sparse.formats.entries.regather import Regather, flatten
+from ...sparse.formats.entries.order import sorted_entries
+from ...sparse.formats.entries.regather import Regather, concatenated_values
 
 _SHORT = 8  # entries of a row that is never cut
 _TIMES_MEAN = 4  # longer than the mean row, with its diagonal: is cut
 
 
 class Pieces(NamedTuple):
-    """The entries of S in a system that has more unknowns, none of whose rows and columns is long.
+    """Entries of S in an extended system with more unknowns, without long rows and columns.
 
     Attributes:
         rows, cols: int32, below `size`; those below n are rows and columns of S.
@@ -45,7 +45,7 @@ def in_pieces(rows: np.ndarray, cols: np.ndarray, slots: np.ndarray, n: int) -> 
 
 
 def _cut_rows(S: Pieces, limit: int) -> Pieces:
-    """A long row of S is that of its partial sums, whose rows hold `limit` entries each; these may be long in turn."""
+    """Replace a long row by partial sums with `limit` entries each, recursively."""
     rows, cols, slots, size = S
     while True:
         lengths = np.bincount(rows, minlength=size)
@@ -54,7 +54,7 @@ def _cut_rows(S: Pieces, limit: int) -> Pieces:
             return Pieces(rows, cols, slots, size)
         sums = np.where(is_long, -(-lengths // limit), 0)
         first = size + np.cumsum(sums) - sums  # number of the first sum of each row
-        order = in_order(rows, cols, (size, size), sum_duplicates=False).order
+        order = sorted_entries(rows, cols, (size, size), sum_duplicates=False).order
         if order is not None:
             rows, cols, slots = rows[order], cols[order], slots[order]
         place = places_in_rows(starts_of(rows, size))
@@ -67,12 +67,12 @@ def _cut_rows(S: Pieces, limit: int) -> Pieces:
 
 @dataclass(frozen=True)
 class WithOnes:
-    """Lays out the values of S and, behind them, a -1."""
+    """Append a -1 to the values of S."""
 
     regather: Regather
 
     def __call__(self, bk: Backend, values: Sequence[Array], systems: int | None = None) -> tuple[Array, ...]:
-        flat = flatten(bk, values, systems)
+        flat = concatenated_values(bk, values, systems)
         last = len(flat.shape) - 1
         one = bk.full((*flat.shape[:last], 1), -1, bk.dtype(flat), flat)
         return self.regather(bk, (bk.concat([flat, one], last),), systems)

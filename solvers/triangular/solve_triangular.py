@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve_triangular
 
-from ...backends import Array, left_alone
+from ...backends import Array, without_compilers
 from ...sparse import Dense, Matrix, SparseMatrix, UnsupportedOperation
 from ...sparse.formats import from_entries
 from ...sparse.formats.traced_coo import places_unknown
@@ -16,7 +16,7 @@ from ...sparse.operators.linear_function import LinearFunction
 from ..setup.make_problem import make_problem
 from ..setup.problem import Problem
 from ..setup.request import Request
-from .system import TriangularSystem, inverse_of
+from .system import TriangularSystem, inverse_of_triangular
 
 
 def solve_triangular(
@@ -47,7 +47,9 @@ def solve_triangular(
     the entries, in as many steps as there are levels of rows that wait for others (599 for a grid of 300 x 300 in its
     natural order), and the analysis of the structure, which is kept for the last few structures.
     """
-    return left_alone(_solve_triangular)(matrix, b, bool(lower), bool(unit_diagonal), bool(transpose), bool(conjugate))
+    return without_compilers(_solve_triangular)(
+        matrix, b, bool(lower), bool(unit_diagonal), bool(transpose), bool(conjugate)
+    )
 
 
 solve_triangular._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
@@ -101,7 +103,7 @@ def _sparse(A: SparseMatrix, b: Array, lower: bool, unit: bool, transpose: bool,
 
 
 def _triangle(A: SparseMatrix, lower: bool, unit: bool) -> SparseMatrix:
-    """With its diagonal, which must be stored, or is 1."""
+    """The triangle with its stored, or unit, diagonal."""
     rows, cols, _ = A.structure.entries()
     n, host = A.shape[0], A.stored.host
     inside = (rows > cols if lower else rows < cols) | (False if unit else rows == cols)
@@ -127,7 +129,7 @@ def _refuse_missing(stored: np.ndarray, n: int) -> None:
 
 
 def _refuse_zeros(A: Matrix, diagonal: Array) -> None:
-    """Where the diagonal `(n,)` or `(systems, n)` is known now."""
+    """Refuse zeros in a known diagonal, `(n,)` or `(systems, n)`."""
     if A.bk.compiled(diagonal):
         return
     zeros = np.argwhere(A.bk.to_numpy(diagonal) == 0)
@@ -140,20 +142,20 @@ def _refuse_zeros(A: Matrix, diagonal: Array) -> None:
 
 
 def _on_host(T: SparseMatrix, b: np.ndarray, lower: bool) -> np.ndarray:
-    """By SciPy: two to three times as fast as a factorisation by SuperLU, which would serve further solves.
+    """Solve by SciPy, two to three times as fast as a factorisation by SuperLU for a single solve.
 
     SciPy divides the columns by the diagonal first, which leaves the range of numbers where rows differ much in size.
     """
     known = T.known()
     if not all(map(_is_in_range, known if isinstance(known, tuple) else (known,))):
-        return inverse_of(T).apply(b)
+        return inverse_of_triangular(T).apply(b)
     if isinstance(known, tuple):
         return np.array([_by_scipy(one, row[:, None], lower)[:, 0] for one, row in zip(known, b, strict=True)], b.dtype)
     return np.ascontiguousarray(_by_scipy(known, b.T, lower).T)
 
 
 def _is_in_range(T: sp.csr_array) -> bool:
-    """Can any entry be divided by any other?"""
+    """Are quotients of all entries in range?"""
     sizes = np.abs(T.data[T.data != 0])
     with np.errstate(over="ignore"):
         return not sizes.size or bool(sizes.max() / sizes.min() < np.sqrt(np.finfo(T.dtype).max))

@@ -1,4 +1,4 @@
-"""Calls of the host with arrays as they lie in memory, in JAX.
+"""Host callbacks on the arrays' own memory, without the copies of `jax.pure_callback`.
 
 `jax.pure_callback` makes arrays of JAX of what the host is given. NumPy then waits for a copy by a thread that may be
 the one that waits for the host: with one core, or with several calls at a time, for ever.
@@ -26,7 +26,7 @@ from jax.interpreters import batching, mlir
 
 from ...interface.arrays import Array, Spec
 from ...interface.control import Kept, as_declared
-from ..sharding.devices import first_placed, placed
+from ..sharding.devices import first_placed, placed_like
 from .call_frame import DTYPES, register
 
 TARGET = "krylix_by_host"
@@ -49,7 +49,7 @@ def by_host(
 
 @cache
 def can_be_kept() -> bool:
-    """Does XLA call functions of Python by name here?"""
+    """Can XLA call Python functions by name here?"""
     return register(TARGET, _by_name)
 
 
@@ -76,7 +76,7 @@ def _by_name(texts: dict[str, str], count: int, *values: np.ndarray) -> Sequence
 @primitive.def_impl
 def _run(*arrays: Array, function: Callable[..., Any], returns: Sequence[Spec], kept: Kept | None) -> list[Array]:
     like = first_placed(arrays)
-    return [placed(jnp.asarray(x), like) for x in _called(function, returns, arrays)]
+    return [placed_like(jnp.asarray(x), like) for x in _called(function, returns, arrays)]
 
 
 @primitive.def_abstract_eval
@@ -85,7 +85,7 @@ def _abstract(*arrays: Any, function: Callable[..., Any], returns: Sequence[Spec
 
 
 def _batch(arrays: Sequence[Array], axes: Sequence[Any], **params: Any) -> tuple[list[Array], list[int]]:
-    """One lane after the other."""
+    """Batching rule: one call per element."""
     lanes = [jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True) if axis is not None]
 
     def one(own: Sequence[Array]) -> list[Array]:

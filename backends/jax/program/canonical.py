@@ -1,4 +1,4 @@
-"""A program in canonical form: variables by number, literals and closed-over arrays as arguments, inner programs too.
+"""Canonical form of a jaxpr: numbered variables; literals and closed-over arrays, also of inner jaxprs, as arguments.
 
 Two programs of one key compute the same from the same arguments, and have the same derivatives.
 """
@@ -16,7 +16,7 @@ from jax.extend import core
 
 from ..derivatives.solve import Rules
 from .form import Constant, Equation, Fixed, Program
-from .hoisting import are_places, is_hoisted, places
+from .hoisting import are_places, index_variables, is_hoisted
 from .inner import inner_programs
 from .rules import find_rule, has_rule
 
@@ -27,15 +27,15 @@ _Named = tuple[Any, Hashable]  # an operand, and what stands for it in the key
 
 
 @dataclass
-class Builder:
-    """Makes programs of those of JAX, and gathers their constants.
+class ProgramBuilder:
+    """Builds canonical programs from jaxprs, and collects their constants.
 
     Attributes:
         hoists: do literals and arrays become arguments? In programs that stand in the key whole, they do not.
-        rules: do derivative rules count?
+        rules: are derivative rules compared?
         constants: the arguments, in the order in which they are met.
-        kept: what stands in a key by identity, so it must live as long.
-        above: the derivative rules inside of which this is, see `rules`.
+        kept: objects that keys hold by identity, so they must live as long.
+        above: the enclosing derivative rules, see `rules`.
     """
 
     hoists: bool = True
@@ -64,7 +64,7 @@ class Builder:
         for v in jaxpr.invars:
             names[v] = _variable(next(free))
             keys.append(v.aval)
-        found, equations = places(jaxpr, for_places), []
+        found, equations = index_variables(jaxpr, for_places), []
         for origin in jaxpr.eqns:
             equation, key = self._equation(origin, names, free, in_loop, are_places(origin, found))
             equations.append(equation)
@@ -117,7 +117,7 @@ class Builder:
         return Constant(index), (Constant(index), aval)
 
     def key(self, value: Any) -> Hashable:
-        """A hashable stand-in for a parameter of an equation."""
+        """Hashable key of a parameter of an equation."""
         if isinstance(value, core.Jaxpr):
             value = core.ClosedJaxpr(value, ())
         if isinstance(value, core.ClosedJaxpr):
@@ -137,13 +137,13 @@ class Builder:
         hash(value)  # TypeError: not comparable
         return type(value), value
 
-    def fixed(self, rules: bool | None = None) -> Builder:
-        """For a program that stands in the key as it is."""
-        return Builder(False, self.rules if rules is None else rules, [], self.kept, self.above)
+    def fixed(self, rules: bool | None = None) -> ProgramBuilder:
+        """Builder of a program that is part of the key."""
+        return ProgramBuilder(False, self.rules if rules is None else rules, [], self.kept, self.above)
 
-    def within(self, rule: Any) -> Builder:
-        """For the program of a derivative rule; its constants are arguments of the same program."""
-        return Builder(self.hoists, self.rules, self.constants, self.kept, (*self.above, rule), self._places)
+    def within(self, rule: Any) -> ProgramBuilder:
+        """Builder of a derivative rule; its constants are arguments of the same program."""
+        return ProgramBuilder(self.hoists, self.rules, self.constants, self.kept, (*self.above, rule), self._places)
 
 
 def _variable(number: int) -> _Named:

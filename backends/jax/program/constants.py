@@ -15,7 +15,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ..sharding.varying import is_mapped
-from ..tracing import is_recorded
+from ..tracing import is_tracing
 
 _LARGE = 2**18  # numbers: fewer are folded in no time, and what is made of them is a kernel more
 
@@ -47,4 +47,4 @@ def evaluated(program: ClosedJaxpr, *leaves: Any) -> list[Any]:
 
 
 def _may_hide() -> bool:
-    return is_recorded() and not is_mapped() and jax.device_count() == 1
+    return is_tracing() and not is_mapped() and jax.device_count() == 1

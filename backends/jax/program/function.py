@@ -1,4 +1,4 @@
-"""Python functions on JAX arrays as values that compare equal when they compute the same.
+"""JAX functions that compare equal by their programs: the cache key of eager solves.
 
 An eager solve is compiled once for each function. The function object cannot be the key: it may close over a variable
 that has another value by now, or be a new lambda in every time step. So the function is traced at each call, which
@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
-from .canonical import Builder
-from .evaluate import evaluate
+from .canonical import ProgramBuilder
+from .evaluate import run_program
 
 
 class TracedFunction:
@@ -22,7 +22,7 @@ class TracedFunction:
     one_dtype = True  # the program was made for arguments of one dtype
 
     def __init__(self, closed: Any, structure: Any) -> None:
-        builder = Builder()
+        builder = ProgramBuilder()
         self.program, self.structure = builder.program(closed), structure
         self.constants: Sequence[Any] = builder.constants
         self.kept = builder.kept  # objects that stand in the key by identity, so they must live as long
@@ -38,14 +38,14 @@ class TracedFunction:
         return self.program.key == other.program.key and self.structure == other.structure
 
     def __call__(self, x: Any, *constants: Any) -> Any:
-        found = evaluate(self.program, dict(enumerate(constants)), jax.tree.leaves(x))
+        found = run_program(self.program, dict(enumerate(constants)), jax.tree.leaves(x))
         return jax.tree.unflatten(self.structure, found)
 
 
 def trace(function: Callable[[Any], Any], x: Any) -> tuple[TracedFunction, Sequence[Any]] | None:
-    """The program of `function` for arrays like `x` (shapes and dtypes suffice), and what it is to be called with.
+    """Trace `function` for arrays like `x` (or their shapes and dtypes), with the constants to call it with.
 
-    None where a part of the program cannot be compared.
+    None if a part of the program is not comparable.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(x)
     try:

@@ -1,4 +1,4 @@
-"""A user's function in a program that is being made: its Python runs once, for all places where the program needs it.
+"""Trace a user's function once, and inline its program wherever the solver's program calls it.
 
 Solvers multiply by the same function in ten places: its matrix is traced, it is tested, and it stands in several loops.
 """
@@ -13,12 +13,12 @@ import jax
 from jax.extend.core import Literal, jaxpr_as_fun
 
 from ..sharding.varying import is_mapped
-from ..tracing import is_recorded
+from ..tracing import is_tracing
 from .function import called
 
 
 class RecordedFunction:
-    """What `function(x)` did when it was recorded. It belongs to the trace that was running then.
+    """A recorded `function(x)`; it belongs to the trace in which it was recorded.
 
     Attributes:
         program: the closed program, of the arrays in x.
@@ -40,7 +40,7 @@ class RecordedFunction:
         return self._packed(self._results(self.program.consts, jax.tree.leaves(x)))
 
     def fits(self, x: Any) -> bool:
-        """Are these arrays of the shapes and dtypes that it was recorded with?"""
+        """Do these arrays have the recorded shapes and dtypes?"""
         avals, leaves = self.program.in_avals, jax.tree.leaves(x)
         return len(avals) == len(leaves) and all(
             tuple(x.shape) == a.shape and x.dtype == a.dtype for x, a in zip(leaves, avals, strict=True)
@@ -48,7 +48,7 @@ class RecordedFunction:
 
     @cached_property
     def is_known(self) -> bool:
-        """Do its results depend on x and known numbers alone?"""
+        """Do results depend on x and known values only?"""
         jaxpr, consts = self.program.jaxpr, self.program.consts
         traced = {v for v, x in zip(jaxpr.constvars, consts, strict=True) if isinstance(x, jax.core.Tracer)}
         for equation in jaxpr.eqns:
@@ -67,7 +67,7 @@ def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Recor
     """`function(x, *args)` for arrays like x; None where no program is being made, or one for several devices at once,
     where arrays have types that a record does not tell.
     """
-    if not is_recorded() or is_mapped():
+    if not is_tracing() or is_mapped():
         return None
     program, shapes = jax.make_jaxpr(lambda x: called(function, x, args), return_shape=True)(x)
     return RecordedFunction(program, jax.tree.structure(shapes))

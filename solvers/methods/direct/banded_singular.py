@@ -1,4 +1,4 @@
-"""Banded matrices that seem singular: are they, or is it their units? And which are their null vectors?"""
+"""Singular banded matrices: told from badly scaled ones, with their null vectors."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....sparse.fingerprint import fingerprint
-from .cyclic_reduction import CyclicReduction, as_blocks, as_rows, reduced, shifted, times
-from .dense_singular import balanced, scattered
+from .cyclic_reduction import CyclicReduction, as_blocks, as_rows, block_product, reduced, shifted
+from .dense_singular import balanced, probe_vector
 from .null_vectors import Equations, both_null_vectors
 from .singular import Singularity, suspicious
 
-_MOST, _MOST_COMPILED = 64, 2  # null vectors to look for; a program has room for these, which each solve takes off
-_INACCURATE = 1e-4  # of a random vector that the product with its solution may miss before a closer look
+_MOST, _MOST_COMPILED = 64, 2  # most null vectors: each solve in a compiled program projects out so many
+_INACCURATE = 1e-4  # relative residual of a random solve above which the matrix is examined
 _PARTS = CyclicReduction.parts
 
 
 class BlockTridiagonal(NamedTuple):
-    """Blocks `(systems or 1, width, width, count)` before, on and after the diagonal of a matrix of `size` unknowns."""
+    """Block tridiagonal matrix of `size` unknowns, with blocks `(systems or 1, width, width, count)`."""
 
     before: Array
     on: Array
@@ -32,9 +32,13 @@ class BlockTridiagonal(NamedTuple):
         return self.before, self.on, self.after
 
     def product(self, bk: Backend, x: Array) -> Array:
-        """`(batch, size)` -> likewise."""
+        """Matrix-vector product on `(batch, size)`."""
         blocks = as_blocks(bk, x, int(self.on.shape[1]))
-        found = times(self.on, blocks) + times(self.before, _later(bk, blocks)) + times(self.after, _sooner(bk, blocks))
+        found = (
+            block_product(self.on, blocks)
+            + block_product(self.before, _later(bk, blocks))
+            + block_product(self.after, _sooner(bk, blocks))
+        )
         return as_rows(bk, found)[:, : self.size]
 
     def adjoint(self, bk: Backend) -> BlockTridiagonal:
@@ -42,7 +46,7 @@ class BlockTridiagonal(NamedTuple):
         return BlockTridiagonal(_later(bk, after), on, _sooner(bk, before), self.size)
 
     def sizes(self, bk: Backend) -> BlockTridiagonal:
-        """The absolute values of the entries."""
+        """The matrix of absolute values."""
         before, on, after = map(bk.abs, self.parts)
         return BlockTridiagonal(before, on, after, self.size)
 
@@ -52,7 +56,7 @@ class BlockTridiagonal(NamedTuple):
 
 
 def _later(bk: Backend, blocks: Array) -> Array:
-    """Each block one place later."""
+    """Shift blocks by one place."""
     return shifted(bk, blocks, int(blocks.shape[-1]))
 
 
@@ -60,12 +64,12 @@ def _sooner(bk: Backend, blocks: Array) -> Array:
     return bk.pad(blocks[..., 1:], [(0, 0)] * 3 + [(0, 1)])
 
 
-def looked_into(
+def examined_blocks(
     bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype
 ) -> tuple[Array, Array, Array] | None:
     """Orthonormal null vectors of A and of its adjoint, `(systems or 1, most, n)`, and numbers of `Singularity`.
 
-    None where all systems are seen to be regular.
+    None where all systems are regular.
 
     Args:
         given: the precision that the entries were given in.
@@ -82,7 +86,7 @@ def looked_into(
     look = partial(_look, size=n, most=most, given=given)
 
     def found(*_: Array) -> tuple[Array, ...]:
-        """By NumPy where a program may call it, which leaves a third of it to compile."""
+        """Run by NumPy where a program may call the host, which saves two thirds of the compile time."""
         arrays = [bk.constant(part) for part in (*matrix.parts, suspect)]
         return tuple(bk.by_host(partial(look, get_backend("numpy")), partial(look, bk), *arrays, name=name))
 
@@ -98,16 +102,16 @@ def looked_into(
 def _look(
     bk: Backend, before: Array, on: Array, after: Array, suspect: Array, size: int, most: int, given: np.dtype
 ) -> list[Array]:
-    """Null vectors of the matrix of these blocks and of its adjoint, in the dtype of these."""
+    """Null vectors of the block matrix and of its adjoint, in its dtype."""
     if bk.on_host and not suspect.any():  # of a lane of several, of which others are
         return [np.zeros((len(on), most, size), on.dtype)] * 2
     matrix = BlockTridiagonal(before, on, after, size)
-    with bk.quiet():
+    with bk.errstate():
         return [bk.astype(basis, bk.dtype(on)) for basis in _null_vectors(bk, matrix, suspect, most, given)]
 
 
 def _seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype) -> Array:
-    """`(systems or 1, 1)`: is a random vector blown up, or lost, as only the inverse of a singular matrix does it?
+    """`(systems or 1, 1)`: does the inverse amplify a random vector, or lose part of it, as for a singular matrix?
 
     Pivots that vanish were replaced, which loses the part of a vector that is out of the range. Regular matrices lose
     some of it, too, where the elimination is not stable.
@@ -115,7 +119,7 @@ def _seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduct
     one = bk.zeros((int(matrix.on.shape[0]), matrix.size), bk.dtype(bk.abs(matrix.on)), matrix.on) + 1
     rows = matrix.sizes(bk).product(bk, one)
     rows = bk.where(rows > 0, rows, one)
-    vector = rows * bk.asarray(scattered(matrix.size, np.dtype(bk.dtype(rows)).char), like=rows)
+    vector = rows * bk.asarray(probe_vector(matrix.size, np.dtype(bk.dtype(rows)).char), like=rows)
     image = inverse.apply(bk.astype(vector, bk.dtype(matrix.on)))
     missed = bk.max_abs((matrix.product(bk, image) - vector) / bk.astype(rows, bk.dtype(matrix.on)))
     blown = bk.max_abs(image) * (float(np.finfo(given).eps) * matrix.size**0.5)
@@ -125,7 +129,7 @@ def _seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduct
 def _null_vectors(
     bk: Backend, matrix: BlockTridiagonal, suspect: Array, most: int, given: np.dtype
 ) -> tuple[Array, Array]:
-    """In double precision where the library has it; the units of unknowns and equations play no role."""
+    """Null vectors in double precision where available, independent of row and column scaling."""
     n, batch = matrix.size, int(matrix.on.shape[0]) > 1
     wide = bk.stored_dtype(np.result_type(bk.dtype(matrix.on), np.float64))
     own = matrix.astype(bk, wide)
@@ -139,17 +143,17 @@ def _null_vectors(
     finite = bk.isfinite(bk.max_abs(sizes.product(bk, one)))
 
     def turned(parts: tuple[Array, ...]) -> tuple[Array, ...]:
-        matrix, inverse, rows, columns = _put_together(parts)
+        matrix, inverse, rows, columns = _unflatten(parts)
         back: Any = inverse.transpose().conj()
         return *matrix.adjoint(bk).parts, *(back.array(name) for name in _PARTS), columns, rows
 
-    def _put_together(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
+    def _unflatten(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
         before, on, after, *found, rows, columns = parts
         inverse = CyclicReduction(bk, **dict(zip(_PARTS, found, strict=True)), size=n, batch=batch)
         return BlockTridiagonal(before, on, after, n), inverse, rows, columns
 
     def equations(parts: tuple[Array, ...]) -> Equations:
-        matrix, inverse, _, columns = _put_together(parts)
+        matrix, inverse, _, columns = _unflatten(parts)
         sizes = matrix.sizes(bk).product(bk, columns)
         return Equations(lambda x: matrix.product(bk, x), inverse.apply, sizes, columns)
 

@@ -1,4 +1,4 @@
-"""Block tridiagonal systems solved by cyclic reduction: every second block is eliminated, until one is left."""
+"""Block cyclic reduction of block tridiagonal systems: every second block is eliminated, until one is left."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Composed, storable
 
-_NONE = 16  # rounding units of what it is a difference of, for each of its terms: a pivot below may be zero
-_SHIFT = 100  # rounding units, of the rows of a last matrix that is singular, or nearly so
+_NONE = 16  # rounding units per term of the difference that makes a pivot: a smaller one may be zero
+_SHIFT = 100  # shift of a (nearly) singular last matrix, in rounding units of its rows
 _LAST = 128  # unknowns of the last matrix, at most
 
 
 class _Level(NamedTuple):
-    """How many blocks of a level stay and go, and where in the stored arrays those lie that go."""
+    """Numbers of kept and eliminated blocks of a level, and the range of the latter in the stored arrays."""
 
     kept: int
     gone: int
@@ -31,7 +31,7 @@ class _Level(NamedTuple):
 
 
 def _levels(size: int, width: int) -> Iterator[_Level]:
-    """Until the blocks that are left take, as one dense matrix, no more numbers than the levels do."""
+    """Levels, until the remaining dense matrix takes no more storage than they do."""
     first, count = 0, -(-size // width)
     while count > 1 and count * width > min(_LAST, 2 * math.isqrt(size * width)):
         gone = count // 2
@@ -45,10 +45,10 @@ class CyclicReduction(Composed):
     """The inverse of a block tridiagonal matrix, of `count` blocks of `width` unknowns; the last block may have fewer.
 
     Attributes:
-        pivots: the inverses of the blocks that go, level after level, `(systems or 1, width, width, gone)`.
-        down_before, down_after: what the blocks before and after take of such a one on the way down; likewise.
-        up_before, up_after: what it takes of them on the way up.
-        last: the inverse of what stays, `(systems or 1, m, m)`.
+        pivots: inverses of the eliminated blocks, level by level, `(systems or 1, width, width, gone)`.
+        down_before, down_after: couplings of the previous and next block to an eliminated one, in the reduction.
+        up_before, up_after: couplings of an eliminated block to them, in back substitution.
+        last: inverse of the last matrix, `(systems or 1, m, m)`.
         size: unknowns.
         batch: is there one matrix for each system?
 
@@ -105,22 +105,22 @@ class CyclicReduction(Composed):
         b = as_blocks(bk, x, w)
         for level in levels:
             odd, b, at = b[..., 1::2], b[..., ::2], level.slots
-            before, after = times(down_before[..., at], odd), times(down_after[..., at], odd)
-            b = bk.in_memory(b - _next_to(bk, before, after, level.kept))
+            before, after = block_product(down_before[..., at], odd), block_product(down_after[..., at], odd)
+            b = bk.materialize(b - _next_to(bk, before, after, level.kept))
             gone.append(odd)
         y = as_blocks(bk, bk.product(last if self.batch else last[0], as_rows(bk, b)), w)
         for level, odd in zip(reversed(levels), reversed(gone)):
             at = level.slots
-            taken = times(up_before[..., at], y[..., : level.gone])
-            taken = taken + times(up_after[..., at], _after(bk, y, level))
-            y = bk.in_memory(_woven(bk, y, times(pivots[..., at], odd) - taken))
+            taken = block_product(up_before[..., at], y[..., : level.gone])
+            taken = taken + block_product(up_after[..., at], _after(bk, y, level))
+            y = bk.materialize(_woven(bk, y, block_product(pivots[..., at], odd) - taken))
         return as_rows(bk, y)[:, : self.size]
 
 
 def reduced(
     bk: Backend, before: Array, blocks: Array, after: Array, size: int, batch: bool, given: np.dtype
 ) -> CyclicReduction:
-    """Of the blocks on the diagonal, `(systems or 1, width, width, count)`, and those before and after them.
+    """Reduce diagonal blocks `(systems or 1, width, width, count)` and the off-diagonal ones.
 
     Args:
         given: the precision that the matrix was given in.
@@ -137,17 +137,19 @@ def reduced(
     for level in _levels(size, int(blocks.shape[1])):
         inverse = _inverse(bk, blocks[..., 1::2], sizes[..., 1::2], eps)
         own_before, own_after = before[..., 1::2], after[..., 1::2]
-        up_before, up_after = times(inverse, own_before), times(inverse, own_after)
-        left = times(after[..., ::2][..., : level.gone], inverse)  # of the block before: its coupling to this one
-        right = times(before[..., 2::2], inverse[..., : level.kept - 1])
+        up_before, up_after = block_product(inverse, own_before), block_product(inverse, own_after)
+        left = block_product(
+            after[..., ::2][..., : level.gone], inverse
+        )  # of the block before: its coupling to this one
+        right = block_product(before[..., 2::2], inverse[..., : level.kept - 1])
         right = bk.pad(right, [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
         found.append((inverse, left, right, up_before, up_after))
         kept = blocks[..., ::2]
         sizes = _row_sizes(bk, kept)
-        fill = times(left, own_before), times(right, own_after)
-        blocks = bk.in_memory(kept - _next_to(bk, *fill, level.kept))
-        before = shifted(bk, -times(right, own_before), level.kept)
-        after = bk.pad(-times(left, own_after), [(0, 0)] * 3 + [(0, level.kept - level.gone)])
+        fill = block_product(left, own_before), block_product(right, own_after)
+        blocks = bk.materialize(kept - _next_to(bk, *fill, level.kept))
+        before = shifted(bk, -block_product(right, own_before), level.kept)
+        after = bk.pad(-block_product(left, own_after), [(0, 0)] * 3 + [(0, level.kept - level.gone)])
     last = _last_inverse(bk, _dense(bk, before, blocks, after), as_rows(bk, sizes), eps)
     a, b, c, d, e = (bk.concat(parts, 3) for parts in zip(*found))
     return CyclicReduction(bk, a, b, c, d, e, last, size, batch)
@@ -165,7 +167,7 @@ def _dense(bk: Backend, before: Array, blocks: Array, after: Array) -> Array:
 
 
 def _last_inverse(bk: Backend, matrix: Array, sizes: Array, eps: float) -> Array:
-    """Of `(systems or 1, m, m)` whose rows are differences of numbers of these sizes, `(systems or 1, m)`."""
+    """Inverse of `(systems or 1, m, m)`; `sizes` `(systems or 1, m)` bounds the terms of its rows."""
     m, dtype = int(matrix.shape[1]), bk.dtype(matrix)
     sizes = bk.where(sizes > 0, sizes, bk.full_like(sizes, 1))
     scaled = matrix / bk.astype(sizes, dtype)[..., None]
@@ -188,18 +190,18 @@ def as_rows(bk: Backend, blocks: Array) -> Array:
 
 
 def _next_to(bk: Backend, before: Array, after: Array, kept: int) -> Array:
-    """What blocks that go leave in those before and after them, which stay."""
+    """Contributions of eliminated blocks to the kept ones before and after them."""
     gone, lead = int(before.shape[-1]), [(0, 0)] * (len(before.shape) - 1)
     return bk.pad(before, [*lead, (0, kept - gone)]) + shifted(bk, after, kept)
 
 
 def shifted(bk: Backend, x: Array, kept: int) -> Array:
-    """Each one place later, of so many."""
+    """Shift blocks by one place, to `count` of them."""
     return bk.pad(x[..., : kept - 1], [(0, 0)] * (len(x.shape) - 1) + [(1, 0)])
 
 
 def _after(bk: Backend, y: Array, level: _Level) -> Array:
-    """The blocks that stay after each of those that go, zeros where there is none."""
+    """The kept block after each eliminated one, zero where there is none."""
     return bk.pad(y[..., 1:], [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
 
 
@@ -211,7 +213,7 @@ def _woven(bk: Backend, even: Array, odd: Array) -> Array:
     return bk.reshape(both, (*lead, 2 * kept))[..., :count]
 
 
-def times(A: Array, B: Array) -> Array:
+def block_product(A: Array, B: Array) -> Array:
     """`(systems or 1, w, w, count)` times `(systems or batch, w, columns, count)`, block by block."""
     w = int(A.shape[2])
     if w == 1:
@@ -223,7 +225,7 @@ def times(A: Array, B: Array) -> Array:
 
 
 def _inverse(bk: Backend, blocks: Array, sizes: Array, eps: float) -> Array:
-    """Of all blocks at once, by Gauss and Jordan; no rows are exchanged."""
+    """Batched Gauss-Jordan inverse without pivoting."""
     w, dtype = int(blocks.shape[1]), bk.dtype(blocks)
     other = bk.astype(bk.where(sizes > 0, sizes, bk.full_like(sizes, 1)) * eps**0.5, dtype)
 
@@ -233,7 +235,7 @@ def _inverse(bk: Backend, blocks: Array, sizes: Array, eps: float) -> Array:
         return bk.where(may_be_zero, other[:, k : k + 1], pivot)
 
     if w == 1:
-        return bk.in_memory(1 / regular(0))
+        return bk.materialize(1 / regular(0))
     identity = np.eye(w)[None, :, :, None]
     for k in range(w):
         is_row, is_column = (
@@ -242,7 +244,7 @@ def _inverse(bk: Backend, blocks: Array, sizes: Array, eps: float) -> Array:
         pivot, column = regular(k), blocks[:, :, k : k + 1]
         row = bk.where(is_column, bk.full_like(pivot, 1), blocks[:, k : k + 1]) / pivot
         rest = bk.where(is_column, bk.zeros_like(column), blocks) - column * row
-        blocks = bk.in_memory(bk.where(is_row, row, rest))
+        blocks = bk.materialize(bk.where(is_row, row, rest))
     return blocks
 
 

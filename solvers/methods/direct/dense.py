@@ -1,4 +1,4 @@
-"""Dense factorisation."""
+"""Dense direct solver: LU or Cholesky."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....backends import Backend
 from ....sparse import DenseOperator, Operator
 from ....sparse.symmetry import has_equal_triangles
 from ...null_space.projections import WithoutVectors
-from .dense_singular import looked_into, seems_singular
+from .dense_singular import examined_factors, seems_singular
 from .factorisation import DenseFactors
 from .refinement import Refinement
 from .singular import SingularFactors
@@ -36,7 +36,7 @@ class Direct(Refinement):
 
 
 def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
-    """Factors of `A`'s entries; where these are singular to working precision, what is like the pseudoinverse."""
+    """Factors of A; for a numerically singular A an operator like the pseudo-inverse."""
     matrix = bk.constant(A.dense())
     systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
     dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
@@ -53,13 +53,13 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
     if not bk.compiled(matrix) and not bool(bk.any(suspect)):
         one = bk.full((A.shape[0], 1), 1, np.finfo(A.dtype).dtype, matrix)
         return DenseFactors(bk, (*factors, one, one), False, A.shape, A.dtype, systems)
-    *found, right, left, singularity = looked_into(bk, matrix, factors, suspect)
+    *found, right, left, singularity = examined_factors(bk, matrix, factors, suspect)
     inner = DenseFactors(bk, found, False, A.shape, A.dtype, systems)
     return SingularFactors(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
 
 
 def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
-    """Hermitian to working precision with a positive diagonal, as far as is known now: is Cholesky to be tried?"""
+    """May A be positive definite, so that Cholesky is tried: Hermitian to working precision with positive diagonal?"""
     if bk.compiled(A.matrix):
         return False
     diagonal = bk.real(A.diagonals())

@@ -1,4 +1,4 @@
-"""Tentative prolongations for matrices whose values are not known: those of unit coefficients on their pattern."""
+"""Tentative prolongations for matrices of unknown values: those of unit coefficients on the same pattern."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import scipy.sparse as sp
 from ....sparse import UnsupportedOperation
 from ....sparse.formats import Structure
 from .coarsen import coarsened
-from .settings import Settings
+from .settings import AmgSettings
 
 
 def tentative_of(
-    structure: Structure, settings: Settings, near_nullspace: np.ndarray | None, block_size: int
+    structure: Structure, settings: AmgSettings, near_nullspace: np.ndarray | None, block_size: int
 ) -> tuple[sp.csr_array, ...]:
-    """From the finest level on; found once for each structure.
+    """Tentative prolongations, finest first; cached by structure.
 
-    Unit coefficients serve all others that there may be; those of one matrix, with jumps, only matrices like it.
+    Unit coefficients suit any values; those of one matrix with jumps only similar matrices.
 
     Raises:
-        UnsupportedOperation: this coarsening makes its prolongations of values.
+        UnsupportedOperation: prolongations of this coarsening depend on values.
     """
     if not settings.aggregates:
         raise UnsupportedOperation(
@@ -49,7 +49,7 @@ class _Columns:
 
 @lru_cache(maxsize=8)
 def _tentative_of(
-    structure: Structure, settings: Settings, near_nullspace: _Columns | None, block_size: int
+    structure: Structure, settings: AmgSettings, near_nullspace: _Columns | None, block_size: int
 ) -> tuple[sp.csr_array, ...]:
     vectors = None if near_nullspace is None else near_nullspace.array
     levels = coarsened(unit_coefficients(structure), settings, True, vectors, block_size)

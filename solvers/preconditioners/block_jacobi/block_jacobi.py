@@ -1,4 +1,4 @@
-"""The block Jacobi preconditioner: solve for the unknowns of each block alone."""
+"""The block Jacobi preconditioner: the inverse of the block diagonal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....backends import Array, Backend
 from ....sparse import Matrix, Operator
 from ....sparse.formats.making.build import from_entries
 from ..base import Preconditioner
-from ..known import anchor, as_matrix, entries_at_hand, entries_of, pattern
+from ..known import anchor, as_matrix, concrete_entries, pattern, stored_entries
 from .blocks import Places, Stack, labels_of, places_of
 from .inverses import all_hermitian, inverses, regular_inverses
 
@@ -43,7 +43,7 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
     places = places_of(labels)
     if sum(stack.blocks * stack.size**2 for stack in places.stacks) * (matrix.systems or 1) >= _MOST:
         raise ValueError(f"Blocks of up to {np.bincount(labels).max()} unknowns were asked for; expected smaller ones.")
-    bk, rows, cols, values = entries_at_hand(matrix)
+    bk, rows, cols, values = concrete_entries(matrix)
     inside = np.flatnonzero(labels[rows] == labels[cols])
     numbers = _filled(bk, places, bk.take(values, inside, 1), places.of(rows[inside], cols[inside]))
     found = [_inverted(bk, stack, numbers[:, stack.start : stack.stop]) for stack in places.stacks]
@@ -54,11 +54,13 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
     setting = f"{len(sizes)} of {sizes.min()}" + ("" if sizes.min() == sizes.max() else f" to {sizes.max()}")
     hermitian = _all([f[2] for f in found])
     cost = inverse.nnz
-    return Preconditioner(inverse, "block-jacobi", hermitian, cost, cost, entries_of(A), (("blocks", setting),), note)
+    return Preconditioner(
+        inverse, "block-jacobi", hermitian, cost, cost, stored_entries(A), (("blocks", setting),), note
+    )
 
 
 def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array:
-    """`(systems, numbers)`: the numbers of all blocks, with the identity where they are filled up."""
+    """`(systems, numbers)`: entries of all blocks, padded with the identity."""
     total = places.stacks[-1].stop if places.stacks else 0
     padding = np.zeros(total)
     for stack, members in zip(places.stacks, places.members, strict=True):
@@ -70,7 +72,7 @@ def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array
 
 
 def _inverted(bk: Backend, stack: Stack, numbers: Array) -> tuple[Array, int, bool | None]:
-    """The inverses as rows of numbers, how many blocks were seen to be singular, and are all Hermitian?"""
+    """Inverses as flat rows, number of singular blocks, and whether all are Hermitian."""
     systems, size = int(numbers.shape[0]), stack.size
     blocks = bk.reshape(numbers, (systems * stack.blocks, size, size))
     found, singular = inverses(bk, blocks)
@@ -87,7 +89,7 @@ def _inverted(bk: Backend, stack: Stack, numbers: Array) -> tuple[Array, int, bo
 
 
 def _mend(blocks: np.ndarray, found: np.ndarray, singular: np.ndarray) -> int:
-    """Put regular inverses in the place of singular ones; how many."""
+    """Replace inverses of singular blocks by regular ones; returns their number."""
     wrong = np.flatnonzero(singular.reshape(-1) & np.isfinite(blocks).all(axis=(1, 2)))
     if len(wrong):
         found[wrong] = regular_inverses(blocks[wrong])
@@ -95,7 +97,7 @@ def _mend(blocks: np.ndarray, found: np.ndarray, singular: np.ndarray) -> int:
 
 
 def _all(facts: list[bool | None]) -> bool | None:
-    """False if one is, else None if one is not known."""
+    """Three-valued `all`: False if one is False, else None if one is unknown."""
     return False if False in facts else None if None in facts else True
 
 

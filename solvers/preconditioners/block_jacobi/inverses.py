@@ -1,4 +1,4 @@
-"""Inverses of many small dense matrices, and which of them are singular."""
+"""Batched inverses of small dense matrices, with a test for singular ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HERMITIAN = 100  # times the rounding unit: how far entries of a Hermitian matr
 
 
 def inverses(bk: Backend, blocks: Array) -> tuple[Array, Array]:
-    """The inverses of `(m, k, k)`, and `(m, 1, 1)` bool: which are singular to working precision.
+    """Inverses of `(m, k, k)`, and the mask `(m, 1, 1)` of numerically singular ones.
 
-    Inverses of Hermitian matrices are Hermitian. Those of singular ones hold anything.
+    Inverses of Hermitian matrices are Hermitian; those of singular ones are unspecified.
     """
-    with bk.quiet():
+    with bk.errstate():
         scale = _scale(bk, blocks)
         even = scale * blocks * bk.matrix_transpose(scale)  # so that units of the unknowns make nothing singular
         found = bk.linalg.inverse(even)
@@ -27,11 +27,11 @@ def inverses(bk: Backend, blocks: Array) -> tuple[Array, Array]:
         condition = _norm(bk, even) * _norm(bk, found)
         singular = (condition >= limit) | ~bk.isfinite(condition)  # compilers make `~(a < b)` to `a >= b`
         adjoint = bk.conj(bk.matrix_transpose(found))
-        found = bk.where(is_hermitian(bk, even), (found + adjoint) / 2, found)
+        found = bk.where(are_hermitian(bk, even), (found + adjoint) / 2, found)
         return scale * found * bk.matrix_transpose(scale), singular
 
 
-def is_hermitian(bk: Backend, blocks: Array, tolerance: float | None = None) -> Array:
+def are_hermitian(bk: Backend, blocks: Array, tolerance: float | None = None) -> Array:
     """`(m, 1, 1)` bool: which of `(m, k, k)` are Hermitian, of entries of about one size."""
     limit = _HERMITIAN * float(np.finfo(bk.dtype(blocks)).eps) if tolerance is None else tolerance
     return _largest(bk, blocks - bk.conj(bk.matrix_transpose(blocks))) <= limit * _largest(bk, blocks)
@@ -40,15 +40,15 @@ def is_hermitian(bk: Backend, blocks: Array, tolerance: float | None = None) -> 
 def all_hermitian(blocks: np.ndarray) -> bool | None:
     """Are all of these known matrices `(m, k, k)` Hermitian? None: neither that nor far from it."""
     host = get_backend("numpy")
-    if bool(np.all(is_hermitian(host, blocks))):
+    if bool(np.all(are_hermitian(host, blocks))):
         return True
-    return None if bool(np.all(is_hermitian(host, blocks, REFUSED))) else False
+    return None if bool(np.all(are_hermitian(host, blocks, REFUSED))) else False
 
 
 def regular_inverses(blocks: np.ndarray) -> np.ndarray:
     """Inverses of singular matrices `(m, k, k)` in which null vectors count as if their eigenvalue were the largest.
 
-    So no direction is lost, and what is semi-definite gets a definite inverse. Zeros count as the identity.
+    No direction is lost, and a semi-definite matrix gets a definite inverse. Zeros count as the identity.
     """
     scale = _scale(get_backend("numpy"), blocks)
     even = scale * blocks * np.swapaxes(scale, -1, -2)

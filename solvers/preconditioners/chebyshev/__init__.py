@@ -1,1 +1,1 @@
-"""Chebyshev polynomials of a matrix, and the bounds of its spectrum that they need."""
+"""Chebyshev polynomials of a matrix, and the spectral bounds that they need."""

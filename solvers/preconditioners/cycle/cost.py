@@ -1,4 +1,4 @@
-"""What a cycle stores, and what it multiplies."""
+"""Storage and work of a cycle."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ....sparse import Composed, Matrix, Operator
 from .level import Level
 from .permuted import Permuted
 from .recast import Recast
-from .scaled import Scaled
+from .scaled import DiagonallyScaled
 
 
 def numbers_stored(cycle: Operator) -> int:
-    """Of all levels and systems, without padding."""
+    """Numbers stored in all levels and systems, without padding."""
     if isinstance(cycle, Matrix):
         return cycle.nnz
     parts = [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []
@@ -21,7 +21,7 @@ def numbers_stored(cycle: Operator) -> int:
 
 def work_of(cycle: Operator) -> int:
     """Multiplications of one application, in all systems."""
-    if isinstance(cycle, Scaled):
+    if isinstance(cycle, DiagonallyScaled):
         return work_of(cycle.inner) + 2 * cycle.shape[0] * (cycle.systems or 1)
     if isinstance(cycle, Permuted):
         return work_of(cycle.inner) + numbers_stored(cycle.there) + numbers_stored(cycle.back)

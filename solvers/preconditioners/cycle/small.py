@@ -1,4 +1,4 @@
-"""One level only: the (pseudo-)inverse of a small matrix, or of each of a batch, as a dense matrix."""
+"""Single-level cycle: the dense (pseudo-)inverse of a small matrix, or of each of a batch."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import scipy.sparse as sp
 
 from ....sparse import Dense, Matrix
 from ..known import in_scipy
-from .checked import checked
+from .checked import hermitian_and_double
 from .dense import known_inverse, rounding_of, traced_inverse
 from .scales import scales_of, times_diagonals
 from .target import Target
 
 
 def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
-    """And whether it is Hermitian, None where that is not known. Found in variables in which its diagonal is one.
+    """(Pseudo-)inverse, computed with a unit diagonal, and whether it is Hermitian (None: unknown).
 
     Raises:
-        ValueError: the matrix has what is no finite number, or a row with entries but a zero on the diagonal.
+        ValueError: an entry is not finite, or a row with entries has a zero on the diagonal.
     """
     known, target = in_scipy(matrix), Target.of(matrix)
     if known is None:
         return _traced(matrix), None
     if isinstance(known, sp.csr_array):
-        hermitian, wide = checked(known, kind)
+        hermitian, wide = hermitian_and_double(known, kind)
         return target.dense(_inverse(wide, hermitian, matrix.dtype)), hermitian
-    each = [checked(A, kind) for A in known]
+    each = [hermitian_and_double(A, kind) for A in known]
     hermitian = all(one for one, _ in each)
     found = [_inverse(A, hermitian, matrix.dtype) for _, A in each]
     dtype = found[0].dtype if found else matrix.dtype

@@ -1,4 +1,4 @@
-"""A fast direct solve of a nearby sum of matrices along the axes of a grid, as a preconditioner."""
+"""The fast preconditioner: fast diagonalisation of a nearby Kronecker sum."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from ....sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
 from ...grids.elimination import Eliminated
 from ...grids.fast_diagonalisation import inverse_of_sum
-from ...grids.transforms import AlongWaves, Periodic
+from ...grids.transforms import AlongTrigonometric, Periodic
 from ..base import Preconditioner
 from ..cycle.cost import numbers_stored
 from ..cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
-from ..cycle.scaled import Scaled
+from ..cycle.scaled import DiagonallyScaled
 from ..cycle.small import exact_inverse
-from ..known import as_matrix, entries_of, from_host, grid_for, is_known
+from ..known import as_matrix, from_host, grid_for, is_known, stored_entries
 from ..multigrid.couplings import Couplings
-from ..multigrid.read import couplings_of
+from ..multigrid.from_matrix import couplings_of
 from .nearby import Nearby, is_far, nearby
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
@@ -28,7 +28,7 @@ _SPREAD, _LEFT = 0.2, 15  # of what is near: then CG takes at most some twenty i
 
 
 def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | None = None) -> Preconditioner:
-    """The inverse of a matrix near A that fast transforms along the axes of a grid invert at once.
+    """The inverse of a nearby Kronecker sum, by fast transforms along the axes of a grid.
 
     For coefficients that vary smoothly, by large factors too: these are taken out by a scaling, and what is left is
     averaged along each axis. The number of iterations does not depend on that of the points. Jumps are not for it: use
@@ -56,7 +56,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
     shape = grid_for(matrix, A, grid)
     if matrix.shape[0] <= _SMALL:
         inverse, hermitian = exact_inverse(matrix, "fast")
-        return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, entries_of(A))
+        return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, stored_entries(A))
     if matrix.systems is not None or not is_known(matrix):
         what = "a batch of matrices" if matrix.systems is not None else "values that are computed when a program runs"
         raise UnsupportedOperation(
@@ -68,7 +68,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
 
 
 def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner | None:
-    """The same for a known matrix on the grid that it knows, where a few iterations will do; else None.
+    """`fast` for a known matrix on a known grid if few iterations are expected, else None.
 
     Cost: a few passes over the values, where the answer is no.
     """
@@ -85,7 +85,7 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
 
 
 def _symmetric_part(couplings: Couplings) -> Couplings:
-    """The real one."""
+    """Real symmetric part."""
     if not couplings.is_finite():
         raise ValueError("fast was asked for a matrix with entries that are infinite or NaN; expected numbers.")
     return _real(couplings).astype(np.dtype(np.float64)).symmetrised()
@@ -96,7 +96,7 @@ def _real(couplings: Couplings) -> Couplings:
 
 
 def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
-    """For NumPy's arrays, and the smallest eigenvalue of the sum; 0 where there are some of either sign."""
+    """Inverse in NumPy, and the smallest eigenvalue of the sum; 0 for an indefinite one."""
     within = inner_dtype(precision, matrix.dtype)
     narrow = within != matrix.dtype
     size = 1.0 if narrow else found.size  # of which single precision may have no inverse
@@ -108,12 +108,14 @@ def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Oper
         inner = Recast(inner.astype(within), matrix.dtype.name, factor if found.root is None else 1.0)
     if found.root is not None:
         scale = (1 / found.root).reshape(1, -1).astype(matrix.dtype)
-        inner = Scaled(inner, factor * scale, scale)  # powers of two, so that it stays symmetric to the last digit
+        inner = DiagonallyScaled(
+            inner, factor * scale, scale
+        )  # powers of two, so that it stays symmetric to the last digit
     return inner, least
 
 
 def _regular_inverse(values: np.ndarray, eps: float) -> float:
-    """In place, with none of zero, and all of one sign but for waves; the smallest in size, 0 for waves."""
+    """Reciprocals in place, made non-zero, and of one sign unless indefinite; returns the smallest |value|, or 0."""
     sign = 1 if values.sum() >= 0 else -1
     values *= sign
     tiny = eps * float(np.max(np.abs(values), initial=0))
@@ -129,7 +131,7 @@ def _regular_inverse(values: np.ndarray, eps: float) -> float:
 
 
 def _described(inner: Operator, matrix: Matrix, A: Operator, precision: str | None) -> Preconditioner:
-    costs = numbers_stored(inner), _work_of(inner), entries_of(A)
+    costs = numbers_stored(inner), _work_of(inner), stored_entries(A)
     settings, note = precision_as_setting(precision), note_on_precision(inner)
     return Preconditioner(from_host(inner, matrix), "fast", True, *costs, settings, note)
 
@@ -145,6 +147,6 @@ def _work_of(M: Operator) -> int:
     work = sum(
         n * part.shape[0] if isinstance(part, Dense) else _work_of(part) for part in parts if isinstance(part, Operator)
     )
-    if isinstance(M, AlongWaves | Periodic):
+    if isinstance(M, AlongTrigonometric | Periodic):
         work += sum(int(3 * n * math.log2(max(M.grid[axis], 2))) for axis in M.axes)
-    return work + 2 * n * isinstance(M, Scaled)
+    return work + 2 * n * isinstance(M, DiagonallyScaled)

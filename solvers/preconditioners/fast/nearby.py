@@ -1,4 +1,4 @@
-"""A sum of matrices along the axes of a grid that is near a given matrix on the grid.
+"""The Kronecker sum nearest to a given matrix on a grid, by averages over the other axes.
 
 The matrix is taken apart into differences of neighbours and the sums of its rows,
 
@@ -24,7 +24,7 @@ from ....backends.cores import shared as cores
 from ....backends.numpy.vectors import square_sum
 from ...grids.separable import Separable, on_axis
 from ..multigrid.couplings import Couplings
-from .lines import Line, inverse_with_rim, scaled_planes, taken_apart
+from .axis_couplings import AxisCouplings, couplings_by_axis, inverse_with_rim, scaled_planes
 from .sizes import around, means, planes, planes_at_a_time
 
 _ROUNDING = 1e-12
@@ -55,10 +55,10 @@ class Nearby(NamedTuple):
 
 
 def nearby(A: Couplings, most: float = np.inf) -> Nearby:
-    """The nearest of those that are tried, for one real symmetric matrix of NumPy.
+    """The nearest Kronecker sum among several candidates, for one real symmetric NumPy matrix.
 
     Args:
-        most: the spread that is of use; of what has a larger one only that is sure.
+        most: the largest useful spread; above it only that fact is reliable.
     """
     size = _size(A)
     if not 1 / _PLAIN < size < _PLAIN:  # far from the ends of the range units of powers of two change no digit
@@ -70,14 +70,14 @@ def nearby(A: Couplings, most: float = np.inf) -> Nearby:
 
 
 def _size(A: Couplings) -> float:
-    """The power of two below the largest number; 1 where there is none but zeros."""
+    """The power of two below the largest entry; 1 for zeros."""
     upper = [A.values[s] for s in A.values if s >= A.here]
     largest = max(max(float(np.max(a, initial=0)), -float(np.min(a, initial=0))) for a in upper)
     return float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
 
 
 def is_far(A: Couplings, most: float) -> bool:
-    """Is the spread of what is near surely larger? Of one real symmetric matrix of NumPy, by a few planes of points.
+    """Is the spread certainly larger than `most`? For one real symmetric NumPy matrix, from a few planes.
 
     Whatever number is near the couplings that lead on from a plane, it is as far from the least or the largest of them.
     """
@@ -97,7 +97,7 @@ def is_far(A: Couplings, most: float) -> bool:
 
 
 def _spread(a: np.ndarray) -> float:
-    """The least spread of these numbers around any other one; 0 if it is not known."""
+    """Lower bound of the spread of these numbers around any value; 0 if unknown."""
     low, high = float(np.min(a, initial=np.inf)), float(np.max(a, initial=-np.inf))
     low, high = min(abs(low), abs(high)), max(abs(low), abs(high))
     same = bool(np.all(a >= 0) or np.all(a <= 0))
@@ -105,8 +105,8 @@ def _spread(a: np.ndarray) -> float:
 
 
 def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -> Nearby:
-    """By averages along each axis; constant ones if these are about as near, unless both are of no use."""
-    up, rows, lines = taken_apart(A, root)
+    """Averages along each axis; constant ones if about as near, unless both are too far."""
+    up, rows, lines = couplings_by_axis(A, root)
     general = simple = _compared(lines, up, rows)
     constant = [_constant(line) for line in lines]
     is_simple = general[1] <= most
@@ -120,8 +120,8 @@ def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -
     )
 
 
-def _constant(line: Line) -> Line:
-    """With one coupling, and a multiple of it added at the ends, as boundaries make them."""
+def _constant(line: AxisCouplings) -> AxisCouplings:
+    """Constant coefficients, with a multiple of the coupling added at the ends for boundary conditions."""
     n = len(line.up)
     if n < 3:
         return line
@@ -133,11 +133,11 @@ def _constant(line: Line) -> Line:
         middle = line.rows[1:-1].mean()
         for end in (0, -1):
             rows[end] = -up[0] * np.clip(np.round((line.rows[end] - middle) / -up[0]), 0, 2)
-    return Line(up, rows + (line.rows.mean() - rows.mean()), line.ring)
+    return AxisCouplings(up, rows + (line.rows.mean() - rows.mean()), line.ring)
 
 
-def _compared(lines: list[Line], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
-    """Distance, spread and what is left of the sums of rows, see Nearby. Some planes at a time, in the cache."""
+def _compared(lines: list[AxisCouplings], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
+    """Distance, spread and residual row sums, see Nearby; some planes at a time, in the cache."""
     rank, found = len(lines), []
 
     def compare(first: int, last: int) -> None:
@@ -161,8 +161,8 @@ def _compared(lines: list[Line], couplings: list[np.ndarray], rows: np.ndarray) 
     return distance, max(spreads), float(np.sqrt(left / max(rows.size, 1)))
 
 
-def _matrix(line: Line, size: float) -> sp.csr_array:
-    """In units of `size`."""
+def _matrix(line: AxisCouplings, size: float) -> sp.csr_array:
+    """Matrix along one axis, in units of `size`."""
     n = len(line.up)
     here = np.arange(n if line.ring else n - 1)
     there = (here + 1) % n

@@ -1,4 +1,4 @@
-"""How large the couplings of a matrix on a grid are: along each axis, and around each point."""
+"""Magnitudes of the couplings of a matrix on a grid: along each axis, and around each point."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 
 from ....backends.cores import shared as cores
-from ..multigrid.couplings import Couplings, Shift, total
+from ..multigrid.couplings import Couplings, Shift, sum_of_terms
 
 PART = 2**17  # numbers that are computed with at a time: with less, threads wait for each other
 
 
 def means(A: Couplings) -> list[float]:
-    """The mean size of the couplings along each axis, of those that are not zero; 0 without any."""
+    """Mean magnitude of the non-zero couplings along each axis; 0 without any."""
     found = []
     for axis in range(len(A.grid)):
-        values = [A.values[s] for s in along(A, axis) if s[axis] > 0 or not A.is_exactly_hermitian]
+        values = [A.values[s] for s in shifts_along(A, axis) if s[axis] > 0 or not A.is_exactly_hermitian]
         parts = [part for a in values for part in _blocks(a)]
         count = sum(np.count_nonzero(part) for part in parts)
         found.append(float(sum(np.abs(part).sum() for part in parts)) / max(count, 1))
@@ -26,7 +26,7 @@ def means(A: Couplings) -> list[float]:
 
 
 def _blocks(a: np.ndarray) -> list[np.ndarray]:
-    """Views of some numbers at a time."""
+    """Views of blocks of the arrays."""
     if not a.flags.c_contiguous:
         return [a]
     flat = a.reshape(-1)
@@ -34,7 +34,7 @@ def _blocks(a: np.ndarray) -> list[np.ndarray]:
 
 
 def around(A: Couplings, means: Sequence[float]) -> np.ndarray:
-    """`(*grid)`: the mean size of a point's couplings, in units of the mean along each axis; 1 without any."""
+    """`(*grid)`: mean magnitude of a point's couplings, relative to the mean along each axis; 1 without any."""
     found = np.empty(A.grid)
 
     def fill(first: int, last: int) -> None:
@@ -47,10 +47,10 @@ def around(A: Couplings, means: Sequence[float]) -> np.ndarray:
 def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
     sums, counts, some = np.zeros(A.grid), np.zeros(A.grid, np.int8), 0
     for axis, mean in enumerate(means):
-        sizes = [np.abs(A.values[s][0]) for s in along(A, axis)]
+        sizes = [np.abs(A.values[s][0]) for s in shifts_along(A, axis)]
         if mean > 0:
             both = np.logical_and.reduce([a > 0 for a in sizes])
-            size = total(sizes)
+            size = sum_of_terms(sizes)
             size /= np.where(both, len(sizes) * mean, mean)  # there are two at most
             sums += size
             counts += size > 0
@@ -60,13 +60,13 @@ def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
     return np.where(sums > 0, sums / np.maximum(counts, 1), 1)
 
 
-def along(A: Couplings, axis: int) -> list[Shift]:
-    """Shifts by one point along this axis only."""
+def shifts_along(A: Couplings, axis: int) -> list[Shift]:
+    """Offsets of one point along this axis only."""
     return [s for s in A.values if s[axis] and not any(step for k, step in enumerate(s) if k != axis)]
 
 
 def planes(A: Couplings, axis: int, first: int, last: int) -> Couplings:
-    """Those of the points whose index along an axis is from `first` on and below `last`."""
+    """Coefficients of the points with an index from `first` to `last` - 1 along an axis."""
     at = (slice(None),) * (axis + 1) + (slice(first, last),)
     grid = (*A.grid[:axis], last - first, *A.grid[axis + 1 :])
     rings = (*A.periodic[:axis], False, *A.periodic[axis + 1 :])
@@ -74,5 +74,5 @@ def planes(A: Couplings, axis: int, first: int, last: int) -> Couplings:
 
 
 def planes_at_a_time(grid: Sequence[int]) -> int:
-    """Of the first axis, that stay in the cache with what is made of them."""
+    """Number of planes of the first axis that fit the cache with their intermediates."""
     return max(1, PART * grid[0] // max(math.prod(grid), 1))

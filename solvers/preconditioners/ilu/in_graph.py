@@ -1,15 +1,15 @@
-"""Incomplete factors of matrices whose values are not known yet, by sweeps of a fixed point."""
+"""Incomplete factors of traced values, by fixed-point sweeps (Chow and Patel)."""
 
 from __future__ import annotations
 
 from ....backends import Array
 from ....sparse.formats import from_entries
 from .on_host import LEAST_PIVOT
-from .scaled import Scaled
+from .scaled import UnitDiagonalMatrix
 
 
-def by_sweeps(A: Scaled, sweeps: int) -> tuple[Array, Array]:
-    """The factors without fill in one array, and the pivots, after some sweeps over all entries at once.
+def by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> tuple[Array, Array]:
+    """Zero-fill factors in one array, and the pivots, by fixed-point sweeps over all entries at once.
 
     f_ij <- a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), from F = A. Every sweep keeps the symmetry of A, and
     commutes with transposing it; as many sweeps as there are levels of rows, less one, are exact. A pivot smaller than
@@ -29,7 +29,7 @@ def by_sweeps(A: Scaled, sweeps: int) -> tuple[Array, Array]:
     return factors, pivots
 
 
-def _pivots_only(A: Scaled, sweeps: int) -> Array:
+def _pivots_only(A: UnitDiagonalMatrix, sweeps: int) -> Array:
     """d_i <- a_ii - sum of a_ik a_ki / d_k over k < i: a product with a matrix, of diagonals on grids."""
     bk, pattern = A.host, A.pattern
     lower, diagonal = pattern.lower, A.diagonal()
@@ -47,8 +47,8 @@ def _pivots_only(A: Scaled, sweeps: int) -> Array:
     return pivots
 
 
-def safe(A: Scaled, pivots: Array) -> Array:
-    """Where they can be divided by; 1, for the diagonal, elsewhere."""
+def safe(A: UnitDiagonalMatrix, pivots: Array) -> Array:
+    """Usable pivots; 1, the diagonal, in place of others."""
     bk, size = A.host, A.host.real(pivots)
     if A.hermitian:
         pivots = bk.astype(size, bk.dtype(pivots))

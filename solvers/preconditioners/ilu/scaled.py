@@ -1,4 +1,4 @@
-"""A matrix whose rows are divided by their diagonal, on a symmetric pattern: what incomplete factors are made of."""
+"""Matrices with rows scaled to a unit diagonal, on a symmetric pattern: the input of incomplete factorisations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUNDING = 100  # units of it that a Hermitian matrix may differ from its adjoi
 
 
 @dataclass(frozen=True)
-class Scaled:
+class UnitDiagonalMatrix:
     """`A = U V`, with a diagonal U.
 
     Attributes:
@@ -41,8 +41,8 @@ class Scaled:
     symmetric: np.ndarray | None = None
 
     @classmethod
-    def of(cls, A: Operator, lower_only: bool = False) -> Scaled:
-        """Of any matrix, also a function that can be traced.
+    def of(cls, A: Operator, lower_only: bool = False) -> UnitDiagonalMatrix:
+        """From any matrix, also a function that can be traced.
 
         Args:
             lower_only: read the lower triangle only, for a matrix that is Hermitian.
@@ -97,25 +97,25 @@ class Scaled:
         """How many matrices there are."""
         return 1 if self.last == 0 else int(self.values.shape[0])
 
-    def capped(self, levels: int) -> Scaled:
-        """Without entries between bands of so many levels."""
+    def capped(self, levels: int) -> UnitDiagonalMatrix:
+        """Drop entries between bands of so many levels."""
         pattern, kept = self.pattern.capped(levels)
         return replace(self, pattern=pattern, values=self.host.take(self.values, kept, self.last))
 
-    def shifted(self, shift: float) -> Scaled:
-        """With the diagonal multiplied by 1 + shift."""
+    def shifted(self, shift: float) -> UnitDiagonalMatrix:
+        """Multiply the diagonal by 1 + shift."""
         if not shift:
             return self
         on = self.host.asarray((self.pattern.rows == self.pattern.cols) * shift, self.host.dtype(self.values))
         return replace(self, values=self.values + on)
 
     def diagonal(self, values: Array | None = None) -> Array:
-        """Of values on this pattern, by default its own."""
+        """Diagonal of values on this pattern, by default its own."""
         return self.host.take(self.values if values is None else values, self.pattern.diagonal, self.last)
 
 
 def check_finite_rows(A: sp.csr_array) -> None:
-    """Raises ValueError where a known matrix has what is no finite number."""
+    """Raise ValueError for NaN or infinity in a known matrix."""
     _check_finite(A.data, np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)))
 
 

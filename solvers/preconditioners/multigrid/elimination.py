@@ -1,11 +1,11 @@
-"""What the elimination of one block after the other leaves on the diagonal, on the host: couplings stay sparse."""
+"""Schur complements of block elimination, on the host with sparse couplings."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....backends.lapack import inverse, inverse_of_definite
+from ....backends.lapack import batched_inverse, inverse_of_definite
 from ....sparse.formats.entries.scipy_form import csr_array
 from .blocks import Blocks
 
@@ -16,8 +16,8 @@ def inverse_pivots(
     """`(systems, count, m, m)`: inverses of `D_i - L_i (D_(i-1) - ...)^-1 U_(i-1)`; not finite where one is singular.
 
     Args:
-        flat: the couplings of all points `(systems, n)`, which `blocks.within` counts through.
-        regular: by which the diagonals of all D are multiplied.
+        flat: the coefficients of all points `(systems, n)`, which `blocks.within` indexes.
+        regular: factor of the diagonals of all D.
         lower: L, `(systems, count, width, m)` in the columns `blocks.lower`.
         back: the transpose of U, likewise.
         hermitian: is the matrix, so that the pivots of a definite one are inverted by Cholesky's factors?
@@ -38,12 +38,12 @@ def inverse_pivots(
                 left = _rows(lower[s, i], blocks.lower[i]) @ found[s, i - 1]
                 pivot -= (_rows(back[s, i], blocks.lower[i]) @ left.T).T
             definite = inverse_of_definite(pivot) if hermitian else None
-            found[s, i] = inverse(pivot[None])[0] if definite is None else definite
+            found[s, i] = batched_inverse(pivot[None])[0] if definite is None else definite
     return found
 
 
 def _rows(values: np.ndarray, columns: np.ndarray) -> sp.csr_array:
-    """Of `(width, m)`: row k has the k-th of each."""
+    """Split `(width, m)` into its rows."""
     width, m = columns.shape
     starts = np.arange(0, width * m + 1, width, dtype=np.int32)
     entries, cols = (np.ascontiguousarray(part.T).reshape(-1) for part in (values, columns))

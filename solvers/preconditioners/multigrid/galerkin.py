@@ -1,18 +1,18 @@
-"""The matrix of the coarser grid, `P^T A P`, by shifts of whole arrays: neighbours couple to neighbours again."""
+"""Galerkin product `P^T A P` on grids, by shifts of whole arrays: neighbours couple to neighbours again."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ....backends import Array
-from .couplings import Couplings, Shift, add, moved, neighbours, opposite, total
+from .couplings import Couplings, Shift, accumulate, neighbours, opposite, shifted_array, sum_of_terms
 from .weights import Weights, coarse_grid, every, parities, without_dust
 
 
 def coarse_couplings(
     A: Couplings, W: Weights, factors: tuple[int, ...], hermitian: bool, dust: float = 0.0
 ) -> Couplings:
-    """Of the interpolation with the weights W, which are real; the diagonal is that of `without_dust`.
+    """Galerkin product for the interpolation with real weights W; the diagonal is that of `without_dust`.
 
     Cost: in two dimensions 130 products of arrays of the coarse grid for a matrix of nine points and half of that for
     one of five, in three 1100 for one of 27; of a Hermitian matrix half of the second part is mirrored.
@@ -28,19 +28,19 @@ def coarse_couplings(
             for c, w in own.items():
                 image = images[p].get(tuple(a + b for a, b in zip(S, c)))
                 if image is not None:
-                    add(parts, c, w * image)
-        terms = [moved(bk, each, opposite(c), A.periodic) for c, each in parts.items()]
+                    accumulate(parts, c, w * image)
+        terms = [shifted_array(bk, each, opposite(c), A.periodic) for c, each in parts.items()]
         if terms:
-            found[S] = bk.in_memory(total(terms))
+            found[S] = bk.materialize(sum_of_terms(terms))
     if hermitian:
         for S in [S for S in found if A.here != S]:
-            found[opposite(S)] = bk.conj(moved(bk, found[S], opposite(S), A.periodic))
-    found[A.here] = bk.in_memory(without_dust(bk, found[A.here], W, A.periodic, dust))
+            found[opposite(S)] = bk.conj(shifted_array(bk, found[S], opposite(S), A.periodic))
+    found[A.here] = bk.materialize(without_dust(bk, found[A.here], W, A.periodic, dust))
     return replace(A, grid=coarse_grid(A.grid, factors), values=found)
 
 
 def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dict[Shift, Array]:
-    """Row `factor X + p` of A P: what it takes from the coarse point X + k, by k."""
+    """Row `factor X + p` of A P: its coefficients of the coarse points X + k, by k."""
     sums: dict[Shift, Array] = {}
     for s, a in A.values.items():
         rows = every(A.bk, a, p, factors)
@@ -48,5 +48,5 @@ def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dic
         origin = tuple((x + y) // f for x, y, f in zip(p, s, factors))
         for c, w in W[parity].items():
             at = tuple(x + y for x, y in zip(origin, c))
-            add(sums, at, rows * moved(A.bk, w, origin, A.periodic))
-    return {at: A.bk.in_memory(image) for at, image in sums.items()}
+            accumulate(sums, at, rows * shifted_array(A.bk, w, origin, A.periodic))
+    return {at: A.bk.materialize(image) for at, image in sums.items()}

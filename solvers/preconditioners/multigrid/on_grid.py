@@ -1,4 +1,4 @@
-"""Couplings as an operator: products by shifted copies of the grid, of one array that holds all couplings."""
+"""Matrix-free stencil operator: products by shifted copies of the grid, with one array of all coefficients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, SparseMatrix, storable
 from ....sparse.formats.making.build import from_diagonals
-from .couplings import Couplings, Shift, Stacked, distance, moved, opposite, settled, total, windows
+from .couplings import (
+    Couplings,
+    Shift,
+    Stacked,
+    distance,
+    opposite,
+    settled,
+    shifted_array,
+    shifted_arrays,
+    sum_of_terms,
+)
 
 
 @storable("matrix on a grid")
@@ -20,7 +30,7 @@ from .couplings import Couplings, Shift, Stacked, distance, moved, opposite, set
 class MatrixOnGrid(Composed):
     """`image[x] = sum over k of values[k][x] * u[x + shifts[k]]`.
 
-    All values are one array, so that a compiled program moves and keeps one: in loops each array costs time to compile.
+    All values are one array, since in compiled loops each array costs compile time.
 
     Attributes:
         values: `(shifts, systems or 1, *grid)`; zero where they leave the grid.
@@ -41,7 +51,7 @@ class MatrixOnGrid(Composed):
 
     @classmethod
     def of(cls, A: Couplings) -> MatrixOnGrid:
-        """Of couplings, in the order of their shifts."""
+        """From stencil coefficients, in the order of their offsets."""
         values = settled(A.bk, {s: A.values[s] for s in A.shifts} if [*A.values] != [*A.shifts] else A.values)
         array = values.array if isinstance(values, Stacked) else A.bk.stack([*values.values()])
         return cls(A.bk, array, A.shifts, A.grid, A.periodic, A.systems is not None)
@@ -64,18 +74,18 @@ class MatrixOnGrid(Composed):
     def transpose(self) -> MatrixOnGrid:
         bk = self._library_of(self.values[0])
         back = [self.shifts.index(opposite(s)) for s in self.shifts]
-        mirrored = [moved(bk, self.values[k], s, self.periodic) for k, s in zip(back, self.shifts)]
+        mirrored = [shifted_array(bk, self.values[k], s, self.periodic) for k, s in zip(back, self.shifts)]
         return replace(self, values=bk.stack(mirrored))
 
     def apply(self, x: Array) -> Array:
         bk, values = self.bk, self.array("values")
         u = bk.reshape(x, (int(x.shape[0]), *self.grid))
-        near = windows(bk, u, self.shifts, self.periodic)
-        image = total([values[k] * near[s] for k, s in enumerate(self.shifts)])
+        near = shifted_arrays(bk, u, self.shifts, self.periodic)
+        image = sum_of_terms([values[k] * near[s] for k, s in enumerate(self.shifts)])
         return bk.reshape(image, (int(x.shape[0]), self.shape[0]))
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        """As diagonals, whose products are quicker there, where that is possible."""
+        """As a DIA matrix where possible, whose products are quicker on the host."""
         arrays, make = super().for_host()
         if self.batch or any(self.periodic):
             return arrays, make
@@ -88,7 +98,7 @@ class MatrixOnGrid(Composed):
 
 
 def as_diagonals(bk: Backend, shifts: Sequence[Shift], values: Array) -> SparseMatrix:
-    """One matrix of `(shifts, 1, *grid)`, no axis of which is periodic."""
+    """DIA matrix of coefficients `(shifts, 1, *grid)` on a grid without periodic axes."""
     offsets = [distance(shift, tuple(map(int, values.shape[2:]))) for shift in shifts]
     diagonals = bk.reshape(values, (len(offsets), -1))
     return from_diagonals(bk, offsets, diagonals, (int(diagonals.shape[1]),) * 2, format="dia")

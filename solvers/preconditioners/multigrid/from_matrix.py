@@ -1,4 +1,4 @@
-"""From a matrix that knows its grid to the couplings of neighbours."""
+"""Stencil coefficients of a matrix whose grid is known."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
 from ...grids.diagonals import neighbours_diagonals
 from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
-from ..known import at_hand, entries_at_hand
-from .couplings import Couplings, Shift, opposite, total
+from ..known import concrete, concrete_entries
+from .couplings import Couplings, Shift, opposite, sum_of_terms
 
 Parts = dict[Shift, list[Array]]
 
 
 def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
-    """Of a square matrix whose unknowns are the points of a grid, last axis fastest; NumPy's where values are known.
+    """Stencil coefficients of a square matrix on a grid, last axis fastest; in NumPy where values are known.
 
     Raises:
         UnsupportedOperation: it couples points that are no neighbours.
 
     Cost: one pass over the values; for other formats than stencils and diagonals also over positions.
     """
-    own: Any = at_hand(matrix)
+    own: Any = concrete(matrix)
     if isinstance(own, Stencil) and own.structure.in_grid == own.structure.out_grid == grid:  # type: ignore[attr-defined]
         parts, rings = _of_boxes(own, grid)
     else:
         found = _of_diagonals(own, grid)
         parts, rings = found or _of_entries(own, grid)
     bk, systems = own.bk, own.systems
-    values = {shift: total(arrays) for shift, arrays in parts.items()}
+    values = {shift: sum_of_terms(arrays) for shift, arrays in parts.items()}
     like = next(iter(values.values()), None)
     zero = bk.zeros((systems or 1, *grid), own.dtype, like)
     for shift in [(0,) * len(grid), *map(opposite, values)]:
@@ -45,7 +45,7 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
 
 
 def couples_neighbours(matrix: Matrix) -> bool:
-    """Does a matrix know its grid, of two axes or more, and couple neighbours only? By its structure."""
+    """Is it a matrix with a known grid of two axes or more that couples neighbours only, by its structure?"""
     own: Any = matrix
     grid = own.in_shape
     if len(grid) < 2 or own.out_shape != grid or not isinstance(own, SparseMatrix):
@@ -85,7 +85,7 @@ def _of_boxes(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ..
 
 
 def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]] | None:
-    """Of known diagonals of neighbours that stay on the grid; None for others. Rows are looked at as diagonals, too."""
+    """From DIA, or CSR read as diagonals, where offsets are neighbours and stay on the grid; else None."""
     if matrix.systems is not None or min(grid) < 3 or not isinstance(matrix, (CSR, DIA)) or matrix.constant is None:
         return None
     if isinstance(matrix, DIA):
@@ -112,7 +112,7 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
 
 
 def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
-    bk, rows, cols, values = entries_at_hand(matrix)
+    bk, rows, cols, values = concrete_entries(matrix)
     if bk.on_host:
         kept = (values != 0).any(axis=0)
         rows, cols, values = rows[kept], cols[kept], values[:, kept]

@@ -1,4 +1,4 @@
-"""Transforms into sines and cosines: eleven orthonormal kinds, by formula and fast by a Fourier transform.
+"""Trigonometric transforms: eleven orthonormal kinds of DCT and DST, by formula and by fast Fourier transform.
 
     y_k = s_k sum over j of f(pi (2 j + a) (2 k + b) x_j / (4 n + c)),    j, k = 0 ... n - 1,    f = sin or cos
 
@@ -29,8 +29,8 @@ from ...backends import Array, Backend
 _PASSES, _MOST_FACTORS = 20, 150  # what surrounds a Fourier transform; and its cost by Bluestein
 
 
-class Kind(NamedTuple):
-    """What stands in the sum above, and how long the Fourier transform is; `(times, plus)` are `times n + plus`."""
+class TransformKind(NamedTuple):
+    """Parameters of the sum above, and the length of the Fourier transform; `(a, b)` stands for `a n + b`."""
 
     f: Callable[[np.ndarray], np.ndarray]
     a: int
@@ -45,34 +45,34 @@ def _both(x: np.ndarray) -> np.ndarray:
 
 
 KINDS = {
-    "DST-I": Kind(np.sin, 2, 2, (4, 4), (2, 2), "DST-I"),
-    "DST-II": Kind(np.sin, 1, 2, (4, 0), (1, 0), "DST-III"),
-    "DST-III": Kind(np.sin, 2, 1, (4, 0), (1, 0), "DST-II"),
-    "DST-IV": Kind(np.sin, 1, 1, (4, 0), (2, 0), "DST-IV"),
-    "DST-V": Kind(np.sin, 2, 2, (4, 2), (2, 1), "DST-V"),
-    "DST-VI": Kind(np.sin, 1, 2, (4, 2), (2, 1), "DST-VII"),
-    "DST-VII": Kind(np.sin, 2, 1, (4, 2), (2, 1), "DST-VI"),
-    "DCT-II": Kind(np.cos, 1, 0, (4, 0), (1, 0), "DCT-III"),
-    "DCT-III": Kind(np.cos, 0, 1, (4, 0), (1, 0), "DCT-II"),
-    "DCT-IV": Kind(np.cos, 1, 1, (4, 0), (2, 0), "DCT-IV"),
-    "DCT-VIII": Kind(np.cos, 1, 1, (4, 2), (2, 1), "DCT-VIII"),
-    "periodic": Kind(_both, 0, 0, (2, 0), (1, 0), "periodic"),
+    "DST-I": TransformKind(np.sin, 2, 2, (4, 4), (2, 2), "DST-I"),
+    "DST-II": TransformKind(np.sin, 1, 2, (4, 0), (1, 0), "DST-III"),
+    "DST-III": TransformKind(np.sin, 2, 1, (4, 0), (1, 0), "DST-II"),
+    "DST-IV": TransformKind(np.sin, 1, 1, (4, 0), (2, 0), "DST-IV"),
+    "DST-V": TransformKind(np.sin, 2, 2, (4, 2), (2, 1), "DST-V"),
+    "DST-VI": TransformKind(np.sin, 1, 2, (4, 2), (2, 1), "DST-VII"),
+    "DST-VII": TransformKind(np.sin, 2, 1, (4, 2), (2, 1), "DST-VI"),
+    "DCT-II": TransformKind(np.cos, 1, 0, (4, 0), (1, 0), "DCT-III"),
+    "DCT-III": TransformKind(np.cos, 0, 1, (4, 0), (1, 0), "DCT-II"),
+    "DCT-IV": TransformKind(np.cos, 1, 1, (4, 0), (2, 0), "DCT-IV"),
+    "DCT-VIII": TransformKind(np.cos, 1, 1, (4, 2), (2, 1), "DCT-VIII"),
+    "periodic": TransformKind(_both, 0, 0, (2, 0), (1, 0), "periodic"),
 }
 
 
-def wave_numbers(kind: str, n: int) -> np.ndarray:
-    """`(n,)`: by how much the angle of the k-th wave grows from one point to the next."""
+def angles(kind: str, n: int) -> np.ndarray:
+    """`(n,)`: phase increment of the k-th wave from one point to the next."""
     _, _, b, (times, plus), *_ = KINDS[kind]
     found: np.ndarray = 2 * np.pi * (2 * np.arange(n) + b) / (times * n + plus)
     return found
 
 
 @lru_cache(maxsize=8)
-def as_matrix(kind: str, n: int) -> np.ndarray:
-    """`(n, n)`: the transform as an orthogonal matrix, which is for reading."""
+def transform_matrix(kind: str, n: int) -> np.ndarray:
+    """`(n, n)`: the transform as an orthogonal matrix, read-only."""
     f, a, b, (times, plus), _, inverse = KINDS[kind]
     if kind in ("DST-III", "DCT-III"):  # whose first or last column is the shorter one
-        return as_matrix(inverse, n).T
+        return transform_matrix(inverse, n).T
     j = np.arange(n)
     whole = times * n + plus
     matrix = f(np.pi / whole * (np.outer(2 * j + b, 2 * j + a) % (2 * whole)))  # whole numbers lose no digits
@@ -87,7 +87,7 @@ def is_fast(bk: Backend, kind: str, n: int) -> bool:
 
 
 def fast_cost(bk: Backend, kind: str, n: int) -> float:
-    """Of the fast transform of n numbers, for each of them; that of the product with its matrix is n.
+    """Cost per number of the fast transform of n numbers, relative to n for the dense product.
 
     A Fourier transform takes time in proportion to the sum of the prime factors of its length, to a limit, which is
     that of lengths without small factors; and a product to n. The constant between them is that of the library.
@@ -98,7 +98,7 @@ def fast_cost(bk: Backend, kind: str, n: int) -> float:
 
 
 def _prime_factors(n: int) -> int:
-    """Their sum."""
+    """Sum of the prime factors."""
     total, p = 0, 2
     while p * p <= n:
         while n % p == 0:
@@ -107,8 +107,8 @@ def _prime_factors(n: int) -> int:
     return total + (n if n > 1 else 0)
 
 
-def transformed(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
-    """`x` with its lines along these axes transformed, one after the other.
+def trigonometric_transform(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
+    """Transform `x` along these axes, one after the other.
 
     Cost: that of a Fourier transform of each line, of the length in the table above; twice that of complex numbers.
     """
@@ -116,7 +116,7 @@ def transformed(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
     if found is not None:
         return found
     if bk.dtype(x).kind == "c":
-        return bk.fourier.complex(*(transformed(bk, kind, part, axes) for part in bk.fourier.parts(x)))
+        return bk.fourier.complex(*(trigonometric_transform(bk, kind, part, axes) for part in bk.fourier.parts(x)))
     rank = len(x.shape)
     for axis in axes:
         order = list(range(rank))
@@ -128,7 +128,7 @@ def transformed(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
 
 
 def _lines(bk: Backend, kind: str, x: Array) -> Array:
-    """Along the last axis of real numbers."""
+    """Transform the last axis of a real array."""
     if kind in ("DST-I", "DST-V"):
         return _odd(bk, x, zeros=2 if kind == "DST-I" else 1)
     if kind == "DCT-II":
@@ -206,7 +206,7 @@ def _of_cosines(bk: Backend, x: Array) -> Array:
 
 
 def _turns(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of half of the frequencies: what makes cosines orthonormal, and by which angle half a step turns them."""
+    """Normalisation and half-sample phase shifts of half of the frequencies."""
     k = np.arange(n // 2 + 1, dtype=np.float64)
     # not by `where` or whole numbers, of which torch.compile makes single precision
     return np.sqrt(np.minimum(k + 1.0, 2.0) / n), np.pi * k / (2 * n)
