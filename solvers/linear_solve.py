@@ -135,7 +135,7 @@ linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.
 
 
 class _Ready(NamedTuple):
-    """What `solve` takes."""
+    """Arguments of `solve`."""
 
     problem: Problem
     method: Method
@@ -187,7 +187,7 @@ def _solved_by_library(request: Request) -> SolveResult:
 
 
 def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Ready]:
-    """And what it was solved with: where `many`, with factors that serve other solves too."""
+    """Set up and solve; also returns the set-up, where `many` with reusable factors."""
     automatic = is_auto(request.method)
     method = None if automatic else find_method(request.method, request.A)
     problem = make_problem(request, method)
@@ -212,7 +212,7 @@ def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Re
 
 
 def _with_factors(ready: _Ready) -> _Ready:
-    """Factors are made in each solve else; where that is compiled as a whole, they still are."""
+    """Factorise now, instead of in each solve, unless the solve is compiled as a whole."""
     problem, method, M, _ = ready
     if M is not None or not isinstance(method, Refinement) or (problem.bk.compiles_solves and not method.on_host):
         return ready
@@ -235,7 +235,7 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) 
 def _set_up(
     problem: Problem, method: Method, M: Any, matrix: Operator, factors: Operator | None = None, last: bool = True
 ) -> _Ready:
-    """The preconditioner or the factors of `matrix`, where they are made before the solve.
+    """Set up the preconditioner or the factors of `matrix`, where that is done before the solve.
 
     Args:
         last: is there no other method? Then refusals say what they say to the user.

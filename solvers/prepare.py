@@ -1,4 +1,4 @@
-"""`prepare`: what depends on A alone, done once for many solves."""
+"""`prepare`: set-up that depends on A alone, done once for many solves."""
 
 from __future__ import annotations
 

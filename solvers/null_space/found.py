@@ -1,4 +1,4 @@
-"""Null vectors that are found: the constants on each connected part of A, where A and its transpose map them to zero.
+"""Detection of null vectors: the constants on each connected component of A that A and its transpose map to zero.
 
 That is what closed regions have where no boundary fixes a value: pressures, potentials, densities. A row of zeros is a
 region of one unknown.
@@ -28,9 +28,9 @@ _usual: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # o
 
 
 def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants | None:
-    """What takes the null vectors off that A and its transpose are seen to have, where values are known now.
+    """Projection that removes the constants that A and its transpose map to zero, for known values.
 
-    Those of each matrix of a batch are found as if it were alone.
+    Each matrix of a batch is treated as a single one.
 
     Cost: of a matrix a product, and where it has rows whose sum is zero a pass over the entries for its connected
     parts; of a function 2 products, 1 where it was asked before; where it is traced in a compiled function, that.
@@ -78,7 +78,7 @@ def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray |
 
 
 class _ConstantImage(NamedTuple):
-    """The size of the product with ones, relative to the largest number in the product with random signs."""
+    """Cached size of A 1, relative to the largest entry of the product with random signs."""
 
     largest: float
     mean: float

@@ -1,4 +1,4 @@
-"""From what a user calls a preconditioner to an operator."""
+"""Build a preconditioner from what a user gives."""
 
 from __future__ import annotations
 
@@ -152,13 +152,13 @@ def to_preconditioner(
 
 
 def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
-    """The precision of one that was made for other values, which nobody may have named."""
+    """Precision setting of a previous preconditioner of this kind."""
     same = isinstance(previous, Preconditioner) and previous.kind == check_kind(kind)
     return {k: v for k, v in previous.settings if k == "precision"} if same else {}  # type: ignore[union-attr]
 
 
 def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None) -> Preconditioner:
-    """M as a constant to derivatives, made of the linear part of A."""
+    """Build M from the linear part of A, constant to derivatives."""
     A = without_derivatives(linear(A))
     found = _of_kind(A, kind, settings, precision).on_grid_of(A)
     release(A)
@@ -179,7 +179,7 @@ def _of_kind(A: Operator, kind: str, settings: dict[str, Any], precision: str | 
 
 
 def _chosen(A: Operator, precision: str | None) -> Preconditioner:
-    """The first that can be made of those that suit A; `kind` tells which."""
+    """The first of the suitable kinds that can be built."""
     kinds = dict.fromkeys(PRECONDITIONERS)
     while (key := choose_kind(A, kinds)) != "jacobi":
         try:

@@ -1,4 +1,4 @@
-"""The automatic choice of a preconditioner: a table of what is known about the matrix."""
+"""Automatic choice of a preconditioner: a table of facts about the matrix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_GRID = 256  # likewise on grids in compiled functions, which make it once
 
 
 def choose_kind(A: Operator, kinds: Container[str]) -> str:
-    """The kind of preconditioner that suits A, of those that there are.
+    """Choose the kind of preconditioner for A.
 
     | known about A | kind |
     |---|---|

@@ -1,4 +1,4 @@
-"""Is a preconditioner that was handed over far from symmetric? Asked before methods that need it to be."""
+"""Symmetry check of a given preconditioner, before methods that need it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ condition of the matrix is 1e12, in single precision 1e5."""
 
 
 def far_from_hermitian(M: Preconditioner) -> float | None:
-    """How far M is from its adjoint, of a matrix or factors of SuperLU where they are known now; None: not far.
+    """Relative asymmetry of a known matrix or of SuperLU factors; None if M is (nearly) Hermitian or unknown.
 
     Functions are not looked at: a failed solve does. Cost: two products with M, or solves with its factors, once.
     """

@@ -1,4 +1,4 @@
-"""What a method needs of a matrix and a preconditioner, checked before anything is computed."""
+"""Requirements of methods on A and M, checked before anything is computed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def refuse_preconditioner(method: Method, M: Any) -> None:
 
 
 def check_requirements(problem: Problem, method: Method, M: Operator | None) -> None:
-    """Refuse what the method cannot solve, as far as that is known now.
+    """Refuse systems that the method cannot solve, as far as is known now.
 
     Raises:
         TypeError, ValueError, UnsupportedOperation: got / expected / do this instead.
@@ -57,7 +57,7 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
 
 
 def refuse_asymmetric(method: Method, M: Preconditioner) -> None:
-    """Raises ValueError for a preconditioner that is seen not to be symmetric, for a method that needs it to be."""
+    """Raise ValueError for a non-symmetric preconditioner with a method that needs symmetry."""
     relative = far_from_hermitian(M)
     if M.hermitian is not False and relative is None:
         return
@@ -71,7 +71,7 @@ def refuse_asymmetric(method: Method, M: Preconditioner) -> None:
 
 
 def refuse_unsuited(problem: Problem, method: Method, M: Operator | None) -> None:
-    """As `check_requirements`, of a method that nobody named.
+    """`check_requirements` for an automatically chosen method.
 
     Raises:
         UnsupportedOperation: it cannot solve this.

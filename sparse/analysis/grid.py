@@ -1,4 +1,4 @@
-"""The grid that the unknowns of a matrix lie on, where nobody says so, as in a CSR matrix that a program assembled.
+"""Detection of the grid of a sparse matrix whose shape nobody gave, such as an assembled CSR matrix.
 
 A point's neighbours on a grid `(l, m, n)`, last axis fastest, are 1, about n and about m n places away in the list of
 points. A few rows show these distances, and then a thousand rows whether all of their entries are neighbours.
@@ -48,7 +48,7 @@ def find_grid(matrix: Operator) -> Grid:
 
 
 def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
-    """Grids of n points on which all these steps from one of them lead to a neighbour."""
+    """Grids of n points on which all these index differences lead to neighbours."""
     ahead = sorted({int(s) for s in np.abs(steps)} - {0})
     beyond = [s for s in ahead if s > 1]
     if len(beyond) == len(ahead) or not beyond:  # nothing next to it, or nothing else
@@ -64,7 +64,7 @@ def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
 
 
 def _around(matrix: Any, grid: Grid) -> int | None:
-    """How many entries of a sample lead around an axis; None where some lead further than to a neighbour."""
+    """Number of sampled entries that wrap around an axis; None if some couple other points than neighbours."""
     n, width = matrix.shape[0], grid[-1]
     firsts = evenly_spread(n // width, _MANY // 4) * width
     rows, cols = matrix.structure.in_rows(

@@ -1,4 +1,4 @@
-"""How large the eigenvalues of a matrix are: an estimate from below by Lanczos' method, and bounds from above."""
+"""Bounds of the spectrum: an estimate from below by Lanczos' method, and upper bounds."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class _Bisection(NamedTuple):
 
 
 def largest_eigenvalue(bk: Backend, apply: Callable[[Array], Array], start: Array, steps: int = 10) -> Array:
-    """`(batch, 1)`: the largest eigenvalue of a Hermitian operator as `steps` of Lanczos' method see it.
+    """`(batch, 1)`: Lanczos estimate of the largest eigenvalue of a Hermitian operator.
 
-    Never above it but for rounding, and usually a few per cent below. For another operator it is about its norm.
+    A lower bound up to rounding, usually a few per cent below. For another operator it is about its norm.
 
     Args:
         bk: the library.

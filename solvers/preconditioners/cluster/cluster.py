@@ -1,4 +1,4 @@
-"""The cluster preconditioner: Jacobi, and a correction that is constant on each cluster of unknowns."""
+"""The cluster preconditioner: Jacobi plus a coarse-grid correction that is constant on each cluster of unknowns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preconditioners one after the other: each corrects the residual that those before it leave."""
+"""Multiplicative composition: each preconditioner corrects the residual that those before it leave."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .pieces import in_one_library
 @storable("one after the other")
 @dataclass(eq=False, repr=False)
 class Successive(Composed):
-    """`y = first r`, then `y + second (r - A y)`. Cost: 1 product with A."""
+    """Multiplicative combination: `y = first r`, then `y + second (r - A y)`. Cost: 1 product with A."""
 
     parts = ("A", "first", "second")
 

@@ -1,4 +1,4 @@
-"""Incomplete factors that drop small entries: SciPy's, as matrices of the library."""
+"""Incomplete LU with a drop tolerance: SciPy's factors as matrices of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a matrix that knows its grid to the couplings of neighbours."""
+"""Stencil coefficients of a matrix whose grid is known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Parts = dict[Shift, list[Array]]
 
 
 def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
-    """Of a square matrix whose unknowns are the points of a grid, last axis fastest; NumPy's where values are known.
+    """Stencil coefficients of a square matrix on a grid, last axis fastest; in NumPy where values are known.
 
     Raises:
         UnsupportedOperation: it couples points that are no neighbours.
@@ -46,7 +46,7 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
 
 
 def couples_neighbours(matrix: Matrix) -> bool:
-    """Does a matrix know its grid, of two axes or more, and couple neighbours only? By its structure."""
+    """Is it a matrix with a known grid of two axes or more that couples neighbours only, by its structure?"""
     own: Any = matrix
     grid = own.in_shape
     if len(grid) < 2 or own.out_shape != grid or not isinstance(own, SparseMatrix):
@@ -86,7 +86,7 @@ def _of_boxes(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ..
 
 
 def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]] | None:
-    """Of known diagonals of neighbours that stay on the grid; None for others. Rows are looked at as diagonals, too."""
+    """From DIA, or CSR read as diagonals, where offsets are neighbours and stay on the grid; else None."""
     if matrix.systems is not None or min(grid) < 3 or not isinstance(matrix, (CSR, DIA)) or matrix.constant is None:
         return None
     if isinstance(matrix, DIA):
