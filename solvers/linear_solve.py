@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
-from ..sparse.once import answers_kept
+from ..sparse.analysis.analysis import release
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
@@ -190,21 +189,18 @@ def _solved_by_library(request: Request) -> SolveResult:
 def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Ready]:
     """Set up and solve; also returns the set-up, where `many` with reusable factors."""
     automatic = is_auto(request.method)
-    with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
-        method = None if automatic else find_method(request.method, request.A)
-        problem = make_problem(request, method)
-        if problem.is_empty:
-            ready = _Ready(problem, method or METHODS["CG"], None)
-            return solve(*ready, request), ready
-        refuse_infinite_entries(problem, request.on_failure)
-        if method is not None:
-            problem = with_constants(problem, method, problem.A, request)
-            ready = _set_up(problem, method, request.preconditioner, problem.A)
-        else:
-            chosen = choose(
-                problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn")
-            )
-            choice, ready = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
+    method = None if automatic else find_method(request.method, request.A)
+    problem = make_problem(request, method)
+    if problem.is_empty:
+        ready = _Ready(problem, method or METHODS["CG"], None)
+        return solve(*ready, request), ready
+    refuse_infinite_entries(problem, request.on_failure)
+    if method is not None:
+        problem = with_constants(problem, method, problem.A, request)
+        ready = _set_up(problem, method, request.preconditioner, problem.A)
+    else:
+        chosen = choose(problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
+        choice, ready = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
     while True:
         try:
             ready = _with_factors(ready) if many else ready
@@ -212,8 +208,7 @@ def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Re
         except UnsupportedOperation:  # known only now, as of a program of which some values are arguments
             if method is not None or choice.is_last:
                 raise
-        with answers_kept():
-            choice, ready = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
+        choice, ready = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
 
 
 def _with_factors(ready: _Ready) -> _Ready:
@@ -233,6 +228,7 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) 
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
     ready = _set_up(problem, method, M, choice.matrix, choice.factors, last=choice.is_last)
+    release(choice.matrix)
     return ready._replace(fallback=choice.fallback)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.cores import shared as cores
-from ...sparse.canonical import row_range
+from ...sparse.analysis.canonical import row_range
 from ...sparse.formats.entries.grid import row_strides
 from ...sparse.formats.entries.some_rows import entries_in, evenly_spread
 

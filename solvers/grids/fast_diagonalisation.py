@@ -10,12 +10,12 @@ import numpy as np
 
 from ...backends import Backend, get_backend
 from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
-from ...sparse.rounding import of_region
+from ...sparse.analysis.analysis import on_its_grid
+from ...sparse.analysis.rounding import of_region
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import TrigonometricEigenvectors, eigen, trigonometric_eigenvectors
 from .elimination import Eliminated, eliminated, extremes, pays
-from .find import on_its_grid
 from .separable import Separable, on_axis, separable
 from .transforms import AlongAxis, AlongTrigonometric, Periodic
 from .trigonometric import fast_cost, is_fast

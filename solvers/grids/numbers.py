@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...sparse import DIA, Matrix, Stencil
-from .find import on_its_grid
-from .neighbours import shift_of
+from ...sparse.analysis.analysis import on_its_grid
+from ...sparse.analysis.neighbours import shift_of
 
 
 def with_numbers(matrix: Matrix) -> Matrix:

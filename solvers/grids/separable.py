@@ -19,8 +19,8 @@ import scipy.sparse as sp
 
 from ...backends import get_backend
 from ...sparse import DIA, Matrix, Operator, SparseMatrix, Stencil
+from ...sparse.analysis.rounding import ROWS, half_units, of_region
 from ...sparse.formats.entries.grid import points
-from ...sparse.rounding import ROWS, half_units, of_region
 from .entry_by_entry import Diagonal, equals_sum
 
 _ROUNDING = 100  # times the rounding unit, of the sum of |a_ij| over a row

@@ -90,6 +90,8 @@ def find_method(method: str | Method, A: Any = None) -> Method:
         ValueError: no method has this name.
         TypeError: neither a name nor a method.
     """
+    if type(method) is str and method in METHODS:
+        return METHODS[method]
     if isinstance(method, Method):
         return method
     if not isinstance(method, str):

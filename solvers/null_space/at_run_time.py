@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Dense, SparseMatrix
-from ...sparse.rounding import ROWS, half_units, of_region
+from ...sparse.analysis.rounding import ROWS, half_units, of_region
 from .projections import WithoutConstantsInside
 
 _NEAR = 1e-3  # of the diagonal: no null vectors where row sums are larger

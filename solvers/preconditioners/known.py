@@ -15,13 +15,12 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.canonical import canonical
+from ...sparse.analysis.analysis import on_its_grid
+from ...sparse.analysis.canonical import canonical
 from ...sparse.formats.traced_coo import places_unknown
-from ...sparse.linearity import linear_part
 from ...sparse.operators.function import FunctionOperator
 from ...sparse.operators.linear_function import LinearFunction
-from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry, is_hermitian
-from ..grids.find import on_its_grid
+from ...sparse.operators.linearity import linear_part
 from .checks import check_grid
 
 
@@ -203,21 +202,6 @@ def anchor(matrix: Matrix) -> Array | None:
     if not isinstance(matrix, Dense):
         raise places_unknown("This preconditioner")
     return matrix.matrix if matrix.bk.device(matrix.matrix) is not None else None
-
-
-def is_known_hermitian(A: Operator) -> bool | None:
-    """Is A Hermitian up to rounding (True), or far from it (False)? None: in between, or unknown values."""
-    relative = asymmetry(A.without_offset)
-    if relative is None or not relative < REFUSED:
-        return None if relative is None or np.isnan(relative) else False
-    known = A.without_offset.known()
-    if not all(map(_has_entries, known if isinstance(known, tuple) else (known,))):
-        return True if relative < PRODUCTS * np.finfo(A.dtype).eps else None
-    return True if all(map(is_hermitian, known if isinstance(known, tuple) else (known,))) else None
-
-
-def _has_entries(known: Any) -> bool:
-    return sp.issparse(known) or isinstance(known, np.ndarray)
 
 
 def stored_entries(A: Operator) -> int | None:

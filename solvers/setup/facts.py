@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
-
-import numpy as np
-import scipy.sparse as sp
 
 from ...sparse import (
     DenseOperator,
@@ -18,16 +14,11 @@ from ...sparse import (
     SparseMatrix,
     UnsupportedOperation,
 )
-from ...sparse.definite import is_seen_indefinite
-from ...sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
+from ...sparse.analysis.analysis import Analysis, analysis_of, on_its_grid
 from ...sparse.operators.by_record import products_agree
-from ...sparse.row_sums import RowSums, row_sums
-from ...sparse.symmetry import seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
-from ..grids.find import on_its_grid
 from ..methods.direct.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
-from ..preconditioners.choose import is_easy
 from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known
 from ..preconditioners.multigrid.from_matrix import couples_neighbours
@@ -97,29 +88,22 @@ class Facts:
             return None
 
     @cached_property
-    def _known(self) -> Any:
-        return None if self.matrix is None else self.matrix.known()
+    def analysis(self) -> Analysis | None:
+        """What is found out about the entries."""
+        return None if self.matrix is None else analysis_of(self.matrix)
 
     @cached_property
     def is_known(self) -> bool:
         """Are the values concrete, also while tracing? Without converting them."""
-        return is_known(self.matrix) if isinstance(self.matrix, SparseMatrix) else self._known is not None
+        if isinstance(self.matrix, SparseMatrix):
+            return is_known(self.matrix)
+        return self.analysis is not None and self.analysis.known is not None
 
     @cached_property
     def entries(self) -> int | None:
         """Number of entries of a single sparse matrix with known values."""
         one = isinstance(self.matrix, SparseMatrix) and self.matrix.systems is None and self.is_known
         return self.matrix.nnz if one else None  # type: ignore[union-attr]
-
-    @cached_property
-    def rows(self) -> RowSums | None:
-        """Row sums of a DIA matrix with known values."""
-        return None if self.matrix is None else row_sums(self.matrix)
-
-    @cached_property
-    def values(self) -> sp.csr_array | None:
-        """The single sparse matrix of all systems, if its values are concrete, also while tracing."""
-        return sp.csr_array(self._known) if sp.issparse(self._known) else None
 
     @cached_property
     def on_host(self) -> bool:
@@ -174,41 +158,21 @@ class Facts:
     def symmetric(self) -> bool:
         """Is it Hermitian up to rounding, as far as is known now?"""
         if self.matrix is not None:
-            return seems_hermitian(self.matrix)
+            return analysis_of(self.matrix).seems_hermitian
         problem = self.problem
         return isinstance(self.A, FunctionOperator) and products_agree(self.A, problem.layout.systems, problem.like)
 
     @cached_property
     def is_easy(self) -> bool:
-        """Is it symmetric and so diagonally dominant that CG with Jacobi takes few iterations?"""
-        if self.unknowns <= _LEAST_EASY or (self.rows is None and self.values is None):
+        """Symmetric, with a diagonal so large everywhere that scaled conjugate gradients take few iterations?"""
+        if self.unknowns <= _LEAST_EASY or self.analysis is None or not self.analysis.dominates(DOMINANT):
             return False
-        easy = is_easy(self.values) if self.rows is None else self.rows.dominates(DOMINANT)
-        return easy and self.symmetric and self.one_sign
+        return self.symmetric and bool(self.analysis.one_sign)
 
-    @cached_property
-    def one_sign(self) -> bool:
-        """Has its diagonal one sign, apart from zero rows (obstacles on a grid)?"""
-        if self.rows is not None:
-            return self.rows.one_sign
-        if self.values is not None:
-            return has_diagonal_of_one_sign(self.values)
-        found = self.matrix
-        diagonal = None if found is None else found.bk.concrete_value(lambda: found.bk.real(found.diagonals()))
-        return diagonal is not None and bool(np.all(diagonal > 0) or np.all(diagonal < 0))
-
-    @cached_property
+    @property
     def maybe_definite(self) -> bool:
-        """Is it definite, by proof or by a few Lanczos steps, with a diagonal of one sign?"""
-        if not self.one_sign:
-            return False
-        if self.rows is not None and self.rows.is_dominant:
-            return True
-        if self.values is None:  # dense, or a batch
-            return True
-        if self.rows is None and is_diagonally_dominant(self.values):  # by Gershgorin's circles
-            return True
-        return not is_seen_indefinite(self.values * np.sign(self.values.diagonal().real.sum()))
+        """One sign on the diagonal, and definite by proof, or as far as a few steps of Lanczos' method see."""
+        return self.analysis is not None and bool(self.analysis.maybe_definite)
 
     @cached_property
     def cost(self) -> FactorCost | None:
@@ -216,7 +180,7 @@ class Facts:
         matrix = self.matrix
         if matrix is not None and matrix.systems is None and self.unknowns > LARGE and diagonals_of(matrix) is not None:
             return matrix_cost(matrix)
-        known = self._known
+        known = None if self.analysis is None else self.analysis.known
         return None if known is None or not self.unknowns else known_cost(known)
 
     @cached_property

@@ -25,6 +25,7 @@ from ...sparse import (
     operand_dtype,
     to_operator,
 )
+from ...sparse.analysis.analysis import analyse_anew
 from ..grids.numbers import with_numbers
 from ..iteration.method import Method
 from ..null_space.found import find_constants
@@ -46,7 +47,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     Args:
         request: the arguments; method and preconditioner are checked elsewhere.
         method: the method that will solve, None where it is still to be chosen.
-        null: the null vectors of A, where these were looked for before.
+        null: the null vectors of A, where these were looked for before: then the other facts of A hold, too.
 
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
@@ -75,6 +76,8 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
     unknown = _unknown(bk, A, x0, layout, method)
     operator = _operator(bk, request, layout, unknown, dtype, like, method)
+    if null is None and (operator is A or operator.offset):
+        analyse_anew(operator.without_offset)
     if unknown is layout and operator.shape[0] != operator.shape[1]:
         unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
     if isinstance(operator, OffsetOperator | FunctionOperator):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...sparse import NonlinearError, Operator, UnsupportedOperation
-from ...sparse.finite import not_finite
-from ...sparse.symmetry import is_far_from_hermitian
+from ...sparse.analysis.analysis import analysis_of
+from ...sparse.analysis.finite import not_finite
+from ...sparse.analysis.symmetry import REFUSED
 from ..iteration.method import Method
 from ..preconditioners import Preconditioner
 from ..preconditioners.symmetry import far_from_hermitian
@@ -42,8 +43,8 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
             _check_transpose(M, method)
     if not method.needs_hermitian:
         return
-    relative = is_far_from_hermitian(problem.A)
-    if relative is not None:
+    relative = analysis_of(problem.A).asymmetry
+    if relative is not None and relative > REFUSED:
         word, adjoint = (
             ("symmetric", "transpose") if problem.A.dtype.kind != "c" else ("Hermitian", "conjugate transpose")
         )
@@ -51,7 +52,7 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
             f"{method.name} needs a {word} matrix; this one differs from its {adjoint} by a relative {relative:.1e}. "
             "Use biCG-stab(2), scipy-GMres or scipy-direct."
         )
-    if isinstance(M, Preconditioner):
+    if M is not None and isinstance(M, Preconditioner):
         refuse_asymmetric(method, M)
 
 

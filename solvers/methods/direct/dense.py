@@ -8,7 +8,7 @@ import numpy as np
 
 from ....backends import Backend
 from ....sparse import DenseOperator, Operator
-from ....sparse.symmetry import has_equal_triangles
+from ....sparse.analysis.analysis import analysis_of
 from ...null_space.projections import WithoutVectors
 from .dense_singular import examined_factors, seems_singular
 from .factorisation import DenseFactors
@@ -63,4 +63,4 @@ def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
     if bk.compiled(A.matrix):
         return False
     diagonal = bk.real(A.diagonals())
-    return has_equal_triangles(A) and not bool(bk.any(~(diagonal > 0)))
+    return bool(analysis_of(A).has_equal_triangles) and not bool(bk.any(~(diagonal > 0)))

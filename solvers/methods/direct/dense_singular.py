@@ -199,7 +199,7 @@ def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
     Args:
         where: `(systems, 1)`; the scales of the others are 1.
 
-    See `sparse.equilibrate.scales`.
+    As `sparse.analysis.equilibrate.scales`, which says more.
     """
     n = int(matrix.shape[-1])
     sizes = bk.abs(matrix)

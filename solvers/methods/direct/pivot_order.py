@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse.definite import is_seen_indefinite
-from ....sparse.facts import is_diagonally_dominant
+from ....sparse.analysis.definite import is_seen_indefinite
+from ....sparse.analysis.facts import is_diagonally_dominant
 from .band_lapack import band_lu
 
 _LEAST = 500  # unknowns; for fewer the look takes as long as the factors

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from ....backends import get_backend
-from ....sparse.canonical import row_maxima
+from ....sparse.analysis.canonical import row_maxima
 from .null_vectors import Equations, both_null_vectors
 from .pivot_order import lu_of
 from .singular import Singularity

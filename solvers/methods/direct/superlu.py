@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Operator, SparseMatrix, storable
-from ....sparse.canonical import row_maxima
-from ....sparse.equilibrate import equilibrated, scales
+from ....sparse.analysis.canonical import row_maxima
+from ....sparse.analysis.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
 from ...preconditioners.known import kept
 from .dense import factorise

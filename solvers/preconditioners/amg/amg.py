@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_operator
+from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.formats.making.build import from_csr
-from ....sparse.symmetry import is_hermitian
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored, work_of

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import get_backend
+from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
-from ..cycle.smoother import power_method_bound
 from .hierarchy import HostLevel
 from .settings import OMEGA, AmgSettings
 
@@ -49,7 +49,7 @@ def eigenvalue_bound(A: sp.csr_array) -> float:
     sums = np.bincount(np.repeat(np.arange(A.shape[0]), lengths), np.abs(relative(A).data), minlength=A.shape[0])
     left, right = scales_of(A, False)
     matrix = from_csr(host, times_diagonals(left, A, right), prune=False, format="csr")
-    rho = float(power_method_bound(host, matrix, sums.max(initial=0, keepdims=True))[0])
+    rho = float(bounded_eigenvalue(host, matrix, sums.max(initial=0, keepdims=True))[0])
     return rho if rho > 0 else 1.0
 
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import Dense, Operator, SparseMatrix
+from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.regather import take_or_zero
 from ..cycle.dense import check_dense, traced_inverse
 from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled
-from ..cycle.smoother import power_method_bound, steps_for
+from ..cycle.smoother import steps_for
 from ..diagonal import DiagonalOperator
 from .level import AlgebraicLevel
 from .pattern import LevelPattern, pattern_of
@@ -120,7 +121,7 @@ def _level(
     """A, P and R of a level with the coefficients of its smoother, and the next coarser level."""
     a, last = current.values, len(current.values.shape) - 1
     A = level.A.matrix(bk, a, like)
-    rho = power_method_bound(bk, A, _row_sums(bk, level.rows, current))
+    rho = bounded_eigenvalue(bk, A, _row_sums(bk, level.rows, current))
     rho = bk.where(rho > 0, rho, 1)
     t = bk.astype(bk.constant(T.stored.entry_arrays()), bk.dtype(a))
     t = t / bk.take(current.scale, T.structure.entries().rows, last)

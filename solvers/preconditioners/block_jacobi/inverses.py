@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend, get_backend
-from ....sparse.symmetry import REFUSED
+from ....sparse.analysis.symmetry import REFUSED
 
 _SINGULAR = 0.1  # over the rounding unit: the condition from which an inverse holds nothing but rounding
 _SWEEPS = 5  # of scaling, each of which halves the digits that are missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse.symmetry import is_hermitian, nearest_hermitian
+from ....sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 
 
 def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:

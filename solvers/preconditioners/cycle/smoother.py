@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from ....backends import Array, Backend
 from ....sparse import Operator
 
 _LOWER, _UPPER = 0.35, 1.05  # the interval of Chebyshev's polynomials, of the bound of the eigenvalues
-_POWER_STEPS = 15
-_SAFETY = 1.1  # the largest eigenvalue over what the power method finds of it
 
 
 def smoothed_from_zero(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, Array]:
@@ -95,28 +91,3 @@ SMOOTHERS: dict[str, Callable[[Array, int], list[tuple[Array, Array]]]] = {
 def steps_for(bk: Backend, smoother: str, rho: Array, degree: int) -> Array:
     """Coefficients `(degree, 2, systems or 1)` of a smoother from eigenvalue bounds `(systems or 1,)`."""
     return bk.stack([bk.stack(pair) for pair in SMOOTHERS[smoother](rho, degree)])
-
-
-def power_method_bound(bk: Backend, A: Operator, row_sums: Array) -> Array:
-    """`(systems or 1,)`: upper bound of the eigenvalues of A: the power method's, times `_SAFETY`.
-
-    Args:
-        row_sums: bounds that hold, the largest sums of |entries| in a row of some D⁻¹ A D, `(systems or 1,)`.
-
-    From a vector without a pattern: that of a smooth one finds the wrong eigenvalue on grids. Cost: 15 products.
-    """
-    n, rows = A.shape[1], A.systems or 1
-    example = A.diagonals()
-    start = bk.scatter_numbers(n, np.dtype(bk.dtype(bk.real(example))), example)
-    v = bk.astype(bk.broadcast_to(start[None], (rows, n)), A.dtype)
-
-    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        """One more product, of the vector divided by its size."""
-        v, size, count = state
-        v = bk.materialize(A.apply(bk.times(1 / bk.where(size > 0, size, 1), v)))
-        return v, bk.norm(v), count + 1
-
-    count = bk.asarray(np.int32(0), like=example)
-    _, size, _ = bk.while_loop(lambda state: state[2] < _POWER_STEPS, step, (v, bk.norm(v), count))
-    found = _SAFETY * size[:, 0]
-    return bk.where(found < row_sums, found, row_sums)

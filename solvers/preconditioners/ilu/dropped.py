@@ -8,8 +8,8 @@ from scipy.sparse.linalg import SuperLU, spilu
 
 from ....backends import get_backend
 from ....sparse import Operator, UnsupportedOperation
+from ....sparse.analysis.symmetry import CHOSEN
 from ....sparse.formats import from_csr
-from ....sparse.symmetry import CHOSEN
 from ...triangular.by_superlu import inverse_of_unit
 from ..base import Preconditioner
 from ..checks import check_number

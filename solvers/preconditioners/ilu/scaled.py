@@ -9,13 +9,13 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Dense, Matrix, Operator, SparseMatrix
+from ....sparse.analysis.symmetry import REFUSED
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.formats.traced_coo import places_unknown
-from ....sparse.symmetry import REFUSED
 from ..known import as_matrix, in_scipy
 from .pattern import Pattern
 
-_ROUNDING = 100  # units of it that a Hermitian matrix may differ from its adjoint, as in `sparse.symmetry`
+_ROUNDING = 100  # units of it that a Hermitian matrix may differ from its adjoint, as in `sparse.analysis.symmetry`
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend
+from ....sparse.analysis.symmetry import CHOSEN, ENTRIES
 from ....sparse.formats.entries.grid import row_strides
-from ....sparse.symmetry import CHOSEN, ENTRIES
 
 Shift = tuple[int, ...]
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import CSR, DIA, Matrix, SparseMatrix, Stencil, UnsupportedOperation
+from ....sparse.analysis.analysis import analysis_of
+from ....sparse.analysis.neighbours import are_neighbours, differences, shift_of, step_of
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
 from ...grids.diagonals import neighbours_diagonals
-from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
 from ..known import concrete, concrete_entries
 from .couplings import Couplings, Shift, opposite, sum_of_terms
 
@@ -39,7 +40,7 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
     for shift in [(0,) * len(grid), *map(opposite, values)]:
         values.setdefault(shift, zero)
     couplings = Couplings(bk, grid, rings, values, systems)
-    if matrix.is_exactly_hermitian():
+    if analysis_of(matrix).is_exactly_hermitian:
         couplings.__dict__["is_exactly_hermitian"] = True  # of this object: those made of it may have other numbers
     return couplings
 

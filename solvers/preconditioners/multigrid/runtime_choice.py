@@ -11,8 +11,8 @@ import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Matrix, Operator
+from ....sparse.analysis.analysis import on_its_grid
 from ....sparse.fingerprint import fingerprint
-from ...grids.find import on_its_grid
 from ..base import Preconditioner
 from ..cycle.either import Either
 from ..diagonal import DOMINANT

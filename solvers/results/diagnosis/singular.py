@@ -9,7 +9,7 @@ import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from ....sparse.equilibrate import equilibrated, scales
+from ....sparse.analysis.equilibrate import equilibrated, scales
 from ...iteration.status import Status
 from ...setup.fill import factor_cost
 from ..advice import LEAST_SQUARES, SINGULAR
@@ -17,7 +17,7 @@ from ..cause import Cause
 from .case import Case, norms, precision_name
 
 _ROUNDING = 100  # rounding units of a product with random numbers, for one that should be zero ...
-_MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding, see `sparse.rounding`
+_MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding, see `sparse.analysis.rounding`
 _SMALL = 300  # unknowns up to which singular values are computed
 _DENSE = 1500  # unknowns up to which a dense matrix is factorised
 _OPERATIONS = 2e8  # of factors of a sparse matrix, some tenths of a second

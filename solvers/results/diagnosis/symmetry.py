@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from ....sparse.symmetry import CHOSEN, PRODUCTS, REFUSED
+from ....sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
 from ...preconditioners import Preconditioner
 from ..cause import Cause
 from .case import Case, Image, dots, norms

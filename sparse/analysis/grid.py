@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...sparse import Matrix, SparseMatrix, Stencil
-from ...sparse.formats.entries.some_rows import evenly_spread
+from ..formats import SparseMatrix, Stencil
+from ..formats.entries.some_rows import evenly_spread
+from ..operator import Operator
 from .neighbours import differences, shift_of, step_of
 
 Grid = tuple[int, ...]
@@ -21,23 +22,12 @@ _FEW, _MANY = 8, 1000  # runs of rows that are looked at for distances, and rows
 _LONGEST_ROW = 27  # entries: all neighbours in three dimensions
 
 
-def on_its_grid(matrix: Matrix) -> Matrix:
-    """The matrix with the shape of its detected grid; itself where none is found.
-
-    For a single square matrix on a grid of two or three axes of at least 5 points each, last axis fastest. Only a
-    sample of rows is read: a caller that relies on the grid has to check all entries.
-
-    Cost: about a thousand rows.
-    """
-    found = _grid_of(matrix)
-    return matrix if found is None else SparseMatrix.of_stored(matrix.stored, found, found)  # type: ignore[attr-defined]
-
-
-def _grid_of(matrix: Matrix) -> Grid | None:
+def find_grid(matrix: Operator) -> Grid:
+    """See `Analysis.grid`."""
     n, m = matrix.shape
     flat = isinstance(matrix, SparseMatrix) and matrix.in_shape == matrix.out_shape == (n,)
     if not flat or n != m or matrix.systems is not None or n < _LEAST**2:
-        return None
+        return ()
     if isinstance(matrix, Stencil) and matrix.own_grid is not None and len(matrix.own_grid) > 1:
         return matrix.own_grid
     structure: Any = matrix.structure  # type: ignore[attr-defined]
@@ -46,9 +36,10 @@ def _grid_of(matrix: Matrix) -> Grid | None:
     )  # in each there is one that is not at the end of its line
     rows, cols = structure.in_rows(np.unique(runs))
     if len(rows) > 3 * _FEW * _LONGEST_ROW:
-        return None
+        return ()
     grids = dict.fromkeys(g for row in np.unique(rows) for g in _candidates(cols[rows == row] - row, n))
-    best, fewest = None, np.inf
+    best: Grid = ()
+    fewest = np.inf
     for grid in grids:
         around = _around(matrix, grid)
         if around is not None and around < fewest:  # an axis that is taken for too short a one looks like a ring

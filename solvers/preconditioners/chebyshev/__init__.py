@@ -1,1 +1,0 @@
-"""Chebyshev polynomials of a matrix, and the spectral bounds that they need."""
