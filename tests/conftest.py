@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import sysconfig
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,14 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 
 
 def _cell(item: pytest.Item) -> Cell:
-    node = item.path.relative_to(ROOT / "tests").as_posix() + item.nodeid[item.nodeid.index("::") :]
+    node = _below_tests(item.path) + item.nodeid[item.nodeid.index("::") :]
     markers = {marker.name: marker for marker in reversed([*item.iter_markers()])}
-    return cell(node, markers, _parameters(item))
+    return cell(node, markers, _parameters(item), item.own_markers)
+
+
+@cache
+def _below_tests(path: Path) -> str:
+    return path.relative_to(ROOT / "tests").as_posix()
 
 
 def _but_for_its_mode(item: pytest.Item) -> Any:

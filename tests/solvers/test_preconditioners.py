@@ -159,7 +159,7 @@ def test_repr_tells_the_cost(kind: str, mode: str) -> None:
         assert word in repr(M)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize(("kind", "mode"), in_turn(KINDS, EAGER, always=["numpy", "torch"], tier="slow"))
 def test_batch_is_its_systems(kind: str, mode: str) -> None:
     """M of a batch of matrices holds one for each, and a solve treats each system as if it were alone.
@@ -287,7 +287,7 @@ def test_container_of_arrays(kind: str) -> None:
     np.testing.assert_allclose(to_numpy(image), to_numpy(M.dense()) @ b, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize(("kind", "mode"), in_turn(KINDS, ["jax", "torch", "tf"], always=["torch"], tier="slow"))
 def test_made_by_numpy_for_another_library(kind: str, mode: str) -> None:
     """M of a SciPy matrix serves arrays of any library."""
