@@ -63,7 +63,7 @@ def methods_and_modes(methods: Iterable[str], modes: Iterable[str] = MODES) -> l
 
 
 def in_turn(
-    first: Iterable[Any], second: Iterable[Any], always: Iterable[Any] = (), tier: str = "merge", shift: int = 0
+    first: Iterable[Any], second: Iterable[Any], always: Iterable[Any] = (), tier: str = "slow", shift: int = 0
 ) -> list[Any]:
     """Every pair; by default only so many that each value is in one of them, and those of the second in `always`.
 
