@@ -27,6 +27,9 @@ _QUICK = {
 }
 
 
+# In the tests of contracts that give each method one system: they run one program (conftest.py).
+ONE_SYSTEM: dict[str, Any] = {"max_iter": 200, "on_failure": "status"}
+
 # For tests that are not about compiling, each method compiles in one library's graphs; these few do in every mode.
 _EVERYWHERE = (*REPRESENTATIVE, "scipy-direct")
 _ON_DEMAND = ("jax", "torch-compile", "tf-function")
