@@ -8,18 +8,18 @@ from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
-from .interface.entries import Entries
+from .interface.entries import CooEntries
 from .interface.implicit import LinearSystem
 from .malloc import tune_malloc
 from .on_failure import get_on_failure, on_failure, set_global_on_failure
 from .precision import get_precision, precision, real_dtype, set_global_precision, working_dtype
-from .registry import NoBackendFound, choose_backend, default_backend, get_backend, left_alone, use
+from .registry import NoBackendFound, choose_backend, default_backend, get_backend, use, without_compilers
 
 __all__ = [
     "Array",
     "Backend",
     "Bilinear",
-    "Entries",
+    "CooEntries",
     "Kept",
     "LinearSystem",
     "NoBackendFound",
@@ -29,7 +29,6 @@ __all__ = [
     "get_backend",
     "get_on_failure",
     "get_precision",
-    "left_alone",
     "nan_of",
     "on_failure",
     "precision",
@@ -39,5 +38,6 @@ __all__ = [
     "set_global_precision",
     "tune_malloc",
     "use",
+    "without_compilers",
     "working_dtype",
 ]

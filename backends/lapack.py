@@ -19,7 +19,7 @@ def lu_factor(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return lu, np.array([pivots for _, pivots in parts]).reshape(matrix.shape[:-1])
 
 
-def inverse(matrix: np.ndarray) -> np.ndarray:
+def batched_inverse(matrix: np.ndarray) -> np.ndarray:
     """The inverses of `(batch, n, n)`; not finite where one is singular."""
     if matrix.shape[-1] not in _ALONE:
         try:
@@ -38,7 +38,7 @@ def inverse(matrix: np.ndarray) -> np.ndarray:
 def inverse_of_definite(matrix: np.ndarray) -> np.ndarray | None:
     """That of one large Hermitian matrix `(n, n)`, exactly Hermitian; None where it is small, or not positive definite.
 
-    Half of the operations of `inverse`.
+    Half of the operations of `batched_inverse`.
     """
     if len(matrix) < _ALONE.stop:
         return None

@@ -18,7 +18,7 @@ _setting = Setting("on_failure", "raise", compiled=True)
 _pure: ContextVar[bool | None] = ContextVar("krylix_pure_programs", default=None)
 
 
-def checked(policy: str) -> str:
+def checked_policy(policy: str) -> str:
     """
     Raises:
         ValueError: there is no such policy.
@@ -45,7 +45,7 @@ def set_global_on_failure(policy: str) -> None:
     Raises:
         ValueError: there is no such policy.
     """
-    _setting.set_global(checked(policy))
+    _setting.set_global(checked_policy(policy))
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def on_failure(policy: str) -> Iterator[None]:
     Raises:
         ValueError: there is no such policy.
     """
-    with _setting.local(checked(policy)):
+    with _setting.local(checked_policy(policy)):
         yield
 
 

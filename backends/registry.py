@@ -30,7 +30,7 @@ _chosen: list[Backend] = []
 _loaded: dict[str, Backend] = {}
 _loading = RLock()
 _known_types: dict[type, str | None] = {}
-_left_alone: dict[tuple[Callable[..., Any], bool, bool, bool, bool], Callable[..., Any]] = {}
+_without_compilers: dict[tuple[Callable[..., Any], bool, bool, bool, bool], Callable[..., Any]] = {}
 
 
 class NoBackendFound(TypeError):
@@ -182,7 +182,7 @@ def _names(x: Any, in_callables: bool) -> list[str]:
     return []
 
 
-def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+def without_compilers(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose source no compiler reads, and no mode of JAX judges that is meant for a user's own source.
 
     `torch.compile` runs it between two graphs, AutoGraph as it is. PyTorch's autocast is off in it.
@@ -191,12 +191,12 @@ def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
     # Where nobody has imported Dynamo, which takes a second, nobody compiles.
     compiles = "torch._dynamo" in sys.modules and hasattr(torch, "compiler")
     key = (function, compiles, hasattr(tensorflow, "autograph"), "jax" in sys.modules, hasattr(torch, "_C"))
-    if key not in _left_alone:
+    if key not in _without_compilers:
         wrapped = _leniently(function) if key[3] else function
         wrapped = tensorflow.autograph.experimental.do_not_convert(wrapped) if key[2] else wrapped  # type: ignore[union-attr]
         wrapped = without_autocast(wrapped) if key[4] else wrapped
-        _left_alone[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]
-    return _left_alone[key]
+        _without_compilers[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]
+    return _without_compilers[key]
 
 
 def _leniently(function: Callable[..., Any]) -> Callable[..., Any]:

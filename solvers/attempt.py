@@ -13,7 +13,7 @@ from ..backends.on_failure import QUIET
 from ..sparse import NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
 from .iteration.outcome import Outcome
-from .iteration.run import Settings, run
+from .iteration.run import LoopSettings, run
 from .iteration.status import Status
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
@@ -70,12 +70,12 @@ class Attempt:
                 return bk.compile(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
 
-    def _settings(self, method: Method) -> Settings:
+    def _settings(self, method: Method) -> LoopSettings:
         problem = self.problem
         limits = problem.limits.of_systems(problem.layout.systems)
         # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
         both = problem.both or (problem.given is None and self.method.needs_hermitian)
-        return Settings(problem.bk, method, limits, self.history, problem.by_default, both, problem.derived)
+        return LoopSettings(problem.bk, method, limits, self.history, problem.by_default, both, problem.derived)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:
         """The outcome of a solve in a compiled function, or for a derivative, whose failure is seen to here.
@@ -97,7 +97,7 @@ class Attempt:
     def _is_seen_to_converge(self, outcome: Outcome) -> bool:
         """Have all systems converged, and is that at hand?"""
         bk, status = self.problem.bk, outcome.status
-        known = not (self.problem.compiled or bk.compiled(status)) and bk.is_at_hand(status)
+        known = not (self.problem.compiled or bk.compiled(status)) and bk.is_concrete(status)
         return known and not bk.any(status != int(Status.CONVERGED))
 
     def look(self, outcome: Outcome) -> Look | None:

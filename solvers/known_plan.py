@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import get_precision, precision
-from ..backends.numpy.one_system import Numbers
+from ..backends.numpy.one_system import OneSystemBackend
 from ..backends.on_failure import POLICIES
 from ..sparse import Matrix, Operator
 from .attempt import Attempt
@@ -34,7 +34,7 @@ from .setup.tolerance import default_rtol
 
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
-_NUMBERS = Numbers()  # which give the digits that arrays of them do
+_NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
 _CONVERGED = int(Status.CONVERGED)
 _DEFAULTS = {field.name: field.default for field in fields(SolveResult) if field.default is not MISSING}
 

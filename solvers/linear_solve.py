@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..backends import Array, get_on_failure, left_alone
+from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.once import answers_kept
@@ -17,7 +17,7 @@ from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
-from .setup.choose import Choice, choose, first_that_can
+from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem
 from .setup.null_at_run_time import with_constants
@@ -129,7 +129,7 @@ def linear_solve(
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=get_on_failure() if on_failure is None else on_failure, history=history, progress=progress,
     )  # fmt: skip
-    return left_alone(_linear_solve)(request)
+    return without_compilers(_linear_solve)(request)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
@@ -224,7 +224,7 @@ def _with_factors(ready: _Ready) -> _Ready:
     return ready._replace(M=factors_now(problem, method))
 
 
-def _set_up_as_chosen(problem: Problem, choice: Choice, request: Request) -> _Ready:
+def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) -> _Ready:
     """
     Raises:
         UnsupportedOperation: this choice cannot be used here, and there are others.

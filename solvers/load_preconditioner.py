@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..backends import Array, choose_backend, left_alone
+from ..backends import Array, choose_backend, without_compilers
 from ..sparse import Operator
 from ..sparse.files import tree
 from .methods.direct.factorisation import Solves
@@ -25,14 +25,14 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Any:
 
     Cost: a few passes over the numbers, and a product or two. Factors of `scipy-direct` are made again.
     """
-    return left_alone(_load)(path, like)
+    return without_compilers(_load)(path, like)
 
 
 load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
 
 def _load(path: Any, like: Array | None) -> Any:
-    bk, found = choose_backend(like), tree.load(path, _check)
+    bk, found = choose_backend(like), tree.load_operator(path, _check)
     moved = found if bk is found.bk else found.on_backend(bk, like)
     if not isinstance(moved, Preconditioner | Solves):
         raise TypeError(f"{path}: {found!r} serves NumPy arrays only; load it without `like`.")

@@ -12,7 +12,7 @@ from ..backends import Array, get_backend, real_dtype
 from ..sparse import Matrix, Operator
 from ..sparse.fingerprint import fingerprint
 from .iteration.outcome import Outcome
-from .iteration.run import Settings, run
+from .iteration.run import LoopSettings, run
 from .iteration.status import Status
 from .results.no_solution import without_refuted
 from .setup.fill import have_room
@@ -20,7 +20,7 @@ from .setup.problem import Problem
 
 
 def run_on_host(
-    problem: Problem, settings: Settings, M: Operator | None, report: Callable[..., None] | None
+    problem: Problem, settings: LoopSettings, M: Operator | None, report: Callable[..., None] | None
 ) -> Outcome:
     """The whole solve as one call of the host."""
     function, arrays = _solve_on_host(problem, settings, M, report)
@@ -28,7 +28,7 @@ def run_on_host(
     return found if settings.history else found._replace(history=())
 
 
-def rescued_on_host(problem: Problem, settings: Settings, found: Outcome) -> Outcome:
+def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome) -> Outcome:
     """What the host finds with a method of its own for the systems that it may help, and what was found for others."""
     bk = problem.bk
     function, arrays = _solve_on_host(problem, settings, None, None, bounded=True)
@@ -51,7 +51,7 @@ def rescued_on_host(problem: Problem, settings: Settings, found: Outcome) -> Out
     return found._replace(**dict(zip(Outcome._fields, rescued)))
 
 
-def _name(problem: Problem, settings: Settings, *counts: int) -> str | None:
+def _name(problem: Problem, settings: LoopSettings, *counts: int) -> str | None:
     """The same for solves on the host that do the same, in every process; None where that is not known.
 
     What arrays will decide is seen in the operators that are made of other numbers.
@@ -80,7 +80,7 @@ def may_be_helped(problem: Problem, found: Outcome) -> Array:
 
 def _solve_on_host(
     problem: Problem,
-    settings: Settings,
+    settings: LoopSettings,
     M: Operator | None,
     report: Callable[..., None] | None,
     bounded: bool = False,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array, choose_backend, get_on_failure, left_alone
+from ..backends import Array, choose_backend, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.once import answers_kept
@@ -79,7 +79,7 @@ class PreparedSolver:
 
         Cost: the method's, without setting it up.
         """
-        return left_alone(_solve_prepared)(self, b, x0, axis, history, progress)
+        return without_compilers(_solve_prepared)(self, b, x0, axis, history, progress)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
@@ -105,7 +105,7 @@ class PreparedSolver:
         as an operator or a function stays as it is, which its `note` tells.
         """
         request = replace(self._request, A=A, args=args)
-        found = left_alone(_prepare)(request, self.preconditioner)
+        found = without_compilers(_prepare)(request, self.preconditioner)
         return found if is_auto(request.method) else replace(found, _fallback=self._fallback, _why=self._why)
 
     def __copy__(self) -> PreparedSolver:
@@ -222,12 +222,12 @@ def prepare(
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=get_on_failure() if on_failure is None else on_failure,
     )  # fmt: skip
-    return left_alone(_prepare)(request)
+    return without_compilers(_prepare)(request)
 
 
 def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
     """As `prepare`, with the choices of `linear_solve`: for one solve, whose parts are to be looked at apart."""
-    return left_alone(_prepare)(Request(A=A, b=like, **settings), None, False)
+    return without_compilers(_prepare)(Request(A=A, b=like, **settings), None, False)
 
 
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:

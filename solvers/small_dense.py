@@ -19,7 +19,7 @@ from ..backends.registry import backend_name
 from ..sparse import DenseOperator
 from .known_plan import KnownPlan, settings_are_plain
 from .methods.direct.dense import Direct, may_be_definite
-from .methods.direct.dense_singular import scattered
+from .methods.direct.dense_singular import probe_vector
 from .methods.direct.singular import suspicious
 from .results.in_library import in_library
 from .results.result import SolveResult
@@ -73,7 +73,7 @@ def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndar
     if name in (None, "numpy") or backend_name(A) != name:
         return None, None, None
     bk = get_backend(name)
-    if not (bk.is_array(A) and bk.is_array(b) and bk.is_at_hand(b)):
+    if not (bk.is_array(A) and bk.is_array(b) and bk.is_concrete(b)):
         return None, None, None
     small = len(b.shape) == 1 and 2 <= b.shape[0] <= MOST and tuple(A.shape) == (b.shape[0],) * 2
     return (bk, bk.host_view(A), bk.host_view(b)) if small else (None, None, None)
@@ -89,7 +89,7 @@ def _regular_factors(matrix: DenseOperator) -> Solve | None:
         return None
     solve, pivots = found
     code = A.dtype.char
-    image = solve((rows * scattered(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
+    image = solve((rows * probe_vector(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
     regular = np.minimum.reduce(pivots) > _LEAST_PIVOT[code] * _largest(pivots)
     return solve if regular and _largest(abs(image)) < _ALLOWED[code] / len(A) ** 0.5 else None
 

@@ -63,7 +63,7 @@ def _solve(
     # With "status" or "nan", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
     outcome = _checked(problem, outcome) if known else outcome
-    asks = request.on_failure not in QUIET or (request.on_failure == "nan" and bk.is_at_hand(problem.b))
+    asks = request.on_failure not in QUIET or (request.on_failure == "nan" and bk.is_concrete(problem.b))
     waits = known and (asks or fallback is not None or problem.is_implicit)
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
@@ -73,12 +73,12 @@ def _solve(
     if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
         outcome = without_derivatives(bk, outcome, request.on_failure)
     result = replace(_result(attempt, outcome, converged), method=name)
-    if attempt.method.factorises and (waits or (known and bk.is_at_hand(problem.b))):
+    if attempt.method.factorises and (waits or (known and bk.is_concrete(problem.b))):
         warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))
     if not converged:
         result = _after_failure(attempt, outcome, result)
     if problem.is_tracked and not problem.is_implicit:
-        sources = (problem.b, *bk.take_apart(problem.A.as_container())[0])
+        sources = (problem.b, *bk.flatten(problem.A.as_container())[0])
         return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
     return result
 

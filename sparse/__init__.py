@@ -36,11 +36,11 @@ from .operators.composed import Composed
 from .operators.function import FunctionOperator
 from .operators.host import HostOperator
 from .operators.mapped import MappedOperator
-from .operators.mirrored import halved
 from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
 from .operators.on_host import OnHost
 from .operators.products import Turned
+from .operators.symmetric_dia import as_symmetric_dia
 from .plot import picture as picture
 from .symmetry import asymmetry
 from .tracing.jacobian_matrix import jacobian_matrix
@@ -75,12 +75,12 @@ __all__ = [
     "Turned",
     "UnsupportedOperation",
     "as_operator",
+    "as_symmetric_dia",
     "asymmetry",
     "batch_shape",
     "block",
     "block_diagonal",
     "eye",
-    "halved",
     "hstack",
     "in_precision",
     "is_function",

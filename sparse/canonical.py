@@ -20,7 +20,7 @@ def canonical(A: Any) -> Any:
     return found
 
 
-def rows_of(A: Any, first: int, last: int) -> Any:
+def row_range(A: Any, first: int, last: int) -> Any:
     """Some rows of a matrix in that form, which share its memory."""
     start, stop = A.indptr[first], A.indptr[last]
     found = sp.csr_array(

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, working_dtype
-from .formats import Dense, SparseMatrix, from_native, from_scipy, stacked
+from .formats import Dense, SparseMatrix, from_native, from_scipy, matrix_batch
 from .layout import Layout
 from .operator import Operator
 from .operators.function import FunctionOperator
@@ -154,7 +154,7 @@ def _stacked(bk: Backend, A: Sequence[Any], dtype: np.dtype, like: Array | None,
         constant = None if any(K is None for K in known) else np.array(known)
         return Dense(bk, bk.stack([operator.dense() for operator in found]), constant)
     if all(isinstance(operator, SparseMatrix) for operator in found):
-        return stacked([operator for operator in found if isinstance(operator, SparseMatrix)])
+        return matrix_batch([operator for operator in found if isinstance(operator, SparseMatrix)])
     kinds = ", ".join(dict.fromkeys(type(operator).__name__ for operator in found))
     raise TypeError(
         f"{name} holds matrices of the kinds {kinds}; expected only dense ones, or only sparse ones whose structure is "

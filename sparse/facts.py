@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ..backends.cores import shared as cores
 from .canonical import canonical as canonical
-from .canonical import row_maxima, rows_of
+from .canonical import row_maxima, row_range
 from .symmetry import is_hermitian as is_hermitian
 from .symmetry import is_symmetric as is_symmetric
 
@@ -64,7 +64,7 @@ def is_diagonally_dominant(A: Any) -> bool:
     others: list[int] = []
 
     def look(first: int, last: int) -> None:
-        if not others and not _dominance(rows_of(A, first, last), first, ones).weak.all():
+        if not others and not _dominance(row_range(A, first, last), first, ones).weak.all():
             others.append(first)
 
     cores.in_blocks(look, A.shape[0], _ROWS)
@@ -99,7 +99,7 @@ def is_positive_definite(A: Any) -> bool | None:
     found = dominance(A)
     if not found.weak.all():
         return None
-    count, labels = components(A)
+    count, labels = component_labels(A)
     return True if len(np.unique(labels[found.strict])) == count else None
 
 
@@ -140,7 +140,7 @@ def _dominance(A: Any, first: int, ones: np.ndarray) -> Dominance:
         return Dominance(diagonal, total - diagonal, rounding)
 
 
-def components(A: Any) -> tuple[int, np.ndarray]:
+def component_labels(A: Any) -> tuple[int, np.ndarray]:
     """How many connected components the graph of a square matrix has, and to which one each row belongs, `(n,)`.
 
     Rows i and j are connected where a_ij != 0 or a_ji != 0: systems of different components are independent.
@@ -148,7 +148,7 @@ def components(A: Any) -> tuple[int, np.ndarray]:
     Raises:
         ValueError: A is not square.
     """
-    _check_square(A, "components")
+    _check_square(A, "component_labels")
     A = canonical(A)
     if A.shape[0] == 0:
         return 0, np.zeros(0, np.int32)

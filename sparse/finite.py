@@ -48,7 +48,7 @@ def _values(A: Operator) -> Sequence[np.ndarray] | None:
     bk = A.bk
     if all(isinstance(a, np.ndarray) for a in arrays):
         return arrays
-    return [bk.to_numpy(a) for a in arrays] if all(map(bk.is_at_hand, arrays)) else None
+    return [bk.to_numpy(a) for a in arrays] if all(map(bk.is_concrete, arrays)) else None
 
 
 def _sums_up(values: np.ndarray) -> bool:

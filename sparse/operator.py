@@ -30,7 +30,9 @@ class Operator(ABC):
     systems: int | None = None
     products: ClassVar[int] = 1  # with the user's matrix, in one `apply`
     is_container: ClassVar[bool] = False  # do all its values live in arrays that a compiled function can take?
-    puts_in_memory: ClassVar[bool] = False  # does `apply` compute its argument once by itself, see `Backend.in_memory`?
+    materializes_input: ClassVar[bool] = (
+        False  # does `apply` compute its argument once by itself, see `Backend.materialize`?
+    )
     keeps_grids: bool = False  # does `apply` take rows that the library keeps as grids (`Backend.on_grid`) as they are?
     one_after_the_other: ClassVar[str] = "as_operator(lambda x: A @ (B @ x), like=b)"  # the product of two
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?

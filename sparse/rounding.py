@@ -27,7 +27,7 @@ ROWS = 16  # half units, of each row
 _REGION, _REGION_IN_DOUBLE = 1, 4  # of a region: single precision is mostly rounded once, from double
 
 
-class RowSums(NamedTuple):
+class RoundedProduct(NamedTuple):
     """`A v` for each row, and what rounding of the entries allows it to be; `(n,)` or `(n, k)`, in double precision."""
 
     sums: np.ndarray
@@ -51,7 +51,7 @@ def of_region(dtype: np.dtype) -> int:
     return _REGION if np.dtype(dtype).char in "fF" else _REGION_IN_DOUBLE
 
 
-def row_sums(A: Any, v: np.ndarray | None = None) -> RowSums:
+def rounded_product(A: Any, v: np.ndarray | None = None) -> RoundedProduct:
     """Of a SciPy or NumPy matrix `(m, n)` and one vector `(n,)`, ones by default, or columns `(n, k)`.
 
     Cost: 2 products in double precision, and a pass over the entries.
@@ -64,10 +64,10 @@ def row_sums(A: Any, v: np.ndarray | None = None) -> RowSums:
         units: Any = sp.csr_array((half_units(host, A.data).astype(np.float64), A.indices, A.indptr), A.shape)
     else:
         units = half_units(host, A).astype(np.float64)
-    return RowSums(np.asarray(wide @ v), np.asarray(units @ np.abs(v)))
+    return RoundedProduct(np.asarray(wide @ v), np.asarray(units @ np.abs(v)))
 
 
-def closed_components(rows: RowSums, labels: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
+def closed_components(rows: RoundedProduct, labels: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
     """bool `(count,)`: are all row sums of a connected component zero, each by itself and all together?
 
     Args:

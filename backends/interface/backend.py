@@ -23,7 +23,7 @@ from .linalg import Linalg
 from .recurrence import Recurrences
 from .scattered import scattered
 from .sparse_kernels import SparseKernels
-from .structure import Opened, flatten
+from .structure import Opened, flatten_with_structure
 from .transformations import Transformations
 
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
@@ -110,18 +110,18 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """Context in which operations on known arrays run now, also while a function is being compiled."""
         return nullcontext()
 
-    def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
+    def concrete_value(self, function: Callable[[], Array]) -> np.ndarray | None:
         """The value of `function()`, or None where it is not known before the compiled program runs."""
         return None if self.compiled() else self.to_numpy(function())
 
-    def in_every_run(self, x: Array) -> np.ndarray | None:
+    def constant_folded(self, x: Array) -> np.ndarray | None:
         """The value of an array on one device that is the same in every run of the program that is compiled, else None.
 
         For what is constant to derivatives: those of the program by what it closes over may be asked for later.
         """
         return None
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         """Has `x` a value now, and costs it no waiting for another device to look at it?"""
         return False
 
@@ -137,7 +137,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """A known array as one of the library; as a tuple, by the first axis, where a compiler would cut it slowly."""
         return self.asarray(x)
 
-    def in_memory(self, x: Array) -> Array:
+    def materialize(self, x: Array) -> Array:
         """`x`, computed once: a compiler may else compute its elements anew wherever they are gathered."""
         return x
 
@@ -163,9 +163,9 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
     def stack(self, arrays: Sequence[Array]) -> Array:
         """Along a new first axis."""
 
-    def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
-        """Along a new first axis, each computed once, as `in_memory`, and with little more to compile than theirs."""
-        return self.in_memory(self.stack(arrays))
+    def stack_materialized(self, arrays: Sequence[Array]) -> Array:
+        """Along a new first axis, each computed once, as `materialize`, and with little more to compile than theirs."""
+        return self.materialize(self.stack(arrays))
 
     @abstractmethod
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
@@ -189,7 +189,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         """
         if self.is_array(tree):
             return [tree], None
-        leaves, structure = flatten(tree, self._open_container)
+        leaves, structure = flatten_with_structure(tree, self._open_container)
         if isinstance(tree, list | tuple) and all(isinstance(leaf, Number | np.number) for leaf in leaves):
             return [tree], None
         return leaves, structure
@@ -237,7 +237,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
 
         By scaling, but where squares are seen to stay in range: powers of two change no digit.
         """
-        if self.is_at_hand(v):
+        if self.is_concrete(v):
             square = self.square_norm(v)
             low, high = _SAFE_SQUARES[self.dtype(square).char]
             if not self.any(~((square > low) & (square < high))):

@@ -71,7 +71,7 @@ class Each(Bilinear):
         return self.form.sample(bk, indices, y, x, each)
 
 
-def evaluate(bk: Any, form: Bilinear, kind: str, indices: Arrays, a: Arrays, b: Arrays) -> Arrays:
+def evaluate_bilinear(bk: Any, form: Bilinear, kind: str, indices: Arrays, a: Arrays, b: Arrays) -> Arrays:
     """One of the three maps. Arguments and results are tuples, those that are one vector of one element."""
     if kind == SAMPLE:
         return tuple(form.sample(bk, indices, a[0], b[0]))

@@ -92,7 +92,7 @@ class Control(ABC):
         `(batch, n)`, integer `(1,)` and `(batch, k)`.
         """
 
-    def quiet(self) -> AbstractContextManager[Any]:
+    def errstate(self) -> AbstractContextManager[Any]:
         """Context in which overflow, division by zero and derivatives are of no concern: the loop checks by itself."""
         return nullcontext()
 

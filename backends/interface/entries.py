@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Entries(NamedTuple):
+class CooEntries(NamedTuple):
     """Arrays of the library; duplicates add up, so that their order does not matter.
 
     Of a batch of matrices, whose shape is `(systems, n, m)`, either the entries of all, with `systems` to tell them

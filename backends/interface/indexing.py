@@ -16,7 +16,7 @@ from .arrays import Array, Integers
 class Indexing(ABC):
     """The part of a backend that takes arrays apart and puts them together."""
 
-    in_memory: Callable[[Array], Array]
+    materialize: Callable[[Array], Array]
 
     @abstractmethod
     def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
@@ -44,9 +44,9 @@ class Indexing(ABC):
     def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         """`x` with zeros around it: `(before, after)` of each axis, none negative."""
 
-    def padded_in_memory(self, x: Array, before: int, after: int) -> Array:
-        """`(rows, n)` with so many zeros before and after each row, computed once, as `Backend.in_memory`."""
-        return self.in_memory(self.pad(x, [(0, 0), (before, after)]))
+    def pad_materialized(self, x: Array, before: int, after: int) -> Array:
+        """`(rows, n)` with so many zeros before and after each row, computed once, as `Backend.materialize`."""
+        return self.materialize(self.pad(x, [(0, 0), (before, after)]))
 
     def window(self, x: Array, start: Sequence[int], shape: Sequence[int]) -> Array:
         """The box of `shape` that begins at `start`, along the last axes of `x`; what lies outside of `x` is 0."""

@@ -25,7 +25,7 @@ from .indexing import Indexing
 # Rows of up to so many entries are summed term by term, which compilers fuse into one pass: XLA took 1.5 ms for five
 # terms of 1024^2 numbers, and 50 ms for the sum over the axis of five.
 _UNROLLED = 64
-Place = tuple[int, int, int, int, int]  # of a diagonal in a product, see `places`
+Place = tuple[int, int, int, int, int]  # of a diagonal in a product, see `diagonal_places`
 
 
 class SparseKernels(Indexing):
@@ -64,7 +64,7 @@ class SparseKernels(Indexing):
                 part_of(diagonals[..., d, :], lo + shift, hi + shift) * part_of(x, lo + step, hi + step),
                 ((0, 0), (lo, n - hi)),
             )
-            for d, lo, hi, shift, step in places(offsets, n, int(x.shape[1]), transposed)
+            for d, lo, hi, shift, step in diagonal_places(offsets, n, int(x.shape[1]), transposed)
         ]
         return _total(parts) if parts else self.zeros((x.shape[0], n), self.dtype(x), x)
 
@@ -73,7 +73,7 @@ class SparseKernels(Indexing):
 
         Args:
             diagonals: `(k, n)`, one matrix for all rows of x and y.
-            where: what they add, see `places`.
+            where: what they add, see `diagonal_places`.
         """
         return None
 
@@ -163,7 +163,7 @@ def inside(offsets: Sequence[int], n: int, m: int) -> Iterator[tuple[int, int, i
             yield d, o, lo, hi
 
 
-def places(offsets: Sequence[int], n: int, m: int, transposed: bool) -> Iterator[Place]:
+def diagonal_places(offsets: Sequence[int], n: int, m: int, transposed: bool) -> Iterator[Place]:
     """What each diagonal adds to an image of n numbers from m: image[i] += diagonal[i + shift] x[i + step].
 
     Its number, the first i and the last + 1, shift and step.
@@ -174,7 +174,7 @@ def places(offsets: Sequence[int], n: int, m: int, transposed: bool) -> Iterator
 
 
 def clipped(where: Sequence[Place], start: int, end: int) -> Iterator[Place]:
-    """Of `places` what belongs to some rows of the image, the first and the last + 1."""
+    """Of `diagonal_places` what belongs to some rows of the image, the first and the last + 1."""
     for d, first, last, shift, step in where:
         lo, hi = max(start, first), min(end, last)
         if lo < hi:

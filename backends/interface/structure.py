@@ -18,18 +18,18 @@ class Opened(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Structure:
+class ContainerStructure:
     """A container without its arrays. Equal ones have the same classes, keys and places of arrays.
 
     Dictionaries are equal whatever the order of their keys.
     """
 
     key: Hashable
-    children: tuple[Structure | None, ...]  # None: an array
+    children: tuple[ContainerStructure | None, ...]  # None: an array
     opened: Sequence[Opened]  # one; not compared
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Structure) and (self.key, self.children) == (other.key, other.children)
+        return isinstance(other, ContainerStructure) and (self.key, self.children) == (other.key, other.children)
 
     def __hash__(self) -> int:
         return hash((self.key, self.children))
@@ -39,7 +39,7 @@ class Structure:
         return f"{self.key}({inner})"
 
     def rebuild(self, leaves: Sequence[Array]) -> Any:
-        """The container with these arrays, in the order of `flatten`."""
+        """The container with these arrays, in the order of `flatten_with_structure`."""
         return self._rebuilt(iter(leaves))
 
     def _rebuilt(self, leaves: Any) -> Any:
@@ -47,7 +47,9 @@ class Structure:
         return self.opened[0].rebuild(parts)
 
 
-def flatten(tree: Any, open_other: Callable[[Any], Opened | None]) -> tuple[list[Any], Structure | None]:
+def flatten_with_structure(
+    tree: Any, open_other: Callable[[Any], Opened | None]
+) -> tuple[list[Any], ContainerStructure | None]:
     """The leaves of a container, and its structure: None where `tree` is a leaf itself.
 
     Args:
@@ -56,8 +58,8 @@ def flatten(tree: Any, open_other: Callable[[Any], Opened | None]) -> tuple[list
     opened = _open(tree) or open_other(tree)
     if opened is None:
         return [tree], None
-    found = [flatten(child, open_other) for child in opened.children]
-    structure = Structure(opened.key, tuple(inner for _, inner in found), (opened._replace(children=()),))
+    found = [flatten_with_structure(child, open_other) for child in opened.children]
+    structure = ContainerStructure(opened.key, tuple(inner for _, inner in found), (opened._replace(children=()),))
     return [leaf for leaves, _ in found for leaf in leaves], structure
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .arrays import Array
 from .implicit import LinearSystem
-from .tree import Container, take_apart
+from .tree import Container, flatten
 
 
 class Transformations(ABC):
@@ -148,7 +148,7 @@ class Transformations(ABC):
         flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
-        """Make `cls` a container of arrays that `take_apart` and this library's transformations see through.
+        """Make `cls` a container of arrays that `flatten` and this library's transformations see through.
 
         Once: libraries refuse a second time. Several threads may meet a class first.
         """
@@ -168,6 +168,6 @@ class Transformations(ABC):
         """Tell the library itself, where it wants to know."""
         return None
 
-    def take_apart(self, tree: Any) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
+    def flatten(self, tree: Any) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
         """The arrays in a container, and the function that makes the same container of other arrays."""
-        return take_apart(tree, self.is_array, self.containers)
+        return flatten(tree, self.is_array, self.containers)

@@ -30,7 +30,7 @@ class Container(NamedTuple):
     unflatten: Callable[[Any, Sequence[Any]], Any]
 
 
-def take_apart(
+def flatten(
     tree: Any, is_array: Callable[[Any], bool], containers: dict[type, Container]
 ) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
     """The arrays in tuples, lists, dictionaries and objects of `containers`, and what makes the same of other arrays.
@@ -58,7 +58,7 @@ def _branches(
     is_array: Callable[[Any], bool],
     containers: dict[type, Container],
 ) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
-    parts = [take_apart(branch, is_array, containers) for branch in branches]
+    parts = [flatten(branch, is_array, containers) for branch in branches]
     leaves = [leaf for found, _ in parts for leaf in found]
 
     def rebuild(arrays: Sequence[Array]) -> Any:

@@ -40,13 +40,13 @@ from .program.constants import hiding_constants
 from .program.function import called, trace
 from .program.recorded import recorded
 from .recurrence import JaxRecurrences
-from .sharding.devices import first_placed, placed
+from .sharding.devices import first_placed, placed_like
 from .sharding.explicit import with_auto_axes
 from .sharding.grid_rows import GridStack, cells_of
 from .sharding.varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 from .sparse import JaxSparse
 from .strict import leniently
-from .tracing import host_view, is_compiled, is_recorded, is_traced, value_now
+from .tracing import host_view, is_compiled, is_traced, is_tracing, value_now
 from .vectors import JaxVectors
 
 _handed_over = jax.jit(lambda x: x)  # arguments of programs become arrays in half the time that jnp.asarray takes
@@ -80,7 +80,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
 
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         made = jnp.asarray(native_order(x), dtype)
-        return made if like is None or isinstance(x, jax.Array) else placed(made, like)
+        return made if like is None or isinstance(x, jax.Array) else placed_like(made, like)
 
     def to_numpy(self, x: Array) -> np.ndarray:
         return np.asarray(x)
@@ -106,13 +106,13 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def device(self, x: Array) -> Hashable:
         return None  # jax itself refuses to mix committed devices, and knows about shardings
 
-    def in_every_run(self, x: Array) -> np.ndarray | None:
+    def constant_folded(self, x: Array) -> np.ndarray | None:
         x = cells_of(x)
         if is_traced(x) or (isinstance(x, jax.Array) and not (x.is_fully_addressable and len(x.devices()) == 1)):
             return None
         return np.asarray(x)
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         x = cells_of(x)
         here = not is_compiled(x) and x.is_fully_addressable  # not on other processes, too
         return here and all(device.platform == "cpu" for device in x.devices())
@@ -121,12 +121,12 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         return is_compiled(arrays)
 
     def in_program(self) -> bool:
-        return is_recorded()
+        return is_tracing()
 
     def at_once(self) -> AbstractContextManager[Any]:
         return jax.ensure_compile_time_eval()
 
-    def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
+    def concrete_value(self, function: Callable[[], Array]) -> np.ndarray | None:
         try:
             with self.at_once():
                 value = function()

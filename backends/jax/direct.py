@@ -22,7 +22,7 @@ def direct(operation: Callable[[Array], Array], wrapper: Callable[[Any], Array])
     return lambda x: operation(x) if isinstance(x, jax.core.Tracer) and x.dtype.kind == "f" else wrapper(x)
 
 
-def chosen(condition: Any, a: Any, b: Any) -> Array:
+def select_elements(condition: Any, a: Any, b: Any) -> Array:
     """`jnp.where`: one select, where the dtypes agree and the shapes need no more than one row for each condition."""
     arrays = [x for x in (a, b) if isinstance(x, jax.Array)]
     numbers = [x for x in (a, b) if not isinstance(x, jax.Array)]

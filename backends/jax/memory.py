@@ -31,7 +31,7 @@ class JaxMemory:
     def apart(self, x: np.ndarray) -> Any:
         return tuple(map(self.asarray, x)) if x.size > _SMALL and self.compiled() else self.asarray(x)
 
-    def in_memory(self, x: Array) -> Any:
+    def materialize(self, x: Array) -> Any:
         if not is_compiled(x):
             return x
         if self.spreads_arrays():  # XLA's partitioner makes wrong numbers of what is written into a part of a grid
@@ -40,14 +40,14 @@ class JaxMemory:
             return x
         return _written(x, lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), (0,) * x.ndim)
 
-    def padded_in_memory(self, x: Array, before: int, after: int) -> Any:
+    def pad_materialized(self, x: Array, before: int, after: int) -> Any:
         if not is_compiled(x) or self.spreads_arrays() or not x.size:
-            return self.in_memory(lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (before, after, 0)]))
+            return self.materialize(lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (before, after, 0)]))
         return _written(jnp.zeros((x.shape[0], before + x.shape[1] + after), x.dtype), x, (0, before))
 
-    def stack_in_memory(self, arrays: Sequence[Array]) -> Array:
+    def stack_materialized(self, arrays: Sequence[Array]) -> Array:
         if len(arrays) < 2 or not is_compiled(arrays[0]):
-            return self.in_memory(jnp.stack(arrays))
+            return self.materialize(jnp.stack(arrays))
         found, first = jnp.zeros((len(arrays), *arrays[0].shape), arrays[0].dtype), (0,) * arrays[0].ndim
         for k, x in enumerate(arrays):  # each is written in place, and none fused into what follows
             found = lax.dynamic_update_slice(found, x[None], (k, *first), allow_negative_indices=False)

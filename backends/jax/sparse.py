@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import sparse as jsp
 
 from ..interface.backend import Array
-from ..interface.entries import Entries
+from ..interface.entries import CooEntries
 from ..interface.places import check_count, check_range, check_rising
 
 
@@ -46,7 +46,7 @@ class JaxSparse:
             for row in np.asarray(indptr).reshape(-1, x.shape[-2] + 1):
                 check_rising(row, x.shape[-2], count, f"The starts (indptr) of {name}", spare=True)
 
-    def entries(self, x: Any) -> Entries:
+    def entries(self, x: Any) -> CooEntries:
         """The entries of a BCOO or BCSR matrix, or of a batch of them (`n_batch=1`), which may be traced.
 
         JAX pads with indices beyond the end. These entries are left out, or where the indices are traced become zeros.
@@ -59,7 +59,7 @@ class JaxSparse:
             values, rows, cols, shape, _ = _read(x)
             inside = (rows < shape[-2]) & (cols < shape[-1])
             values, rows, cols = (jnp.where(inside, a, 0) for a in (values, rows, cols))
-            return Entries(values, rows, cols, shape)
+            return CooEntries(values, rows, cols, shape)
         systems: Any = None
         with jax.ensure_compile_time_eval():  # the indices stay known inside jit, too
             values, rows, cols, shape, _ = _read(x)
@@ -71,7 +71,7 @@ class JaxSparse:
             if not every:
                 rows, cols, systems = rows[kept], cols[kept], None if systems is None else systems[kept]
             values = jnp.reshape(values, -1)
-            return Entries(values if every else values[kept], rows, cols, shape, systems)
+            return CooEntries(values if every else values[kept], rows, cols, shape, systems)
 
     def native(self, values: Array, rows: Any, cols: Any, shape: tuple[int, int]) -> jsp.BCOO:
         """A BCOO matrix of entries in the order of rows, then columns, without duplicates.
@@ -85,7 +85,7 @@ class JaxSparse:
         return jsp.BCOO((values, indices), shape=(*lead, *shape), indices_sorted=True, unique_indices=True)
 
 
-def _read(x: Any) -> Entries:
+def _read(x: Any) -> CooEntries:
     """`(nnz,)` arrays, or `(systems, nnz)` for a batch."""
     if x.n_batch > 1 or x.n_dense or x.ndim != 2 + x.n_batch:
         raise ValueError(
@@ -97,4 +97,4 @@ def _read(x: Any) -> Entries:
     count = coo.indices.shape[-2]
     values = jnp.broadcast_to(coo.data, (*lead, count))
     rows, cols = (jnp.broadcast_to(coo.indices[..., axis], (*lead, count)) for axis in (0, 1))
-    return Entries(values, rows, cols, x.shape)
+    return CooEntries(values, rows, cols, x.shape)

@@ -36,18 +36,18 @@ def _tracing() -> bool:
     try:
         from jax._src.core import trace_state_clean  # not public; the fallback sees jit, which is the main case
     except ImportError:
-        return is_recorded()
+        return is_tracing()
     return not trace_state_clean()
 
 
-def is_recorded() -> bool:
+def is_tracing() -> bool:
     """Is a program being made of what runs now? Not by grad or vmap themselves, which run new arrays eagerly."""
     return isinstance(jnp.zeros(()), jax.core.Tracer)
 
 
 def value_now(predicate: Any) -> bool | None:
     """The value of a condition where nothing is recorded, also where derivatives are being taken; else None."""
-    if is_recorded():
+    if is_tracing():
         return None
     try:
         return bool(predicate)

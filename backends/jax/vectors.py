@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..interface.backend import Array, Backend
-from ..interface.sparse_kernels import places
-from .direct import chosen, direct, dot_of_one, largest_bits, scale_bits
+from ..interface.sparse_kernels import diagonal_places
+from .direct import direct, dot_of_one, largest_bits, scale_bits, select_elements
 from .sharding.grid_rows import GridRows, GridStack, cells_of, dot_of_cells, on_cells
 from .sharding.varying import is_mapped
 
@@ -45,7 +45,7 @@ class JaxVectors(Backend):
         return GridRows(stack.cells) if isinstance(stack, GridStack) else super().fold(stack)
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
-        return on_cells(chosen, condition, a, b)
+        return on_cells(select_elements, condition, a, b)
 
     def any(self, condition: Array) -> Any:
         return jnp.any(condition) if condition.size != 1 else lax.reshape(condition, ())
@@ -87,7 +87,7 @@ class JaxVectors(Backend):
         if not self.spreads_arrays():
             return super().dia_product(diagonals, offsets, x, n, transposed)
         total, row = jnp.zeros((x.shape[0], n), x.dtype), jnp.arange(n)
-        for d, lo, hi, shift, step in places(offsets, n, x.shape[1], transposed):
+        for d, lo, hi, shift, step in diagonal_places(offsets, n, x.shape[1], transposed):
             part = self.window(diagonals[..., d, :], (shift,), (n,)) * self.window(x, (step,), (n,))
             total = total + jnp.where((row >= lo) & (row < hi), part, 0)  # stored values outside count as 0
         return total

@@ -55,7 +55,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def dtype(self, x: Array) -> np.dtype:
         return x.dtype
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         return True
 
     def host_view(self, x: Array) -> np.ndarray | None:
@@ -226,7 +226,7 @@ class NumpyBackend(NumpyKernels, Backend):
         rows[:, first : first + values.shape[1]] = values
         return rows
 
-    def quiet(self) -> AbstractContextManager[Any]:
+    def errstate(self) -> AbstractContextManager[Any]:
         return np.errstate(all="ignore")
 
     def product(self, matrix: Array, x: Array) -> Array:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ..cores import shared as cores
 from ..interface.arrays import Array, Integers
 from ..interface.bilinear import Arrays
-from ..interface.sparse_kernels import Place, SparseKernels, clipped, inside, places
+from ..interface.sparse_kernels import Place, SparseKernels, clipped, diagonal_places, inside
 from ..loops import add_product
 from ..rows import rows_times
 from .boxes import boxes_product
@@ -27,7 +27,7 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
     ) -> Array:  # fmt: skip
-        return dia_product(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
+        return dia_product(diagonals, list(diagonal_places(offsets, n, x.shape[1], transposed)), x, n)
 
     def dia_added(self, y: Array, diagonals: Array, where: Sequence[Place], x: Array) -> Array | None:
         if not y.flags.c_contiguous:
@@ -95,14 +95,14 @@ def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows_times(matrix, x.T).T)
 
 
-def mirrored_places(offsets: Sequence[int], n: int) -> list[Place]:
-    """As `places`, of a symmetric matrix: what is below the main diagonal is read above it."""
+def symmetric_places(offsets: Sequence[int], n: int) -> list[Place]:
+    """As `diagonal_places`, of a symmetric matrix: what is below the main diagonal is read above it."""
     numbers = {o: d for d, o in enumerate(offsets)}
     return [(numbers[abs(o)], lo, hi, min(o, 0), o) for _, o, lo, hi in inside(offsets, n, n)]
 
 
 def dia_product(diagonals: np.ndarray, where: Sequence[Place], x: np.ndarray, n: int) -> np.ndarray:
-    """The image that `places` describes, `(batch, n)`."""
+    """The image that `diagonal_places` describes, `(batch, n)`."""
     image = np.empty((x.shape[0], n), x.dtype)
     shared = np.broadcast_to(diagonals, (x.shape[0], *diagonals.shape[-2:]))
 

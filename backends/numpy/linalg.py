@@ -27,7 +27,7 @@ class NumpyLinalg(Linalg):
         return np.array([solve(f, p, rhs, trans=int(transposed))[0] for f, p, rhs in every])
 
     def inverse(self, matrix: Array) -> Array:
-        return host.inverse(matrix)
+        return host.batched_inverse(matrix)
 
     def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
         (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, columns))

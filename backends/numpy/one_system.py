@@ -21,7 +21,7 @@ SHORT = min(LONG, BLOCK)  # rows with which two operations are one call, as that
 _KEEPS_PRECISION = (np.float32(1) * 1.0).dtype == np.float32
 
 
-class Numbers(NumpyBackend):
+class OneSystemBackend(NumpyBackend):
     """NumPy for one system; only within a loop, never a user's backend."""
 
     def serves(self, x: Array) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..interface.backend import Array
-from ..interface.entries import Entries, row_starts
+from ..interface.entries import CooEntries, row_starts
 
 
 class NumpySparse:
@@ -24,10 +24,10 @@ class NumpySparse:
         """NumPy dtype of the values."""
         return x.dtype
 
-    def entries(self, x: Any) -> Entries:
+    def entries(self, x: Any) -> CooEntries:
         """The entries of a SciPy sparse array or matrix of any format, explicit zeros and duplicates included."""
         coo = x.tocoo()
-        return Entries(coo.data, coo.row, coo.col, tuple(x.shape))
+        return CooEntries(coo.data, coo.row, coo.col, tuple(x.shape))
 
     def native(self, values: Array, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
         """A `csr_array` of entries in the order of rows, then columns, without duplicates; shares their memory."""

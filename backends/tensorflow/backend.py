@@ -18,9 +18,8 @@ from ..interface.control import Kept, as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .bilinear import bilinear
-from .calls_in_lanes import declare_shapes
 from .evaluate import eagerly, is_eager
-from .fold import Folder
+from .fold import GraphConstantFolder
 from .fourier import TensorflowFourier
 from .implicit import has_tangent, implicit_solve
 from .indexing import TensorflowIndexing
@@ -29,6 +28,7 @@ from .mapped import one_by_one
 from .marked import refused, without_derivatives
 from .recorded import recorded
 from .sparse import TensorflowSparse
+from .vectorized_host_call import declare_shapes
 
 
 class TensorflowBackend(TensorflowIndexing, Backend):
@@ -76,9 +76,9 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     def at_once(self) -> AbstractContextManager[Any]:
         return tf.init_scope()
 
-    def in_every_run(self, x: Array) -> np.ndarray | None:
+    def constant_folded(self, x: Array) -> np.ndarray | None:
         try:
-            found = x if is_eager(x) else Folder().value(x, captured=True)
+            found = x if is_eager(x) else GraphConstantFolder().value(x, captured=True)
         except tf.errors.OpError:  # of an operation that runs in graphs only
             return None
         if found is None:
@@ -86,11 +86,11 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         with eagerly():
             return np.asarray(found)
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         return tf.executing_eagerly() and "GPU" not in x.device
 
     def host_view(self, x: Array) -> np.ndarray | None:
-        if not isinstance(x, tf.Tensor) or not self.is_at_hand(x) or self.tracks(x):
+        if not isinstance(x, tf.Tensor) or not self.is_concrete(x) or self.tracks(x):
             return None
         return np.asarray(x.numpy())
 

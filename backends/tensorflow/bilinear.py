@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..interface.bilinear import PRODUCT, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
+from ..interface.bilinear import PRODUCT, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
 from .implicit import has_tangent, recording
 
 
@@ -23,7 +23,7 @@ def _apply(
 ) -> Sequence[tf.Tensor]:
     # TensorFlow gives custom gradients no forward mode, but has one for the operations that the maps are made of.
     if not recording() or any(map(has_tangent, (*a, *b))):
-        return evaluate(bk, form, kind, indices, tuple(a), tuple(b))
+        return evaluate_bilinear(bk, form, kind, indices, tuple(a), tuple(b))
 
     @tf.custom_gradient
     def function(*operands: tf.Tensor) -> tuple[list[tf.Tensor], Callable[..., Any]]:
@@ -38,7 +38,7 @@ def _apply(
                 found += _apply(bk, form, other, indices, first, second)
             return found if variables is None else (found, [None] * len(variables))
 
-        return list(evaluate(bk, form, kind, indices, own_a, own_b)), gradient
+        return list(evaluate_bilinear(bk, form, kind, indices, own_a, own_b)), gradient
 
     results: Sequence[tf.Tensor] = function(*a, *b)
     return results

@@ -16,7 +16,7 @@ from .evaluate import evaluate, is_eager, value_of
 MAX_OPERATIONS = 2000
 
 
-class Folder:
+class GraphConstantFolder:
     """Remembers the values found, for one trace."""
 
     def __init__(self) -> None:

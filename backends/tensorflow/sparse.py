@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..interface.entries import Entries
+from ..interface.entries import CooEntries
 from ..interface.places import check_count, check_range
 
 
@@ -38,7 +38,7 @@ class TensorflowSparse:
         for axis, word in enumerate(("system", "row", "column")[-len(x.shape) :]):
             check_range(indices[:, axis], int(x.shape[axis]), f"The {word} indices of {name}")
 
-    def entries(self, x: tf.SparseTensor) -> Entries:
+    def entries(self, x: tf.SparseTensor) -> CooEntries:
         """The entries of a SparseTensor in row order; duplicates may be among them, and it may be symbolic.
 
         Raises:
@@ -52,7 +52,7 @@ class TensorflowSparse:
         matrix = tf.sparse.reorder(x)
         shape, (*systems, rows, cols) = tuple(int(n) for n in matrix.shape), tf.unstack(matrix.indices, axis=1)
         if not systems:
-            return Entries(matrix.values, rows, cols, shape)
+            return CooEntries(matrix.values, rows, cols, shape)
         known = tf.get_static_value(systems[0])
         if known is None:
             raise ValueError(
@@ -60,7 +60,7 @@ class TensorflowSparse:
                 "expected known ones. Make a matrix of krylix with them outside, and give it other values inside: "
                 "A.with_values(values)."
             )
-        return Entries(matrix.values, rows, cols, shape, known)
+        return CooEntries(matrix.values, rows, cols, shape, known)
 
     def native(self, values: tf.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> tf.SparseTensor:
         """A SparseTensor of entries in the order of rows, then columns, without duplicates.

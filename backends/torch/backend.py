@@ -119,10 +119,10 @@ class TorchBackend(TorchKernels, Backend):
     def compiled(self, *arrays: Any) -> bool:
         return transforming()  # then tensors have no values to look at
 
-    def known_now(self, function: Callable[[], Array]) -> np.ndarray | None:
-        return self.in_every_run(function())
+    def concrete_value(self, function: Callable[[], Array]) -> np.ndarray | None:
+        return self.constant_folded(function())
 
-    def in_every_run(self, x: Array) -> np.ndarray | None:
+    def constant_folded(self, x: Array) -> np.ndarray | None:
         if not isinstance(x, torch.Tensor):
             return np.asarray(x)
         value = None if is_recorded(x) else value_of(x)
@@ -131,7 +131,7 @@ class TorchBackend(TorchKernels, Backend):
         with torch._C._DisableFuncTorch():
             return self.to_numpy(value)
 
-    def is_at_hand(self, x: Array) -> bool:
+    def is_concrete(self, x: Array) -> bool:
         return x.device.type == "cpu" and not transforming()
 
     def copy(self, x: Array) -> Array:
@@ -296,7 +296,7 @@ class TorchBackend(TorchKernels, Backend):
             return image
         return _detached(image) if isinstance(image, torch.Tensor) else tree_map_only(torch.Tensor, _detached, image)
 
-    def quiet(self) -> AbstractContextManager[Any]:
+    def errstate(self) -> AbstractContextManager[Any]:
         return torch.no_grad()
 
     def product(self, matrix: Array, x: Array) -> Array:

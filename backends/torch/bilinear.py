@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
-from ..registry import left_alone
+from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
+from ..registry import without_compilers
 from .indexing import as_index
 from .transformed import is_tracked, is_transformed, may_have_derivatives, with_signature
 
@@ -38,7 +38,7 @@ class _Map:
         """Without rules for derivatives."""
 
         def single(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return evaluate(self.bk, self.form, self.kind, *self.split(operands))
+            return evaluate_bilinear(self.bk, self.form, self.kind, *self.split(operands))
 
         function: Callable[..., tuple[torch.Tensor, ...]] = single
         for level in self.mapped:
@@ -55,7 +55,7 @@ class _Map:
 
 def bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: torch.Tensor, transposed: bool) -> Any:
     """`form.product` or its transpose, with derivatives where somebody may ask for them."""
-    return left_alone(_bilinear)(bk, form, values, indices, x, transposed)
+    return without_compilers(_bilinear)(bk, form, values, indices, x, transposed)
 
 
 def _bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: torch.Tensor, transposed: bool) -> Any:

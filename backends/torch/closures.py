@@ -17,7 +17,7 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from .recorded import LeftTorch, Program, record
+from .recorded import LeftTorch, TapeFunction, record
 from .transformed import is_tracked, is_transformed, transforming
 
 
@@ -103,7 +103,7 @@ def _record_without_transformations(
     args: Sequence[Any],
     given: Sequence[torch.Tensor],
     closed: Sequence[torch.Tensor],
-) -> tuple[Program, list[torch.Tensor]]:
+) -> tuple[TapeFunction, list[torch.Tensor]]:
     """The program, recorded with plain tensors in the place of transformed ones, and tensors that were not replaced."""
     with temporarily_clear_interpreter_stack():
         plain = [_stand_in(a) for a in (*given, *closed)]
@@ -123,7 +123,7 @@ def _record_without_transformations(
 
 
 def _compare(
-    program: Program, function: Callable[..., Any], x: Any, args: Sequence[Any], arrays: Sequence[torch.Tensor]
+    program: TapeFunction, function: Callable[..., Any], x: Any, args: Sequence[Any], arrays: Sequence[torch.Tensor]
 ) -> None:
     """Does the program compute what the function does, of another vector than that of the record?
 

@@ -8,7 +8,7 @@ import torch
 from torch._C import _functorch  # not public; a test pins it
 
 from ..interface.arrays import Array, Integers
-from ..interface.sparse_kernels import Place, SparseKernels, clipped, inside, places
+from ..interface.sparse_kernels import Place, SparseKernels, clipped, diagonal_places, inside
 from .indexing import TorchIndexing, as_index
 from .transformed import is_tracked, is_transformed, may_have_derivatives
 
@@ -24,7 +24,7 @@ class TorchKernels(TorchIndexing, SparseKernels):
     ) -> Array:  # fmt: skip
         if _is_recorded(diagonals, x):
             return super().dia_product(diagonals, offsets, x, n, transposed)
-        return _by_parts(diagonals, list(places(offsets, n, x.shape[1], transposed)), x, n)
+        return _by_parts(diagonals, list(diagonal_places(offsets, n, x.shape[1], transposed)), x, n)
 
     def dia_added(self, y: Array, diagonals: Array, where: Sequence[Place], x: Array) -> Array | None:
         if _is_recorded(diagonals, x, y):
@@ -87,7 +87,7 @@ def _is_recorded(*tensors: torch.Tensor) -> bool:
 
 
 def _by_parts(diagonals: torch.Tensor, where: Sequence[Place], x: torch.Tensor, n: int) -> torch.Tensor:
-    """The image that `places` describes."""
+    """The image that `diagonal_places` describes."""
     image = x.new_zeros((x.shape[0], n))
     _add_parts(diagonals, where, x, image)
     return image

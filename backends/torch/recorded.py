@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from .marked import Refused
-from .straight_line import Operand, Step, straight_line, written
+from .straight_line import AtenCall, Operand, straight_line, written_arguments
 from .transformed import is_tracked, is_transformed, may_have_derivatives, version
 from .watch import Watch, tensors_in
 
@@ -91,7 +91,7 @@ class _Tape(Recording):
 
     def __init__(self, x: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        self.steps: list[Step] = []
+        self.steps: list[AtenCall] = []
         self.settings: list[Any] = []
         self.constants: list[tuple[int, torch.Tensor, int]] = []  # with their versions
         self.written: set[int] = set()  # constants that the function writes to
@@ -144,7 +144,7 @@ class _Tape(Recording):
         self, func: Any, args: tuple[Operand, ...], outs: tuple[int | None, ...],
         kwargs: tuple[tuple[str, Operand], ...] = (), settings: Sequence[Any] = (),
     ) -> None:  # fmt: skip
-        step = Step(func, args, kwargs, outs)
+        step = AtenCall(func, args, kwargs, outs)
         self.steps.append(step)
         self.settings += settings
         if self._reads_x(args) or (kwargs and self._reads_x([value for _, value in kwargs])):
@@ -191,7 +191,7 @@ class _Tape(Recording):
 
     def _copy_what_is_written(self, func: Any, args: Any, kwargs: Any) -> None:
         """A workspace of the caller's, which each replay has for itself."""
-        for value in written(func, args, kwargs):
+        for value in written_arguments(func, args, kwargs):
             if isinstance(value, torch.Tensor):
                 slot = self.slot(value)
                 if slot in self._given:
@@ -199,7 +199,7 @@ class _Tape(Recording):
                     self._note(torch.ops.aten.clone.default, (slot,), (self._new(value),))
 
 
-class Program:
+class TapeFunction:
     """`f(x, *arrays)`: with x, the other arguments of the tape, and the tensors that were found, in this order.
 
     Attributes:
@@ -245,7 +245,7 @@ class Program:
 
 def record(
     function: Callable[..., Any], x: Any, args: Sequence[Any], others: Sequence[torch.Tensor], find: bool
-) -> Program:
+) -> TapeFunction:
     """The program of `function(x, *args)`.
 
     Args:
@@ -259,4 +259,4 @@ def record(
     tape = _Tape([leaf for leaf in tree_leaves(x) if isinstance(leaf, torch.Tensor)], others)
     with torch.enable_grad(), tape, Watch(tape):
         image = function(x, *args)
-    return Program(tape, image, find)
+    return TapeFunction(tape, image, find)

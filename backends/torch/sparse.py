@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..interface.entries import Entries, row_starts
+from ..interface.entries import CooEntries, row_starts
 from ..interface.places import check_count, check_range, check_rising
 from .dtypes import numpy_dtype
 from .indexing import as_index
@@ -56,7 +56,7 @@ class TorchSparse:
         check_rising(_on_host(starts), lines, len(places), f"The starts of {name}")
         check_range(_on_host(places), limit, f"The {word} indices of {name}")
 
-    def entries(self, x: torch.Tensor) -> Entries:
+    def entries(self, x: torch.Tensor) -> CooEntries:
         """The entries of a sparse tensor of any layout, without duplicates; they may have derivatives.
 
         Raises:
@@ -71,14 +71,14 @@ class TorchSparse:
             )
         shape = (int(x.shape[0]), int(x.shape[1]))
         if x.layout == torch.sparse_csr:
-            return Entries(values_of(x), _expanded(x.crow_indices()), x.col_indices(), shape)
+            return CooEntries(values_of(x), _expanded(x.crow_indices()), x.col_indices(), shape)
         if x.layout == torch.sparse_csc:
-            return Entries(values_of(x), x.row_indices(), _expanded(x.ccol_indices()), shape)
+            return CooEntries(values_of(x), x.row_indices(), _expanded(x.ccol_indices()), shape)
         if x.layout != torch.sparse_coo:
             return _of_blocks(x)
         coo = x.coalesce()
         rows, cols = coo.indices()
-        return Entries(values_of(coo), rows, cols, shape)
+        return CooEntries(values_of(coo), rows, cols, shape)
 
     def native(self, values: torch.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> torch.Tensor:
         """A CSR tensor of entries in the order of rows, then columns, without duplicates.
@@ -99,17 +99,17 @@ def _of_batch(x: torch.Tensor, i: int) -> torch.Tensor:
     return torch.sparse_csr_tensor(*parts, tuple(x.shape[1:]), check_invariants=False)
 
 
-def _batch(x: torch.Tensor) -> Entries:
+def _batch(x: torch.Tensor) -> CooEntries:
     """The entries of all matrices of a batch."""
     shape = tuple(int(n) for n in x.shape)
     if x.layout == torch.sparse_coo:
         coo = x.coalesce()
         systems, rows, cols = coo.indices()
-        return Entries(values_of(coo), rows, cols, shape, _on_host(systems))
+        return CooEntries(values_of(coo), rows, cols, shape, _on_host(systems))
     count = x.col_indices().shape[1]
     rows = torch.cat([_expanded(starts) for starts in x.crow_indices()]) if len(x) else x.col_indices().reshape(-1)
     systems = np.repeat(np.arange(len(x), dtype=np.int32), count)
-    return Entries(values_of(x).reshape(-1), rows, x.col_indices().reshape(-1), shape, systems)
+    return CooEntries(values_of(x).reshape(-1), rows, x.col_indices().reshape(-1), shape, systems)
 
 
 def _on_host(indices: torch.Tensor) -> np.ndarray:
@@ -121,7 +121,7 @@ def _expanded(starts: torch.Tensor) -> torch.Tensor:
     return torch.repeat_interleave(torch.arange(len(starts) - 1, device=starts.device), starts.diff())
 
 
-def _of_blocks(x: torch.Tensor) -> Entries:
+def _of_blocks(x: torch.Tensor) -> CooEntries:
     """The entries of the block layouts, which have no direct conversion."""
     by_row = x.layout == torch.sparse_bsr
     compressed, plain = (x.crow_indices(), x.col_indices()) if by_row else (x.ccol_indices(), x.row_indices())
@@ -131,4 +131,4 @@ def _of_blocks(x: torch.Tensor) -> Entries:
     rows = block_rows[:, None, None] * height + torch.arange(height, device=x.device)[:, None]
     cols = block_cols[:, None, None] * width + torch.arange(width, device=x.device)
     rows, cols = torch.broadcast_tensors(rows, cols)
-    return Entries(values_of(x).reshape(-1), rows.reshape(-1), cols.reshape(-1), (int(x.shape[0]), int(x.shape[1])))
+    return CooEntries(values_of(x).reshape(-1), rows.reshape(-1), cols.reshape(-1), (int(x.shape[0]), int(x.shape[1])))

@@ -26,7 +26,7 @@ _FUNCTIONS = frozenset(
 )  # that have the arguments of their operations
 
 
-class Step(NamedTuple):
+class AtenCall(NamedTuple):
     """A call of an operation of ATen; hashable."""
 
     operation: Any
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     @property
     def reads(self) -> set[int]:
         """The places that it reads or writes."""
-        return {i for value in self.operands for i in places(value)}
+        return {i for value in self.operands for i in operand_places(value)}
 
     @property
     def results(self) -> set[int]:
@@ -54,11 +54,11 @@ class Step(NamedTuple):
     @property
     def writes(self) -> set[int]:
         """The places that it writes to."""
-        found = written(self.operation, self.args, dict(self.kwargs))
-        return {i for value in found for i in places(value)}
+        found = written_arguments(self.operation, self.args, dict(self.kwargs))
+        return {i for value in found for i in operand_places(value)}
 
 
-def written(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def written_arguments(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """Those of its arguments that an operation writes to."""
     if not operation._schema.is_mutable:
         return []
@@ -68,18 +68,18 @@ def written(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list
     return [value for a, value in pairs if a.alias_info is not None and a.alias_info.is_write]
 
 
-def places(value: Operand) -> Iterator[int]:
+def operand_places(value: Operand) -> Iterator[int]:
     """Those of the tensors in an operand."""
     if type(value) is int:
         yield value
     elif type(value) is tuple:
         for part in value[1:]:
-            yield from places(part)
+            yield from operand_places(part)
 
 
 @lru_cache(256)
 def straight_line(
-    x: tuple[int, ...], others: tuple[int, ...], steps: tuple[Step, ...], outputs: tuple[Operand, ...]
+    x: tuple[int, ...], others: tuple[int, ...], steps: tuple[AtenCall, ...], outputs: tuple[Operand, ...]
 ) -> Callable[..., Callable[..., Callable[..., list[Any]]]]:
     """`settings -> (others -> (x -> outputs))`, with the settings in the order of the steps, then of the outputs.
 
@@ -89,7 +89,7 @@ def straight_line(
     source = _Source(names)
     lines = [source.line(step) for step in steps]
     result = source.sequence(("[", *outputs))
-    kept = {i for value in outputs for i in places(value)}
+    kept = {i for value in outputs for i in operand_places(value)}
     needed = _needed(steps, kept)
     once, each = _apart(set(x), [steps[k] for k in needed], needed)
     body = [f"def make({', '.join(f'c{k}' for k in range(source.settings))}):", f" def bind({_arguments(others)}):"]
@@ -108,7 +108,7 @@ def straight_line(
     return make
 
 
-def _needed(steps: Sequence[Step], kept: set[int]) -> list[int]:
+def _needed(steps: Sequence[AtenCall], kept: set[int]) -> list[int]:
     """Without steps that no output depends on; those that write stay, as views may carry what they write."""
     needed, found = set(kept), []
     for k in reversed(range(len(steps))):
@@ -118,7 +118,7 @@ def _needed(steps: Sequence[Step], kept: set[int]) -> list[int]:
     return found[::-1]
 
 
-def _apart(of_x: set[int], steps: Sequence[Step], numbers: list[int]) -> tuple[list[int], list[int]]:
+def _apart(of_x: set[int], steps: Sequence[AtenCall], numbers: list[int]) -> tuple[list[int], list[int]]:
     """The numbers of the steps to be taken once, and of those for each x."""
     once: list[int] = []
     each: list[int] = []
@@ -142,7 +142,7 @@ class _Source:
         self.names, self.settings = names, 0
         self._operations: dict[Any, str] = {}
 
-    def line(self, step: Step) -> str:
+    def line(self, step: AtenCall) -> str:
         args = [self.text(value) for value in step.args]
         args += [f"{name}={self.text(value)}" for name, value in step.kwargs]
         call = f"{self._operation(step.operation)}({', '.join(args)})"

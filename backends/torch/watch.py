@@ -22,7 +22,7 @@ _LEAVES_TORCH = {  # values that a program could not follow
 }  # fmt: skip
 
 
-class Watched(Protocol):
+class WatchedFunction(Protocol):
     """A record of a function that is running."""
 
     def depends_on_x(self, x: torch.Tensor) -> bool:
@@ -48,7 +48,7 @@ class Watch(TorchFunctionMode):
     coefficient that has such a derivative is taken as it is, with autograd's graph behind it.
     """
 
-    def __init__(self, tape: Watched) -> None:
+    def __init__(self, tape: WatchedFunction) -> None:
         super().__init__()
         self._tape = tape
 

@@ -49,7 +49,7 @@ def _differ(bk: Backend, u: Array, forward: Array, y: Array, image: Array) -> Ar
     """Do `<forward, y>` and `<u, image>` differ by more than rounding, in some system?"""
     bk, (u, forward, y, image) = numbers_of(bk, u, forward, y, image)
     # bilinear, for the transpose: `dot` conjugates its first argument
-    with bk.quiet():
+    with bk.errstate():
         left, right = bk.dot(bk.conj(forward), y), bk.dot(bk.conj(u), image)
         size = bk.norm(forward) * bk.norm(y) + bk.norm(u) * bk.norm(image)
         return bk.any(bk.abs(left - right) > PRODUCTS * float(np.finfo(bk.dtype(y)).eps) * size)

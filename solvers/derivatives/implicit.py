@@ -55,18 +55,18 @@ class ImplicitSolve(LinearSystem):
         """The system of an attempt; its arrays are found where the backend needs them as arguments."""
         problem, bk, M = attempt.problem, attempt.problem.bk, attempt.M
         if isinstance(attempt.method, Direct) and not problem.is_empty and not (problem.compiled and bk.is_eager):
-            with bk.quiet():  # one factorisation for the solve and its derivatives
+            with bk.errstate():  # one factorisation for the solve and its derivatives
                 M = attempt.method.setup(bk, problem.A, M)
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
         parts = Parts(problem.A, M, x0, *map(bk.constant, (problem.rtol, problem.atol, _relative(problem))))
         if not bk.explicit_derivatives:
             if M is not None:
-                arrays, make_M = bk.take_apart(M.as_container())
+                arrays, make_M = bk.flatten(M.as_container())
                 parts = parts._replace(M=make_M([bk.constant(a) for a in arrays]))
             return cls(attempt, lambda _: parts, (), ())
         A, M = problem.A.as_container(), M if M is None or not problem.compiled else M.as_container()
-        entries, make_A = bk.take_apart(A)
-        others, make_others = bk.take_apart((M, *parts[2:]))
+        entries, make_A = bk.flatten(A)
+        others, make_others = bk.flatten((M, *parts[2:]))
         count = len(entries)
 
         def make(arrays: Sequence[Array]) -> Parts:
@@ -220,11 +220,11 @@ def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
     None where that is no end, or not seen now.
     """
     bk, b, x = problem.bk, problem.b, problem.bk.flat(found.x)
-    if problem.null is not None or bk.compiled(b, x) or not bk.is_at_hand(b):
+    if problem.null is not None or bk.compiled(b, x) or not bk.is_concrete(b):
         return None
     residual = b - problem.A.apply(x)
     near, (r, right, rtol, atol) = numbers_of(bk, residual, b, problem.rtol, problem.atol)
-    with near.quiet():
+    with near.errstate():
         norm, size = near.norm(r), near.norm(right)
         bound = near.maximum(rtol * size, atol)
         if near.any(~((norm <= bound) & near.isfinite(norm) & near.isfinite(bound))):

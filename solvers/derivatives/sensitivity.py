@@ -151,7 +151,7 @@ class Sensitivity:
                 "vjp and jvp are for square systems; this is a least-squares solution. Solve the normal equations, "
                 "linear_solve(A.conj().T @ A, A.conj().T @ b), or use the derivatives of JAX, PyTorch or TensorFlow."
             )
-        with problem.bk.quiet():
+        with problem.bk.errstate():
             scale = problem.bk.norm(problem.b) + problem.bk.norm(self.residual)
             change = problem.bk.norm(problem.b - problem.A.apply(self.x) - self.residual)
         if np.any(change > np.sqrt(np.finfo(problem.A.dtype).eps) * scale):

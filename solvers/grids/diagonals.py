@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...backends.cores import shared as cores
-from ...sparse.canonical import rows_of
+from ...sparse.canonical import row_range
 from ...sparse.formats.entries.grid import row_strides
-from ...sparse.formats.entries.some_rows import entries_in, scattered
+from ...sparse.formats.entries.some_rows import entries_in, evenly_spread
 
 _ROWS = 16384  # that stay in the cache while their diagonals are read, one after the other
 _SAMPLE = 500  # rows
@@ -25,7 +25,7 @@ def neighbours_diagonals(A: Any, grid: tuple[int, ...]) -> tuple[tuple[int, ...]
 
     Cost: a pass over the entries for each diagonal, in the cache.
     """
-    sample = scattered(A.shape[0], _SAMPLE)
+    sample = evenly_spread(A.shape[0], _SAMPLE)
     rows, cols = entries_in(A.indptr[sample], A.indptr[sample + 1], A.indices, sample)
     strides = row_strides(grid)
     every = {sum(s * d for s, d in zip(strides, steps)) for steps in itertools.product((-1, 0, 1), repeat=len(grid))}
@@ -45,7 +45,7 @@ def _diagonals(A: Any, offsets: list[int]) -> np.ndarray:
     values = np.zeros((len(offsets), n), A.dtype)
 
     def read(first: int, last: int) -> None:
-        part = rows_of(A, first, last)
+        part = row_range(A, first, last)
         for row, offset in zip(values, offsets):
             k = offset + first
             if -(last - first) < k < n:

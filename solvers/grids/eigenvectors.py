@@ -23,7 +23,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from .waves import wave_numbers
+from .trigonometric import angles
 
 _CLOSE = 100  # times the rounding unit of the largest entry
 _ENDS = {  # of the first and the last point, 1 for d + c and -1 for d - c: the transform into the eigenvectors
@@ -39,14 +39,14 @@ _ENDS = {  # of the first and the last point, 1 for d + c and -1 for d - c: the 
 }
 
 
-class Waves(NamedTuple):
+class TrigonometricEigenvectors(NamedTuple):
     """Eigenvectors that are waves: the eigenvalues are `base + values`, and those of smooth waves near `base`.
 
     `base` is the sum of a row in the middle. Where the sums of all axes cancel, as for Laplacians, they do so exactly,
     and the small eigenvalues keep their digits.
 
     Attributes:
-        kind: of the transform into the eigenvectors, in `waves.KINDS`.
+        kind: of the transform into the eigenvectors, in `trigonometric.KINDS`.
         base: one number.
         values: `(n,)`.
     """
@@ -64,7 +64,7 @@ class Eigen(NamedTuple):
     inverse: np.ndarray
 
 
-def waves(A: sp.csr_array, eps: float) -> Waves | None:
+def trigonometric_eigenvectors(A: sp.csr_array, eps: float) -> TrigonometricEigenvectors | None:
     """The eigenvalues of a matrix of which there are formulas; None for others.
 
     Args:
@@ -86,7 +86,7 @@ def eigen(A: sp.csr_array, eps: float) -> Eigen | None:
     """Of a matrix that is Hermitian, or tridiagonal and so by a scaling of its rows; None for others.
 
     Args:
-        A, eps: as for `waves`.
+        A, eps: as for `trigonometric_eigenvectors`.
 
     Cost: 10 n^3 operations.
     """
@@ -105,7 +105,7 @@ def _limit(A: sp.csr_array, eps: float) -> float:
     return _CLOSE * eps * float(np.max(np.abs(A.data), initial=0))
 
 
-def _of_constants(d: np.ndarray, up: np.ndarray, low: np.ndarray, limit: float) -> Waves | None:
+def _of_constants(d: np.ndarray, up: np.ndarray, low: np.ndarray, limit: float) -> TrigonometricEigenvectors | None:
     n, c, middle = len(d), up[0], d[len(d) // 2]
     if np.any(np.abs(up - c) > limit) or np.any(np.abs(low - c) > limit) or c == 0:
         return None
@@ -118,10 +118,10 @@ def _of_constants(d: np.ndarray, up: np.ndarray, low: np.ndarray, limit: float) 
             return None
         ends.append(found[0])
     kind = _ENDS[ends[0], ends[1]]
-    return Waves(kind, middle + 2 * c, -4 * c * np.sin(wave_numbers(kind, n) / 2) ** 2)
+    return TrigonometricEigenvectors(kind, middle + 2 * c, -4 * c * np.sin(angles(kind, n) / 2) ** 2)
 
 
-def _of_period(entries: sp.coo_array, limit: float) -> Waves | None:
+def _of_period(entries: sp.coo_array, limit: float) -> TrigonometricEigenvectors | None:
     n = entries.shape[0]
     kept = np.abs(entries.data) > limit
     rows, steps, values = entries.row[kept], (entries.col[kept] - entries.row[kept]) % n, entries.data[kept]
@@ -134,9 +134,9 @@ def _of_period(entries: sp.coo_array, limit: float) -> Waves | None:
         return None
     if np.any(np.abs(values - values[0]) > limit) or np.any(np.abs(mirrored - values[0]) > limit):
         return None
-    half = wave_numbers("periodic", n) / 2
+    half = angles("periodic", n) / 2
     found = sum(-2 * c * np.sin(half * step) ** 2 for c, step in zip(values[0], steps[0], strict=True))
-    return Waves("periodic", values[0].sum(), found)
+    return TrigonometricEigenvectors("periodic", values[0].sum(), found)
 
 
 def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) -> Eigen | None:

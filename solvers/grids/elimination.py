@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Composed, storable
-from .eigenvectors import Waves
+from .eigenvectors import TrigonometricEigenvectors
 
 _RANGE = 1e6  # of the scales that make all couplings -1, which is far from the ends of single precision
 _LEAST = 3  # points of a line
@@ -74,7 +74,7 @@ def pays(bk: Backend, lines: int, transform: float) -> bool:
     return _COST + bk.cost_of_step / max(lines, 1) < 2 * transform
 
 
-def extremes(A: sp.csr_array, known: Waves | None) -> tuple[float, float] | None:
+def extremes(A: sp.csr_array, known: TrigonometricEigenvectors | None) -> tuple[float, float] | None:
     """The least and the largest eigenvalue of a matrix along an axis; None where it is not for elimination.
 
     It is for tridiagonal matrices that are symmetric, or so by a scaling, with no coupling of zero.

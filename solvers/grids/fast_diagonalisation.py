@@ -13,13 +13,13 @@ from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
 from ...sparse.rounding import of_region
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known
-from .eigenvectors import Waves, eigen, waves
+from .eigenvectors import TrigonometricEigenvectors, eigen, trigonometric_eigenvectors
 from .elimination import Eliminated, eliminated, extremes, pays
 from .find import on_its_grid
 from .separable import Separable, on_axis, separable
-from .transforms import AlongAxis, AlongWaves, Periodic
-from .waves import as_matrix as waves_as_matrix
-from .waves import fast_cost, is_fast
+from .transforms import AlongAxis, AlongTrigonometric, Periodic
+from .trigonometric import fast_cost, is_fast
+from .trigonometric import transform_matrix as waves_as_matrix
 
 _MOST_PER_UNKNOWN, _MOST = 4, 10**6  # numbers of all eigenvectors
 _SURE = 1e-9  # of the largest eigenvalue: the smallest, that pivots show with digits to spare
@@ -32,7 +32,8 @@ def fast_inverse(A: Operator) -> Operator:
     Raises:
         UnsupportedOperation: the values of A are not known now, or it is no sum of matrices along the axes of a grid.
 
-    Cost: see `separable`, `waves` and `eigen`; stores n numbers, and `2 n_k^2` for each axis without a fast transform.
+    Cost: see `separable`, `trigonometric_eigenvectors` and `eigen`; stores n numbers, and `2 n_k^2` for each
+    axis without a fast transform.
 
     Source: Lynch, Rice, Thomas, Numer. Math. 6 (1964), 185-199.
     """
@@ -75,7 +76,7 @@ class _Axis(NamedTuple):
 
     base: Any
     values: np.ndarray
-    waves: Waves | None
+    waves: TrigonometricEigenvectors | None
     vectors: Any = None
     inverse: Any = None
 
@@ -128,7 +129,7 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tup
     n, eps = A.shape[0], float(np.finfo(dtype).eps)
     if not others.size or others.dtype.kind != "f":
         return None
-    known = waves(A, eps)
+    known = trigonometric_eigenvectors(A, eps)
     if not pays(bk, others.size, n if known is None else min(n, fast_cost(bk, known.kind, n))):
         return None
     ends = extremes(A, known)
@@ -156,7 +157,7 @@ def _along(A: Any, axis: int, eps: float, bk: Backend, room: int) -> _Axis:
 
     Fast transforms are those of the library, and taken where they are quicker than products with a matrix.
     """
-    n, found = A.shape[0], waves(A, eps)
+    n, found = A.shape[0], trigonometric_eigenvectors(A, eps)
     if found is not None:
         if is_fast(bk, found.kind, n) or n * n > room:
             return _Axis(found.base, found.values, found)
@@ -186,7 +187,7 @@ def _nested(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Ax
     for kind, which in _by_kind(axes, bk.fourier.along_any_axis):
         now, places = tuple(grid[k] for k in order), tuple(order.index(axis) for axis in which)
         swapped = not bk.fourier.along_any_axis and places != (len(grid) - 1,)
-        around.append(lambda A, k=kind, g=now, p=places, s=swapped: AlongWaves(A, k, g, p, s))
+        around.append(lambda A, k=kind, g=now, p=places, s=swapped: AlongTrigonometric(A, k, g, p, s))
         if swapped:
             order[places[0]], order[-1] = order[-1], order[places[0]]
     inverse = _core(core, grid, axes, order)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...sparse import Matrix, SparseMatrix, Stencil
-from ...sparse.formats.entries.some_rows import scattered
+from ...sparse.formats.entries.some_rows import evenly_spread
 from .neighbours import differences, shift_of, step_of
 
 Grid = tuple[int, ...]
@@ -41,7 +41,9 @@ def _grid_of(matrix: Matrix) -> Grid | None:
     if isinstance(matrix, Stencil) and matrix.own_grid is not None and len(matrix.own_grid) > 1:
         return matrix.own_grid
     structure: Any = matrix.structure  # type: ignore[attr-defined]
-    runs = scattered(n - 2, _FEW)[1:, None] + np.arange(3)  # in each there is one that is not at the end of its line
+    runs = evenly_spread(n - 2, _FEW)[1:, None] + np.arange(
+        3
+    )  # in each there is one that is not at the end of its line
     rows, cols = structure.in_rows(np.unique(runs))
     if len(rows) > 3 * _FEW * _LONGEST_ROW:
         return None
@@ -73,8 +75,10 @@ def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
 def _around(matrix: Any, grid: Grid) -> int | None:
     """How many entries of a sample lead around an axis; None where some lead further than to a neighbour."""
     n, width = matrix.shape[0], grid[-1]
-    firsts = scattered(n // width, _MANY // 4) * width
-    rows, cols = matrix.structure.in_rows(np.unique(np.concatenate([scattered(n, _MANY), firsts, firsts + width - 1])))
+    firsts = evenly_spread(n // width, _MANY // 4) * width
+    rows, cols = matrix.structure.in_rows(
+        np.unique(np.concatenate([evenly_spread(n, _MANY), firsts, firsts + width - 1]))
+    )
     count = 0
     for difference, length in zip(differences(rows, cols, grid), grid):
         step, around = step_of(difference, length)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ...backends import Array
 from ...sparse import Composed, Dense, Operator, storable
 from ..preconditioners.diagonal import DiagonalOperator
-from .waves import KINDS, transformed
+from .trigonometric import KINDS, trigonometric_transform
 
 
 @storable("along an axis")
@@ -57,12 +57,12 @@ class AlongAxis(Composed):
 
 @storable("waves along axes")
 @dataclass(eq=False, repr=False)
-class AlongWaves(Composed):
+class AlongTrigonometric(Composed):
     """The same with one kind of sines or cosines along some axes, by fast transforms.
 
     Attributes:
         inner: of all unknowns; where `swapped`, of the grid whose last axis has changed places with the only one here.
-        kind: of the transform into waves, see `waves.KINDS`.
+        kind: of the transform into waves, see `trigonometric.KINDS`.
         grid: lengths of the axes.
         axes: which of them.
         swapped: for libraries that transform along the last axis: the others are moved there once, and not twice.
@@ -83,12 +83,12 @@ class AlongWaves(Composed):
         lines = bk.reshape(x, (batch, *self.grid))
         lines = bk.permute_dims(lines, order) if self.swapped else lines
         shape = tuple(lines.shape)
-        found = transformed(bk, self.kind, lines, axes)
+        found = trigonometric_transform(bk, self.kind, lines, axes)
         found = bk.reshape(self.inner.apply(bk.reshape(found, (batch, -1))), shape)
-        found = transformed(bk, KINDS[self.kind].inverse, found, axes)
+        found = trigonometric_transform(bk, KINDS[self.kind].inverse, found, axes)
         return bk.reshape(bk.permute_dims(found, order) if self.swapped else found, (batch, -1))
 
-    def transpose(self) -> AlongWaves:  # the waves are orthonormal
+    def transpose(self) -> AlongTrigonometric:  # the waves are orthonormal
         return replace(self, inner=self.inner.transpose())
 
 

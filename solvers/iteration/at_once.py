@@ -30,7 +30,7 @@ def solved_at_once(this: Solve, x0: Array | None, r: Array) -> Solved:
     """
     bk, r = this.bk, this.in_range(r)
     scale = bk.binary_scale(r)
-    if bk.is_at_hand(scale) and not bk.any(~((scale > _SMALL) & (scale < 1 / _SMALL))):  # two passes over r less
+    if bk.is_concrete(scale) and not bk.any(~((scale > _SMALL) & (scale < 1 / _SMALL))):  # two passes over r less
         x = apply(this.M, r)
     else:
         x = bk.times(scale, apply(this.M, bk.times(1 / scale, r)))

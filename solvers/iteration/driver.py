@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend, select
-from ...sparse import Operator, halved
+from ...sparse import Operator, as_symmetric_dia
 from .at_once import solved_at_once
 from .attainable import attainable
 from .checkpoints import Checkpoints
@@ -53,10 +53,10 @@ class Iteration:
 
     @cached_property
     def in_steps(self) -> Operator:
-        return halved(self.A.in_steps)
+        return as_symmetric_dia(self.A.in_steps)
 
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
-        """The outcome, with a first axis for several limits. To be called inside `bk.quiet()`."""
+        """The outcome, with a first axis for several limits. To be called inside `bk.errstate()`."""
         bk = self.bk
         size = bk.norm(self.b)
         first = self._first(x0, size, bk.maximum(rtol * size, atol), limits.most if history else None)
@@ -82,23 +82,23 @@ class Iteration:
     def _may_end_at_once(self, limit: int | Array) -> bool:
         """After one application of factors; in compiled functions a second way to the same end must be worth it."""
         alone = self.report is None and isinstance(limit, int) and limit > 0
-        worth = self.method.short_steps or self.bk.is_at_hand(self.b)
+        worth = self.method.short_steps or self.bk.is_concrete(self.b)
         return self.method.factorises and alone and worth
 
     def _at_once(self, first: Between, x0: Array | None, limit: int | Array) -> Between:
         """The end after one step for the systems that have converged by it, and after rounds for the others."""
         bk, tally = self.bk, first.tally
-        at_hand, running = bk.is_at_hand(first.norm), tally.status == _RUNNING
-        if at_hand and bk.any(~running):
+        is_concrete, running = bk.is_concrete(first.norm), tally.status == _RUNNING
+        if is_concrete and bk.any(~running):
             return self._rounds(first, limit)
         found = solved_at_once(self, None if x0 is None else first.x, first.r)
         done = running & (found.norm <= first.asked)
-        if at_hand and bk.any(~done):
+        if is_concrete and bk.any(~done):
             return self._rounds(first, limit)
         one = tally.steps + 1
         ended = tally._replace(status=0 * one + _CONVERGED, steps=one, products=tally.products + self.A.products)
         end = first._replace(**found._asdict(), tally=ended)
-        return end if at_hand else self._rounds(select(bk, done, end, first), limit)
+        return end if is_concrete else self._rounds(select(bk, done, end, first), limit)
 
     def without_null(self, x: Array) -> Array:
         """x less its part in the null vectors that are known."""
@@ -271,7 +271,7 @@ class Iteration:
         r = self.b - image
         norm = bk.norm(r)
         none = bk.zeros_like(tally.status)
-        if bk.is_at_hand(norm) and not bk.any(~(ran & (norm <= start.asked))):  # mostly; what follows would say so
+        if bk.is_concrete(norm) and not bk.any(~(ran & (norm <= start.asked))):  # mostly; what follows would say so
             products = tally.products + self.A.products
             tally = tally._replace(status=none + _CONVERGED, products=products)
             return start._replace(x=x, r=r, norm=norm, bound=start.asked, attainable=0 * norm, tally=tally)

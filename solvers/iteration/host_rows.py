@@ -34,7 +34,7 @@ def iterated(
 
     A, M, null, singular = OnHost(this.A), operator(this.M), operator(this.null), numbers(this.singular)
     there = replace(this, bk=host, A=A, M=M, null=null, b=b, singular=singular)
-    with host.quiet():
+    with host.errstate():
         found = _run(there, numbers(x0), bk.to_numpy(rtol), bk.to_numpy(atol), limits, history)
     return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in found))
 

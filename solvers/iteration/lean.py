@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend
-from ...backends.numpy.one_system import Numbers
+from ...backends.numpy.one_system import OneSystemBackend
 from ...sparse import Operator
 from .method import Method
 from .stages import Tally
 from .stopping import StoppingRule
 
-_NUMBERS = Numbers()
+_NUMBERS = OneSystemBackend()
 
 
 def has_lean_steps(bk: Backend, method: Method, state: Any, limit: Any) -> bool:

@@ -22,7 +22,7 @@ from .stopping import StoppingRule
 _RUNNING, _DIVERGED, _CANDIDATE = int(Status.RUNNING), int(Status.DIVERGED), int(Status.CANDIDATE)
 
 
-class _Known(NamedTuple):
+class _RoundState(NamedTuple):
     """The loop state between rounds."""
 
     x: Array  # (1, n)
@@ -72,7 +72,7 @@ def lean_rounds(this: Solve, first: Between, limit: int) -> Between:
     floats = bk.concat([getattr(first, name) for name in _FLOATS], 1)
     integers = bk.concat([tally.status, first.attempt, tally.products], 1)
     rounds = _Rounds(this, first.size, limit)
-    end = bk.while_loop(rounds.go_on, rounds.advance, _Known(first.x, first.r, floats, integers, tally.steps))
+    end = bk.while_loop(rounds.go_on, rounds.advance, _RoundState(first.x, first.r, floats, integers, tally.steps))
     tally = tally._replace(status=end.number("status"), steps=end.steps, products=end.number("products"))
     changed = {name: end.number(name) for name in ("norm", "attempt", "bound", "attainable")}
     return first._replace(x=end.x, r=end.r, tally=tally, **changed)
@@ -86,15 +86,15 @@ class _Rounds:
     size: Array  # norm of b
     limit: int
 
-    def go_on(self, known: _Known) -> Any:
+    def go_on(self, known: _RoundState) -> Any:
         status = known.number("status")
         return self.solve.bk.any((status == _RUNNING) | (status == _CANDIDATE))
 
-    def advance(self, known: _Known) -> _Known:
+    def advance(self, known: _RoundState) -> _RoundState:
         """Run another round; for a system that is a candidate from its start, only compute the true residual."""
         return self._finished(known, self._iterated(known))
 
-    def _iterated(self, known: _Known) -> _Ended:
+    def _iterated(self, known: _RoundState) -> _Ended:
         this, limit = self.solve, self.limit
         bk, method, A, M = this.bk, this.method, this.in_steps, this.M
         r = this.in_range(known.r)
@@ -132,7 +132,7 @@ class _Rounds:
         status = bk.where(running, rule.status(state, steps), status)
         return _Ended(state, scale, status, steps, known.number("products") + total)
 
-    def _finished(self, known: _Known, ended: _Ended) -> _Known:
+    def _finished(self, known: _RoundState, ended: _Ended) -> _RoundState:
         """Compute x and its true residual, and decide whether to restart."""
         this, scale, before = self.solve, ended.scale, known.number("norm")
         bk, method, running = this.bk, this.method, known.number("status") == _RUNNING
@@ -155,4 +155,4 @@ class _Rounds:
         x, r = bk.cond(bk.any(worse), lambda: (known.x, known.r), lambda: (x, r))
         norm = bk.where(worse, before, norm)
         floats = bk.concat([norm, asked, found.bound, later_goal(method, found.bound), reached], 1)
-        return _Known(x, r, floats, bk.concat([status, found.attempt, products], 1), ended.steps)
+        return _RoundState(x, r, floats, bk.concat([status, found.attempt, products], 1), ended.steps)

@@ -18,7 +18,7 @@ from .outcome import Outcome
 from .singularity import singularity
 
 
-class Settings(NamedTuple):
+class LoopSettings(NamedTuple):
     """What a solve depends on besides arrays; hashable."""
 
     bk: Backend
@@ -38,7 +38,7 @@ def run(
     rtol: Array,
     atol: Array,
     null: Operator | None,
-    settings: Settings,
+    settings: LoopSettings,
     report: Callable[..., None] | None = None,
 ) -> Outcome:
     """The outcome; with a first axis for checkpoints if there are several limits. Its vectors may be kept as grids.
@@ -48,7 +48,7 @@ def run(
     """
     bk, method, limits, history, by_default, both, derived = settings
     single = len(limits) == 1
-    with bk.quiet():
+    with bk.errstate():
         # those that are found at run time are mostly none, and would cost as much there as M
         around = both and null is not None and not isinstance(null, WithoutConstantsInside)
         if method.keeps_grids and single:

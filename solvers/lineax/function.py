@@ -15,7 +15,7 @@ from ...backends.jax.program.function import trace
 from ...sparse import Operator
 
 
-class LinearFunction(eqx.Module):
+class LineaxFunction(eqx.Module):
     """A linear function on containers. Its leaves are arrays, and it equals another one of the same program.
 
     Operators of lineax hold programs that equal only themselves; loops that make a new state in each turn refuse these.
@@ -23,35 +23,35 @@ class LinearFunction(eqx.Module):
 
     constants: Any
     program: Any = eqx.field(static=True)
-    takes: Any = eqx.field(static=True)  # structures, hashable: see `frozen`
+    takes: Any = eqx.field(static=True)  # structures, hashable: see `hashable_structure`
     gives: Any = eqx.field(static=True)
     symmetric: bool = eqx.field(static=True)
 
     @classmethod
-    def of(cls, function: Callable[[Any], Any], takes: Any, symmetric: bool = False) -> LinearFunction:
+    def of(cls, function: Callable[[Any], Any], takes: Any, symmetric: bool = False) -> LineaxFunction:
         """`function`, which takes arrays of the structure `takes`."""
         gives = jax.eval_shape(function, takes)
         found: tuple[Any, Any] | None = trace(function, takes)
         if found is None:
             closed = jax.make_jaxpr(function)(takes)
             found = _Incomparable(closed.jaxpr, jax.tree.structure(gives)), closed.consts
-        return cls(list(found[1]), found[0], frozen(takes), frozen(gives), symmetric)
+        return cls(list(found[1]), found[0], hashable_structure(takes), hashable_structure(gives), symmetric)
 
     def __call__(self, x: Any) -> Any:
         return self.program(x, *self.constants)
 
     @property
-    def T(self) -> LinearFunction:
+    def T(self) -> LineaxFunction:
         if self.symmetric:
             return self
         transposed = jax.linear_transpose(self, thawed(self.takes))
-        return LinearFunction.of(lambda y: transposed(y)[0], thawed(self.gives))
+        return LineaxFunction.of(lambda y: transposed(y)[0], thawed(self.gives))
 
-    def conj(self) -> LinearFunction:
+    def conj(self) -> LineaxFunction:
         def conjugated(x: Any) -> Any:
             return jax.tree.map(jnp.conj, self(jax.tree.map(jnp.conj, x)))
 
-        return LinearFunction.of(conjugated, thawed(self.takes), self.symmetric)
+        return LineaxFunction.of(conjugated, thawed(self.takes), self.symmetric)
 
 
 class _Incomparable:
@@ -65,21 +65,21 @@ class _Incomparable:
         return jax.tree.unflatten(self.structure, run(*jax.tree.leaves(x)))
 
 
-class HostOperator:
+class LineaxHostOperator:
     """An operator of NumPy arrays, which JAX is to leave alone: a constant of its programs."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
 
     @property
-    def T(self) -> HostOperator:
-        return HostOperator(self.operator.T)
+    def T(self) -> LineaxHostOperator:
+        return LineaxHostOperator(self.operator.T)
 
-    def conj(self) -> HostOperator:
-        return HostOperator(self.operator.conj())
+    def conj(self) -> LineaxHostOperator:
+        return LineaxHostOperator(self.operator.conj())
 
 
-def frozen(structure: Any) -> Any:
+def hashable_structure(structure: Any) -> Any:
     """Shapes and dtypes of a container as something hashable."""
     leaves, tree = jax.tree.flatten(structure)
     return tuple((leaf.shape, jnp.dtype(leaf.dtype)) for leaf in leaves), tree
@@ -107,7 +107,7 @@ def unravel(vector: jax.Array, structure: Any) -> Any:
     return jax.tree.unflatten(tree, parts)
 
 
-def on_vectors(function: LinearFunction) -> Callable[[jax.Array], jax.Array]:
+def on_vectors(function: LineaxFunction) -> Callable[[jax.Array], jax.Array]:
     """The same function from vector to vector."""
     takes = thawed(function.takes)
     return lambda v: ravel(function(unravel(v, takes)))

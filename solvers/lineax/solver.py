@@ -23,8 +23,8 @@ from ..iteration.method import Method
 from ..iteration.status import Status
 from ..linear_solve import linear_solve
 from ..methods.registry import find_method
-from ..setup.tolerance import check_number
-from .function import HostOperator, LinearFunction, frozen, on_vectors, ravel, thawed, unravel
+from ..setup.tolerance import check_tolerance_number
+from .function import LineaxFunction, LineaxHostOperator, hashable_structure, on_vectors, ravel, thawed, unravel
 
 _SMALL = 256  # unknowns up to which `auto` finds the entries of a function: cheaper than many steps, and safer
 _FACTORISING = ("direct", "scipy-direct")
@@ -34,13 +34,13 @@ _BLAMES_THE_MATRIX = {Status.MAX_ITER, Status.STAGNATED, Status.BREAKDOWN}  # wh
 def _constant(M: Any) -> Any:
     """SciPy's and krylix's operators on NumPy arrays are no containers of JAX, nor hashable."""
     M = as_operator(M) if sp.issparse(M) or isinstance(M, np.ndarray) else M
-    return HostOperator(M) if isinstance(M, Operator) and M.bk.on_host else M
+    return LineaxHostOperator(M) if isinstance(M, Operator) and M.bk.on_host else M
 
 
-class _Ready(eqx.Module):
+class _LineaxState(eqx.Module):
     """An operator made ready."""
 
-    operator: LinearFunction | None  # None where the matrix stands for it
+    operator: LineaxFunction | None  # None where the matrix stands for it
     matrix: Any
     preconditioner: Any  # a function, a matrix or operator on the flat vector, the name of a kind, or None
     method: str | Method = eqx.field(static=True)
@@ -54,19 +54,19 @@ class _Ready(eqx.Module):
 
 
 class _State(eqx.Module):
-    """What `LineaxSolver.init` returns: `_Ready` with nothing but arrays as leaves, which chord methods ask for."""
+    """What `LineaxSolver.init` returns: `_LineaxState` with arrays as its only leaves, which chord methods ask for."""
 
     arrays: Any
     rest: Any = eqx.field(static=True)
 
     @classmethod
-    def of(cls, ready: _Ready) -> _State:
+    def of(cls, ready: _LineaxState) -> _State:
         arrays, rest = eqx.partition(ready, eqx.is_array)
         leaves, tree = jax.tree.flatten(rest)
         return cls(arrays, (tuple(leaves), tree))
 
     @property
-    def ready(self) -> _Ready:
+    def ready(self) -> _LineaxState:
         leaves, tree = self.rest
         return eqx.combine(self.arrays, jax.tree.unflatten(tree, leaves))
 
@@ -120,7 +120,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
         if not self._automatic and getattr(find_method(self.method), "damp", False):
             raise ValueError(f"{self.method!r} is damped; lineax takes derivatives of solutions without damping.")
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
-            check_number(name, value)
+            check_tolerance_number(name, value)
         whole = isinstance(self.max_iter, int) and not isinstance(self.max_iter, bool) and self.max_iter >= 0
         if self.max_iter is not None and not whole:
             raise ValueError(f"max_iter must be one integer >= 0, or None; got {self.max_iter!r}.")
@@ -137,14 +137,14 @@ class LineaxSolver(lx.AbstractLinearSolver):
         if M is None and not takes_entries and method == "auto" and lx.is_diagonal(operator):
             M = _inverse_diagonal(operator)
         if isinstance(M, lx.AbstractLinearOperator):
-            M = LinearFunction.of(lx.linearise(M).mv, M.in_structure())
+            M = LineaxFunction.of(lx.linearise(M).mv, M.in_structure())
         elif callable(M) and not isinstance(M, Operator):
-            M = LinearFunction.of(M, operator.out_structure())
-        inside, outside = frozen(operator.in_structure()), frozen(operator.out_structure())
+            M = LineaxFunction.of(M, operator.out_structure())
+        inside, outside = hashable_structure(operator.in_structure()), hashable_structure(operator.out_structure())
         if takes_entries:
-            return _State.of(_Ready(None, operator.as_matrix(), M, method, inside, outside))
-        A = LinearFunction.of(lx.linearise(operator).mv, operator.in_structure(), lx.is_symmetric(operator))
-        return _State.of(_Ready(A, None, M, method, inside, outside))
+            return _State.of(_LineaxState(None, operator.as_matrix(), M, method, inside, outside))
+        A = LineaxFunction.of(lx.linearise(operator).mv, operator.in_structure(), lx.is_symmetric(operator))
+        return _State.of(_LineaxState(A, None, M, method, inside, outside))
 
     def _plan(self, operator: lx.AbstractLinearOperator, given: bool) -> tuple[str | Method, bool]:
         """The method, and whether it gets the matrix; `given` tells that there is a preconditioner in the options."""
@@ -179,17 +179,17 @@ class LineaxSolver(lx.AbstractLinearSolver):
         inside, outside = thawed(ready.inside), thawed(ready.outside)
         A = ready.matrix if ready.matrix is not None else ready.operator
         if isinstance(M, lx.AbstractLinearOperator):
-            M = LinearFunction.of(M.mv, M.in_structure())
-        elif isinstance(M, HostOperator):
+            M = LineaxFunction.of(M.mv, M.in_structure())
+        elif isinstance(M, LineaxHostOperator):
             M = M.operator
-        if isinstance(M, LinearFunction) and (M.takes, M.gives) != (ready.outside, ready.inside):
+        if isinstance(M, LineaxFunction) and (M.takes, M.gives) != (ready.outside, ready.inside):
             raise ValueError(
                 f"The preconditioner maps {thawed(M.takes)} to {thawed(M.gives)}; expected {outside} to {inside}, "
                 "the other way round than the operator."
             )
         b = vector
         if ready.flat:
-            A, M = (on_vectors(f) if isinstance(f, LinearFunction) else f for f in (A, M))
+            A, M = (on_vectors(f) if isinstance(f, LineaxFunction) else f for f in (A, M))
             b, x0 = ravel(vector), None if x0 is None else ravel(x0)
             unknowns = sum(leaf.size for leaf in jax.tree.leaves(inside))
             if x0 is None and unknowns != b.size:  # a function does not tell how many there are
@@ -212,7 +212,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
         old = state.ready
         operator = None if old.operator is None else old.operator.T
         matrix = None if old.matrix is None else old.matrix.T
-        new = _Ready(operator, matrix, _transposed(old.preconditioner), old.method, old.outside, old.inside)
+        new = _LineaxState(operator, matrix, _transposed(old.preconditioner), old.method, old.outside, old.inside)
         return _State.of(new), {k: _transposed(M) for k, M in options.items() if k == "preconditioner"}
 
     def conj(self, state: _State, options: dict[str, Any]) -> tuple[_State, dict[str, Any]]:
@@ -220,7 +220,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
         old = state.ready
         operator = None if old.operator is None else old.operator.conj()
         matrix = None if old.matrix is None else old.matrix.conj()
-        new = _Ready(operator, matrix, _conjugated(old.preconditioner), old.method, old.inside, old.outside)
+        new = _LineaxState(operator, matrix, _conjugated(old.preconditioner), old.method, old.inside, old.outside)
         return _State.of(new), {k: _conjugated(M) for k, M in options.items() if k == "preconditioner"}
 
     def assume_full_rank(self) -> bool:

@@ -37,7 +37,7 @@ class _Image(NamedTuple):
     K: Array  # A M v / size, new memory
 
 
-class _Cycle(NamedTuple):
+class _BiCGPart(NamedTuple):
     """The bi-conjugate half of a step: r[j] = K^j r and u[j] = K^j u.
 
     Mr[j] and Mu[j] are what M made of r[j] and u[j], but for the last ones; () without M. They follow the same
@@ -115,7 +115,7 @@ class BiCGStab(Method):
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: BiCGStabState) -> BiCGStabState:
         broken = bk.full_like(s.rr, False, bool)
-        cycle = _Cycle(s.x, (s.r,), (s.u,), (), (), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, broken)
+        cycle = _BiCGPart(s.x, (s.r,), (s.u,), (), (), -s.omega * s.rho, s.alpha, s.rr, s.rr > s.done, broken)
         products = _Products(bk, A, M, s.size)
         for j in range(self.l):
             cycle = _half_step(products, s, cycle, j)
@@ -145,7 +145,7 @@ class _Products(NamedTuple):
         return self.bk.axpy(factor if scaled else factor / self.bk.astype(self.size, self.bk.dtype(factor)), image, x)
 
 
-def _half_step(products: _Products, s: BiCGStabState, c: _Cycle, j: int) -> _Cycle:
+def _half_step(products: _Products, s: BiCGStabState, c: _BiCGPart, j: int) -> _BiCGPart:
     """One step of bi-conjugate gradients, on r[0..j] and u[0..j]; systems that are done or broken stand still."""
     bk, zero, shadow = products.bk, products.bk.zeros_like(c.alpha), s.shadow
     rho = bk.dot(shadow, c.r[j])
@@ -166,10 +166,10 @@ def _half_step(products: _Products, s: BiCGStabState, c: _Cycle, j: int) -> _Cyc
     rr = bk.square_norm(r[0])
     image = products.image(r[j])
     r, Mr = (*r, image.K), (*Mr, image.M) if products.M is not None else ()
-    return _Cycle(x, r, u, Mr, Mu, rho, alpha, rr, live & (rr > s.done), c.broken | broken)
+    return _BiCGPart(x, r, u, Mr, Mu, rho, alpha, rr, live & (rr > s.done), c.broken | broken)
 
 
-def _minimise(products: _Products, s: BiCGStabState, c: _Cycle) -> BiCGStabState:
+def _minimise(products: _Products, s: BiCGStabState, c: _BiCGPart) -> BiCGStabState:
     """Subtract from r[0] its best approximation by r[1..l], found by modified Gram-Schmidt."""
     bk, degree, zero = products.bk, len(c.r) - 1, products.bk.zeros_like(c.alpha)
     # Systems that reached their goal in a half step leave the minimisation out: r[1..l] is noise to them.

@@ -114,7 +114,7 @@ def _check_shared(operator: Operator, what: str) -> None:
         return operator.apply(bk.asarray(rows, like=getattr(operator, "like", None)))
 
     differ = isinstance(operator, Matrix)
-    found = None if differ else bk.known_now(images)
+    found = None if differ else bk.concrete_value(images)
     if found is not None:
         size = np.max(np.abs(found), initial=0)
         differ = bool(np.any(np.abs(found - found[:1]) > 1e3 * np.finfo(operator.dtype).eps * size))

@@ -36,7 +36,7 @@ class GMRESState(NamedTuple):
     live: Array  # does the system go on? All that do have the same j
 
 
-class _Column(NamedTuple):
+class _ArnoldiColumn(NamedTuple):
     """A M v = size (V h + after v_next)."""
 
     h: Array  # (batch, m)
@@ -148,7 +148,7 @@ def _begin(bk: Backend, x: Array, r: Array, j: Array, m: int) -> GMRESState:
     )
 
 
-def _orthogonalise(bk: Backend, V: Array, j: Array, live: Array, w: Array) -> _Column:
+def _orthogonalise(bk: Backend, V: Array, j: Array, live: Array, w: Array) -> _ArnoldiColumn:
     """w in terms of v_0 ... v_j and a new vector."""
     batch, m = int(V.shape[0]), int(V.shape[1])
     w, size = to_unit_size(bk, w)
@@ -163,10 +163,10 @@ def _orthogonalise(bk: Backend, V: Array, j: Array, live: Array, w: Array) -> _C
     after = bk.sqrt(bk.square_norm(w))
     after = bk.where(after <= _noise(bk, after) * before, 0 * after, after)
     h = bk.concat([h, bk.zeros((batch, m - used), bk.dtype(w), w)], 1)
-    return _Column(h, bk.times(bk.safe_divide(bk.full_like(after, 1), after), w), before, after, size)
+    return _ArnoldiColumn(h, bk.times(bk.safe_divide(bk.full_like(after, 1), after), w), before, after, size)
 
 
-def _rotate(bk: Backend, s: GMRESState, new: _Column) -> tuple[GMRESState, Array]:
+def _rotate(bk: Backend, s: GMRESState, new: _ArnoldiColumn) -> tuple[GMRESState, Array]:
     """The state with one more column of H = Q* R, and the entry of q that belongs to its vector v_j.
 
     The last rotation turns (a, after), the end of Q h, into (rho, 0). Where rho is noise, the column depends on the

@@ -104,10 +104,10 @@ class MINRES(Method):
         ww = 1 + d * d * s.ww + e * e * s.ww_old + 2 * d * e * s.cross
         dead = (square < 0) | (gamma * size <= noise * largest * bk.sqrt(bk.maximum(ww, 0 * ww)))
         c, sine = bk.where(dead, 0 * low, bk.safe_divide(low, gamma)), bk.safe_divide(beta, gamma)
-        return _moved(bk, M, s, _Column(size, u, z, beta, d, e, ww, gamma, c, sine, largest, dead))
+        return _moved(bk, M, s, _RotatedColumn(size, u, z, beta, d, e, ww, gamma, c, sine, largest, dead))
 
 
-class _Column(NamedTuple):
+class _RotatedColumn(NamedTuple):
     """The new column of the tridiagonal matrix, divided by `size`, after the rotations."""
 
     size: Array
@@ -124,7 +124,7 @@ class _Column(NamedTuple):
     dead: Array  # M is not definite, or A is singular and the residual as small as it can be: no step
 
 
-def _moved(bk: Backend, M: Operator | None, s: MINRESState, t: _Column) -> MINRESState:
+def _moved(bk: Backend, M: Operator | None, s: MINRESState, t: _RotatedColumn) -> MINRESState:
     kind = bk.dtype(s.r)
     gamma = t.gamma * t.size
     w = bk.axpy(bk.astype(-t.d, kind), s.w, bk.xpay(s.v, bk.astype(-t.e, kind), s.w_old))

@@ -17,10 +17,10 @@ import scipy.sparse as sp
 
 from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.facts import components
+from ...sparse.facts import component_labels
 from ...sparse.operators.by_record import known_product, products_agree
-from ...sparse.rounding import RowSums, closed_components, row_sums
-from ..preconditioners.known import as_matrix, in_every_run
+from ...sparse.rounding import RoundedProduct, closed_components, rounded_product
+from ..preconditioners.known import as_matrix, constant_folded
 from .projections import WithoutConstants
 
 _UNSEEN = 64  # as much for a function, of its product with random signs, until its entries are seen
@@ -44,7 +44,7 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
         return None
     with np.errstate(all="ignore"):
         if isinstance(A, Matrix):
-            labels = _regions_of_matrix(in_every_run(A))
+            labels = _regions_of_matrix(constant_folded(A))
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:
@@ -105,28 +105,28 @@ def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.nda
 
 def _regions(A: Any) -> np.ndarray | None:
     """`(n,)`: the number of the closed region of each unknown, -1 for those that are in none; None if there is none."""
-    rows = row_sums(A) if sp.issparse(A) else _dense_row_sums(A)
+    rows = rounded_product(A) if sp.issparse(A) else _dense_row_sums(A)
     if not rows.negligible.any():
         return None
     A = A if sp.issparse(A) else sp.csr_array(A)
-    count, labels = components(A)
+    count, labels = component_labels(A)
     closed = closed_components(rows, labels, count, A.dtype)
     if closed.any():
-        closed &= closed_components(row_sums(A.T), labels, count, A.dtype)
+        closed &= closed_components(rounded_product(A.T), labels, count, A.dtype)
     if not closed.any():
         return None
     return np.asarray(np.where(closed, np.cumsum(closed) - 1, -1)[labels])
 
 
-def _dense_row_sums(A: np.ndarray) -> RowSums:
+def _dense_row_sums(A: np.ndarray) -> RoundedProduct:
     """Those of rows that are not far from zero; of others only that they are far."""
     sums = A @ np.ones(A.shape[1])
     scale = np.max(np.abs(A)) if A.dtype.kind == "c" else max(np.max(A), -np.min(A))
     near = np.abs(sums) <= _FAR * scale
-    found = row_sums(A[near])
+    found = rounded_product(A[near])
     allowed = np.zeros(len(A))
     sums[near], allowed[near] = found
-    return RowSums(np.where(near, sums, np.inf), allowed)
+    return RoundedProduct(np.where(near, sums, np.inf), allowed)
 
 
 def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray | None:

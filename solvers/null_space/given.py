@@ -23,7 +23,7 @@ def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like
         TypeError: it is no array, or complex for a real system.
     """
     basis = _orthonormal(nullspace, bk, layout, A.dtype)
-    with bk.quiet():
+    with bk.errstate():
         _check(bk, A, basis, layout, like)
     return WithoutVectors(bk, basis if bk.on_host or bk.compiled() else bk.asarray(basis, like=like))
 
@@ -79,7 +79,7 @@ def _check(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Ar
 
     def norms(v: np.ndarray) -> np.ndarray | None:
         tiled = np.broadcast_to(v / np.linalg.norm(v), (layout.systems, n)).astype(A.dtype)
-        return bk.known_now(lambda: bk.norm(A.apply(bk.asarray(np.ascontiguousarray(tiled), like=like))))
+        return bk.concrete_value(lambda: bk.norm(A.apply(bk.asarray(np.ascontiguousarray(tiled), like=like))))
 
     usual = norms(probe)
     if usual is None:

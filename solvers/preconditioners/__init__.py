@@ -7,7 +7,7 @@ from .build import PRECONDITIONERS, UPDATES, preconditioner, to_preconditioner
 from .chebyshev.chebyshev import chebyshev
 from .cluster.cluster import cluster
 from .cluster.coarse import coarse_correction
-from .composed.additive import plus, times
+from .composed.additive import operator_multiple, operator_sum
 from .composed.multiplicative import multiplicative
 from .diagonal import DiagonalOperator
 from .ilu import ic, ilu, ssor
@@ -26,10 +26,10 @@ __all__ = [
     "ilu",
     "jacobi",
     "multiplicative",
-    "plus",
+    "operator_multiple",
+    "operator_sum",
     "preconditioner",
     "rigid_motions",
     "ssor",
-    "times",
     "to_preconditioner",
 ]

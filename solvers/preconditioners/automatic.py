@@ -9,19 +9,19 @@ from .base import Preconditioner
 from .fast.fast import fast_where_near
 from .known import as_matrix, is_known
 from .multigrid.multigrid import multigrid
-from .multigrid.where_it_suits import multigrid_where_it_suits
+from .multigrid.runtime_choice import multigrid_or_jacobi
 
 
-def on_grid(A: Operator, precision: str | None = None) -> Preconditioner:
+def fast_or_multigrid(A: Operator, precision: str | None = None) -> Preconditioner:
     """`fast` where coefficients are smooth, else `multigrid`; in compiled functions, whose runs pay more, multigrid.
 
     In the precision that was asked for, unless the inverse is nearly exact.
     """
     if not is_known(as_matrix(A)):
-        return multigrid_where_it_suits(A, precision)
+        return multigrid_or_jacobi(A, precision)
     near = None if A.bk.compiled() else fast_where_near(A, precision)
     return multigrid(A, precision=precision) if near is None else near
 
 
-AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": on_grid}
+AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": fast_or_multigrid}
 """Name of the kind that was chosen -> what builds it, if that is not the kind itself."""

@@ -71,7 +71,7 @@ class Preconditioner(Composed):
 
     def apply(self, x: Array) -> Array:
         z = self.inner.apply(x)
-        return z if isinstance(self.inner, DiagonalOperator) else self.bk.in_memory(z)
+        return z if isinstance(self.inner, DiagonalOperator) else self.bk.materialize(z)
 
     def transpose(self) -> Preconditioner:
         transposed: Preconditioner = self._map(lambda A: A.transpose())
@@ -155,7 +155,7 @@ class Preconditioner(Composed):
 
         Cost: what it is made of (`memory`), and indices.
         """
-        tree.save(path, self)
+        tree.save_operator(path, self)
 
     def __copy__(self) -> Preconditioner:
         return self

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Backend, choose_backend, left_alone
+from ...backends import Backend, choose_backend, without_compilers
 from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, operand_dtype, to_operator
 from ..iteration.method import Method
 from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
@@ -66,7 +66,7 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
         ValueError: no such kind, or a setting or a matrix that it cannot be made with.
         UnsupportedOperation: A does not show what this kind needs.
     """
-    return left_alone(_of_user)(A, kind, like, settings)
+    return without_compilers(_of_user)(A, kind, like, settings)
 
 
 preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve

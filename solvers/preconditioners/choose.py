@@ -14,9 +14,9 @@ from ...sparse.row_sums import row_sums
 from ...sparse.symmetry import seems_hermitian
 from ..grids.find import on_its_grid
 from .diagonal import DOMINANT
-from .known import as_matrix, at_hand, is_known
-from .multigrid.read import couples_neighbours
-from .multigrid.where_it_suits import pays_unseen
+from .known import as_matrix, concrete, is_known
+from .multigrid.from_matrix import couples_neighbours
+from .multigrid.runtime_choice import pays_unseen
 
 _ROWS = 50_000  # that are looked at together
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
@@ -38,8 +38,8 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | not known before it runs, couples neighbours on a large grid | multigrid |
     | anything else: dense, or values that are not known | jacobi |
 
-    "multigrid" then stands for `automatic.on_grid`, which takes "fast" outside of compiled functions where coefficients
-    are so smooth that it is quicker.
+    "multigrid" then stands for `automatic.fast_or_multigrid`, which takes "fast" outside of compiled functions where
+    coefficients are so smooth that it is quicker.
     """
     A = _traced(A.without_offset)
     if not isinstance(A, Matrix) and "chebyshev" in kinds:
@@ -76,7 +76,7 @@ def _is_elliptic(A: Matrix) -> bool:
 
 
 def _has_whole_diagonal(A: Matrix) -> bool:
-    return bool(np.all(at_hand(A).diagonals() != 0))
+    return bool(np.all(concrete(A).diagonals() != 0))
 
 
 def _traced(A: Operator) -> Operator:

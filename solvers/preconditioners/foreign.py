@@ -40,7 +40,7 @@ def from_foreign(M: Any) -> Foreign | None:
     pyamg = sys.modules.get("pyamg.multilevel")  # who has a hierarchy has imported it
     if pyamg is None or not isinstance(M, pyamg.MultilevelSolver):
         return None
-    cycle = _Cycle(M)
+    cycle = _PyamgCycle(M)
     return Foreign(cycle, "pyamg", cycle.hermitian, sum(int(level.A.nnz) for level in M.levels))
 
 
@@ -60,7 +60,7 @@ class _Factors(LinearOperator):
     _matmat, _rmatmat = _matvec, _rmatvec
 
 
-class _Cycle(LinearOperator):
+class _PyamgCycle(LinearOperator):
     """One V-cycle of a hierarchy of pyamg."""
 
     def __init__(self, hierarchy: Any) -> None:

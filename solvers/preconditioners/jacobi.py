@@ -7,7 +7,7 @@ import numpy as np
 from ...sparse import Operator
 from .base import Preconditioner
 from .diagonal import DiagonalOperator
-from .known import entries_of, known_or_diagonals
+from .known import known_or_diagonals, stored_entries
 
 
 def jacobi(A: Operator) -> Preconditioner:
@@ -23,4 +23,4 @@ def jacobi(A: Operator) -> Preconditioner:
     hermitian = True if A.dtype.kind != "c" else None  # with a complex diagonal it is not, but that may be traced
     count, n = int(np.prod(tuple(values.shape))), A.shape[0]
     inner = DiagonalOperator(A.bk, values, A.systems is not None)
-    return Preconditioner(inner, "jacobi", hermitian, memory=count, work=n, entries=entries_of(A))
+    return Preconditioner(inner, "jacobi", hermitian, memory=count, work=n, entries=stored_entries(A))

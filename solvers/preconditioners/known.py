@@ -48,16 +48,16 @@ def as_matrix(A: Operator) -> Matrix:
     """
     A = A.without_offset
     if isinstance(A, Matrix):
-        return in_every_run(A)
+        return constant_folded(A)
     if isinstance(A, LinearFunction):
-        return in_every_run(A.matrix())
+        return constant_folded(A.matrix())
     raise UnsupportedOperation(
         f"{A!r} shows its products only, and this preconditioner is made of entries. Give the matrix, or use "
         "'chebyshev', or a function r -> M r of your own."
     )
 
 
-def in_every_run(matrix: Matrix) -> Matrix:
+def constant_folded(matrix: Matrix) -> Matrix:
     """With known values where these are the same whenever a compiled function runs, as of tensors that it closes over.
 
     For what is constant to derivatives, as preconditioners and factors are: the solution is differentiated by A itself.
@@ -65,7 +65,7 @@ def in_every_run(matrix: Matrix) -> Matrix:
     if not isinstance(matrix, SparseMatrix | Dense) or matrix.constant is not None or not matrix.bk.compiled():
         return matrix
     arrays = matrix.arrays() if isinstance(matrix, SparseMatrix) else (matrix.matrix,)
-    found = [matrix.bk.in_every_run(array) for array in arrays]
+    found = [matrix.bk.constant_folded(array) for array in arrays]
     if any(value is None for value in found):
         return matrix
     if isinstance(matrix, Dense):
@@ -118,7 +118,7 @@ def grid_for(matrix: Matrix, A: Operator, grid: Any = None) -> tuple[int, ...]:
     return on_its_grid(matrix).in_shape if len(found) == 1 and grid is None else found
 
 
-def at_hand(A: Operator) -> Operator:
+def concrete(A: Operator) -> Operator:
     """A on NumPy arrays where it is a matrix whose values are known now; else A itself."""
     if A.bk.on_host or not isinstance(A, Matrix):
         return A
@@ -128,12 +128,12 @@ def at_hand(A: Operator) -> Operator:
     return make([A.bk.to_numpy(array) for array in arrays])
 
 
-def entries_at_hand(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Array]:
+def concrete_entries(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Array]:
     """Rows and columns of the entries, in row order, their values `(systems, nnz)`, or `(1, nnz)`, and whose these are.
 
     They are NumPy's where they are known now.
     """
-    own: Any = at_hand(matrix)
+    own: Any = concrete(matrix)
     if isinstance(own, SparseMatrix):
         rows, cols, _ = own.structure.entries()
         values = own.stored.entry_values()
@@ -149,7 +149,7 @@ def entries_at_hand(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Ar
 
 def pattern(matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of the entries, in row order: of those that are not known to be 0 in all systems."""
-    bk, rows, cols, values = entries_at_hand(matrix)
+    bk, rows, cols, values = concrete_entries(matrix)
     if not bk.on_host:
         return rows, cols
     kept = (values != 0).any(axis=0)
@@ -220,7 +220,7 @@ def _has_entries(known: Any) -> bool:
     return sp.issparse(known) or isinstance(known, np.ndarray)
 
 
-def entries_of(A: Operator) -> int | None:
+def stored_entries(A: Operator) -> int | None:
     """Stored entries, with which costs are compared; None where A is no matrix."""
     A = A.without_offset
     return A.nnz if isinstance(A, Matrix) else None

@@ -22,7 +22,7 @@ def is_numpy_elsewhere(problem: Problem, b: Any) -> bool:
 def as_numpy(bk: Backend, result: SolveResult) -> SolveResult:
     """The result on NumPy's arrays; as it is where x has no number yet, or has derivatives, which would be lost."""
     leaves, _ = bk.leaves(result.x)
-    if any(bk.tracks(leaf) or bk.compiled(leaf) for leaf in leaves) or bk.known_now(lambda: leaves[0]) is None:
+    if any(bk.tracks(leaf) or bk.compiled(leaf) for leaf in leaves) or bk.concrete_value(lambda: leaves[0]) is None:
         return result
 
     def converted(value: Any) -> Any:

@@ -14,7 +14,7 @@ from ...sparse.fingerprint import fingerprint
 from ..iteration.status import Status
 from .cause import LookForCauses
 from .describe import describe
-from .result import SolveResult, numbers_of, said_of
+from .result import SolveResult, end_state_of, said_of
 
 
 class ConvergenceError(RuntimeError):
@@ -46,7 +46,7 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
     known = not bk.compiled(result.status)
     if on_failure in QUIET:
         return replace(result, _look=look) if known else result
-    numbers = numbers_of(result)
+    numbers = end_state_of(result)
     failed = bk.any(numbers[0] != int(Status.CONVERGED))
     if known and not failed:
         return result

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...backends import Array, Backend, left_alone
+from ...backends import Array, Backend, without_compilers
 from .result import SolveResult, register_result
 
 
@@ -39,7 +39,7 @@ class Later:
 
     def made_for(self, result: SolveResult, name: str) -> Array:
         """One of them, which the result keeps; but what is made in a program belongs to that."""
-        (array,) = left_alone(self.bk.results_from_host)([self.numbers[name]], self.like)
+        (array,) = without_compilers(self.bk.results_from_host)([self.numbers[name]], self.like)
         if not self.bk.compiled(array):
             result.__dict__[name] = array
         return array

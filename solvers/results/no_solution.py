@@ -11,8 +11,8 @@ from scipy.linalg import lapack
 from ...backends import Array, Backend, get_backend
 from ...sparse import FunctionOperator, Matrix, Operator
 from ...sparse.equilibrate import equilibrated, scales
-from ...sparse.facts import components
-from ...sparse.rounding import ROWS, closed_components, half_units, of_region, row_sums
+from ...sparse.facts import component_labels
+from ...sparse.rounding import ROWS, closed_components, half_units, of_region, rounded_product
 from ..iteration.outcome import Outcome
 from ..iteration.status import Status
 from ..preconditioners.known import as_matrix
@@ -118,8 +118,8 @@ def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
         empty = abs(matrix).sum(axis=1) == 0  # looked at apart: rounding would mix them with other null vectors
         parts = b[:, empty], b[:, ~empty] @ _left_null_vectors(matrix[~empty]).conj()
         return np.linalg.norm(np.concatenate(parts, axis=1), axis=1)
-    count, labels = components(matrix)
-    closed = closed_components(row_sums(matrix.T), labels, count, matrix.dtype)
+    count, labels = component_labels(matrix)
+    closed = closed_components(rounded_product(matrix.T), labels, count, matrix.dtype)
     totals = np.stack([np.bincount(labels, row.real, count) + 1j * np.bincount(labels, row.imag, count) for row in b])
     return np.linalg.norm((np.abs(totals) / np.sqrt(np.bincount(labels)))[:, closed], axis=1)
 

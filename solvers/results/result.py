@@ -103,7 +103,7 @@ class SolveResult:
         bk = choose_backend(self.status)
         if bk.compiled(self.status) or not hasattr(self.status, "shape"):
             return "The message is known when the compiled function has run."
-        values = [np.asarray(bk.to_numpy(a)) for a in numbers_of(self)]
+        values = [np.asarray(bk.to_numpy(a)) for a in end_state_of(self)]
         self._look_now(*values)
         return describe(*values, **said_of(self))
 
@@ -182,7 +182,7 @@ class SolveResult:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._look is not None:
-            self._look_now(*(np.asarray(choose_backend(a).to_numpy(a)) for a in numbers_of(self)))
+            self._look_now(*(np.asarray(choose_backend(a).to_numpy(a)) for a in end_state_of(self)))
         return {**self.__dict__, "_sensitivity": None}  # which holds functions of the user: not to be pickled
 
     # TensorFlow asks the class itself how to take it apart.
@@ -201,7 +201,7 @@ _OTHERS = (*_KNOWN, *_NO_PART)
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 
 
-def numbers_of(result: SolveResult) -> tuple[Array, ...]:
+def end_state_of(result: SolveResult) -> tuple[Array, ...]:
     """What `describe` takes, of the last checkpoint."""
     r = result
     found = r.status, r.iterations, r.residual_norm, r.tolerance, r.attainable, r.null_part, r.singular

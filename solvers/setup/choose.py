@@ -16,7 +16,7 @@ from .table import ROWS
 T = TypeVar("T")
 
 
-class Choice(NamedTuple):
+class MethodChoice(NamedTuple):
     """A method, the preconditioner for it where the user gave none, and what to try where it fails.
 
     Attributes:
@@ -46,12 +46,14 @@ class Choice(NamedTuple):
         """Has the table no other row?"""
         return self.row == len(ROWS) - 1
 
-    def next(self) -> Choice:
+    def next(self) -> MethodChoice:
         """The one after it, for systems that it turns out not to solve. It is not the last."""
         return _from_row(self.facts, self.row + 1)
 
 
-def choose(problem: Problem, preconditioned: bool = False, many: bool = False, calls_host: bool = False) -> Choice:
+def choose(
+    problem: Problem, preconditioned: bool = False, many: bool = False, calls_host: bool = False
+) -> MethodChoice:
     """What suits the system; only methods that take a preconditioner where the user gives one.
 
     Args:
@@ -63,7 +65,7 @@ def choose(problem: Problem, preconditioned: bool = False, many: bool = False, c
     return _from_row(Facts(problem, preconditioned, many, calls_host), 0)
 
 
-def first_that_can(choice: Choice, make: Callable[[Choice], T]) -> tuple[Choice, T]:
+def first_that_can(choice: MethodChoice, make: Callable[[MethodChoice], T]) -> tuple[MethodChoice, T]:
     """The first choice, from this one on, of which `make` makes something, and that.
 
     Raises:
@@ -78,7 +80,7 @@ def first_that_can(choice: Choice, make: Callable[[Choice], T]) -> tuple[Choice,
             choice = choice.next()
 
 
-def _from_row(facts: Facts, first: int) -> Choice:
+def _from_row(facts: Facts, first: int) -> MethodChoice:
     problem = facts.problem
     number = next(i for i in range(first, len(ROWS)) if ROWS[i].holds(facts))
     row = ROWS[number]
@@ -87,4 +89,4 @@ def _from_row(facts: Facts, first: int) -> Choice:
     kind = None if facts.preconditioned else row.preconditioner
     factors = facts.fast if method == FAST else None
     matrix = problem.A if facts.matrix is None else facts.matrix
-    return Choice(method, kind, fallback, factors, matrix, number, facts)
+    return MethodChoice(method, kind, fallback, factors, matrix, number, facts)

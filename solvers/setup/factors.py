@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...backends import get_backend
 from ...sparse import FunctionOperator, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ..methods.direct.factorisation import Entries
+from ..methods.direct.factorisation import MatrixToFactorise
 from ..methods.direct.refinement import Refinement
 from ..preconditioners.known import as_matrix, is_known
 from .problem import Problem
@@ -26,7 +26,7 @@ def factors_of_known(problem: Problem, method: Refinement) -> Operator | None:
     if arrays:  # of what is added to it
         return None
     known = make(())
-    with bk.quiet():
+    with bk.errstate():
         if method.on_host:
             return method.setup(get_backend("numpy"), known, None)
         if bk.is_eager:  # a transformation, in which the factors of today are those of one lane
@@ -43,18 +43,18 @@ def factors_now(problem: Problem, method: Refinement) -> Operator | None:
         found = factors_of_known(problem, method)
         if found is not None or method.on_host or bk.is_eager:
             return found
-    with bk.quiet():
+    with bk.errstate():
         if not method.on_host:
             return method.setup(bk, A, None)
         arrays, make = A.for_host()
         return method.setup(get_backend("numpy"), make([bk.to_numpy(a) for a in arrays]), None)
 
 
-def entries_for(problem: Problem, method: Refinement, matrix: Operator) -> Entries | None:
+def entries_for(problem: Problem, method: Refinement, matrix: Operator) -> MatrixToFactorise | None:
     """The entries of a function, to be factorised by an eager program that gets what the function closes over as
     arguments, and could find no pattern in these; None where it needs none.
     """
     bk = problem.bk
     eagerly = bk.compiles_solves and not bk.in_program() and not method.on_host
     needed = eagerly and isinstance(problem.A, FunctionOperator) and isinstance(matrix, SparseMatrix)
-    return Entries(matrix) if needed else None
+    return MatrixToFactorise(matrix) if needed else None

@@ -30,7 +30,7 @@ from ..methods.direct.fast import FastDirect
 from ..preconditioners.choose import is_easy
 from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known
-from ..preconditioners.multigrid.read import couples_neighbours
+from ..preconditioners.multigrid.from_matrix import couples_neighbours
 from .factors import factors_now
 from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix_cost
 from .problem import Problem
@@ -125,8 +125,8 @@ class Facts:
     def on_host(self) -> bool:
         """Can the host factorise it now, and solve with that quickly?"""
         problem = self.problem
-        at_hand = not problem.compiled and problem.bk.is_at_hand(problem.b)
-        return at_hand and self.unknowns > 0 and self.is_known
+        is_concrete = not problem.compiled and problem.bk.is_concrete(problem.b)
+        return is_concrete and self.unknowns > 0 and self.is_known
 
     @cached_property
     def while_compiling(self) -> bool:
@@ -194,7 +194,7 @@ class Facts:
         if self.values is not None:
             return has_diagonal_of_one_sign(self.values)
         found = self.matrix
-        diagonal = None if found is None else found.bk.known_now(lambda: found.bk.real(found.diagonals()))
+        diagonal = None if found is None else found.bk.concrete_value(lambda: found.bk.real(found.diagonals()))
         return diagonal is not None and bool(np.all(diagonal > 0) or np.all(diagonal < 0))
 
     @cached_property

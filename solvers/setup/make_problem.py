@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
-from ...backends.on_failure import checked
+from ...backends.on_failure import checked_policy
 from ...sparse import (
     FunctionOperator,
     HostOperator,
@@ -29,7 +29,7 @@ from ..grids.numbers import with_numbers
 from ..iteration.method import Method
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
-from ..preconditioners.known import in_every_run
+from ..preconditioners.known import constant_folded
 from .axis import expected_vectors, last_axis, vectors_of
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
@@ -51,7 +51,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
     """
-    checked(request.on_failure)
+    checked_policy(request.on_failure)
     A, args = request.A, request.args
     if not isinstance(args, list | tuple):
         raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")
@@ -244,7 +244,7 @@ def _operator(
 
 def _as_compiled(A: Matrix) -> Matrix:
     """A known matrix as a program has the least to hold, and to compute, of it."""
-    own = in_every_run(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
+    own = constant_folded(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
     return with_numbers(own) if A.bk.fuses_elementwise else own
 
 

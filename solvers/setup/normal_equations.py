@@ -37,7 +37,7 @@ class Given:
             operator = NormalOperator(self.A, self.damp)
         except TypeError as error:
             raise UnsupportedOperation(f"Least squares need products with the transpose. {error}") from error
-        with np.errstate(all="ignore"):  # not `quiet`, under which no derivatives are recorded
+        with np.errstate(all="ignore"):  # not `bk.errstate`, under which no derivatives are recorded
             return operator, operator.adjoint_inner.apply(self.b)
 
     def restore(self, bk: Backend, result: SolveResult, rows: Array, known_null_space: bool) -> SolveResult:
@@ -49,7 +49,7 @@ class Given:
         """
         m, n = self.A.shape
         lead = tuple(rows.shape)[:-2]
-        with bk.quiet():
+        with bk.errstate():
             found = [self.b - self.A.apply(rows[i]) for i in range(lead[0])] if lead else [self.b - self.A.apply(rows)]
         residual = self.layout.unflatten(bk, bk.stack(found) if lead else found[0], lead)
         x: Any = result.x

@@ -58,5 +58,5 @@ class Problem:
         """Are derivatives of what the problem was made of being recorded (in a library that records)?"""
         bk = self.bk
         return bk.explicit_derivatives and (
-            bk.tracks(self.b) or self.A.tracked or any(map(bk.tracks, bk.take_apart(self.A)[0]))
+            bk.tracks(self.b) or self.A.tracked or any(map(bk.tracks, bk.flatten(self.A)[0]))
         )

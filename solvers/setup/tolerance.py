@@ -21,7 +21,7 @@ def default_rtol(dtype: np.dtype) -> float:
     return 1e-5 if dtype.itemsize == (8 if dtype.kind == "c" else 4) else 1e-10
 
 
-def check_number(name: str, value: Any) -> None:
+def check_tolerance_number(name: str, value: Any) -> None:
     """Refuse a number that is no tolerance; what is no number at all is left alone.
 
     Raises:
@@ -47,7 +47,7 @@ def tolerance(
     """
     value = default if value is None else value
     if type(value) is not float or not 0 <= value < 1:  # most are
-        check_number(name, value)
+        check_tolerance_number(name, value)
     if isinstance(value, (int, float)):
         return bk.asarray(np.full((1, 1), value, dtype), like=rows)
     array = _array(bk, value, name, rows)

@@ -48,7 +48,7 @@ def checked_offset(bk: Backend, offset: Any, dtype: np.dtype) -> complex:
     """
     value = offset
     if bk.is_array(offset) and not bk.on_host:
-        value = bk.known_now(lambda: offset)
+        value = bk.concrete_value(lambda: offset)
         if value is None:
             raise TypeError(
                 "matrix_offset depends on an argument of the compiled function; expected a number that is known. Add "

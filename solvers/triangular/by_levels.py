@@ -12,7 +12,7 @@ from ...backends import Array, get_backend
 from ...sparse import Composed, SparseMatrix, storable
 from ...sparse.formats.ell import EllStructure
 from ...sparse.formats.entries.integers import starts_of
-from ...sparse.formats.entries.order import in_order
+from ...sparse.formats.entries.order import sorted_entries
 from ...sparse.formats.entries.regather import Regather
 from ...sparse.formats.structure import Layout, Structure
 from .schedule import Schedule, find_levels, make_schedule
@@ -145,10 +145,10 @@ class _Plan(NamedTuple):
 def _plan(structure: Structure) -> _Plan:
     n, given = structure.shape[0], structure.entries()
     rows, cols, slots, count = in_pieces(*given, n)
-    by_row = in_order(rows, cols, (count, count), sum_duplicates=False)
+    by_row = sorted_entries(rows, cols, (count, count), sum_duplicates=False)
     schedule = make_schedule(find_levels(starts_of(by_row.rows, count), by_row.cols, count))
     places, size = schedule.places, len(schedule.order)
-    order = in_order(places[rows], places[cols], (size, size), sum_duplicates=False)
+    order = sorted_entries(places[rows], places[cols], (size, size), sum_duplicates=False)
     stacked, sources = EllStructure.from_entries(order.rows, order.cols, (size, size))
     slots = slots if order.order is None else slots[order.order]
     taken = np.where((schedule.order < 0) | (schedule.order >= n), np.int32(n), schedule.order)

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse.formats.entries.integers import places_in_rows, starts_of
-from ...sparse.formats.entries.order import in_order
-from ...sparse.formats.entries.regather import Regather, flatten
+from ...sparse.formats.entries.order import sorted_entries
+from ...sparse.formats.entries.regather import Regather, concatenated_values
 
 _SHORT = 8  # entries of a row that is never cut
 _TIMES_MEAN = 4  # longer than the mean row, with its diagonal: is cut
@@ -54,7 +54,7 @@ def _cut_rows(S: Pieces, limit: int) -> Pieces:
             return Pieces(rows, cols, slots, size)
         sums = np.where(is_long, -(-lengths // limit), 0)
         first = size + np.cumsum(sums) - sums  # number of the first sum of each row
-        order = in_order(rows, cols, (size, size), sum_duplicates=False).order
+        order = sorted_entries(rows, cols, (size, size), sum_duplicates=False).order
         if order is not None:
             rows, cols, slots = rows[order], cols[order], slots[order]
         place = places_in_rows(starts_of(rows, size))
@@ -72,7 +72,7 @@ class WithOnes:
     regather: Regather
 
     def __call__(self, bk: Backend, values: Sequence[Array], systems: int | None = None) -> tuple[Array, ...]:
-        flat = flatten(bk, values, systems)
+        flat = concatenated_values(bk, values, systems)
         last = len(flat.shape) - 1
         one = bk.full((*flat.shape[:last], 1), -1, bk.dtype(flat), flat)
         return self.regather(bk, (bk.concat([flat, one], last),), systems)

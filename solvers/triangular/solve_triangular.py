@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve_triangular
 
-from ...backends import Array, left_alone
+from ...backends import Array, without_compilers
 from ...sparse import Dense, Matrix, SparseMatrix, UnsupportedOperation
 from ...sparse.formats import from_entries
 from ...sparse.formats.traced_coo import places_unknown
@@ -16,7 +16,7 @@ from ...sparse.operators.linear_function import LinearFunction
 from ..setup.make_problem import make_problem
 from ..setup.problem import Problem
 from ..setup.request import Request
-from .system import TriangularSystem, inverse_of
+from .system import TriangularSystem, inverse_of_triangular
 
 
 def solve_triangular(
@@ -47,7 +47,9 @@ def solve_triangular(
     the entries, in as many steps as there are levels of rows that wait for others (599 for a grid of 300 x 300 in its
     natural order), and the analysis of the structure, which is kept for the last few structures.
     """
-    return left_alone(_solve_triangular)(matrix, b, bool(lower), bool(unit_diagonal), bool(transpose), bool(conjugate))
+    return without_compilers(_solve_triangular)(
+        matrix, b, bool(lower), bool(unit_diagonal), bool(transpose), bool(conjugate)
+    )
 
 
 solve_triangular._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
@@ -146,7 +148,7 @@ def _on_host(T: SparseMatrix, b: np.ndarray, lower: bool) -> np.ndarray:
     """
     known = T.known()
     if not all(map(_is_in_range, known if isinstance(known, tuple) else (known,))):
-        return inverse_of(T).apply(b)
+        return inverse_of_triangular(T).apply(b)
     if isinstance(known, tuple):
         return np.array([_by_scipy(one, row[:, None], lower)[:, 0] for one, row in zip(known, b, strict=True)], b.dtype)
     return np.ascontiguousarray(_by_scipy(known, b.T, lower).T)

@@ -15,7 +15,7 @@ from .by_levels import LevelSolve
 Make = Callable[[Sequence[Array]], Operator]
 
 
-def inverse_of(T: SparseMatrix) -> LevelSolve:
+def inverse_of_triangular(T: SparseMatrix) -> LevelSolve:
     """The inverse of a triangular matrix, whose diagonal is stored. Not finite where that is zero."""
     rows, cols, _ = T.structure.entries()
     on, host, values = rows == cols, T.stored.host, T.stored.entry_values()
@@ -48,10 +48,10 @@ class TriangularSystem(LinearSystem):
         """The system of a triangular matrix."""
         bk = T.bk
         if not bk.explicit_derivatives:
-            return cls(bk, lambda _: T, lambda _: inverse_of(T), (), (), rows)
-        arrays, make = bk.take_apart(T)
+            return cls(bk, lambda _: T, lambda _: inverse_of_triangular(T), (), (), rows)
+        arrays, make = bk.flatten(T)
         return cls(
-            bk, make, lambda arrays: inverse_of(make(arrays)), arrays,
+            bk, make, lambda arrays: inverse_of_triangular(make(arrays)), arrays,
             tuple(bk.dtype(a).kind in "fc" for a in arrays), rows,
         )  # fmt: skip
 

@@ -57,7 +57,7 @@ def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarra
         raise
 
 
-def read(path: Any, named: Callable[[Any], set[str] | None]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_archive(path: Any, named: Callable[[Any], set[str] | None]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The description and the arrays that it names, each of a plain dtype; see `check_digest`, too.
 
     Args:

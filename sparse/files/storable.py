@@ -21,27 +21,27 @@ Fields = dict[str, Any]  # of operators, arrays (of NumPy in files), constants, 
 C = TypeVar("C", bound=type[Operator])
 
 
-class Kind(NamedTuple):
+class StorableClass(NamedTuple):
     """How operators of a class are stored.
 
     Attributes:
         cls: the class.
-        take_apart: the fields of one; arrays are of its library.
-        put_together: one on NumPy arrays, of fields of a file that are to be checked.
+        flatten: the fields of one; arrays are of its library.
+        unflatten: one on NumPy arrays, of fields of a file that are to be checked.
     """
 
     cls: type[Operator]
-    take_apart: Callable[[Any], Fields]
-    put_together: Callable[[Fields], Operator]
+    flatten: Callable[[Any], Fields]
+    unflatten: Callable[[Fields], Operator]
 
 
-STORABLE: dict[str, Kind] = {}  # by the name in files
+STORABLE: dict[str, StorableClass] = {}  # by the name in files
 
 
 def storable(
     name: str,
-    take_apart: Callable[[Any], Fields] | None = None,
-    put_together: Callable[[Fields], Operator] | None = None,
+    flatten: Callable[[Any], Fields] | None = None,
+    unflatten: Callable[[Fields], Operator] | None = None,
 ) -> Callable[[C], C]:
     """Decorator of a class whose operators can be saved, under a name that no other class has or ever had.
 
@@ -53,7 +53,7 @@ def storable(
         if name in STORABLE and STORABLE[name].cls.__qualname__ != cls.__qualname__:
             raise ValueError(f"Files have the name {name!r} for {STORABLE[name].cls.__qualname__}; choose another one.")
         composed: Any = cls
-        STORABLE[name] = Kind(cls, take_apart or _own_fields, put_together or (lambda own: _composed(composed, own)))
+        STORABLE[name] = StorableClass(cls, flatten or _own_fields, unflatten or (lambda own: _composed(composed, own)))
         return cls
 
     return register

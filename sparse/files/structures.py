@@ -26,7 +26,7 @@ Fields = dict[str, Any]
 
 def fields_of(structure: Structure) -> Fields:
     """What `structure_of` makes the same structure of, besides its format and shape."""
-    return _FORMATS[structure.format].take_apart(structure)
+    return _FORMATS[structure.format].flatten(structure)
 
 
 def structure_of(format: str, shape: Any, fields: Fields) -> Structure:
@@ -38,7 +38,7 @@ def structure_of(format: str, shape: Any, fields: Fields) -> Structure:
 
     Cost: a few passes over the entries; for a stencil one over pairs of boxes.
     """
-    return _FORMATS[format].put_together(check_shape(shape), **fields)
+    return _FORMATS[format].unflatten(check_shape(shape), **fields)
 
 
 def _in_order(structure: Structure, rows: np.ndarray, cols: np.ndarray) -> Structure:
@@ -127,9 +127,9 @@ def _share_a_place(a: Shifted, b: Shifted) -> bool:
 
 class _Format(NamedTuple):
     names: tuple[str, ...]  # of attributes of the structure, which are what it is made of
-    put_together: Callable[..., Structure]
+    unflatten: Callable[..., Structure]
 
-    def take_apart(self, structure: Structure) -> Fields:
+    def flatten(self, structure: Structure) -> Fields:
         found = {name: getattr(structure, name) for name in self.names}
         if "boxes" in found:
             found["boxes"] = tuple(tuple(box) for box in found["boxes"])

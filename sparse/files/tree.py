@@ -21,8 +21,8 @@ VERSION = 1
 """Raise it when a file of today could not be read right by yesterday's krylix; files of all versions are read."""
 
 
-def save(path: Any, operator: Operator) -> None:
-    """Write an operator to a `.npz` file, which `load` reads bit by bit.
+def save_operator(path: Any, operator: Operator) -> None:
+    """Write an operator to a `.npz` file, which `load_operator` reads bit by bit.
 
     Raises:
         ValueError: the path has another ending; numbers are not finite.
@@ -41,8 +41,8 @@ def save(path: Any, operator: Operator) -> None:
     archive.write(path, {"format": FORMAT, "version": VERSION, "operator": described}, writer.arrays)
 
 
-def load(path: Any, check: Callable[[Operator], None] | None = None) -> Operator:
-    """The operator in a file of `save`, on NumPy arrays, after all that must be true of it.
+def load_operator(path: Any, check: Callable[[Operator], None] | None = None) -> Operator:
+    """The operator in a file of `save_operator`, on NumPy arrays, after all that must be true of it.
 
     Args:
         check: raises ValueError for an operator that the caller has no use for.
@@ -54,7 +54,7 @@ def load(path: Any, check: Callable[[Operator], None] | None = None) -> Operator
     Cost: a few passes over the arrays, and a product with it and its transpose.
     """
     name = archive.path_of(path)
-    description, arrays = archive.read(path, _named)
+    description, arrays = archive.read_archive(path, _named)
     if description.get("format") != FORMAT:
         raise ValueError(f"{name}: was not written by krylix; expected what Preconditioner.save wrote.")
     version = description.get("version")
@@ -98,7 +98,7 @@ class _Writer:
         """As JSON has it."""
         if isinstance(value, Operator):
             kind = name_of(value)
-            own = STORABLE[kind].take_apart(value)
+            own = STORABLE[kind].flatten(value)
             return {"is": kind, "of": {k: self.describe(v, f"{place}.{k}", value.bk) for k, v in own.items()}}
         if isinstance(value, tuple):
             return [self.describe(v, f"{place}.{i}", bk) for i, v in enumerate(value)]
@@ -148,7 +148,7 @@ class _Reader:
         fields = {name: self.value(described) for name, described in own.items()}
         if isinstance(fields.get("shape"), tuple):
             self._check_extent(fields["shape"])
-        operator = STORABLE[kind].put_together(fields)
+        operator = STORABLE[kind].unflatten(fields)
         self._check_extent(operator.shape)
         return operator
 

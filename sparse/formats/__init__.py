@@ -1,6 +1,6 @@
 """Sparse matrices: a static structure and values of any array library."""
 
-from .choose import Choice, choose_format
+from .choose import FormatChoice, choose_format
 from .coo import COO
 from .csc import CSC
 from .csr import CSR
@@ -9,7 +9,7 @@ from .dia import DIA
 from .ell import ELL
 from .hyb import HYB
 from .making.assemble import block, block_diagonal, eye, hstack, kron, vstack
-from .making.batch import from_systems, stacked
+from .making.batch import from_systems, matrix_batch
 from .making.boxes import stencil_of
 from .making.build import from_csr, from_diagonals, from_entries
 from .making.foreign import from_native, from_scipy
@@ -28,8 +28,8 @@ __all__ = [
     "ELL",
     "FORMATS",
     "HYB",
-    "Choice",
     "Dense",
+    "FormatChoice",
     "Matrix",
     "Slots",
     "SparseMatrix",
@@ -49,8 +49,8 @@ __all__ = [
     "hstack",
     "kron",
     "load",
+    "matrix_batch",
     "save",
-    "stacked",
     "stencil_of",
     "vstack",
 ]

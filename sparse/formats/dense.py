@@ -12,7 +12,7 @@ from ...backends import Array, Backend, get_backend
 from ...backends.registry import register_container
 from ..operator import Operator
 from .making.build import from_entries
-from .making.checked import checked
+from .making.checked import checked_scipy
 from .matrix import FORMATS, Matrix
 from .operations.arithmetic import as_factor, check_axis, check_systems
 from .sparse_matrix import SparseMatrix
@@ -142,7 +142,7 @@ class Dense(Matrix):
 
     def _entries_of(self, other: Any) -> Array:
         if sp.issparse(other):
-            return self.bk.asarray(checked(other, "the other matrix").toarray(), like=self.matrix)
+            return self.bk.asarray(checked_scipy(other, "the other matrix").toarray(), like=self.matrix)
         if other.bk is self.bk:
             return other.dense()
         return self.bk.asarray(other.toarray(), like=self.matrix)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
-from ...backends.interface.sparse_kernels import inside, places
+from ...backends.interface.sparse_kernels import diagonal_places, inside
 from .entries.compress import compress, compress_values
 from .entries.integers import check_shape, check_size
 from .entries.scipy_form import csr_array
@@ -221,7 +221,7 @@ class DIA(SparseMatrix):
         found = None
         same = self.bk.dtype(x) == self.bk.dtype(y) == self.dtype
         if same and self.systems is None and self.shape[0] == self.shape[1]:
-            where = list(places(structure.offsets, *self.shape, False))
+            where = list(diagonal_places(structure.offsets, *self.shape, False))
             found = self.bk.dia_added(y, self.arrays()[0], where, x)
         return super().add_to(y, x) if found is None else found
 

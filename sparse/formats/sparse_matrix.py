@@ -162,7 +162,7 @@ class SparseMatrix(Matrix):
 
     def transpose(self) -> SparseMatrix:
         if self._transposed is None:
-            made = SparseMatrix.of_stored(change.flipped(self.stored), self._out_shape, self._in_shape)
+            made = SparseMatrix.of_stored(change.transposed(self.stored), self._out_shape, self._in_shape)
             made._transposed = self
             # not kept: traced values, and tensors, which an optimiser may write to and whose graph or tape is used up
             if self.constant is None and (not self.bk.has_pure_arrays or self.bk.compiled()):
@@ -306,32 +306,32 @@ class SparseMatrix(Matrix):
         joint = self._joint(other)
         if joint is None:
             return other._plus(self.to("dense"))
-        found = arithmetic.plus(*joint)
+        found = arithmetic.matrix_sum(*joint)
         if found.structure is joint[0].structure:
             return self._with(found, self.reason)
         return self._suited(found, self._in_shape, self._out_shape)
 
     def _scaled(self, c: Any, divide: bool = False) -> Matrix:
-        return self._with(arithmetic.scaled(self.stored, c, divide), self.reason)
+        return self._with(arithmetic.scalar_multiple(self.stored, c, divide), self.reason)
 
     def _times(self, other: Any) -> Matrix:
         joint = self._joint(other)
         if joint is None:
             return self.to("dense")._times(other)
         in_shape = other._in_shape if isinstance(other, SparseMatrix) else None
-        return self._suited(arithmetic.times(*joint), in_shape, self._out_shape)
+        return self._suited(arithmetic.matrix_product(*joint), in_shape, self._out_shape)
 
     def _joint(self, other: Any) -> tuple[Stored, Stored] | None:
         """This and another sparse matrix, which may be SciPy's, in one library; None where the other one is dense."""
         if sp.issparse(other):
-            return change.together(self.stored, change.copied(self.stored, other))
-        return change.together(self.stored, other.stored) if isinstance(other, SparseMatrix) else None
+            return change.on_common_backend(self.stored, change.copied(self.stored, other))
+        return change.on_common_backend(self.stored, other.stored) if isinstance(other, SparseMatrix) else None
 
     def _chosen(self, systems: np.ndarray | int) -> SparseMatrix:
         return self._with(self.stored.chosen(systems), self.reason)
 
     def _part(self, key: Any) -> Any:
-        found = select.part(self.stored, key)
+        found = select.submatrix(self.stored, key)
         return self._suited(found, None, None) if isinstance(found, Stored) else found
 
 
@@ -341,10 +341,10 @@ def sparse_formats() -> list[str]:
 
 
 def _flatten(matrix: SparseMatrix) -> tuple[tuple[Array, ...], Any]:
-    arrays, static = matrix.stored.take_apart()
+    arrays, static = matrix.stored.flatten()
     return arrays, (static, matrix._in_shape, matrix._out_shape)
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> SparseMatrix:
     stored, in_shape, out_shape = static
-    return SparseMatrix.of_stored(Stored.put_together(stored, arrays), in_shape, out_shape)
+    return SparseMatrix.of_stored(Stored.unflatten(stored, arrays), in_shape, out_shape)

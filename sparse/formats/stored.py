@@ -20,7 +20,7 @@ from ..once import once
 from .compressed import CsrStructure
 from .entries.integers import LIMIT, starts_of
 from .entries.order import Order
-from .entries.regather import Regather, flatten
+from .entries.regather import Regather, concatenated_values
 from .entries.scipy_form import csr_array
 from .structure import Layout, Structure
 
@@ -67,13 +67,13 @@ class Stored:
 
     # --- as a container of arrays ---
 
-    def take_apart(self) -> tuple[tuple[Array, ...], Any]:
+    def flatten(self) -> tuple[tuple[Array, ...], Any]:
         """All arrays, and what tells them apart."""
         values, indices, masks = self.arrays(), self.index_arrays(), self.mask_arrays()
         return (*values, *indices, *masks), (self.bk, self.structure, len(values), len(indices), self.dtype)
 
     @classmethod
-    def put_together(cls, static: Any, arrays: Sequence[Any]) -> Stored:
+    def unflatten(cls, static: Any, arrays: Sequence[Any]) -> Stored:
         """Without a look at the arrays: transformations put placeholders in their place."""
         stored = object.__new__(cls)
         stored.bk, stored.structure, values, indices, dtype = static
@@ -172,7 +172,7 @@ class Stored:
     def entry_values(self) -> Array:
         """`(nnz,)` or `(systems, nnz)`: the values in row order; NumPy where they are known."""
         host = self.host
-        flat, slots = flatten(host, self.known_or_arrays(), self.systems), self.structure.entries().slots
+        flat, slots = concatenated_values(host, self.known_or_arrays(), self.systems), self.structure.entries().slots
         return flat if self.structure.format in ("csr", "coo") else host.take(flat, slots, len(flat.shape) - 1)
 
     def entry_arrays(self) -> Array:
@@ -204,7 +204,7 @@ class Stored:
 
     def _known_systems(self, values: Sequence[np.ndarray]) -> tuple[sp.csr_array, ...]:
         rows, cols, slots = self.structure.entries()
-        starts, flat = starts_of(rows, self.shape[0]), flatten(get_backend("numpy"), values, self.systems)
+        starts, flat = starts_of(rows, self.shape[0]), concatenated_values(get_backend("numpy"), values, self.systems)
         return tuple(csr_array(row[slots], cols, starts, self.shape) for row in flat)
 
     def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -16,7 +16,7 @@ from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Bilinear
 from .entries.integers import check_shape, starts_of
 from .entries.order import rows_first
-from .entries.regather import Regather, flatten
+from .entries.regather import Regather, concatenated_values
 from .entries.scipy_form import csr_array
 from .entries.some_rows import entries_in
 
@@ -177,7 +177,7 @@ class Structure(ABC):
     def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
         """With known values, in SciPy."""
         rows, cols, slots = self.entries()
-        flat = flatten(get_backend("numpy"), values)
+        flat = concatenated_values(get_backend("numpy"), values)
         return csr_array(flat[slots], cols, starts_of(rows, self.shape[0]), self.shape)
 
     def compiled(self, values: Sequence[np.ndarray]) -> Any:

@@ -40,7 +40,7 @@ def known_product(A: FunctionOperator, x: np.ndarray, like: Any) -> np.ndarray |
         A.tracked |= bk.tracks(image)
         return image
 
-    value = bk.known_now(image)
+    value = bk.concrete_value(image)
     return None if value is None else value.copy()  # the function may use the same memory again
 
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...backends import Array, Backend, left_alone
+from ...backends import Array, Backend, without_compilers
 from ..errors import UnsupportedOperation
 from ..formats import SparseMatrix
 from ..layout import Layout
@@ -58,7 +58,7 @@ def matrix_and_bias(A: Function, like: Array, exact: bool = False) -> tuple[Any,
         As `function_matrix`.
     """
     systems = A.layout.systems
-    matrix, bias = left_alone(traced_matrix)(front_end_of(A.bk.name), A.apply, like, exact=exact)
+    matrix, bias = without_compilers(traced_matrix)(front_end_of(A.bk.name), A.apply, like, exact=exact)
     return (matrix if systems == 1 else _shared_block(matrix, systems)), bias
 
 

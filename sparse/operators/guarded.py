@@ -215,7 +215,7 @@ def _watched(bk: Backend, seen: _Seen, call: Callable[[], Any], arrays: list[Arr
 
 
 def _value(bk: Backend, x: Array) -> np.ndarray | None:
-    found = bk.known_now(lambda: x)
+    found = bk.concrete_value(lambda: x)
     return None if found is None else found.copy()
 
 

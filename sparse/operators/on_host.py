@@ -9,7 +9,7 @@ import numpy as np
 from ...backends import get_backend
 from ..operator import Operator
 from .composed import Composed
-from .mirrored import halved
+from .symmetric_dia import as_symmetric_dia
 
 
 @dataclass(eq=False, repr=False)
@@ -28,7 +28,7 @@ class OnHost(Composed):
 
     @property
     def in_steps(self) -> Operator:
-        return OnHost(halved(self.inner.in_steps))
+        return OnHost(as_symmetric_dia(self.inner.in_steps))
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         return self.inner.apply_on_host(x)

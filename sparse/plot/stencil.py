@@ -78,7 +78,7 @@ def reach(A: Any) -> int:
     return int(np.max(np.abs(A.indices[A.indptr[row] : A.indptr[row + 1]] - row), initial=0))
 
 
-class Stencil(NamedTuple):
+class DrawnStencil(NamedTuple):
     """Neighbours, and where they are drawn; axes of length 1 are left out.
 
     Attributes:
@@ -94,7 +94,7 @@ class Stencil(NamedTuple):
     axes: list[int]
 
 
-def arrange(A: Any, grid: Sequence[int]) -> Stencil:
+def arrange(A: Any, grid: Sequence[int]) -> DrawnStencil:
     """Find the neighbours of a row of a canonical `csr_array` `(n, n)` and a place for each of them.
 
     Raises:
@@ -112,10 +112,10 @@ def arrange(A: Any, grid: Sequence[int]) -> Stencil:
             f"the stencil on a grid {tuple(grid)} reaches over {len(window.slices)} slices of axis {axes[0]}; at most "
             f'{_MAX_SLICES} can be drawn. Use kind="spy".'
         )
-    return Stencil(found, offsets, window, axes)
+    return DrawnStencil(found, offsets, window, axes)
 
 
-def draw_stencil(stencil: Stencil, ax: Any, title: str) -> None:
+def draw_stencil(stencil: DrawnStencil, ax: Any, title: str) -> None:
     """Draw the neighbours of a row with their coefficients."""
     _draw_cells(stencil.found.coefficients, stencil.offsets, stencil.window, ax)
     _label(stencil.window, stencil.axes, ax)

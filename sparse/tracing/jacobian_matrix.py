@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...backends.registry import left_alone
+from ...backends.registry import without_compilers
 from ..errors import UnsupportedOperation
 from .front_end import front_end_for
 from .matrix_from_function import check_function, traced_matrix
@@ -37,7 +37,7 @@ def jacobian_matrix(
 
     Cost: as `matrix_from_function` of a function about twice as long.
     """
-    return left_alone(_jacobian)(f, x, args, kwargs, format, prune)
+    return without_compilers(_jacobian)(f, x, args, kwargs, format, prune)
 
 
 def _jacobian(

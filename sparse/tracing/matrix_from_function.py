@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.registry import left_alone
+from ...backends.registry import without_compilers
 from ..errors import NonlinearError, UnsupportedOperation
 from .engine.to_matrix import to_matrix
 from .front_end import FrontEnd, front_end_for, front_end_of, opaque_front_end
@@ -69,7 +69,7 @@ def matrix_from_function(
         stencil, about 12 for each entry of the fullest row of any other matrix, and never more than 10 000.
     """
     options: dict[str, Any] = {"format": format, "prune": prune}
-    return left_alone(_of_any_function)(f, like, args, kwargs, options, verify)
+    return without_compilers(_of_any_function)(f, like, args, kwargs, options, verify)
 
 
 def _of_any_function(

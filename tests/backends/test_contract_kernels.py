@@ -13,7 +13,7 @@ import krylix.backends.torch.kernels
 from contract import CELLS, MODES, backend, check, covers, rows, run, wide
 from krylix.backends import Backend
 from krylix.backends.interface.bilinear import Bilinear
-from krylix.backends.interface.sparse_kernels import places
+from krylix.backends.interface.sparse_kernels import diagonal_places
 from krylix.sparse.formats.entries.box_diagonals import Shifted
 from krylix.sparse.formats.entries.sample import ell_sample, entries_sample
 from modes import array, to_numpy
@@ -96,7 +96,7 @@ def test_diagonals_are_added(mode: str, dtype: str) -> None:
         diagonals = rows(dtype, (len(offsets), n))
         for d, o in enumerate(offsets):
             diagonals[d, (np.arange(n) + o < 0) | (np.arange(n) + o >= n)] = np.nan
-        where = list(places(offsets, n, n, False))
+        where = list(diagonal_places(offsets, n, n, False))
         for batch in BATCHES:
             x, y = rows(dtype, (batch, n), 1), rows(dtype, (batch, n), 2)
 

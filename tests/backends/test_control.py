@@ -207,7 +207,7 @@ def test_frozen_systems_keep_every_bit(mode: str, dtype: str) -> None:
         count[-1] = -0.0
 
         def one_step(bk: Backend, x: Any, count: Any, active: Any) -> State:
-            with bk.quiet():
+            with bk.errstate():
                 return bk.step_active(lambda s: step(bk, s), state_of(bk, x, bk.copy(count)), active)
 
         found = run(mode, one_step, x, count, active)
@@ -292,13 +292,13 @@ def test_put_row(mode: str, dtype: str) -> None:
         np.testing.assert_array_equal(single, expected[one])
 
 
-@covers("quiet")
+@covers("errstate")
 @modes
 def test_quiet(mode: str) -> None:
     """Warnings are errors in the tests."""
 
     def overflow(bk: Backend, x: Any) -> tuple[Any, Any]:
-        with bk.quiet():
+        with bk.errstate():
             return 1 / (x * 0), x * 1e300 * x
 
     found = run(mode, overflow, np.array([1e200]))
@@ -455,14 +455,14 @@ def test_host_call_for_its_side_effect(mode: str) -> None:
     assert seen == [(1, 0), (2, 1), (4, 2), (8, 3)]
 
 
-@covers("is_at_hand", "in_program")
+@covers("is_concrete", "in_program")
 @pytest.mark.parametrize("mode", [m for m in MODES if m != "torch-compile"])
 def test_when_values_are_there(mode: str) -> None:
     """Outside of programs, and not inside; a transformation of JAX by itself records no program."""
     found: list[tuple[bool, bool]] = []
 
     def look(bk: Backend, x: Any) -> Any:
-        found.append((bk.is_at_hand(x), bk.in_program()))
+        found.append((bk.is_concrete(x), bk.in_program()))
         return x
 
     run(mode, look, np.ones((1, 2)))
@@ -475,15 +475,15 @@ def test_when_values_are_there(mode: str) -> None:
         assert found[1:] == [(False, False)] * 2
 
 
-@covers("known_now")
+@covers("concrete_value")
 @modes
 def test_known_now(mode: str) -> None:
     """Values that do not depend on the compiled function's arguments are known in JAX, in TensorFlow none are."""
     constant, found = array(mode, np.arange(3.0)), {}
 
     def function(bk: Backend, x: Any) -> Any:
-        found["constant"] = bk.known_now(lambda: 2 * constant)
-        found["argument"] = bk.known_now(lambda: 2 * x)
+        found["constant"] = bk.concrete_value(lambda: 2 * constant)
+        found["argument"] = bk.concrete_value(lambda: 2 * x)
         return x
 
     run(mode, function, np.ones(3))
@@ -818,14 +818,14 @@ class Pair:
         self.a, self.b, self.note = a, b, note
 
 
-@covers("register", "take_apart")
+@covers("register", "flatten")
 @modes
 def test_register(mode: str) -> None:
     bk = backend(mode)
     for _ in range(2):  # a second time does nothing
         bk.register(Pair, lambda p: ((p.a, p.b), p.note), lambda note, ab: Pair(*ab, note))
     one, two = array(mode, np.ones(2)), array(mode, np.zeros(3))
-    leaves, make = bk.take_apart(({"first": Pair(one, [two, None], "kept")}, 3.5))
+    leaves, make = bk.flatten(({"first": Pair(one, [two, None], "kept")}, 3.5))
     assert leaves[0] is one and leaves[1] is two and len(leaves) == 2
     made, number = make([two, one])
     again = made["first"]
@@ -903,14 +903,14 @@ def test_rescued_lanes_ask_together() -> None:
     assert len(calls) == 4
 
 
-@covers("in_every_run")
+@covers("constant_folded")
 @pytest.mark.parametrize("mode", MODES)
 def test_in_every_run(mode: str) -> None:
     """An argument is not; what a program of JAX or TensorFlow closes over is, unless it is a variable."""
     seen: list[Any] = []
 
     def look(bk: Backend, x: Any) -> Any:
-        seen.append(None if bk.on_host or not bk.compiled(x) else bk.in_every_run(x))
+        seen.append(None if bk.on_host or not bk.compiled(x) else bk.constant_folded(x))
         return x
 
     run(mode, look, np.ones(3))
@@ -919,7 +919,7 @@ def test_in_every_run(mode: str) -> None:
         import jax
 
         closed, seen[:] = jax.numpy.arange(3.0), []
-        jax.jit(lambda x: seen.extend(backend(mode).in_every_run(a) for a in (x, closed)))(closed)
+        jax.jit(lambda x: seen.extend(backend(mode).constant_folded(a) for a in (x, closed)))(closed)
         assert seen[0] is None
         np.testing.assert_array_equal(seen[1], [0.0, 1.0, 2.0])
     if mode == "tf-function":
@@ -929,7 +929,7 @@ def test_in_every_run(mode: str) -> None:
 
         @tf.function
         def program() -> Any:
-            seen[:] = [backend(mode).in_every_run(2 * closed), backend(mode).in_every_run(2 * variable)]
+            seen[:] = [backend(mode).constant_folded(2 * closed), backend(mode).constant_folded(2 * variable)]
             return closed
 
         program()

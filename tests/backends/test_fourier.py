@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.solvers.grids.waves import as_matrix, transformed
+from krylix.solvers.grids.trigonometric import transform_matrix, trigonometric_transform
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
 rng = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def test_torch_hands_plain_tensors_only_to_another_library(kind: str) -> None:
         return bk.fourier.trigonometric(kind, x, (1,))
 
     x = torch.as_tensor(rng.standard_normal((3, 7)))
-    exact = as_matrix(kind, 7)
+    exact = transform_matrix(kind, 7)
     for given in (x, x + 0.5j * x, x.T.contiguous().T, (x + 0j).conj(), x.float()):
         close = 1e-6 if given.dtype == torch.float32 else 1e-14
         np.testing.assert_allclose(own(given).numpy(), to_numpy(given) @ exact.T, atol=close)
@@ -94,17 +94,19 @@ def test_torch_hands_plain_tensors_only_to_another_library(kind: str) -> None:
         assert own(forward_ad.make_dual(x, x)) is None
     for transformation in (torch.func.vmap, lambda f: lambda x: torch.func.jvp(f, (x,), (x,))[1]):
         np.testing.assert_allclose(
-            transformation(lambda x: transformed(bk, kind, x[None], (1,))[0])(
+            transformation(lambda x: trigonometric_transform(bk, kind, x[None], (1,))[0])(
                 x[:1] if transformation is torch.func.vmap else x[0]
             ).reshape(-1, 7),
             to_numpy(x[:1]) @ exact.T,
             atol=1e-14,
         )
-    jacobian = torch.autograd.functional.jacobian(lambda x: transformed(bk, kind, x, (1,)), x[:1], vectorize=True)
+    jacobian = torch.autograd.functional.jacobian(
+        lambda x: trigonometric_transform(bk, kind, x, (1,)), x[:1], vectorize=True
+    )
     np.testing.assert_allclose(jacobian.reshape(7, 7).numpy(), exact, atol=1e-14)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it is old, and that shapes are constants
-        traced_one = torch.jit.trace(lambda x: transformed(bk, kind, x, (1,)), x, check_trace=False)  # type: ignore[no-untyped-call]
+        traced_one = torch.jit.trace(lambda x: trigonometric_transform(bk, kind, x, (1,)), x, check_trace=False)  # type: ignore[no-untyped-call]
     np.testing.assert_allclose(traced_one(2 * x).numpy(), 2 * to_numpy(x) @ exact.T, atol=1e-14)
-    compiled_one = torch.compile(lambda x: transformed(bk, kind, x, (1,)), backend="eager")
+    compiled_one = torch.compile(lambda x: trigonometric_transform(bk, kind, x, (1,)), backend="eager")
     np.testing.assert_allclose(compiled_one(x).numpy(), to_numpy(x) @ exact.T, atol=1e-14)

@@ -88,7 +88,7 @@ def test_choices(condition: str) -> None:
         arrays = {name: x for name, x in OPERANDS.items() if isinstance(x, np.ndarray)}
         return jax.jit(choose)(CONDITIONS[condition], arrays)
 
-    for found, expected in zip(all_of(direct.chosen), all_of(jnp.where), strict=True):
+    for found, expected in zip(all_of(direct.select_elements), all_of(jnp.where), strict=True):
         np.testing.assert_array_equal(found, expected)
         assert found.dtype == expected.dtype and found.aval.weak_type == expected.aval.weak_type
 

@@ -105,7 +105,7 @@ def test_row_sums_of_zero_are_weak_whatever_the_rounding(dtype: type) -> None:
     assert facts.is_positive_definite(A) is None
     assert facts.is_positive_semidefinite(A) is True
     A = sp.csr_array(A + sp.csr_array((np.array([0.5], dtype), ([3], [3])), (n, n)))
-    connected = facts.components(A)[0] == 1
+    connected = facts.component_labels(A)[0] == 1
     assert facts.is_positive_definite(A) is (True if connected else None)
 
 
@@ -172,15 +172,15 @@ def test_components() -> None:
     rng = np.random.default_rng(2)
     order = rng.permutation(12)
     A = sp.csr_array(sp.block_diag([laplacian(5), laplacian(4), [[1.0]], laplacian(2)]))[order][:, order]
-    count, labels = facts.components(A)
+    count, labels = facts.component_labels(A)
     truth = np.repeat(np.arange(4), [5, 4, 1, 2])[order]
     assert count == 4
     assert np.array_equal(labels[:, None] == labels, truth[:, None] == truth)
-    assert facts.components(sp.csr_array([[1.0, 1], [0, 1]]))[0] == 1  # one direction is enough
+    assert facts.component_labels(sp.csr_array([[1.0, 1], [0, 1]]))[0] == 1  # one direction is enough
     assert (
-        facts.components(sp.csr_array(([0.0, 1], ([0, 1], [1, 1])), (2, 2)))[0] == 2
+        facts.component_labels(sp.csr_array(([0.0, 1], ([0, 1], [1, 1])), (2, 2)))[0] == 2
     )  # a stored zero connects nothing
-    assert facts.components(sp.csr_array([[0, 1j], [0, 0]]))[0] == 1
+    assert facts.component_labels(sp.csr_array([[0, 1j], [0, 0]]))[0] == 1
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (3, 9), (9, 3), (40, 41), (1, 1), (0, 0), (0, 4), (4, 0)])
@@ -222,16 +222,16 @@ def test_nan_and_infinity_prove_nothing(bad: float) -> None:
 def test_empty_one_and_rectangular() -> None:
     empty = sp.csr_array((0, 0))
     assert facts.is_hermitian(empty) and facts.has_symmetric_pattern(empty) and facts.is_diagonally_dominant(empty)
-    assert facts.components(empty)[0] == 0
+    assert facts.component_labels(empty)[0] == 0
     assert facts.is_positive_definite(sp.csr_array([[3.0]])) is True
     zero = sp.csr_array((4, 4))
     assert facts.is_hermitian(zero) and facts.is_positive_semidefinite(zero) and not facts.is_positive_definite(zero)
-    assert facts.components(zero)[0] == 4
+    assert facts.component_labels(zero)[0] == 4
     wide = sp.csr_array((2, 3))
     assert not (facts.is_hermitian(wide) or facts.is_symmetric(wide) or facts.is_diagonally_dominant(wide))
     assert not (facts.is_m_matrix(empty) or facts.is_m_matrix(zero) or facts.is_m_matrix(wide))
     assert facts.is_positive_definite(wide) is None and facts.is_positive_semidefinite(wide) is None
     assert not facts.has_symmetric_pattern(wide)
-    for function in (facts.components, facts.dominance):
+    for function in (facts.component_labels, facts.dominance):
         with pytest.raises(ValueError, match=r"shape \(2, 3\): expected a square one"):
             function(wide)

@@ -292,10 +292,10 @@ def test_an_operator_made_of_parts(mode: str) -> None:
     exact, vectors = d.T * m, [rows("complex128", shape) for shape in ((6,), (6, 2), (6,), (3, 6))]
     bk = A.bk
     arrays, rebuild = A.for_host()
-    parts, put_together = bk.take_apart(A.as_container())
+    parts, unflatten = bk.flatten(A.as_container())
     same = {
         "itself": A,
-        "apart and together": put_together(parts),
+        "apart and together": unflatten(parts),
         "twice transposed": A.T.T,
         "of other precision": A.astype(np.dtype("complex64")),
     }

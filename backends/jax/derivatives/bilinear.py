@@ -18,7 +18,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ...interface.arrays import Array
-from ...interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate, transposed_arguments
+from ...interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
 from ..sharding.varying import is_mapped
 from ..strict import lenient
 
@@ -40,7 +40,7 @@ def implementation(
 
     @lenient
     def function(*operands: Array) -> list[Array]:
-        return list(evaluate(bk, form, kind, *_split(operands, sizes)))
+        return list(evaluate_bilinear(bk, form, kind, *_split(operands, sizes)))
 
     for level in mapped:
         function = jax.vmap(function, tuple(0 if own else None for own in level) + (0,) * (sizes[1] + sizes[2]))

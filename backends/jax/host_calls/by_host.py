@@ -26,7 +26,7 @@ from jax.interpreters import batching, mlir
 
 from ...interface.arrays import Array, Spec
 from ...interface.control import Kept, as_declared
-from ..sharding.devices import first_placed, placed
+from ..sharding.devices import first_placed, placed_like
 from .call_frame import DTYPES, register
 
 TARGET = "krylix_by_host"
@@ -76,7 +76,7 @@ def _by_name(texts: dict[str, str], count: int, *values: np.ndarray) -> Sequence
 @primitive.def_impl
 def _run(*arrays: Array, function: Callable[..., Any], returns: Sequence[Spec], kept: Kept | None) -> list[Array]:
     like = first_placed(arrays)
-    return [placed(jnp.asarray(x), like) for x in _called(function, returns, arrays)]
+    return [placed_like(jnp.asarray(x), like) for x in _called(function, returns, arrays)]
 
 
 @primitive.def_abstract_eval

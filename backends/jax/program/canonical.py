@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend import core
 
 from .form import Constant, Equation, Fixed, Program
-from .hoisting import are_places, is_hoisted, places
+from .hoisting import are_places, index_variables, is_hoisted
 from .inner import inner_programs
 from .rules import find_rule, has_rule
 
@@ -26,7 +26,7 @@ _Named = tuple[Any, Hashable]  # an operand, and what stands for it in the key
 
 
 @dataclass
-class Builder:
+class ProgramBuilder:
     """Makes programs of those of JAX, and gathers their constants.
 
     Attributes:
@@ -63,7 +63,7 @@ class Builder:
         for v in jaxpr.invars:
             names[v] = _variable(next(free))
             keys.append(v.aval)
-        found, equations = places(jaxpr, for_places), []
+        found, equations = index_variables(jaxpr, for_places), []
         for origin in jaxpr.eqns:
             equation, key = self._equation(origin, names, free, in_loop, are_places(origin, found))
             equations.append(equation)
@@ -134,13 +134,13 @@ class Builder:
         hash(value)  # TypeError: not comparable
         return type(value), value
 
-    def fixed(self, rules: bool | None = None) -> Builder:
+    def fixed(self, rules: bool | None = None) -> ProgramBuilder:
         """For a program that stands in the key as it is."""
-        return Builder(False, self.rules if rules is None else rules, [], self.kept, self.above)
+        return ProgramBuilder(False, self.rules if rules is None else rules, [], self.kept, self.above)
 
-    def within(self, rule: Any) -> Builder:
+    def within(self, rule: Any) -> ProgramBuilder:
         """For the program of a derivative rule; its constants are arguments of the same program."""
-        return Builder(self.hoists, self.rules, self.constants, self.kept, (*self.above, rule), self._places)
+        return ProgramBuilder(self.hoists, self.rules, self.constants, self.kept, (*self.above, rule), self._places)
 
 
 def _variable(number: int) -> _Named:

@@ -15,7 +15,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ..sharding.varying import is_mapped
-from ..tracing import is_recorded
+from ..tracing import is_tracing
 
 _LARGE = 2**18  # numbers: fewer are folded in no time, and what is made of them is a kernel more
 
@@ -27,7 +27,7 @@ def hiding_constants(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def hiding(*arrays: Any) -> Any:
-        if not is_recorded() or is_mapped() or jax.device_count() > 1:
+        if not is_tracing() or is_mapped() or jax.device_count() > 1:
             return function(*arrays)
         program, shapes = jax.make_jaxpr(function, return_shape=True)(*arrays)
         consts = list(program.consts)

@@ -15,7 +15,7 @@ from .run_rule import run_rule
 Constants = Mapping[int, Any]
 
 
-def evaluate(program: Program, constants: Constants, operands: Sequence[Any]) -> list[Any]:
+def run_program(program: Program, constants: Constants, operands: Sequence[Any]) -> list[Any]:
     """The results.
 
     Args:
@@ -39,7 +39,7 @@ def evaluate(program: Program, constants: Constants, operands: Sequence[Any]) ->
 def _run(equation: Equation, constants: Constants, operands: list[Any]) -> Sequence[Any]:
     origin = equation.origin
     if equation.rule is not None:
-        return run_rule(equation.rule, evaluate, constants, operands)
+        return run_rule(equation.rule, run_program, constants, operands)
     run = _OF_PROGRAMS.get(origin.primitive.name) if equation.inner else None
     if run is not None:
         return run(equation, constants, operands)
@@ -49,7 +49,7 @@ def _run(equation: Equation, constants: Constants, operands: list[Any]) -> Seque
 
 
 def _call(equation: Equation, constants: Constants, operands: list[Any]) -> Sequence[Any]:
-    return evaluate(equation.inner[0], constants, operands)
+    return run_program(equation.inner[0], constants, operands)
 
 
 def _checkpoint(equation: Equation, constants: Constants, operands: list[Any]) -> Sequence[Any]:
@@ -96,7 +96,7 @@ def _of_many(run: Callable[[Sequence[Any]], list[Any]]) -> Callable[..., list[An
 
 
 def _inner(equation: Equation, number: int, constants: Constants) -> Callable[[Sequence[Any]], list[Any]]:
-    return lambda operands: evaluate(equation.inner[number], constants, operands)
+    return lambda operands: run_program(equation.inner[number], constants, operands)
 
 
 _OF_PROGRAMS: dict[str, Callable[[Equation, Constants, list[Any]], Sequence[Any]]] = {

@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
-from .canonical import Builder
-from .evaluate import evaluate
+from .canonical import ProgramBuilder
+from .evaluate import run_program
 
 
 class TracedFunction:
@@ -22,7 +22,7 @@ class TracedFunction:
     one_dtype = True  # the program was made for arguments of one dtype
 
     def __init__(self, closed: Any, structure: Any) -> None:
-        builder = Builder()
+        builder = ProgramBuilder()
         self.program, self.structure = builder.program(closed), structure
         self.constants: Sequence[Any] = builder.constants
         self.kept = builder.kept  # objects that stand in the key by identity, so they must live as long
@@ -38,7 +38,7 @@ class TracedFunction:
         return self.program.key == other.program.key and self.structure == other.structure
 
     def __call__(self, x: Any, *constants: Any) -> Any:
-        found = evaluate(self.program, dict(enumerate(constants)), jax.tree.leaves(x))
+        found = run_program(self.program, dict(enumerate(constants)), jax.tree.leaves(x))
         return jax.tree.unflatten(self.structure, found)
 
 

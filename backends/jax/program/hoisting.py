@@ -35,7 +35,7 @@ def is_hoisted(value: Any, primitive: str, in_loop: bool, is_place: bool) -> boo
     return primitive in _WHOLE_NUMBERS
 
 
-def places(jaxpr: Any, all_outputs: bool) -> set[Any]:
+def index_variables(jaxpr: Any, all_outputs: bool) -> set[Any]:
     """The variables of a program of which places in arrays and numbers of branches are computed.
 
     Args:

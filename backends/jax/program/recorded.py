@@ -13,7 +13,7 @@ import jax
 from jax.extend.core import Literal, jaxpr_as_fun
 
 from ..sharding.varying import is_mapped
-from ..tracing import is_recorded
+from ..tracing import is_tracing
 from .function import called
 
 
@@ -63,7 +63,7 @@ def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Recor
     """`function(x, *args)` for arrays like x; None where no program is being made, or one for several devices at once,
     where arrays have types that a record does not tell.
     """
-    if not is_recorded() or is_mapped():
+    if not is_tracing() or is_mapped():
         return None
     program, shapes = jax.make_jaxpr(lambda x: called(function, x, args), return_shape=True)(x)
     return RecordedFunction(program, jax.tree.structure(shapes))

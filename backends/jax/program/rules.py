@@ -19,8 +19,8 @@ from jax.extend import core
 from .form import Program, constants_of
 
 
-class Builder(Protocol):
-    """What makes programs canonical, as rules use it: see `canonical.Builder`."""
+class RuleBuilder(Protocol):
+    """What makes programs canonical, as rules use it: see `canonical.ProgramBuilder`."""
 
     rules: bool
     kept: list[Any]
@@ -29,10 +29,10 @@ class Builder(Protocol):
     def program(self, closed: Any) -> Program:
         """A program of JAX in canonical form."""
 
-    def fixed(self, rules: bool) -> Builder:
+    def fixed(self, rules: bool) -> RuleBuilder:
         """For programs whose numbers are no arguments."""
 
-    def within(self, rule: Any) -> Builder:
+    def within(self, rule: Any) -> RuleBuilder:
         """For the programs of a rule."""
 
 
@@ -40,7 +40,7 @@ _DEEPEST = 8  # rules inside of each other that are told apart
 
 
 @dataclass(eq=False)
-class Rule:
+class CustomRule:
     """What a function of its own rule is made of.
 
     Attributes:
@@ -78,7 +78,7 @@ def has_rule(equation: Any) -> bool:
     return equation.primitive.name in ("custom_jvp_call", "custom_vjp_call")
 
 
-def find_rule(builder: Builder, equation: Any, call: Program) -> tuple[Rule | None, Hashable]:
+def find_rule(builder: RuleBuilder, equation: Any, call: Program) -> tuple[CustomRule | None, Hashable]:
     """The rule, and what it is compared by. No rule where it cannot be traced by itself: it is compared by identity."""
     if not builder.rules:
         return None, None
@@ -86,7 +86,7 @@ def find_rule(builder: Builder, equation: Any, call: Program) -> tuple[Rule | No
     try:
         if len(builder.above) == _DEEPEST:
             raise RecursionError("Rules that use new functions for ever.")
-        rule = Rule(equation, call, *trace(equation))
+        rule = CustomRule(equation, call, *trace(equation))
     except Exception:  # whatever a user's rule raises, it shall raise where a derivative is asked for
         parts = [equation.params[key] for key in ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd") if key in equation.params]
         builder.kept.append(parts)
@@ -101,7 +101,7 @@ def find_rule(builder: Builder, equation: Any, call: Program) -> tuple[Rule | No
     return rule, ("rule", rule.facts, tuple(one.key for one in rule.programs))
 
 
-def _shallow(builder: Builder, rule: Rule) -> Hashable:
+def _shallow(builder: RuleBuilder, rule: CustomRule) -> Hashable:
     """What a function and its rule compute, numbers included, but for rules inside of it."""
     if rule.shallow is None:
         compared = builder.fixed(rules=False)

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from .rules import Rule
+from .rules import CustomRule
 
 Evaluate = Callable[[Any, Mapping[int, Any], Sequence[Any]], list[Any]]
 
 
-def run_rule(rule: Rule, evaluate: Evaluate, constants: Mapping[int, Any], operands: Sequence[Any]) -> list[Any]:
+def run_rule(rule: CustomRule, evaluate: Evaluate, constants: Mapping[int, Any], operands: Sequence[Any]) -> list[Any]:
     """The results of its function.
 
     The arguments of the whole program are handed over, as a rule runs when the trace that made them has ended.
@@ -26,7 +26,7 @@ def run_rule(rule: Rule, evaluate: Evaluate, constants: Mapping[int, Any], opera
     return found
 
 
-def _with_tangents(rule: Rule, evaluate: Evaluate) -> Callable[..., Any]:
+def _with_tangents(rule: CustomRule, evaluate: Evaluate) -> Callable[..., Any]:
     still, out_still = rule.facts
 
     @jax.custom_jvp
@@ -44,7 +44,7 @@ def _with_tangents(rule: Rule, evaluate: Evaluate) -> Callable[..., Any]:
     return call
 
 
-def _with_backward(rule: Rule, evaluate: Evaluate) -> Callable[..., Any]:
+def _with_backward(rule: CustomRule, evaluate: Evaluate) -> Callable[..., Any]:
     saved, forwarded, none = rule.facts
 
     @jax.custom_vjp

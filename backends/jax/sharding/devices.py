@@ -9,10 +9,10 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ...interface.arrays import Array
-from ..tracing import is_recorded
+from ..tracing import is_tracing
 
 
-def placed(array: Array, like: Any) -> Array:
+def placed_like(array: Array, like: Any) -> Array:
     """An array that was made of NumPy's where operations take it beside `like`; of one on several devices on all.
 
     JAX itself moves arrays that nobody has placed beside those that somebody has.
@@ -30,7 +30,7 @@ def _place(like: Any) -> Any:
     """None where there is no choice, nobody has made one, or a program is recorded."""
     if isinstance(like, jax.core.Tracer) or not getattr(like, "committed", False) or jax.device_count() == 1:
         return None
-    if is_recorded():
+    if is_tracing():
         return None
     sharding = like.sharding
     if len(sharding.device_set) == 1:

@@ -12,7 +12,7 @@ from ....backends import Array, Backend
 from ....sparse import DIA, SparseMatrix
 from ....sparse.formats.dia import DiaStructure
 from ....sparse.formats.entries.regather import take_or_zero
-from ...preconditioners.known import entries_at_hand
+from ...preconditioners.known import concrete_entries
 
 WIDEST = 8  # diagonals beside the main one: blocks take 5 times as many numbers per unknown
 
@@ -49,7 +49,7 @@ def narrow(matrix: SparseMatrix) -> Band:
     return Band(found, order.astype(np.int32)) if found < width else Band(width)
 
 
-def blocks_of(matrix: SparseMatrix, width: int, order: np.ndarray | None) -> tuple[Array, Array, Array]:
+def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | None) -> tuple[Array, Array, Array]:
     """Blocks `(systems or 1, width, width, count)` before, on and after the diagonal; the last is filled up with ones.
 
     Args:
@@ -87,7 +87,7 @@ def _diagonals(matrix: SparseMatrix, order: np.ndarray | None) -> tuple[Backend,
         own: Any = matrix.to("dia")
         values: Any = own.stored.known_or_arrays()[0]
         return own.bk, own.structure.offsets, values if matrix.systems is not None else values[None]
-    bk, rows, cols, values = entries_at_hand(matrix)
+    bk, rows, cols, values = concrete_entries(matrix)
     places = _places(order)
     structure, (source,) = DiaStructure.from_entries(places[rows], places[cols], matrix.shape)
     return bk, structure.offsets, take_or_zero(bk, values, source)

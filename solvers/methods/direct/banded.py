@@ -10,10 +10,10 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Dense, HostOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...null_space.projections import WithoutVectors
-from ...preconditioners.known import as_matrix, at_hand, from_host
+from ...preconditioners.known import as_matrix, concrete, from_host
 from ...preconditioners.reordered import reordered
-from .band import WIDEST, blocks_of, narrow
-from .banded_singular import BlockTridiagonal, looked_into
+from .band import WIDEST, narrow, tridiagonal_blocks
+from .banded_singular import BlockTridiagonal, examined_blocks
 from .cyclic_reduction import reduced
 from .factorisation import InverseFactors
 from .refinement import Refinement
@@ -59,7 +59,7 @@ def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
     if A.offset:
         raise _refusal("matrix_offset is added to all entries", "'CG' with a preconditioner, or 'scipy-direct'")
     matrix = _entries(A.without_offset)
-    own: Operator = at_hand(matrix)
+    own: Operator = concrete(matrix)
     if isinstance(own, Dense) and own.known() is not None:
         own = own.to("csr")
     if not isinstance(own, SparseMatrix):
@@ -71,9 +71,9 @@ def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
         raise _refusal("there are no unknowns", "any other method")
     bk = own.bk
     wide = np.result_type(own.dtype, np.float64) if known else own.dtype
-    blocks = BlockTridiagonal(*blocks_of(own, max(width, 1), order), own.shape[0]).astype(bk, wide)
+    blocks = BlockTridiagonal(*tridiagonal_blocks(own, max(width, 1), order), own.shape[0]).astype(bk, wide)
     inverse = reduced(bk, *blocks.parts, own.shape[0], own.systems is not None, own.dtype)
-    told = looked_into(bk, blocks, inverse, own.dtype)
+    told = examined_blocks(bk, blocks, inverse, own.dtype)
     narrowed: Operator = inverse.astype(own.dtype)
     found: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order))
     if told is not None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....sparse.fingerprint import fingerprint
-from .cyclic_reduction import CyclicReduction, as_blocks, as_rows, reduced, shifted, times
-from .dense_singular import balanced, scattered
+from .cyclic_reduction import CyclicReduction, as_blocks, as_rows, block_product, reduced, shifted
+from .dense_singular import balanced, probe_vector
 from .null_vectors import Equations, both_null_vectors
 from .singular import Singularity, suspicious
 
@@ -34,7 +34,11 @@ class BlockTridiagonal(NamedTuple):
     def product(self, bk: Backend, x: Array) -> Array:
         """`(batch, size)` -> likewise."""
         blocks = as_blocks(bk, x, int(self.on.shape[1]))
-        found = times(self.on, blocks) + times(self.before, _later(bk, blocks)) + times(self.after, _sooner(bk, blocks))
+        found = (
+            block_product(self.on, blocks)
+            + block_product(self.before, _later(bk, blocks))
+            + block_product(self.after, _sooner(bk, blocks))
+        )
         return as_rows(bk, found)[:, : self.size]
 
     def adjoint(self, bk: Backend) -> BlockTridiagonal:
@@ -60,7 +64,7 @@ def _sooner(bk: Backend, blocks: Array) -> Array:
     return bk.pad(blocks[..., 1:], [(0, 0)] * 3 + [(0, 1)])
 
 
-def looked_into(
+def examined_blocks(
     bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype
 ) -> tuple[Array, Array, Array] | None:
     """Orthonormal null vectors of A and of its adjoint, `(systems or 1, most, n)`, and numbers of `Singularity`.
@@ -102,7 +106,7 @@ def _look(
     if bk.on_host and not suspect.any():  # of a lane of several, of which others are
         return [np.zeros((len(on), most, size), on.dtype)] * 2
     matrix = BlockTridiagonal(before, on, after, size)
-    with bk.quiet():
+    with bk.errstate():
         return [bk.astype(basis, bk.dtype(on)) for basis in _null_vectors(bk, matrix, suspect, most, given)]
 
 
@@ -115,7 +119,7 @@ def _seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduct
     one = bk.zeros((int(matrix.on.shape[0]), matrix.size), bk.dtype(bk.abs(matrix.on)), matrix.on) + 1
     rows = matrix.sizes(bk).product(bk, one)
     rows = bk.where(rows > 0, rows, one)
-    vector = rows * bk.asarray(scattered(matrix.size, np.dtype(bk.dtype(rows)).char), like=rows)
+    vector = rows * bk.asarray(probe_vector(matrix.size, np.dtype(bk.dtype(rows)).char), like=rows)
     image = inverse.apply(bk.astype(vector, bk.dtype(matrix.on)))
     missed = bk.max_abs((matrix.product(bk, image) - vector) / bk.astype(rows, bk.dtype(matrix.on)))
     blown = bk.max_abs(image) * (float(np.finfo(given).eps) * matrix.size**0.5)
@@ -139,17 +143,17 @@ def _null_vectors(
     finite = bk.isfinite(bk.max_abs(sizes.product(bk, one)))
 
     def turned(parts: tuple[Array, ...]) -> tuple[Array, ...]:
-        matrix, inverse, rows, columns = _put_together(parts)
+        matrix, inverse, rows, columns = _unflatten(parts)
         back: Any = inverse.transpose().conj()
         return *matrix.adjoint(bk).parts, *(back.array(name) for name in _PARTS), columns, rows
 
-    def _put_together(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
+    def _unflatten(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
         before, on, after, *found, rows, columns = parts
         inverse = CyclicReduction(bk, **dict(zip(_PARTS, found, strict=True)), size=n, batch=batch)
         return BlockTridiagonal(before, on, after, n), inverse, rows, columns
 
     def equations(parts: tuple[Array, ...]) -> Equations:
-        matrix, inverse, _, columns = _put_together(parts)
+        matrix, inverse, _, columns = _unflatten(parts)
         sizes = matrix.sizes(bk).product(bk, columns)
         return Equations(lambda x: matrix.product(bk, x), inverse.apply, sizes, columns)
 

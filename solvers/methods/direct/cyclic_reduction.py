@@ -105,15 +105,15 @@ class CyclicReduction(Composed):
         b = as_blocks(bk, x, w)
         for level in levels:
             odd, b, at = b[..., 1::2], b[..., ::2], level.slots
-            before, after = times(down_before[..., at], odd), times(down_after[..., at], odd)
-            b = bk.in_memory(b - _next_to(bk, before, after, level.kept))
+            before, after = block_product(down_before[..., at], odd), block_product(down_after[..., at], odd)
+            b = bk.materialize(b - _next_to(bk, before, after, level.kept))
             gone.append(odd)
         y = as_blocks(bk, bk.product(last if self.batch else last[0], as_rows(bk, b)), w)
         for level, odd in zip(reversed(levels), reversed(gone)):
             at = level.slots
-            taken = times(up_before[..., at], y[..., : level.gone])
-            taken = taken + times(up_after[..., at], _after(bk, y, level))
-            y = bk.in_memory(_woven(bk, y, times(pivots[..., at], odd) - taken))
+            taken = block_product(up_before[..., at], y[..., : level.gone])
+            taken = taken + block_product(up_after[..., at], _after(bk, y, level))
+            y = bk.materialize(_woven(bk, y, block_product(pivots[..., at], odd) - taken))
         return as_rows(bk, y)[:, : self.size]
 
 
@@ -137,17 +137,19 @@ def reduced(
     for level in _levels(size, int(blocks.shape[1])):
         inverse = _inverse(bk, blocks[..., 1::2], sizes[..., 1::2], eps)
         own_before, own_after = before[..., 1::2], after[..., 1::2]
-        up_before, up_after = times(inverse, own_before), times(inverse, own_after)
-        left = times(after[..., ::2][..., : level.gone], inverse)  # of the block before: its coupling to this one
-        right = times(before[..., 2::2], inverse[..., : level.kept - 1])
+        up_before, up_after = block_product(inverse, own_before), block_product(inverse, own_after)
+        left = block_product(
+            after[..., ::2][..., : level.gone], inverse
+        )  # of the block before: its coupling to this one
+        right = block_product(before[..., 2::2], inverse[..., : level.kept - 1])
         right = bk.pad(right, [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
         found.append((inverse, left, right, up_before, up_after))
         kept = blocks[..., ::2]
         sizes = _row_sizes(bk, kept)
-        fill = times(left, own_before), times(right, own_after)
-        blocks = bk.in_memory(kept - _next_to(bk, *fill, level.kept))
-        before = shifted(bk, -times(right, own_before), level.kept)
-        after = bk.pad(-times(left, own_after), [(0, 0)] * 3 + [(0, level.kept - level.gone)])
+        fill = block_product(left, own_before), block_product(right, own_after)
+        blocks = bk.materialize(kept - _next_to(bk, *fill, level.kept))
+        before = shifted(bk, -block_product(right, own_before), level.kept)
+        after = bk.pad(-block_product(left, own_after), [(0, 0)] * 3 + [(0, level.kept - level.gone)])
     last = _last_inverse(bk, _dense(bk, before, blocks, after), as_rows(bk, sizes), eps)
     a, b, c, d, e = (bk.concat(parts, 3) for parts in zip(*found))
     return CyclicReduction(bk, a, b, c, d, e, last, size, batch)
@@ -211,7 +213,7 @@ def _woven(bk: Backend, even: Array, odd: Array) -> Array:
     return bk.reshape(both, (*lead, 2 * kept))[..., :count]
 
 
-def times(A: Array, B: Array) -> Array:
+def block_product(A: Array, B: Array) -> Array:
     """`(systems or 1, w, w, count)` times `(systems or batch, w, columns, count)`, block by block."""
     w = int(A.shape[2])
     if w == 1:
@@ -233,7 +235,7 @@ def _inverse(bk: Backend, blocks: Array, sizes: Array, eps: float) -> Array:
         return bk.where(may_be_zero, other[:, k : k + 1], pivot)
 
     if w == 1:
-        return bk.in_memory(1 / regular(0))
+        return bk.materialize(1 / regular(0))
     identity = np.eye(w)[None, :, :, None]
     for k in range(w):
         is_row, is_column = (
@@ -242,7 +244,7 @@ def _inverse(bk: Backend, blocks: Array, sizes: Array, eps: float) -> Array:
         pivot, column = regular(k), blocks[:, :, k : k + 1]
         row = bk.where(is_column, bk.full_like(pivot, 1), blocks[:, k : k + 1]) / pivot
         rest = bk.where(is_column, bk.zeros_like(column), blocks) - column * row
-        blocks = bk.in_memory(bk.where(is_row, row, rest))
+        blocks = bk.materialize(bk.where(is_row, row, rest))
     return blocks
 
 

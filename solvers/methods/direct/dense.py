@@ -10,7 +10,7 @@ from ....backends import Backend
 from ....sparse import DenseOperator, Operator
 from ....sparse.symmetry import has_equal_triangles
 from ...null_space.projections import WithoutVectors
-from .dense_singular import looked_into, seems_singular
+from .dense_singular import examined_factors, seems_singular
 from .factorisation import DenseFactors
 from .refinement import Refinement
 from .singular import SingularFactors
@@ -53,7 +53,7 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
     if not bk.compiled(matrix) and not bool(bk.any(suspect)):
         one = bk.full((A.shape[0], 1), 1, np.finfo(A.dtype).dtype, matrix)
         return DenseFactors(bk, (*factors, one, one), False, A.shape, A.dtype, systems)
-    *found, right, left, singularity = looked_into(bk, matrix, factors, suspect)
+    *found, right, left, singularity = examined_factors(bk, matrix, factors, suspect)
     inner = DenseFactors(bk, found, False, A.shape, A.dtype, systems)
     return SingularFactors(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
 

@@ -34,7 +34,7 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
     n = int(matrix.shape[-1])
     eps = float(np.finfo(bk.dtype(matrix)).eps)
     rows = _row_maxima(bk, matrix)
-    vector = bk.asarray(scattered(n, np.dtype(bk.dtype(rows)).char), like=rows)
+    vector = bk.asarray(probe_vector(n, np.dtype(bk.dtype(rows)).char), like=rows)
     image = solve(bk.astype(rows * vector, bk.dtype(matrix)))
     size = bk.reshape(bk.abs(pivots), (-1, n))
     negligible = size <= bk.max_abs(size) * (n * eps)
@@ -43,7 +43,7 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
 
 
 @lru_cache(maxsize=64)
-def scattered(n: int, dtype: str) -> np.ndarray:
+def probe_vector(n: int, dtype: str) -> np.ndarray:
     """`(1, n)` numbers of either sign, none small: of plain signs a product with one column may consist."""
     rng = np.random.default_rng(2)
     found: np.ndarray = (rng.choice([-1.0, 1.0], (1, n)) * rng.uniform(0.5, 1.5, (1, n))).astype(dtype)
@@ -51,7 +51,7 @@ def scattered(n: int, dtype: str) -> np.ndarray:
     return found
 
 
-def looked_into(bk: Backend, matrix: Array, factors: tuple[Array, ...], suspect: Array) -> tuple[Array, ...]:
+def examined_factors(bk: Backend, matrix: Array, factors: tuple[Array, ...], suspect: Array) -> tuple[Array, ...]:
     """Factors of R A C with powers of two R, C where A seems singular, shifted where that is; and its null vectors.
 
     Rows of different size make pivots of different size, which say nothing: units play no role for what R A C is.

@@ -29,11 +29,11 @@ class Solves:
             UnsupportedOperation: its values are not known yet (inside a compiled function).
             OSError: it cannot be written.
         """
-        tree.save(path, cast(Operator, self))
+        tree.save_operator(path, cast(Operator, self))
 
 
 @dataclass(eq=False, repr=False)
-class Entries(Composed):
+class MatrixToFactorise(Composed):
     """A as a matrix, which direct methods factorise in the place of A."""
 
     inner: Operator
@@ -41,8 +41,8 @@ class Entries(Composed):
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x)
 
-    def transpose(self) -> Entries:
-        transposed: Entries = self._map(lambda A: A.transpose())
+    def transpose(self) -> MatrixToFactorise:
+        transposed: MatrixToFactorise = self._map(lambda A: A.transpose())
         return transposed
 
 
@@ -154,7 +154,7 @@ def check_truths(given: Fields, *names: str) -> None:
 _SETTINGS = ("cholesky", "shape", "systems", "transposed", "conjugated")
 
 
-def _take_apart(F: DenseFactors) -> Fields:
+def _flatten(F: DenseFactors) -> Fields:
     factors = [on_host(F.bk, factor) for factor in F.factors]
     if not F.cholesky and factors[1].dtype.kind != "i":
         raise UnsupportedOperation(
@@ -166,7 +166,7 @@ def _take_apart(F: DenseFactors) -> Fields:
     return {"factors": tuple(factors), "dtype": F.dtype.name, **{name: getattr(F, name) for name in _SETTINGS}}
 
 
-def _put_together(given: Fields) -> DenseFactors:
+def _unflatten(given: Fields) -> DenseFactors:
     factors, (n, m), systems, dtype = given["factors"], given["shape"], given["systems"], np.dtype(given["dtype"])
     lead = () if systems is None else (systems,)
     scales = (systems or 1) * n
@@ -183,4 +183,4 @@ def _put_together(given: Fields) -> DenseFactors:
     return DenseFactors(get_backend("numpy"), factors, given["cholesky"], (n, m), dtype, systems, *turns)
 
 
-storable("dense factors", _take_apart, _put_together)(DenseFactors)
+storable("dense factors", _flatten, _unflatten)(DenseFactors)

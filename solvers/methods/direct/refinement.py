@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....backends import Array, Backend
 from ....sparse import Operator
 from ...iteration.method import Goal, Method, apply
-from .factorisation import Entries, Solves
+from .factorisation import MatrixToFactorise, Solves
 
 _SMALL_CORRECTION = 0.25  # of x
 
@@ -38,7 +38,7 @@ class Refinement(Method):
         """The factorisation, as an operator that solves."""
 
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:
-        return M if isinstance(M, Solves) else self.factorise(bk, M.inner if isinstance(M, Entries) else A)
+        return M if isinstance(M, Solves) else self.factorise(bk, M.inner if isinstance(M, MatrixToFactorise) else A)
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> RefinementState:
         rr = bk.square_norm(r)

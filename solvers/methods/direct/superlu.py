@@ -152,12 +152,12 @@ class HostFactors(Factorisation):
         self.solver = _solver_of(self.matrix, self.offset, self.working)
 
 
-def _take_apart(F: HostFactors) -> Fields:
+def _flatten(F: HostFactors) -> Fields:
     settings = {"offset": F.offset, "transposed": F.transposed, "conjugated": F.conjugated}
     return {"matrix": F.matrix, "dtype": F.working.name, **settings}
 
 
-def _put_together(given: Fields) -> HostFactors:
+def _unflatten(given: Fields) -> HostFactors:
     matrix, offset, dtype = given["matrix"], given["offset"], np.dtype(given["dtype"])
     if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
@@ -166,7 +166,7 @@ def _put_together(given: Fields) -> HostFactors:
     return HostFactors(get_backend("numpy"), matrix, offset, dtype, None, *turns)
 
 
-storable("factorised on the host", _take_apart, _put_together)(HostFactors)
+storable("factorised on the host", _flatten, _unflatten)(HostFactors)
 
 
 def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype) -> HostSolver:

@@ -37,7 +37,7 @@ class LeastSquares(Method):
         return A.adjoint_inner if isinstance(A, NormalOperator) else A.H
 
 
-def matrix_of(A: Operator) -> Operator:
+def of_normal(A: Operator) -> Operator:
     """The matrix itself where A is its normal operator."""
     return A.inner if isinstance(A, NormalOperator) else A
 
@@ -53,6 +53,6 @@ def length(bk: Backend, v: Array, more: Any = ()) -> Array:
     return bk.sqrt(square if isinstance(more, tuple) else square + bk.square_norm(more))
 
 
-def inverse(bk: Backend, x: Array) -> Array:
+def safe_reciprocal(bk: Backend, x: Array) -> Array:
     """`1 / x`, and 0 where x is 0."""
     return bk.safe_divide(bk.full_like(x, 1), x)

@@ -11,7 +11,7 @@ from ....backends import Array, Backend
 from ....sparse import NormalOperator, Operator
 from ...iteration.method import Goal, apply
 from ..shared.scaling import growth
-from .base import LeastSquares, damp_of, matrix_of
+from .base import LeastSquares, damp_of, of_normal
 
 
 class CGLSState(NamedTuple):
@@ -60,7 +60,7 @@ class CGLS(LeastSquares):
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGLSState) -> CGLSState:
         dtype, damp = bk.dtype(s.x), damp_of(A) / s.size
-        q = bk.times(1 / s.size, matrix_of(A).apply(s.p))
+        q = bk.times(1 / s.size, of_normal(A).apply(s.p))
         square = bk.square_norm(q) + (damp * damp * bk.square_norm(s.p) if damp_of(A) else 0)
         alpha = bk.astype(bk.safe_divide(s.gamma, square), dtype)
         if isinstance(A, NormalOperator):

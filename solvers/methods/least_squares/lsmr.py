@@ -11,7 +11,7 @@ from ....backends import Array, Backend
 from ....sparse import NormalOperator, Operator
 from ...iteration.method import Goal, apply
 from ..shared.scaling import to_unit_size
-from .base import LeastSquares, damp_of, inverse, length, matrix_of
+from .base import LeastSquares, damp_of, length, of_normal, safe_reciprocal
 
 
 class LSMRState(NamedTuple):
@@ -62,8 +62,8 @@ class LSMR(LeastSquares):
         square, damp = not isinstance(A, NormalOperator), damp_of(A)
         s = apply(M, r) if square else r
         size_of_s = bk.norm(s)
-        v = bk.times(inverse(bk, size_of_s), s)
-        image = matrix_of(A).apply(v)
+        v = bk.times(safe_reciprocal(bk, size_of_s), s)
+        image = of_normal(A).apply(v)
         image, size = to_unit_size(bk, image)
         rho, p, below = _normalised(bk, image, bk.times(damp / size, v) if damp else ())
         one = bk.full_like(rho, 1)
@@ -86,7 +86,7 @@ class LSMR(LeastSquares):
             w = bk.axpy(number(damp / s.size), s.below, w)
         w, square = bk.axpy_norm(number(-s.rho), s.v, w)
         theta = bk.sqrt(square)
-        v = bk.times(inverse(bk, theta), w)
+        v = bk.times(safe_reciprocal(bk, theta), w)
 
         # the second factorisation, of R^T with theta as the last row: one more rotation
         theta_bar, diagonal = s.s_bar * s.rho, s.c_bar * s.rho
@@ -101,7 +101,7 @@ class LSMR(LeastSquares):
         x, h = bk.axpy(ahead, h_bar, s.x), bk.xpay(v, turn, s.h)
 
         # A v' = theta p + rho' p', where p' is the next left vector
-        image = bk.times(1 / s.size, matrix_of(A).apply(v))
+        image = bk.times(1 / s.size, of_normal(A).apply(v))
         r, rr, images = s.r, zeta_bar * zeta_bar, s.images
         broken = scaled == 0
         if images:
@@ -127,5 +127,5 @@ class LSMR(LeastSquares):
 def _normalised(bk: Backend, p: Array, below: Any) -> tuple[Array, Array, Any]:
     """The length of the pair, and the pair divided by it."""
     rho = length(bk, p, below)
-    factor = inverse(bk, rho)
+    factor = safe_reciprocal(bk, rho)
     return rho, bk.times(factor, p), () if isinstance(below, tuple) else bk.times(factor, below)

@@ -37,7 +37,7 @@ def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
 
     Where the counts are known, each system's sum has as many terms as it has alone: BLAS adds more in another order.
     """
-    known = bk.known_now(lambda: counts)
+    known = bk.concrete_value(lambda: counts)
     if known is None or not known.size:
         return combination(bk, stack, c)
     last, *others = (int(k) for k in np.unique(known)[::-1])
@@ -49,6 +49,6 @@ def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
 
 def span(bk: Backend, index: Array, live: Array, count: int) -> tuple[int, int]:
     """The smallest and the largest entry of `index` `(batch, 1)` where it is `live` and known, else 0 and `count`."""
-    known = bk.known_now(lambda: bk.where(live, index, 0 * index - 1))
+    known = bk.concrete_value(lambda: bk.where(live, index, 0 * index - 1))
     found = None if known is None else known[known >= 0]
     return (0, count) if found is None or not found.size else (int(found.min()), int(found.max()))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from .galerkin import adjoint, eigenvalue_bound, smoothed
+from .galerkin import adjoint, eigenvalue_bound, smoothed_prolongation
 from .hierarchy import HostLevel
-from .settings import Settings
+from .settings import AmgSettings
 
 _SWEEPS = 4  # of Gauss-Seidel, which bring constants closer to what A nearly maps to zero
 
 
 def aggregated_levels(
-    A: sp.csr_array, settings: Settings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+    A: sp.csr_array, settings: AmgSettings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
 ) -> list[HostLevel]:
     """Finest first, until a level is small, or cannot be made smaller.
 
@@ -27,10 +27,10 @@ def aggregated_levels(
         if not 0 < tentative.shape[1] < n:
             break
         rho = eigenvalue_bound(A)
-        P = smoothed(A, tentative, rho) if settings.smooths else tentative
+        P = smoothed_prolongation(A, tentative, rho) if settings.smooths else tentative
         R = adjoint(P)
         if other is not None:
-            R = adjoint(smoothed(adjoint(A), other, rho) if settings.smooths else other)
+            R = adjoint(smoothed_prolongation(adjoint(A), other, rho) if settings.smooths else other)
         found.append(HostLevel(A, P, R, tentative, rho))
         A, right, left, block_size = sp.csr_array(R @ sp.csr_array(A @ P)), coarse_right, coarse_left, right.shape[1]
         A.sum_duplicates()
@@ -61,7 +61,7 @@ def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
 
 
 def _tentative(
-    A: sp.csr_array, settings: Settings, right: np.ndarray, left: np.ndarray | None, block_size: int
+    A: sp.csr_array, settings: AmgSettings, right: np.ndarray, left: np.ndarray | None, block_size: int
 ) -> tuple[sp.csr_array, np.ndarray, sp.csr_array | None, np.ndarray | None]:
     """Tentative prolongations for A and for its adjoint, each with the candidates on the next coarser level."""
     from pyamg.aggregation import aggregate, fit_candidates

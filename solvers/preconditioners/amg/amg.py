@@ -13,22 +13,22 @@ from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_
 from ....sparse.formats.making.build import from_csr
 from ....sparse.symmetry import is_hermitian
 from ..base import Preconditioner
-from ..cycle.checked import checked
+from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored, work_of
 from ..cycle.permuted import Permuted, permuted
 from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
-from ..known import as_matrix, entries_of, from_host, in_scipy
+from ..known import as_matrix, from_host, in_scipy, stored_entries
 from .coarsen import coarsened
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, levels_of_pyamg
 from .known import known_cycle
 from .level import covers, tentative_matrices
-from .order import in_order, nearer_order, rows_in
+from .order import nearer_order, reordered_matrix, rows_in
 from .renewed import renewed
-from .settings import COARSENINGS, GIVEN, Settings, in_dtype, near_nullspace_columns
+from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
 
 
 def amg(
@@ -88,7 +88,7 @@ def amg(
     Schroder, PyAMG: algebraic multigrid solvers in Python, JOSS 7 (2022), for what it makes.
     """
     _refuse_two(coarsening, hierarchy)
-    settings = Settings(
+    settings = AmgSettings(
         coarsening=coarsening or (GIVEN if hierarchy is not None else "smoothed-aggregation"),
         cycle=cycle,
         smoother=smoother,
@@ -116,18 +116,18 @@ def amg(
     if isinstance(known, sp.csr_array):
         if pattern is not None:
             _known_pattern(pattern, matrix)  # which says nothing more
-        hermitian, wide = checked(known, "amg")
+        hermitian, wide = hermitian_and_double(known, "amg")
         levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
         return _of_levels(matrix, levels, settings, hermitian, order)
     if matrix.shape[0] <= settings.max_coarse or settings.max_levels == 1 or matrix.systems == 0:
         return _small(matrix, settings)
     sparse = _sparse(matrix)
     if pattern is not None:
-        hermitian, wide = checked(_known_pattern(pattern, sparse), "amg")
+        hermitian, wide = hermitian_and_double(_known_pattern(pattern, sparse), "amg")
         levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
         found = [level.tentative for level in levels if level.tentative is not None]
     else:
-        found = list(tentative_of(in_order(sparse, order).structure, settings, columns, block_size))
+        found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
     return _on_pattern(sparse, _placed(found, sparse), settings, order)
 
 
@@ -159,35 +159,35 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
         raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
     if M.dtype.kind == "c" and A.dtype.kind != "c":
         return None
-    matrix, settings = _square(as_matrix(A)), Settings(**dict(M.settings))
+    matrix, settings = _square(as_matrix(A)), AmgSettings(**dict(M.settings))
     cycle, order = (M.inner.inner, M.inner.order) if isinstance(M.inner, Permuted) else (M.inner, None)
     tentative = tentative_matrices(cycle) or []
     if not tentative and matrix.shape[0] <= settings.max_coarse:
         return _small(matrix, settings)
     sparse = _sparse(matrix)
-    return _on_pattern(sparse, tentative, settings, order) if covers(cycle, in_order(sparse, order)) else None
+    return _on_pattern(sparse, tentative, settings, order) if covers(cycle, reordered_matrix(sparse, order)) else None
 
 
 def _on_pattern(
-    matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings, order: np.ndarray | None = None
+    matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: AmgSettings, order: np.ndarray | None = None
 ) -> Preconditioner:
     """By SciPy where all numbers are known, else by products in the library."""
     known, prolongations = in_scipy(matrix), [T.known() for T in tentative]
     if known is None or any(T is None for T in prolongations):
-        cycle = renewed(in_order(matrix, order), tentative, settings, None)
+        cycle = renewed(reordered_matrix(matrix, order), tentative, settings, None)
         return _described(cycle, matrix, settings, None, order)
     if isinstance(known, sp.csr_array):
-        hermitian, wide = checked(known, "amg")
+        hermitian, wide = hermitian_and_double(known, "amg")
         levels = galerkin_levels(rows_in(wide, order), prolongations, settings, hermitian)
         return _of_levels(matrix, levels, settings, hermitian, order)
-    hermitian = all(checked(one, "amg")[0] for one in known)
-    arrays, make = in_order(matrix, order).for_host()
+    hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
+    arrays, make = reordered_matrix(matrix, order).for_host()
     host: Any = make([matrix.bk.to_numpy(a) for a in arrays])
     cycle = from_host(renewed(host, _placed(prolongations, host), settings, hermitian), matrix)
     return _described(cycle, matrix, settings, hermitian, order)
 
 
-def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: Settings) -> Preconditioner:
+def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: AmgSettings) -> Preconditioner:
     """The levels of pyamg's hierarchy; where A is not known, or is a batch, its prolongations with A's numbers."""
     if not getattr(hierarchy, "levels", None):
         raise TypeError(f"hierarchy={hierarchy!r} was given; expected a MultilevelSolver of pyamg.")
@@ -201,7 +201,7 @@ def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: Settings
     if not _is_close(known, levels[0].A):  # as of an earlier time step
         sparse = _sparse(matrix)
         return _on_pattern(sparse, _placed([level.P for level in levels if level.P is not None], sparse), settings)
-    hermitian, wide = checked(known, "amg")
+    hermitian, wide = hermitian_and_double(known, "amg")
     hermitian = hermitian and all(
         level.R is None or (level.P is not None and _is_close(level.R, level.P.conj().T) and is_hermitian(below.A))
         for level, below in pairwise(levels)
@@ -235,30 +235,30 @@ def _refuse_beside(**given: Any) -> None:
         raise ValueError(f"amg was asked for a hierarchy, and for {', '.join(names)}; expected one of these.")
 
 
-def _refuse_more(settings: Settings, coarsening: str | None, near_nullspace: Any, hierarchy: Any) -> None:
-    if not (settings == Settings() and coarsening is near_nullspace is hierarchy is None):
+def _refuse_more(settings: AmgSettings, coarsening: str | None, near_nullspace: Any, hierarchy: Any) -> None:
+    if not (settings == AmgSettings() and coarsening is near_nullspace is hierarchy is None):
         raise ValueError(
             "amg was asked for the pattern of a preconditioner, and for other settings; expected one of these, as the "
             "settings are those of that preconditioner."
         )
 
 
-def _small(matrix: Matrix, settings: Settings) -> Preconditioner:
+def _small(matrix: Matrix, settings: AmgSettings) -> Preconditioner:
     cycle, hermitian = exact_inverse(matrix, "amg")
     return _described(cycle, matrix, settings, hermitian)
 
 
 def _of_levels(
-    matrix: Matrix, levels: list[HostLevel], settings: Settings, hermitian: bool, order: np.ndarray | None = None
+    matrix: Matrix, levels: list[HostLevel], settings: AmgSettings, hermitian: bool, order: np.ndarray | None = None
 ) -> Preconditioner:
     return _described(known_cycle(levels, settings, hermitian, Target.of(matrix)), matrix, settings, hermitian, order)
 
 
 def _described(
-    cycle: Operator, matrix: Matrix, settings: Settings, hermitian: bool | None, order: np.ndarray | None = None
+    cycle: Operator, matrix: Matrix, settings: AmgSettings, hermitian: bool | None, order: np.ndarray | None = None
 ) -> Preconditioner:
     cycle = cycle if order is None else permuted(cycle, order, Target.of(matrix))
-    costs = numbers_stored(cycle), work_of(cycle), entries_of(matrix)
+    costs = numbers_stored(cycle), work_of(cycle), stored_entries(matrix)
     return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs(), note_on_precision(cycle))
 
 

@@ -9,11 +9,11 @@ import scipy.sparse as sp
 
 from .aggregation import aggregated_levels
 from .hierarchy import HostLevel, is_diagonal, levels_by_pyamg
-from .settings import Settings
+from .settings import AmgSettings
 
 
 def coarsened(
-    A: sp.csr_array, settings: Settings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+    A: sp.csr_array, settings: AmgSettings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
 ) -> list[HostLevel]:
     """Finest first; one where A is small already.
 
@@ -39,7 +39,7 @@ def coarsened(
     return found
 
 
-def _failed(settings: Settings, why: str) -> ValueError:
+def _failed(settings: AmgSettings, why: str) -> ValueError:
     return ValueError(
         f"This matrix could not be coarsened by {settings.coarsening!r}: {why} Choose another coarsening, or another "
         "kind of preconditioner."

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 from ....sparse import UnsupportedOperation
 from ....sparse.formats import Structure
 from .coarsen import coarsened
-from .settings import Settings
+from .settings import AmgSettings
 
 
 def tentative_of(
-    structure: Structure, settings: Settings, near_nullspace: np.ndarray | None, block_size: int
+    structure: Structure, settings: AmgSettings, near_nullspace: np.ndarray | None, block_size: int
 ) -> tuple[sp.csr_array, ...]:
     """From the finest level on; found once for each structure.
 
@@ -49,7 +49,7 @@ class _Columns:
 
 @lru_cache(maxsize=8)
 def _tentative_of(
-    structure: Structure, settings: Settings, near_nullspace: _Columns | None, block_size: int
+    structure: Structure, settings: AmgSettings, near_nullspace: _Columns | None, block_size: int
 ) -> tuple[sp.csr_array, ...]:
     vectors = None if near_nullspace is None else near_nullspace.array
     levels = coarsened(unit_coefficients(structure), settings, True, vectors, block_size)

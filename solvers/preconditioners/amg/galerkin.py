@@ -10,27 +10,27 @@ import scipy.sparse as sp
 from ....backends import get_backend
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
-from ..cycle.smoother import largest_eigenvalue
+from ..cycle.smoother import power_method_bound
 from .hierarchy import HostLevel
-from .settings import OMEGA, Settings
+from .settings import OMEGA, AmgSettings
 
 
 def galerkin_levels(
-    A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: Settings, hermitian: bool
+    A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: AmgSettings, hermitian: bool
 ) -> list[HostLevel]:
     """Finest first. Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing."""
     found = []
     for T in tentative:
         rho = eigenvalue_bound(A)
-        P = smoothed(A, T, rho) if settings.smooths else T
-        R = adjoint(P if hermitian or not settings.smooths else smoothed(adjoint(A), T, rho))
+        P = smoothed_prolongation(A, T, rho) if settings.smooths else T
+        R = adjoint(P if hermitian or not settings.smooths else smoothed_prolongation(adjoint(A), T, rho))
         found.append(HostLevel(A, P, R, T, rho))
         A = sp.csr_array(R @ sp.csr_array(A @ P))
         A.sum_duplicates()
     return [*found, HostLevel(A)]
 
 
-def smoothed(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:
+def smoothed_prolongation(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:
     """`(I - omega / rho D⁻¹ A) T`, with D the diagonal of A where it is not zero."""
     return sp.csr_array(T - OMEGA / rho * (relative(A) @ T))
 
@@ -46,7 +46,7 @@ def eigenvalue_bound(A: sp.csr_array) -> float:
     sums = np.bincount(np.repeat(np.arange(A.shape[0]), lengths), np.abs(relative(A).data), minlength=A.shape[0])
     left, right = scales_of(A, False)
     matrix = from_csr(host, times_diagonals(left, A, right), prune=False, format="csr")
-    rho = float(largest_eigenvalue(host, matrix, sums.max(initial=0, keepdims=True))[0])
+    rho = float(power_method_bound(host, matrix, sums.max(initial=0, keepdims=True))[0])
     return rho if rho > 0 else 1.0
 
 

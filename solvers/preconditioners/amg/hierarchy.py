@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .settings import Settings
+from .settings import AmgSettings
 
 _SEED = 5
 
@@ -40,7 +40,7 @@ def levels_of_pyamg(solver: Any) -> list[HostLevel]:
 
 
 def levels_by_pyamg(
-    A: sp.csr_array, settings: Settings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+    A: sp.csr_array, settings: AmgSettings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
 ) -> list[HostLevel]:
     """The levels that pyamg makes of A, finest first."""
     with _repeatable():
@@ -48,7 +48,7 @@ def levels_by_pyamg(
 
 
 def _solver(
-    A: sp.csr_array, settings: Settings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+    A: sp.csr_array, settings: AmgSettings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
 ) -> Any:
     import pyamg
     from pyamg.aggregation import adaptive_sa_solver, rootnode_solver

@@ -10,7 +10,7 @@ from ....sparse import Operator
 from ..cycle.dense import check_dense, known_inverse, rounding_of
 from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
-from ..cycle.scaled import Scaled
+from ..cycle.scaled import DiagonallyScaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
 from ..cycle.target import Target
@@ -18,10 +18,10 @@ from ..diagonal import DiagonalOperator
 from .galerkin import eigenvalue_bound
 from .hierarchy import HostLevel, is_diagonal
 from .level import AlgebraicLevel
-from .settings import Settings
+from .settings import AmgSettings
 
 
-def known_cycle(levels: list[HostLevel], settings: Settings, hermitian: bool, target: Target) -> Operator:
+def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool, target: Target) -> Operator:
     """The cycle over all levels, finest first, on the arrays of a library.
 
     Raises:
@@ -40,7 +40,7 @@ def known_cycle(levels: list[HostLevel], settings: Settings, hermitian: bool, ta
     within = target._replace(dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
     for level, own, below in reversed(list(zip(levels[:-1], scales[:-1], scales[1:]))):
         found = _level(level, own, below, recast(found, within.stored), settings, hermitian, within)
-    return Scaled(recast(found, target.stored), target.array(right[None]), target.array(left[None]))
+    return DiagonallyScaled(recast(found, target.stored), target.array(right[None]), target.array(left[None]))
 
 
 def _level(
@@ -48,7 +48,7 @@ def _level(
     own: Scales,
     below: Scales,
     coarse: Operator,
-    settings: Settings,
+    settings: AmgSettings,
     hermitian: bool,
     target: Target,
 ) -> AlgebraicLevel:

@@ -10,7 +10,7 @@ import numpy as np
 from ....sparse import Operator, SparseMatrix, storable
 from ..cycle.level import Level
 from ..cycle.recast import Recast
-from ..cycle.scaled import Scaled
+from ..cycle.scaled import DiagonallyScaled
 
 
 @storable("level of an algebraic cycle")
@@ -35,7 +35,7 @@ class AlgebraicLevel(Level):
 def tentative_matrices(cycle: Operator) -> list[SparseMatrix] | None:
     """Those of all levels, finest first; None where there is one level only."""
     found: list[Any] = []
-    while isinstance(cycle, AlgebraicLevel | Scaled | Recast):
+    while isinstance(cycle, AlgebraicLevel | DiagonallyScaled | Recast):
         if isinstance(cycle, AlgebraicLevel):
             found.append(cycle.tentative)
         cycle = cycle.coarse if isinstance(cycle, AlgebraicLevel) else cycle.inner
@@ -45,7 +45,7 @@ def tentative_matrices(cycle: Operator) -> list[SparseMatrix] | None:
 def covers(cycle: Operator, A: SparseMatrix) -> bool:
     """Has the matrix of the finest level an entry wherever A has one?"""
     finest: Any = cycle
-    while isinstance(finest, Scaled | Recast):
+    while isinstance(finest, DiagonallyScaled | Recast):
         finest = finest.inner
     first: Any = finest.A if isinstance(finest, AlgebraicLevel) else None
     rows, cols, _ = A.structure.entries()

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from ....sparse import Matrix, SparseMatrix
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.scipy_form import csr_array
-from ....sparse.formats.entries.some_rows import scattered
+from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_entries
 
 _LEAST = 2000  # unknowns: fewer are in the cache anyway
@@ -32,7 +32,7 @@ def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
     n = matrix.shape[0]
     if not isinstance(matrix, SparseMatrix) or matrix.systems is not None or n < _LEAST or n % block_size:
         return None
-    rows, cols = matrix.structure.in_rows(scattered(n, _SAMPLE))
+    rows, cols = matrix.structure.in_rows(evenly_spread(n, _SAMPLE))
     distance = float(np.mean(np.abs(rows - cols))) if len(rows) else 0.0
     if distance < _FAR * n:
         return None
@@ -64,7 +64,7 @@ def rows_in(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
     return found
 
 
-def in_order(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:
+def reordered_matrix(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:
     """Likewise, in its library, with values that may be traced. Cost: a sort."""
     if order is None:
         return matrix

@@ -15,20 +15,20 @@ from ....sparse import SparseMatrix
 from ....sparse.formats import FORMATS, Structure
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import starts_of
-from ....sparse.formats.entries.order import Order, in_order
+from ....sparse.formats.entries.order import Order, sorted_entries
 from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
 from ..cycle.formats import suitable_format
 
 
-class Layout(NamedTuple):
+class ValueLayout(NamedTuple):
     """How values in row order lie in the format that suits a matrix."""
 
     structure: Structure
     regather: Regather
 
     @classmethod
-    def of(cls, bk: Backend, rows: CsrStructure) -> Layout:
+    def of(cls, bk: Backend, rows: CsrStructure) -> ValueLayout:
         format = suitable_format(bk, rows)
         if format == "csr":
             return cls(rows, Regather.unchanged())
@@ -44,9 +44,9 @@ class LevelPattern(NamedTuple):
     """Of one level: the products A T, A P and Pᴴ (A P), and where their entries go."""
 
     rows: CsrStructure  # of A
-    A: Layout
-    P: Layout
-    R: Layout
+    A: ValueLayout
+    P: ValueLayout
+    R: ValueLayout
     smoothing: Meeting | None  # of A T; None where P = T
     tentative: np.ndarray  # of each entry of P: the number of T's, or -1
     smoothed: np.ndarray | None  # of each entry of P: the number of A T's, or -1
@@ -56,7 +56,7 @@ class LevelPattern(NamedTuple):
     coarse: Meeting  # of Pᴴ (A P)
 
 
-class Pattern(NamedTuple):
+class HierarchyPattern(NamedTuple):
     """Of all levels, and of the matrix of the coarsest one."""
 
     levels: tuple[LevelPattern, ...]
@@ -64,7 +64,7 @@ class Pattern(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def pattern_of(bk: Backend, A: Structure, tentative: tuple[Structure, ...], smoothed: bool) -> Pattern:
+def pattern_of(bk: Backend, A: Structure, tentative: tuple[Structure, ...], smoothed: bool) -> HierarchyPattern:
     """The pattern of the hierarchy of all matrices with the structure of A. Cost: sorts of all single products."""
     entries = A.entries()
     rows, levels = CsrStructure(starts_of(entries.rows, A.shape[0]), entries.cols, A.shape), []
@@ -72,17 +72,17 @@ def pattern_of(bk: Backend, A: Structure, tentative: tuple[Structure, ...], smoo
         levels.append(_level(bk, rows, T, smoothed))
         coarse, n = levels[-1].coarse, T.shape[1]
         rows = CsrStructure(starts_of(coarse.rows, n), coarse.cols, (n, n))
-    return Pattern(tuple(levels), rows)
+    return HierarchyPattern(tuple(levels), rows)
 
 
 def _level(bk: Backend, A: CsrStructure, T: Structure, smoothed: bool) -> LevelPattern:
     smoothing = products_of_entries(A, T) if smoothed else None
     first, shape = T.entries(), T.shape
     images = (smoothing.rows, smoothing.cols) if smoothing else (first.rows[:0], first.cols[:0])
-    both = in_order(np.concatenate([first.rows, images[0]]), np.concatenate([first.cols, images[1]]), shape)
+    both = sorted_entries(np.concatenate([first.rows, images[0]]), np.concatenate([first.cols, images[1]]), shape)
     where = _sources(both, len(first.rows))
     P = CsrStructure(starts_of(both.rows, shape[0]), both.cols, shape)
-    turned = in_order(both.cols, both.rows, shape[::-1], sum_duplicates=False)
+    turned = sorted_entries(both.cols, both.rows, shape[::-1], sum_duplicates=False)
     R = CsrStructure(starts_of(turned.rows, shape[1]), turned.cols, shape[::-1])
     order = turned.order if turned.order is not None else np.arange(len(both.rows), dtype=np.int32)
     image = products_of_entries(A, P)
@@ -90,9 +90,9 @@ def _level(bk: Backend, A: CsrStructure, T: Structure, smoothed: bool) -> LevelP
     coarse = products_of_entries(R, AP)
     return LevelPattern(
         rows=A,
-        A=Layout.of(bk, A),
-        P=Layout.of(bk, P),
-        R=Layout.of(bk, R),
+        A=ValueLayout.of(bk, A),
+        P=ValueLayout.of(bk, P),
+        R=ValueLayout.of(bk, R),
         smoothing=smoothing,
         tentative=where[0],
         smoothed=where[1] if smoothed else None,

@@ -14,12 +14,12 @@ from ....sparse.formats.entries.regather import take_or_zero
 from ..cycle.dense import check_dense, traced_inverse
 from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
-from ..cycle.scaled import Scaled
-from ..cycle.smoother import largest_eigenvalue, steps_for
+from ..cycle.scaled import DiagonallyScaled
+from ..cycle.smoother import power_method_bound, steps_for
 from ..diagonal import DiagonalOperator
 from .level import AlgebraicLevel
 from .pattern import LevelPattern, pattern_of
-from .settings import OMEGA, Settings
+from .settings import OMEGA, AmgSettings
 
 
 class Current(NamedTuple):
@@ -29,7 +29,9 @@ class Current(NamedTuple):
     scale: Array  # (n,) or (systems, n): the matrix is what it was before, times this from both sides
 
 
-def renewed(A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settings, hermitian: bool | None) -> Operator:
+def renewed(
+    A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: AmgSettings, hermitian: bool | None
+) -> Operator:
     """The cycle for A whose prolongations are made of tentative ones, from the finest level on.
 
     Cost: two products of sparse matrices and 15 with vectors on each level, and an eigenvalue decomposition on the
@@ -55,7 +57,7 @@ def renewed(A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: Settin
         matrices, steps = (A_.astype(within), P.astype(within), R.astype(within)), bk.astype(steps, within)
         below = recast(found, within)
         found = AlgebraicLevel(*matrices, below, steps, VISITS[settings.cycle], bool(hermitian), tentative=T)
-    return Scaled(recast(found, dtype), outer, _as_rows(phase) * outer)
+    return DiagonallyScaled(recast(found, dtype), outer, _as_rows(phase) * outer)
 
 
 def _coarsest(bk: Backend, A: CsrStructure, current: Current, like: Array | None) -> Operator:
@@ -111,14 +113,14 @@ def _level(
     below: CsrStructure,
     current: Current,
     T: SparseMatrix,
-    settings: Settings,
+    settings: AmgSettings,
     hermitian: bool | None,
     like: Array | None,
 ) -> tuple[tuple[SparseMatrix, SparseMatrix, SparseMatrix, Array], Current]:
     """A, P and R of a level with the coefficients of its smoother, and the next coarser level."""
     a, last = current.values, len(current.values.shape) - 1
     A = level.A.matrix(bk, a, like)
-    rho = largest_eigenvalue(bk, A, _row_sums(bk, level.rows, current))
+    rho = power_method_bound(bk, A, _row_sums(bk, level.rows, current))
     rho = bk.where(rho > 0, rho, 1)
     t = bk.astype(bk.constant(T.stored.entry_arrays()), bk.dtype(a))
     t = t / bk.take(current.scale, T.structure.entries().rows, last)

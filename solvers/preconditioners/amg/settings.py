@@ -19,7 +19,7 @@ _STRENGTH = {"ruge-stuben": 0.25}  # all others: 0, every coupling is strong
 
 
 @dataclass(frozen=True)
-class Settings:
+class AmgSettings:
     """As `amg` documents them."""
 
     coarsening: str = "smoothed-aggregation"
@@ -79,7 +79,7 @@ class Settings:
 
     def pairs(self) -> tuple[tuple[str, Any], ...]:
         """Names and values, of those that were not left to the default."""
-        default = Settings()
+        default = AmgSettings()
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return tuple((k, v) for k, v in found.items() if k == "coarsening" or v != getattr(default, k))
 

@@ -10,7 +10,7 @@ from ....backends import Array, Backend
 from ....sparse import Matrix, Operator
 from ....sparse.formats.making.build import from_entries
 from ..base import Preconditioner
-from ..known import anchor, as_matrix, entries_at_hand, entries_of, pattern
+from ..known import anchor, as_matrix, concrete_entries, pattern, stored_entries
 from .blocks import Places, Stack, labels_of, places_of
 from .inverses import all_hermitian, inverses, regular_inverses
 
@@ -43,7 +43,7 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
     places = places_of(labels)
     if sum(stack.blocks * stack.size**2 for stack in places.stacks) * (matrix.systems or 1) >= _MOST:
         raise ValueError(f"Blocks of up to {np.bincount(labels).max()} unknowns were asked for; expected smaller ones.")
-    bk, rows, cols, values = entries_at_hand(matrix)
+    bk, rows, cols, values = concrete_entries(matrix)
     inside = np.flatnonzero(labels[rows] == labels[cols])
     numbers = _filled(bk, places, bk.take(values, inside, 1), places.of(rows[inside], cols[inside]))
     found = [_inverted(bk, stack, numbers[:, stack.start : stack.stop]) for stack in places.stacks]
@@ -54,7 +54,9 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
     setting = f"{len(sizes)} of {sizes.min()}" + ("" if sizes.min() == sizes.max() else f" to {sizes.max()}")
     hermitian = _all([f[2] for f in found])
     cost = inverse.nnz
-    return Preconditioner(inverse, "block-jacobi", hermitian, cost, cost, entries_of(A), (("blocks", setting),), note)
+    return Preconditioner(
+        inverse, "block-jacobi", hermitian, cost, cost, stored_entries(A), (("blocks", setting),), note
+    )
 
 
 def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array:

@@ -19,7 +19,7 @@ def inverses(bk: Backend, blocks: Array) -> tuple[Array, Array]:
 
     Inverses of Hermitian matrices are Hermitian. Those of singular ones hold anything.
     """
-    with bk.quiet():
+    with bk.errstate():
         scale = _scale(bk, blocks)
         even = scale * blocks * bk.matrix_transpose(scale)  # so that units of the unknowns make nothing singular
         found = bk.linalg.inverse(even)
@@ -27,11 +27,11 @@ def inverses(bk: Backend, blocks: Array) -> tuple[Array, Array]:
         condition = _norm(bk, even) * _norm(bk, found)
         singular = (condition >= limit) | ~bk.isfinite(condition)  # compilers make `~(a < b)` to `a >= b`
         adjoint = bk.conj(bk.matrix_transpose(found))
-        found = bk.where(is_hermitian(bk, even), (found + adjoint) / 2, found)
+        found = bk.where(are_hermitian(bk, even), (found + adjoint) / 2, found)
         return scale * found * bk.matrix_transpose(scale), singular
 
 
-def is_hermitian(bk: Backend, blocks: Array, tolerance: float | None = None) -> Array:
+def are_hermitian(bk: Backend, blocks: Array, tolerance: float | None = None) -> Array:
     """`(m, 1, 1)` bool: which of `(m, k, k)` are Hermitian, of entries of about one size."""
     limit = _HERMITIAN * float(np.finfo(bk.dtype(blocks)).eps) if tolerance is None else tolerance
     return _largest(bk, blocks - bk.conj(bk.matrix_transpose(blocks))) <= limit * _largest(bk, blocks)
@@ -40,9 +40,9 @@ def is_hermitian(bk: Backend, blocks: Array, tolerance: float | None = None) -> 
 def all_hermitian(blocks: np.ndarray) -> bool | None:
     """Are all of these known matrices `(m, k, k)` Hermitian? None: neither that nor far from it."""
     host = get_backend("numpy")
-    if bool(np.all(is_hermitian(host, blocks))):
+    if bool(np.all(are_hermitian(host, blocks))):
         return True
-    return None if bool(np.all(is_hermitian(host, blocks, REFUSED))) else False
+    return None if bool(np.all(are_hermitian(host, blocks, REFUSED))) else False
 
 
 def regular_inverses(blocks: np.ndarray) -> np.ndarray:

@@ -12,8 +12,8 @@ from ....backends import Array
 from ....sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_integer, check_number
-from ..known import as_matrix, at_hand, entries_of, is_known_hermitian, kept, placed
-from .spectrum import largest_eigenvalue, largest_row_sum, row_sums
+from ..known import as_matrix, concrete, is_known_hermitian, kept, placed, stored_entries
+from .spectrum import absolute_row_sums, largest_eigenvalue, largest_row_sum
 
 _NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
 _MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenvalue
@@ -98,13 +98,13 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
     A = A.without_offset
     matrix = _matrix_or_none(A)
     linear = kept(A if matrix is None else matrix)
-    own = at_hand(A if matrix is None else matrix)
+    own = concrete(A if matrix is None else matrix)
     if matrix is None:
         inverse = own.bk.full((1, A.shape[0]), 1, A.dtype, getattr(A, "like", None))
     else:
         inverse = _inverse_diagonal(own)
     operator = ChebyshevOperator(linear, placed(inverse, A), placed(_interval_end(own, inverse), A), degree, ratio)
-    entries, count = entries_of(A), math.prod(tuple(inverse.shape))
+    entries, count = stored_entries(A), math.prod(tuple(inverse.shape))
     work = None if entries is None else (degree - 1) * (entries + 2 * count) + count
     note = None if matrix is not None else f"{degree - 1} products with A per application, not scaled by its diagonal"
     hermitian = is_known_hermitian(A)
@@ -129,7 +129,7 @@ def _inverse_diagonal(A: Operator) -> Array:
     """
     bk, diagonal = A.bk, A.diagonals()
     if bk.on_host and isinstance(A, Matrix):
-        real, empty = np.real(diagonal), row_sums(A) == 0
+        real, empty = np.real(diagonal), absolute_row_sums(A) == 0
         one_sign = np.all((real > 0) | empty, axis=1) | np.all((real < 0) | empty, axis=1)
         if not np.all(one_sign) or np.any(np.abs(np.imag(diagonal)) > _NOISE * np.abs(real)):
             raise ValueError(

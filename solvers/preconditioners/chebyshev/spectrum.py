@@ -60,7 +60,7 @@ def largest_eigenvalue(bk: Backend, apply: Callable[[Array], Array], start: Arra
 
     v = bk.times(1 / bk.norm(start), start)
     first = _Lanczos(0, bk.zeros_like(v), v, zero[:, :1], zero, zero)
-    with bk.quiet():
+    with bk.errstate():
         found = bk.while_loop(lambda s: s.step < steps, one, first)
         return _largest_of_tridiagonal(bk, found.alphas, found.betas)
 
@@ -99,11 +99,11 @@ def largest_row_sum(A: Matrix, factors: Array) -> Array:
     per system. By Gershgorin no eigenvalue of the scaled matrix is larger.
     """
     bk = A.bk
-    sums = row_sums(A)
+    sums = absolute_row_sums(A)
     return bk.max_abs(sums * bk.abs(factors))
 
 
-def row_sums(A: Matrix) -> Array:
+def absolute_row_sums(A: Matrix) -> Array:
     """`(1, n)`, or `(systems, n)`: the sums of |a_ij| over each row."""
     bk, values = A.bk, A.values  # type: ignore[attr-defined]
     sizes = tuple(map(bk.abs, values)) if isinstance(values, tuple) else bk.abs(values)

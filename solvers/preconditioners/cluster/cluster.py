@@ -15,7 +15,7 @@ from ..base import Preconditioner
 from ..checks import check_choice
 from ..composed.multiplicative import multiplicative
 from ..jacobi import jacobi
-from ..known import as_matrix, entries_of, grid_of, is_known_hermitian, pattern
+from ..known import as_matrix, grid_of, is_known_hermitian, pattern, stored_entries
 from .clusters import labels_of_clusters
 from .coarse import coarse_correction
 
@@ -55,7 +55,7 @@ def cluster(
     M = fine + coarse if form == "additive" else multiplicative(matrix, coarse, fine, coarse)
     settings = (("clusters", count), ("form", form))
     hermitian = True if is_known_hermitian(matrix) else M.hermitian
-    return replace(M, kind="cluster", hermitian=hermitian, entries=entries_of(A), settings=settings)
+    return replace(M, kind="cluster", hermitian=hermitian, entries=stored_entries(A), settings=settings)
 
 
 def _default(n: int) -> int:

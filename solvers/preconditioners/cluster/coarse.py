@@ -10,15 +10,15 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Composed, Dense, Matrix, Operator, as_operator, storable
 from ..base import Preconditioner
-from ..block_jacobi.inverses import all_hermitian, inverses, is_hermitian
-from ..known import as_matrix, at_hand, entries_of, from_host, kept, linear, without_derivatives
+from ..block_jacobi.inverses import all_hermitian, are_hermitian, inverses
+from ..known import as_matrix, concrete, from_host, kept, linear, stored_entries, without_derivatives
 
 _LARGEST = 4096  # columns, of which there is a dense inverse
 
 
 @storable("through a coarse space")
 @dataclass(eq=False, repr=False)
-class Through(Composed):
+class CoarseGridCorrection(Composed):
     """`left inner right`."""
 
     parts = ("left", "inner", "right")
@@ -38,8 +38,8 @@ class Through(Composed):
     def apply(self, x: Array) -> Array:
         return self.left.apply(self.inner.apply(self.right.apply(x)))
 
-    def transpose(self) -> Through:
-        return Through(self.right.transpose(), self.inner.transpose(), self.left.transpose())
+    def transpose(self) -> CoarseGridCorrection:
+        return CoarseGridCorrection(self.right.transpose(), self.inner.transpose(), self.left.transpose())
 
 
 def coarse_correction(A: Any, P: Any, *, like: Any = None) -> Preconditioner:
@@ -70,7 +70,7 @@ def coarse_correction(A: Any, P: Any, *, like: Any = None) -> Preconditioner:
         )
     dtype = np.result_type(matrix.dtype, spread.dtype) if spread.dtype.kind == "c" else matrix.dtype
     spread = spread.astype(dtype)
-    own: Any = at_hand(matrix)
+    own: Any = concrete(matrix)
     # P^H (A P), in a form in which what may be traced stands on the left
     bk, blocks = own.bk, ((own @ spread).T @ spread.conj()).T.dense()
     inverse, hermitian, singular = _coarse_inverse(bk, blocks if own.systems is not None else blocks[None])
@@ -83,12 +83,19 @@ def _assembled(
 ) -> Preconditioner:
     left, right = from_host(spread, matrix), from_host(spread.H, matrix)
     inner = Dense(bk, inverse, inverse if bk.on_host else None)
-    operator = Through(left, from_host(inner, matrix) if bk.on_host else inner, right)
-    columns, count = entries_of(spread) or 0, inner.nnz
+    operator = CoarseGridCorrection(left, from_host(inner, matrix) if bk.on_host else inner, right)
+    columns, count = stored_entries(spread) or 0, inner.nnz
     note = "the coarse matrix is singular" if singular else None
     cost = columns + count
     return Preconditioner(
-        operator, "coarse", hermitian, cost, cost + columns, entries_of(matrix), (("columns", spread.shape[1]),), note
+        operator,
+        "coarse",
+        hermitian,
+        cost,
+        cost + columns,
+        stored_entries(matrix),
+        (("columns", spread.shape[1]),),
+        note,
     )
 
 
@@ -104,7 +111,7 @@ def _coarse_inverse(bk: Backend, blocks: Array) -> tuple[Array, bool | None, boo
         for i in wrong:
             eps = np.finfo(blocks.dtype).eps
             found[i] = np.linalg.pinv(
-                blocks[i], rcond=np.sqrt(eps), hermitian=bool(is_hermitian(bk, blocks[i : i + 1]))
+                blocks[i], rcond=np.sqrt(eps), hermitian=bool(are_hermitian(bk, blocks[i : i + 1]))
             )
         return found, all_hermitian(found), bool(len(wrong))
     sizes = bk.sum(bk.abs(bk.diagonal(blocks)), 1)[:, None, None] / int(blocks.shape[1]) ** 2

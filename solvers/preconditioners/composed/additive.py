@@ -9,10 +9,10 @@ import numpy as np
 
 from ..base import Preconditioner, in_brackets, joint_cost, joint_grid, joint_note
 from .pieces import in_one_library
-from .sums import Scaled, Sum
+from .sums import ScalarMultiple, Sum
 
 
-def plus(first: Any, second: Any) -> Preconditioner:
+def operator_sum(first: Any, second: Any) -> Preconditioner:
     """The sum of two of what `in_one_library` takes.
 
     Raises:
@@ -34,7 +34,7 @@ def _hermitian(pair: list[Any]) -> bool | None:
     return all(facts)
 
 
-def times(M: Preconditioner, factor: Any) -> Preconditioner:
+def operator_multiple(M: Preconditioner, factor: Any) -> Preconditioner:
     """A multiple by a number.
 
     Raises:
@@ -61,7 +61,7 @@ def times(M: Preconditioner, factor: Any) -> Preconditioner:
         hermitian = False if hermitian else None
     shown = f"({plain:g})" if number.imag else f"{plain:g}"
     kind = f"{shown} * {in_brackets(M.kind)}"
-    return replace(M, inner=Scaled(M.inner, plain), kind=kind, hermitian=hermitian)
+    return replace(M, inner=ScalarMultiple(M.inner, plain), kind=kind, hermitian=hermitian)
 
 
-Preconditioner.plus, Preconditioner.times = staticmethod(plus), staticmethod(times)
+Preconditioner.plus, Preconditioner.times = staticmethod(operator_sum), staticmethod(operator_multiple)

@@ -10,7 +10,7 @@ from typing import Any
 from ....backends import Array
 from ....sparse import Composed, Operator, storable
 from ..base import Preconditioner, in_brackets, joint_cost, joint_note
-from ..known import entries_of, is_known_hermitian, kept
+from ..known import is_known_hermitian, kept, stored_entries
 from .pieces import in_one_library
 
 
@@ -62,7 +62,7 @@ def multiplicative(A: Any, *pieces: Any, symmetric: bool = False, like: Any = No
 
 
 def _described(A: Operator, inner: Operator, every: Sequence[Any], symmetric: bool) -> Preconditioner:
-    entries = entries_of(A)
+    entries = stored_entries(A)
     memory, work = joint_cost(every, "memory"), joint_cost(every, "work")
     if work is not None:
         work = None if entries is None else work + (len(every) - 1) * entries

@@ -63,5 +63,5 @@ def in_one_library(pieces: Sequence[Any], A: Any = None, like: Any = None) -> li
 
 def _anchor(bk: Backend, operators: Sequence[Operator]) -> Any:
     """An array on the device of those that are of this library."""
-    arrays = (array for M in operators if M.bk is bk for array in bk.take_apart(M)[0])
+    arrays = (array for M in operators if M.bk is bk for array in bk.flatten(M)[0])
     return next(arrays, None)

@@ -37,7 +37,7 @@ class Sum(Composed):
 
 @storable("multiple")
 @dataclass(eq=False, repr=False)
-class Scaled(Composed):
+class ScalarMultiple(Composed):
     """`factor` times an operator; the factor is no array but a number, complex where the operator is."""
 
     passes_grids = True

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from ....sparse.symmetry import is_hermitian, nearest_hermitian
 
 
-def checked(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
+def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
     """Is it Hermitian, and it in double precision; exactly so where it is as good as that for an iteration.
 
     Raises:

@@ -8,7 +8,7 @@ from ....sparse import Composed, Matrix, Operator
 from .level import Level
 from .permuted import Permuted
 from .recast import Recast
-from .scaled import Scaled
+from .scaled import DiagonallyScaled
 
 
 def numbers_stored(cycle: Operator) -> int:
@@ -21,7 +21,7 @@ def numbers_stored(cycle: Operator) -> int:
 
 def work_of(cycle: Operator) -> int:
     """Multiplications of one application, in all systems."""
-    if isinstance(cycle, Scaled):
+    if isinstance(cycle, DiagonallyScaled):
         return work_of(cycle.inner) + 2 * cycle.shape[0] * (cycle.systems or 1)
     if isinstance(cycle, Permuted):
         return work_of(cycle.inner) + numbers_stored(cycle.there) + numbers_stored(cycle.back)

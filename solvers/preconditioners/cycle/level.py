@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import ClassVar
 
 from ....backends import Array, Backend
-from ....sparse import Composed, Operator, halved, storable
+from ....sparse import Composed, Operator, as_symmetric_dia, storable
 from .formats import suited
-from .smoother import corrected, negative, plus, smoothed
+from .smoother import add_in_place, corrected, negated, smoothed_from_zero
 
 VISITS = {"V": 1, "W": 2}
 """How often a cycle goes to the next coarser level from each one."""
@@ -57,28 +57,28 @@ class Level(Composed):
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
-        return self.of_negative(self.bk.in_memory(negative(self.bk, x)))
+        return self.of_negative(self.bk.materialize(negated(self.bk, x)))
 
     def of_negative(self, e: Array) -> Array:
         """The same of -e, which may be overwritten."""
         A, steps = self._in_products, self.array("steps")
-        found, e = smoothed(self.bk, A, steps, e)
+        found, e = smoothed_from_zero(self.bk, A, steps, e)
         change = self._from_below(e)
         for _ in range(1, self.visits):
-            found, e = plus(self.bk, found, change), self.bk.in_memory(A.add_to(e, change))
+            found, e = add_in_place(self.bk, found, change), self.bk.materialize(A.add_to(e, change))
             change = self._from_below(e)
         return corrected(self.bk, A, steps, found, e, change)
 
     @cached_property
     def _in_products(self) -> Operator:
-        return halved(self.A) if self.hermitian else self.A
+        return as_symmetric_dia(self.A) if self.hermitian else self.A
 
     def _from_below(self, e: Array) -> Array:
         """What the coarser levels add to an x with the residual -e."""
-        in_memory, coarse = self.bk.in_memory, self.coarse
+        materialize, coarse = self.bk.materialize, self.coarse
         e = self.R.apply(e)
-        change = coarse.of_negative(in_memory(e)) if isinstance(coarse, Level) else coarse.apply(in_memory(-e))
-        return in_memory(self.P.apply(change if self.P.puts_in_memory else in_memory(change)))
+        change = coarse.of_negative(materialize(e)) if isinstance(coarse, Level) else coarse.apply(materialize(-e))
+        return materialize(self.P.apply(change if self.P.materializes_input else materialize(change)))
 
     def transpose(self) -> Operator:
         if self.hermitian:

@@ -90,7 +90,7 @@ class Recast(Composed):
         if lower is not None:
             return self._times_factor(bk.astype(self.inner.apply(lower), self.dtype))
         scale = self._scale(x)
-        found = self.inner.apply(bk.in_memory(bk.astype(bk.times(1 / scale, x), self.inner.dtype)))
+        found = self.inner.apply(bk.materialize(bk.astype(bk.times(1 / scale, x), self.inner.dtype)))
         return bk.times(self.factor * scale, bk.astype(found, self.dtype))
 
     def between(self, left: Array, x: Array, right: Array) -> Array | None:

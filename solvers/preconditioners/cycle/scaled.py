@@ -11,7 +11,7 @@ from .recast import Recast
 
 @storable("scaled on both sides")
 @dataclass(eq=False, repr=False)
-class Scaled(Composed):
+class DiagonallyScaled(Composed):
     """`left inner right`, with diagonals `(1, n)`, or one per system `(systems, n)`."""
 
     parts = ("inner", "left", "right")
@@ -32,5 +32,5 @@ class Scaled(Composed):
         found = self.inner.between(left, x, right) if isinstance(self.inner, Recast) else None
         return left * self.inner.apply(right * x) if found is None else found
 
-    def transpose(self) -> Scaled:
-        return Scaled(self.inner.transpose(), self.right, self.left)
+    def transpose(self) -> DiagonallyScaled:
+        return DiagonallyScaled(self.inner.transpose(), self.right, self.left)

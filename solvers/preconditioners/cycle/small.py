@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from ....sparse import Dense, Matrix
 from ..known import in_scipy
-from .checked import checked
+from .checked import hermitian_and_double
 from .dense import known_inverse, rounding_of, traced_inverse
 from .scales import scales_of, times_diagonals
 from .target import Target
@@ -23,9 +23,9 @@ def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
     if known is None:
         return _traced(matrix), None
     if isinstance(known, sp.csr_array):
-        hermitian, wide = checked(known, kind)
+        hermitian, wide = hermitian_and_double(known, kind)
         return target.dense(_inverse(wide, hermitian, matrix.dtype)), hermitian
-    each = [checked(A, kind) for A in known]
+    each = [hermitian_and_double(A, kind) for A in known]
     hermitian = all(one for one, _ in each)
     found = [_inverse(A, hermitian, matrix.dtype) for _, A in each]
     dtype = found[0].dtype if found else matrix.dtype

@@ -19,7 +19,7 @@ _POWER_STEPS = 15
 _SAFETY = 1.1  # the largest eigenvalue over what the power method finds of it
 
 
-def smoothed(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, Array]:
+def smoothed_from_zero(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, Array]:
     """From x = 0, where e = -b: the new x, and A x - b, both the caller's own. Cost: one product with A per step.
 
     e may be overwritten.
@@ -27,8 +27,8 @@ def smoothed(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, A
     x, d = None, None
     for alpha, beta in _coefficients(bk, steps, int(e.shape[0])):
         d = bk.times(-beta, e) if d is None else bk.axpy(-beta, e, bk.times(alpha, d))
-        e = bk.in_memory(A.add_to(e, d))
-        x = d if x is None else plus(bk, x, d)
+        e = bk.materialize(A.add_to(e, d))
+        x = d if x is None else add_in_place(bk, x, d)
     return x, e
 
 
@@ -39,17 +39,17 @@ def corrected(bk: Backend, A: Operator, steps: Array, x: Array, e: Array, change
     """
     d = change
     for alpha, beta in _coefficients(bk, steps, int(x.shape[0])):
-        x, e = plus(bk, x, d), bk.in_memory(A.add_to(e, d))
+        x, e = add_in_place(bk, x, d), bk.materialize(A.add_to(e, d))
         d = bk.times(-beta, e) if d is change else bk.axpy(-beta, e, bk.times(alpha, d))
-    return plus(bk, x, d)
+    return add_in_place(bk, x, d)
 
 
-def negative(bk: Backend, x: Array) -> Array:
+def negated(bk: Backend, x: Array) -> Array:
     """`-x`, the caller's own."""
     return bk.times(bk.full_like(x[:, :1], -1), x)
 
 
-def plus(bk: Backend, x: Array, y: Array) -> Array:
+def add_in_place(bk: Backend, x: Array, y: Array) -> Array:
     """`x + y`; may overwrite x."""
     return bk.axpy(bk.full_like(x[:, :1], 1), y, x)
 
@@ -61,7 +61,7 @@ def _coefficients(bk: Backend, steps: Array, rows: int) -> list[tuple[Array, Arr
     return [(alpha, beta) for alpha, beta in each]
 
 
-def chebyshev(rho: Array, degree: int) -> list[tuple[Array, Array]]:
+def chebyshev_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
     """Coefficients for eigenvalues up to `rho`: the least polynomial on the upper two thirds of them.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., Algorithm 12.1; Adams, Brezina, Hu and Tuminaro,
@@ -77,7 +77,7 @@ def chebyshev(rho: Array, degree: int) -> list[tuple[Array, Array]]:
     return found
 
 
-def jacobi(rho: Array, degree: int) -> list[tuple[Array, Array]]:
+def jacobi_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
     """Coefficients of damped Jacobi: the largest eigenvalue, `rho`, is reduced as much as a quarter of it.
 
     Source: Saad, section 13.2.2, for the damping.
@@ -85,7 +85,10 @@ def jacobi(rho: Array, degree: int) -> list[tuple[Array, Array]]:
     return [(0 * rho, 4 / (3 * rho))] * degree
 
 
-SMOOTHERS: dict[str, Callable[[Array, int], list[tuple[Array, Array]]]] = {"chebyshev": chebyshev, "jacobi": jacobi}
+SMOOTHERS: dict[str, Callable[[Array, int], list[tuple[Array, Array]]]] = {
+    "chebyshev": chebyshev_coefficients,
+    "jacobi": jacobi_coefficients,
+}
 """Name -> coefficients from a bound of the eigenvalues and the degree."""
 
 
@@ -94,7 +97,7 @@ def steps_for(bk: Backend, smoother: str, rho: Array, degree: int) -> Array:
     return bk.stack([bk.stack(pair) for pair in SMOOTHERS[smoother](rho, degree)])
 
 
-def largest_eigenvalue(bk: Backend, A: Operator, row_sums: Array) -> Array:
+def power_method_bound(bk: Backend, A: Operator, row_sums: Array) -> Array:
     """`(systems or 1,)`: a bound of the eigenvalues of A from above, by the power method, with `_SAFETY`.
 
     Args:
@@ -110,7 +113,7 @@ def largest_eigenvalue(bk: Backend, A: Operator, row_sums: Array) -> Array:
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """One more product, of the vector divided by its size."""
         v, size, count = state
-        v = bk.in_memory(A.apply(bk.times(1 / bk.where(size > 0, size, 1), v)))
+        v = bk.materialize(A.apply(bk.times(1 / bk.where(size > 0, size, 1), v)))
         return v, bk.norm(v), count + 1
 
     count = bk.asarray(np.int32(0), like=example)

@@ -10,15 +10,15 @@ import numpy as np
 from ....sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
 from ...grids.elimination import Eliminated
 from ...grids.fast_diagonalisation import inverse_of_sum
-from ...grids.transforms import AlongWaves, Periodic
+from ...grids.transforms import AlongTrigonometric, Periodic
 from ..base import Preconditioner
 from ..cycle.cost import numbers_stored
 from ..cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
-from ..cycle.scaled import Scaled
+from ..cycle.scaled import DiagonallyScaled
 from ..cycle.small import exact_inverse
-from ..known import as_matrix, entries_of, from_host, grid_for, is_known
+from ..known import as_matrix, from_host, grid_for, is_known, stored_entries
 from ..multigrid.couplings import Couplings
-from ..multigrid.read import couplings_of
+from ..multigrid.from_matrix import couplings_of
 from .nearby import Nearby, is_far, nearby
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
@@ -56,7 +56,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
     shape = grid_for(matrix, A, grid)
     if matrix.shape[0] <= _SMALL:
         inverse, hermitian = exact_inverse(matrix, "fast")
-        return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, entries_of(A))
+        return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, stored_entries(A))
     if matrix.systems is not None or not is_known(matrix):
         what = "a batch of matrices" if matrix.systems is not None else "values that are computed when a program runs"
         raise UnsupportedOperation(
@@ -108,7 +108,9 @@ def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Oper
         inner = Recast(inner.astype(within), matrix.dtype.name, factor if found.root is None else 1.0)
     if found.root is not None:
         scale = (1 / found.root).reshape(1, -1).astype(matrix.dtype)
-        inner = Scaled(inner, factor * scale, scale)  # powers of two, so that it stays symmetric to the last digit
+        inner = DiagonallyScaled(
+            inner, factor * scale, scale
+        )  # powers of two, so that it stays symmetric to the last digit
     return inner, least
 
 
@@ -129,7 +131,7 @@ def _regular_inverse(values: np.ndarray, eps: float) -> float:
 
 
 def _described(inner: Operator, matrix: Matrix, A: Operator, precision: str | None) -> Preconditioner:
-    costs = numbers_stored(inner), _work_of(inner), entries_of(A)
+    costs = numbers_stored(inner), _work_of(inner), stored_entries(A)
     settings, note = precision_as_setting(precision), note_on_precision(inner)
     return Preconditioner(from_host(inner, matrix), "fast", True, *costs, settings, note)
 
@@ -145,6 +147,6 @@ def _work_of(M: Operator) -> int:
     work = sum(
         n * part.shape[0] if isinstance(part, Dense) else _work_of(part) for part in parts if isinstance(part, Operator)
     )
-    if isinstance(M, AlongWaves | Periodic):
+    if isinstance(M, AlongTrigonometric | Periodic):
         work += sum(int(3 * n * math.log2(max(M.grid[axis], 2))) for axis in M.axes)
-    return work + 2 * n * isinstance(M, Scaled)
+    return work + 2 * n * isinstance(M, DiagonallyScaled)

@@ -24,7 +24,7 @@ from ....backends.cores import shared as cores
 from ....backends.numpy.vectors import square_sum
 from ...grids.separable import Separable, on_axis
 from ..multigrid.couplings import Couplings
-from .lines import Line, inverse_with_rim, scaled_planes, taken_apart
+from .axis_couplings import AxisCouplings, couplings_by_axis, inverse_with_rim, scaled_planes
 from .sizes import around, means, planes, planes_at_a_time
 
 _ROUNDING = 1e-12
@@ -106,7 +106,7 @@ def _spread(a: np.ndarray) -> float:
 
 def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -> Nearby:
     """By averages along each axis; constant ones if these are about as near, unless both are of no use."""
-    up, rows, lines = taken_apart(A, root)
+    up, rows, lines = couplings_by_axis(A, root)
     general = simple = _compared(lines, up, rows)
     constant = [_constant(line) for line in lines]
     is_simple = general[1] <= most
@@ -120,7 +120,7 @@ def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -
     )
 
 
-def _constant(line: Line) -> Line:
+def _constant(line: AxisCouplings) -> AxisCouplings:
     """With one coupling, and a multiple of it added at the ends, as boundaries make them."""
     n = len(line.up)
     if n < 3:
@@ -133,10 +133,10 @@ def _constant(line: Line) -> Line:
         middle = line.rows[1:-1].mean()
         for end in (0, -1):
             rows[end] = -up[0] * np.clip(np.round((line.rows[end] - middle) / -up[0]), 0, 2)
-    return Line(up, rows + (line.rows.mean() - rows.mean()), line.ring)
+    return AxisCouplings(up, rows + (line.rows.mean() - rows.mean()), line.ring)
 
 
-def _compared(lines: list[Line], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
+def _compared(lines: list[AxisCouplings], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
     """Distance, spread and what is left of the sums of rows, see Nearby. Some planes at a time, in the cache."""
     rank, found = len(lines), []
 
@@ -161,7 +161,7 @@ def _compared(lines: list[Line], couplings: list[np.ndarray], rows: np.ndarray) 
     return distance, max(spreads), float(np.sqrt(left / max(rows.size, 1)))
 
 
-def _matrix(line: Line, size: float) -> sp.csr_array:
+def _matrix(line: AxisCouplings, size: float) -> sp.csr_array:
     """In units of `size`."""
     n = len(line.up)
     here = np.arange(n if line.ring else n - 1)

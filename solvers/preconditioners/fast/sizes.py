@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....backends.cores import shared as cores
-from ..multigrid.couplings import Couplings, Shift, total
+from ..multigrid.couplings import Couplings, Shift, sum_of_terms
 
 PART = 2**17  # numbers that are computed with at a time: with less, threads wait for each other
 
@@ -18,7 +18,7 @@ def means(A: Couplings) -> list[float]:
     """The mean size of the couplings along each axis, of those that are not zero; 0 without any."""
     found = []
     for axis in range(len(A.grid)):
-        values = [A.values[s] for s in along(A, axis) if s[axis] > 0 or not A.is_exactly_hermitian]
+        values = [A.values[s] for s in shifts_along(A, axis) if s[axis] > 0 or not A.is_exactly_hermitian]
         parts = [part for a in values for part in _blocks(a)]
         count = sum(np.count_nonzero(part) for part in parts)
         found.append(float(sum(np.abs(part).sum() for part in parts)) / max(count, 1))
@@ -47,10 +47,10 @@ def around(A: Couplings, means: Sequence[float]) -> np.ndarray:
 def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
     sums, counts, some = np.zeros(A.grid), np.zeros(A.grid, np.int8), 0
     for axis, mean in enumerate(means):
-        sizes = [np.abs(A.values[s][0]) for s in along(A, axis)]
+        sizes = [np.abs(A.values[s][0]) for s in shifts_along(A, axis)]
         if mean > 0:
             both = np.logical_and.reduce([a > 0 for a in sizes])
-            size = total(sizes)
+            size = sum_of_terms(sizes)
             size /= np.where(both, len(sizes) * mean, mean)  # there are two at most
             sums += size
             counts += size > 0
@@ -60,7 +60,7 @@ def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
     return np.where(sums > 0, sums / np.maximum(counts, 1), 1)
 
 
-def along(A: Couplings, axis: int) -> list[Shift]:
+def shifts_along(A: Couplings, axis: int) -> list[Shift]:
     """Shifts by one point along this axis only."""
     return [s for s in A.values if s[axis] and not any(step for k, step in enumerate(s) if k != axis)]
 

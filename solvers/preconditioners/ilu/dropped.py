@@ -13,9 +13,9 @@ from ....sparse.symmetry import CHOSEN
 from ...triangular.by_superlu import inverse_of_unit
 from ..base import Preconditioner
 from ..checks import check_number
-from ..known import anchor, as_matrix, entries_of, in_scipy
+from ..known import anchor, as_matrix, in_scipy, stored_entries
 from ..reordered import Reordered
-from .factored import Factored, TriangleSweeps, diagonal_of
+from .factored import Factored, TriangleSweeps, diagonal_on_host
 from .scaled import check_finite_rows
 
 
@@ -54,7 +54,7 @@ def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_
     unit = (sp.csr_array(sp.tril(found.L, -1)), sp.csr_array(sp.diags_array(1 / pivots) @ sp.triu(upper, 1)))
     triangles = [from_csr(bk, S.astype(matrix.dtype), prune=False, like=like) for S in unit]
     solves = [inverse_of_unit(S) if apply == "exact" else TriangleSweeps(S, sweeps) for S in triangles]
-    inverse = diagonal_of(matrix, get_backend("numpy"), (1 / pivots).astype(matrix.dtype)[None])
+    inverse = diagonal_on_host(matrix, get_backend("numpy"), (1 / pivots).astype(matrix.dtype)[None])
     order = [index.astype(np.int32) for index in (found.perm_r, found.perm_c)]
     back = [np.argsort(index).astype(np.int32) for index in order]
     M = Reordered(Factored(solves[0], inverse, solves[1]), back[0], order[0], order[1], back[1])
@@ -65,7 +65,7 @@ def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_
     return Preconditioner(
         M, "ilu", None if _seems_hermitian(found) else False,
         memory=entries + len(pivots), work=entries * (sweeps if apply == "sweeps" else 1) + len(pivots),
-        entries=entries_of(A), settings=tuple(settings.items()),
+        entries=stored_entries(A), settings=tuple(settings.items()),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from ...triangular.by_superlu import inverse_of_unit
 from ..checks import MOST_STEPS, check_integer
 from ..diagonal import DiagonalOperator
 from ..known import anchor, from_host
-from .scaled import Scaled
+from .scaled import UnitDiagonalMatrix
 
 
 @storable("factored")
@@ -61,12 +61,12 @@ class TriangleSweeps(Composed):
     def apply(self, x: Array) -> Array:
         y = x
         for _ in range(self.sweeps if self.strict.structure.nnz else 0):
-            y = self.bk.in_memory(x - self.strict.apply(y))
+            y = self.bk.materialize(x - self.strict.apply(y))
         return y
 
 
 def factored(
-    A: Scaled, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0
+    A: UnitDiagonalMatrix, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0
 ) -> tuple[Factored, str | None]:
     """M = scale x the inverse of `(L + D) D^-1 (D + U)`, and what was done to make it.
 
@@ -82,13 +82,13 @@ def factored(
         below, above = damping * below, damping * above
         if A.known and damping.min() < 1:
             note = f"triangles damped by {damping.min():.2g}, as sweeps would grow: apply='exact' may be much stronger"
-    inverse = diagonal_of(A.matrix, host, host.reshape(scale / (pivots * A.units), (-1, n)))
+    inverse = diagonal_on_host(A.matrix, host, host.reshape(scale / (pivots * A.units), (-1, n)))
     triangles = [_strict(A, A.matrix.bk, *part) for part in ((A.pattern.lower, below), (A.pattern.upper, above))]
     lower, upper = (inverse_of_unit(S) if sweeps is None else TriangleSweeps(S, sweeps) for S in triangles)
     return Factored(lower, inverse, upper), note
 
 
-def _triangles(A: Scaled, factors: Array, pivots: Array) -> tuple[Array, Array]:
+def _triangles(A: UnitDiagonalMatrix, factors: Array, pivots: Array) -> tuple[Array, Array]:
     """L D^-1 and D^-1 U."""
     host, pattern, last = A.host, A.pattern, A.last
     lower, upper = pattern.lower, pattern.upper
@@ -101,7 +101,7 @@ def _triangles(A: Scaled, factors: Array, pivots: Array) -> tuple[Array, Array]:
     return host.take(factors, lower, last) * units / host.take(pivots, pattern.cols[lower], last), above
 
 
-def _damping(A: Scaled, below: Array, above: Array, sweeps: int) -> Array:
+def _damping(A: UnitDiagonalMatrix, below: Array, above: Array, sweeps: int) -> Array:
     """`(1,)` or `(systems, 1)`: t <= 1 with which t S, S each triangle, makes the error of the sweeps no larger.
 
     That is |t S|^(sweeps + 1) times ones, in the root mean square. So M stays positive definite and becomes Jacobi's at
@@ -124,7 +124,7 @@ def _damping(A: Scaled, below: Array, above: Array, sweeps: int) -> Array:
     return host.astype(found, host.dtype(A.values))
 
 
-def diagonal_of(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperator:
+def diagonal_on_host(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperator:
     """In the library of a matrix, on its device."""
     found: Any = DiagonalOperator(host, values)
     if host is not matrix.bk:
@@ -133,7 +133,7 @@ def diagonal_of(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperato
     return made
 
 
-def _strict(A: Scaled, bk: Backend, places: np.ndarray, values: Array) -> SparseMatrix:
+def _strict(A: UnitDiagonalMatrix, bk: Backend, places: np.ndarray, values: Array) -> SparseMatrix:
     pattern = A.pattern
     return from_entries(
         bk, pattern.rows[places], pattern.cols[places], values, (pattern.n, pattern.n), prune=False,

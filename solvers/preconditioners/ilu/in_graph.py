@@ -5,10 +5,10 @@ from __future__ import annotations
 from ....backends import Array
 from ....sparse.formats import from_entries
 from .on_host import LEAST_PIVOT
-from .scaled import Scaled
+from .scaled import UnitDiagonalMatrix
 
 
-def by_sweeps(A: Scaled, sweeps: int) -> tuple[Array, Array]:
+def by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> tuple[Array, Array]:
     """The factors without fill in one array, and the pivots, after some sweeps over all entries at once.
 
     f_ij <- a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), from F = A. Every sweep keeps the symmetry of A, and
@@ -29,7 +29,7 @@ def by_sweeps(A: Scaled, sweeps: int) -> tuple[Array, Array]:
     return factors, pivots
 
 
-def _pivots_only(A: Scaled, sweeps: int) -> Array:
+def _pivots_only(A: UnitDiagonalMatrix, sweeps: int) -> Array:
     """d_i <- a_ii - sum of a_ik a_ki / d_k over k < i: a product with a matrix, of diagonals on grids."""
     bk, pattern = A.host, A.pattern
     lower, diagonal = pattern.lower, A.diagonal()
@@ -47,7 +47,7 @@ def _pivots_only(A: Scaled, sweeps: int) -> Array:
     return pivots
 
 
-def safe(A: Scaled, pivots: Array) -> Array:
+def safe(A: UnitDiagonalMatrix, pivots: Array) -> Array:
     """Where they can be divided by; 1, for the diagonal, elsewhere."""
     bk, size = A.host, A.host.real(pivots)
     if A.hermitian:

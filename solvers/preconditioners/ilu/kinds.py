@@ -11,12 +11,12 @@ from ....sparse import Operator
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_integer, check_number
 from ..jacobi import jacobi
-from ..known import entries_of
+from ..known import stored_entries
 from .dropped import dropped
 from .factored import Factored, factored
 from .in_graph import by_sweeps
-from .on_host import factorise
-from .scaled import Scaled
+from .on_host import incomplete_factors
+from .scaled import UnitDiagonalMatrix
 
 _FILL = 10.0  # numbers of the factors per entry of A, at most
 
@@ -118,7 +118,7 @@ def _factors(
 ) -> Preconditioner:
     if not A.shape[0]:
         return replace(jacobi(A), kind=kind)
-    scaled = Scaled.of(A, lower_only=kind == "ic")
+    scaled = UnitDiagonalMatrix.of(A, lower_only=kind == "ic")
     if kind == "ic":
         _check_definite(scaled)
     if levels is not None:
@@ -129,28 +129,28 @@ def _factors(
     settings |= {} if levels is None else {"levels": levels}
     notes: list[str | None] = []
     if scaled.known:
-        factors, pivots, used = factorise(scaled, shift, kind == "ic")
+        factors, pivots, used = incomplete_factors(scaled, shift, kind == "ic")
         if used:
             notes += [f"diagonal multiplied by {1 + used:g}" + (" as pivots demanded it" if shift == "auto" else "")]
     else:
         settings |= {"build_sweeps": count}
         factors, pivots = by_sweeps(scaled.shifted(0.0 if shift == "auto" else float(shift)), count)
     M, damped = factored(scaled, factors, pivots, sweeps if apply == "sweeps" else None)
-    return described(M, kind, scaled, A, settings, "; ".join(filter(None, [*notes, damped])) or None)
+    return incomplete_preconditioner(M, kind, scaled, A, settings, "; ".join(filter(None, [*notes, damped])) or None)
 
 
-def described(
-    M: Factored, kind: str, A: Scaled, operator: Operator, settings: dict[str, Any], note: str | None
+def incomplete_preconditioner(
+    M: Factored, kind: str, A: UnitDiagonalMatrix, operator: Operator, settings: dict[str, Any], note: str | None
 ) -> Preconditioner:
     """With its facts and costs."""
     entries, n = (len(A.pattern.rows) - A.pattern.n) * A.systems, A.pattern.n * A.systems
     return Preconditioner(
         M, kind, A.hermitian, memory=entries + n, work=entries * settings.get("sweeps", 1) + n,
-        entries=entries_of(operator), settings=tuple(settings.items()), note=note,
+        entries=stored_entries(operator), settings=tuple(settings.items()), note=note,
     )  # fmt: skip
 
 
-def _check_definite(A: Scaled) -> None:
+def _check_definite(A: UnitDiagonalMatrix) -> None:
     if A.hermitian is not True:
         raise ValueError("The matrix is not Hermitian; expected a Hermitian positive definite one for 'ic'. Use 'ilu'.")
     if not A.known:

@@ -6,13 +6,15 @@ import numpy as np
 
 from ....sparse.formats.entries.order import rows_first
 from .pattern import Pattern
-from .scaled import Scaled
+from .scaled import UnitDiagonalMatrix
 
 LEAST_PIVOT = 0.01  # of the diagonal
 _SHIFTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
-def factorise(A: Scaled, shift: float | str, definite: bool) -> tuple[np.ndarray, np.ndarray, float]:
+def incomplete_factors(
+    A: UnitDiagonalMatrix, shift: float | str, definite: bool
+) -> tuple[np.ndarray, np.ndarray, float]:
     """The factors without fill in one array, the pivots, and the largest shift that was needed.
 
     The pivots of Hermitian matrices must keep the sign of the diagonal, as CG needs it, those of others be no smaller
@@ -49,7 +51,9 @@ def factorise(A: Scaled, shift: float | str, definite: bool) -> tuple[np.ndarray
     )
 
 
-def _are_good(A: Scaled, factors: np.ndarray, values: np.ndarray, keep_sign: np.ndarray | bool) -> np.ndarray:
+def _are_good(
+    A: UnitDiagonalMatrix, factors: np.ndarray, values: np.ndarray, keep_sign: np.ndarray | bool
+) -> np.ndarray:
     """bool `(systems,)`: may the pivots be divided by; where `keep_sign` have they the sign of the diagonal?"""
     pivots, size = factors[:, A.pattern.diagonal], np.abs(factors[:, A.pattern.diagonal])
     signed = np.broadcast_to(keep_sign, len(factors))[:, None] & (values[:, A.pattern.diagonal] != 0)

@@ -19,7 +19,7 @@ _ROUNDING = 100  # units of it that a Hermitian matrix may differ from its adjoi
 
 
 @dataclass(frozen=True)
-class Scaled:
+class UnitDiagonalMatrix:
     """`A = U V`, with a diagonal U.
 
     Attributes:
@@ -41,7 +41,7 @@ class Scaled:
     symmetric: np.ndarray | None = None
 
     @classmethod
-    def of(cls, A: Operator, lower_only: bool = False) -> Scaled:
+    def of(cls, A: Operator, lower_only: bool = False) -> UnitDiagonalMatrix:
         """Of any matrix, also a function that can be traced.
 
         Args:
@@ -97,12 +97,12 @@ class Scaled:
         """How many matrices there are."""
         return 1 if self.last == 0 else int(self.values.shape[0])
 
-    def capped(self, levels: int) -> Scaled:
+    def capped(self, levels: int) -> UnitDiagonalMatrix:
         """Without entries between bands of so many levels."""
         pattern, kept = self.pattern.capped(levels)
         return replace(self, pattern=pattern, values=self.host.take(self.values, kept, self.last))
 
-    def shifted(self, shift: float) -> Scaled:
+    def shifted(self, shift: float) -> UnitDiagonalMatrix:
         """With the diagonal multiplied by 1 + shift."""
         if not shift:
             return self

@@ -9,8 +9,8 @@ from ..base import Preconditioner
 from ..checks import check_number
 from ..jacobi import jacobi
 from .factored import factored
-from .kinds import checked_apply, described
-from .scaled import Scaled
+from .kinds import checked_apply, incomplete_preconditioner
+from .scaled import UnitDiagonalMatrix
 
 
 def ssor(A: Operator, *, omega: float = 1.0, apply: str | None = None, sweeps: int = 2) -> Preconditioner:
@@ -39,8 +39,8 @@ def ssor(A: Operator, *, omega: float = 1.0, apply: str | None = None, sweeps: i
         raise ValueError(f"omega={omega!r} was given; expected a number between 0 and 2.")
     if not A.shape[0]:
         return replace(jacobi(A), kind="ssor")
-    scaled = Scaled.of(A)
+    scaled = UnitDiagonalMatrix.of(A)
     pivots = scaled.host.full_like(scaled.units, 1 / omega)
     M, note = factored(scaled, scaled.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
     settings = {"omega": float(omega), "apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
-    return described(M, "ssor", scaled, A, settings, note)
+    return incomplete_preconditioner(M, "ssor", scaled, A, settings, note)

@@ -12,7 +12,7 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Composed, storable
 from ....sparse.formats.entries.regather import take_or_zero
-from .blocks import Blocks, blocks_of
+from .blocks import Blocks, block_layout
 from .couplings import Couplings
 from .elimination import inverse_pivots
 
@@ -61,7 +61,7 @@ class BlockTridiagonalInverse(Composed):
 
     @property
     def _blocks(self) -> Blocks:
-        return blocks_of(self.grid, self.periodic, self.shifts)
+        return block_layout(self.grid, self.periodic, self.shifts)
 
     def _settle(self) -> None:
         n = math.prod(self.grid)
@@ -176,7 +176,7 @@ def mirrored(bk: Backend, sides: Array, positions: np.ndarray) -> Array:
     return take_or_zero(bk, bk.reshape(sides, (int(sides.shape[0]), -1)), positions)
 
 
-def inverse_of(A: Couplings, shift: float = 0.0, hermitian: bool = False) -> tuple[Array, Array, Array]:
+def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool = False) -> tuple[Array, Array, Array]:
     """The parts of the inverse of a matrix of couplings; rows of zeros, of obstacles, count as those of the identity.
 
     Args:
@@ -186,7 +186,7 @@ def inverse_of(A: Couplings, shift: float = 0.0, hermitian: bool = False) -> tup
     Cost: the inverse of each block, and a few products of arrays of its size.
     """
     bk, shifts = A.bk, A.shifts
-    blocks = blocks_of(A.grid, A.periodic, shifts)
+    blocks = block_layout(A.grid, A.periodic, shifts)
     systems = A.systems or 1
     empty = A.diagonal == 0  # and all else in such a row
     values = {**A.values, A.here: bk.where(empty, bk.full_like(A.diagonal, 1), A.diagonal)}

@@ -60,7 +60,7 @@ def _layout(grid: Grid, periodic: tuple[bool, ...], axis: int) -> tuple[int, int
 
 
 @lru_cache(maxsize=16)
-def blocks_of(grid: Grid, periodic: tuple[bool, ...], shifts: tuple[Shift, ...]) -> Blocks:
+def block_layout(grid: Grid, periodic: tuple[bool, ...], shifts: tuple[Shift, ...]) -> Blocks:
     """Across the axis that takes the least memory."""
     axis = min(range(len(grid)), key=lambda k: _layout(grid, periodic, k)[2])
     count, size, _ = _layout(grid, periodic, axis)

@@ -55,7 +55,7 @@ class Couplings:
 
     def moved(self, u: Array, shift: Shift) -> Array:
         """`u[x + shift]`, 0 where that is off the grid. For `(systems or 1, *grid)` of any lengths."""
-        return moved(self.bk, u, shift, self.periodic)
+        return shifted_array(self.bk, u, shift, self.periodic)
 
     def with_values(self, values: Mapping[Shift, Array]) -> Couplings:
         """Others, computed once."""
@@ -78,7 +78,7 @@ class Couplings:
 
     def sum_of_sizes(self) -> Array:
         """Sum of |entries| of each row."""
-        return total([self.bk.abs(a) for a in self.values.values()])
+        return sum_of_terms([self.bk.abs(a) for a in self.values.values()])
 
     def is_finite(self) -> bool:
         """Are all numbers finite? For values that are known; mostly their sum tells."""
@@ -120,24 +120,24 @@ def opposite(shift: Shift) -> Shift:
     return tuple(-s for s in shift)
 
 
-def total(terms: list[Array]) -> Array:
+def sum_of_terms(terms: list[Array]) -> Array:
     """The sum of at least one array."""
     found = terms[0] + terms[1] if len(terms) > 1 else terms[0]
     for term in terms[2:]:
-        found = plus(found, term)
+        found = sum_in_place(found, term)
     return found
 
 
-def plus(own: Array, term: Array) -> Array:
+def sum_in_place(own: Array, term: Array) -> Array:
     """Their sum; may overwrite the first one, of NumPy."""
     if isinstance(own, np.ndarray) and own.shape == term.shape and own.dtype == term.dtype:
         return np.add(own, term, out=own)
     return own + term
 
 
-def add(sums: dict[Any, Array], key: Any, term: Array) -> None:
+def accumulate(sums: dict[Any, Array], key: Any, term: Array) -> None:
     """Of arrays that are nobody else's."""
-    sums[key] = plus(sums[key], term) if key in sums else term
+    sums[key] = sum_in_place(sums[key], term) if key in sums else term
 
 
 class Stacked(Mapping[Shift, Array]):
@@ -160,7 +160,7 @@ def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
     """The same, computed once: in a compiled program as parts of one array, as each one costs time to compile."""
     if bk.is_eager or isinstance(arrays, Stacked):
         return arrays
-    return Stacked([*arrays], bk.stack_in_memory([*arrays.values()]))
+    return Stacked([*arrays], bk.stack_materialized([*arrays.values()]))
 
 
 def are_flat(bk: Backend, periodic: tuple[bool, ...]) -> bool:
@@ -173,22 +173,22 @@ def distance(shift: Shift, grid: tuple[int, ...]) -> int:
     return sum(s * stride for s, stride in zip(shift, row_strides(grid)))
 
 
-def windows(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tuple[bool, ...]) -> dict[Shift, Array]:
+def shifted_arrays(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tuple[bool, ...]) -> dict[Shift, Array]:
     """`u[x + shift]` by shift, for `(rows, *grid)`.
 
-    Of no use past the end of a line of the grid, where `moved` has zeros, and the next line may stand here.
+    Of no use past the end of a line of the grid, where `shifted_array` has zeros, and the next line may stand here.
     """
     rows, *grid = map(int, u.shape)
     steps = {s: distance(s, tuple(grid)) for s in shifts}
     if not are_flat(bk, periodic):
-        u = bk.in_memory(u)
-        return {s: moved(bk, u, s, periodic) for s in steps}
+        u = bk.materialize(u)
+        return {s: shifted_array(bk, u, s, periodic) for s in steps}
     n, before, after = math.prod(grid), -min(0, *steps.values()), max(0, *steps.values())
-    flat = bk.padded_in_memory(bk.reshape(u, (rows, n)), before, after)
+    flat = bk.pad_materialized(bk.reshape(u, (rows, n)), before, after)
     return {s: bk.reshape(flat[:, before + k : before + k + n], u.shape) for s, k in steps.items()}
 
 
-def moved(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:
+def shifted_array(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:
     """`u[x + shift]` on `(rows, *grid)`, with zeros from outside; around the ring along periodic axes."""
     cut, widths = [slice(None)], [(0, 0)]
     for axis, (step, ring) in enumerate(zip(shift, periodic), 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ....backends.lapack import inverse, inverse_of_definite
+from ....backends.lapack import batched_inverse, inverse_of_definite
 from ....sparse.formats.entries.scipy_form import csr_array
 from .blocks import Blocks
 
@@ -38,7 +38,7 @@ def inverse_pivots(
                 left = _rows(lower[s, i], blocks.lower[i]) @ found[s, i - 1]
                 pivot -= (_rows(back[s, i], blocks.lower[i]) @ left.T).T
             definite = inverse_of_definite(pivot) if hermitian else None
-            found[s, i] = inverse(pivot[None])[0] if definite is None else definite
+            found[s, i] = batched_inverse(pivot[None])[0] if definite is None else definite
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....backends import Array
-from .couplings import Couplings, Shift, add, moved, neighbours, opposite, total
+from .couplings import Couplings, Shift, accumulate, neighbours, opposite, shifted_array, sum_of_terms
 from .weights import Weights, coarse_grid, every, parities, without_dust
 
 
@@ -28,14 +28,14 @@ def coarse_couplings(
             for c, w in own.items():
                 image = images[p].get(tuple(a + b for a, b in zip(S, c)))
                 if image is not None:
-                    add(parts, c, w * image)
-        terms = [moved(bk, each, opposite(c), A.periodic) for c, each in parts.items()]
+                    accumulate(parts, c, w * image)
+        terms = [shifted_array(bk, each, opposite(c), A.periodic) for c, each in parts.items()]
         if terms:
-            found[S] = bk.in_memory(total(terms))
+            found[S] = bk.materialize(sum_of_terms(terms))
     if hermitian:
         for S in [S for S in found if A.here != S]:
-            found[opposite(S)] = bk.conj(moved(bk, found[S], opposite(S), A.periodic))
-    found[A.here] = bk.in_memory(without_dust(bk, found[A.here], W, A.periodic, dust))
+            found[opposite(S)] = bk.conj(shifted_array(bk, found[S], opposite(S), A.periodic))
+    found[A.here] = bk.materialize(without_dust(bk, found[A.here], W, A.periodic, dust))
     return replace(A, grid=coarse_grid(A.grid, factors), values=found)
 
 
@@ -48,5 +48,5 @@ def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dic
         origin = tuple((x + y) // f for x, y, f in zip(p, s, factors))
         for c, w in W[parity].items():
             at = tuple(x + y for x, y in zip(origin, c))
-            add(sums, at, rows * moved(A.bk, w, origin, A.periodic))
-    return {at: A.bk.in_memory(image) for at, image in sums.items()}
+            accumulate(sums, at, rows * shifted_array(A.bk, w, origin, A.periodic))
+    return {at: A.bk.materialize(image) for at, image in sums.items()}

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ....backends import Array, Backend
+from .blockwise import LevelArrays, blockwise_setup
+from .coarsening import Coarsest, check_coarsest, coarsening_factors, has_details
 from .couplings import Couplings
 from .galerkin import coarse_couplings
 from .on_grid import MatrixOnGrid
-from .parts import Made, in_parts
-from .plan import Coarsest, check_coarsest, factors_for, has_details
 from .probes import probed_couplings
-from .transfer import Interpolation, stacked
+from .transfer import Interpolation, stacked_weights
 from .weights import Weights, every, weights
 
 
@@ -50,39 +50,39 @@ def levels_of(
     while _points(A.grid) > direct.most:
         if _points(A.grid) <= direct.fine and (not bk.on_host or has_details(A)):
             break
-        factors = factors_for(A, directional)
+        factors = coarsening_factors(A, directional)
         if factors is None or max(factors) == 1:
             break
         make = partial(made, factors=factors, hermitian=hermitian, dust=dust)
-        level = in_parts(make, A, factors, dtype) if bk.on_host else make(A)
+        level = blockwise_setup(make, A, factors, dtype) if bk.on_host else make(A)
         levels.append(GridLevel(level.own, level.scale, _interpolation(A, level.weights, factors)))
         A = level.coarse
     check_coarsest(A.grid, A.periodic)
     if levels:
         return [*levels, GridLevel(A, None, None)]
     scale = _scale(A)
-    return [GridLevel(scaled(A, scale), scale, None)]
+    return [GridLevel(diagonally_scaled(A, scale), scale, None)]
 
 
-def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> Made:
+def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> LevelArrays:
     """The numbers of a level, and the matrix of the next one."""
     bk, scale = A.bk, _scale(A)
-    own = scaled(A, scale)
+    own = diagonally_scaled(A, scale)
     W = _as(bk, weights(_symmetric_part(A, hermitian), factors), bk.dtype(A.diagonal))
     W = _divided(bk, W, scale, factors)
-    array = stacked(bk, W, factors)
+    array = stacked_weights(bk, W, factors)
     if bk.is_eager:
         coarse = coarse_couplings(own, W, factors, hermitian, dust)
     else:
         coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), dust)
-    return Made(scale, own, array, coarse)
+    return LevelArrays(scale, own, array, coarse)
 
 
 def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpolation:
     return Interpolation(A.bk, W, A.grid, factors, A.periodic, A.systems is not None)
 
 
-def scaled(A: Couplings, scale: Array) -> Couplings:
+def diagonally_scaled(A: Couplings, scale: Array) -> Couplings:
     """With a diagonal on both sides: for both points of a pair in the same order, so that symmetry is kept exactly."""
     values = {}
     for s, a in A.values.items():
@@ -106,7 +106,7 @@ def _scale(A: Couplings) -> Array:
     """
     bk, sums = A.bk, A.sum_of_sizes()
     one = bk.full_like(sums, 1)
-    return bk.in_memory(bk.where(sums > 0, 1 / bk.sqrt(bk.where(sums > 0, sums, one)), one))
+    return bk.materialize(bk.where(sums > 0, 1 / bk.sqrt(bk.where(sums > 0, sums, one)), one))
 
 
 def _symmetric_part(A: Couplings, hermitian: bool) -> Couplings:

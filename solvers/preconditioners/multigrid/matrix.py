@@ -13,13 +13,13 @@ from .couplings import Couplings, Stacked
 from .on_grid import MatrixOnGrid, as_diagonals
 
 
-def matrix_of(A: Couplings, as_grid: bool = False) -> Operator:
+def couplings_matrix(A: Couplings, as_grid: bool = False) -> Operator:
     """In the format whose products are the fastest on its library, or on those that are not NumPy."""
     if as_grid or not A.bk.on_host:
         return MatrixOnGrid.of(A)
     if A.systems is None and not any(A.periodic):
         return _of_diagonals(A)
-    return stencil_of(A).to("csr")
+    return couplings_stencil(A).to("csr")
 
 
 def _of_diagonals(A: Couplings) -> SparseMatrix:
@@ -27,7 +27,7 @@ def _of_diagonals(A: Couplings) -> SparseMatrix:
     return as_diagonals(A.bk, [*A.values], array)
 
 
-def stencil_of(A: Couplings) -> SparseMatrix:
+def couplings_stencil(A: Couplings) -> SparseMatrix:
     """Boxes of points whose neighbours are a box, too: along a ring there is one more for its end."""
     boxes, values = [], []
     for shift, a in A.values.items():

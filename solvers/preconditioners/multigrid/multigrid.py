@@ -16,16 +16,16 @@ from ..cycle.cost import numbers_stored, work_of
 from ..cycle.dense import rounding_of
 from ..cycle.level import VISITS, Level
 from ..cycle.recast import check_precision, inner_dtype, note_on_precision, precision_as_setting, recast
-from ..cycle.scaled import Scaled
+from ..cycle.scaled import DiagonallyScaled
 from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
-from ..known import as_matrix, entries_of, from_host, grid_for
-from .block_tridiagonal import BlockTridiagonalInverse, inverse_of
+from ..known import as_matrix, from_host, grid_for, stored_entries
+from .block_tridiagonal import BlockTridiagonalInverse, block_tridiagonal_inverse
+from .coarsening import Coarsest, coarsest
 from .couplings import Couplings, are_flat
+from .from_matrix import couplings_of
 from .hierarchy import GridLevel, levels_of
-from .matrix import matrix_of
-from .plan import Coarsest, coarsest
-from .read import couplings_of
+from .matrix import couplings_matrix
 
 _SMALL = 64  # unknowns up to which there is one grid
 _DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
@@ -78,7 +78,7 @@ def multigrid(
     matrix = as_matrix(A)
     shape = grid_for(matrix, A, grid)
     if matrix.shape[0] <= _SMALL:
-        return described(*exact_inverse(matrix, "multigrid"), A, ())
+        return with_cost(*exact_inverse(matrix, "multigrid"), A, ())
     size = coarsest(shape) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
     own = couplings_of(matrix, shape)
     known = own.bk.on_host
@@ -89,7 +89,7 @@ def multigrid(
     )  # fmt: skip
     inner, points = cycle_of(own, matrix.dtype, size, smoothing, hermitian, directional)
     settings = (("direct", points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
-    return described(from_host(inner, matrix) if known else inner, hermitian, A, settings)
+    return with_cost(from_host(inner, matrix) if known else inner, hermitian, A, settings)
 
 
 class Smoothing(NamedTuple):
@@ -125,11 +125,11 @@ def cycle_of(
     return _assembled(levels, sign, smoothing, bool(hermitian), dtype, within), math.prod(levels[-1].A.grid)
 
 
-def described(
+def with_cost(
     cycle: Operator, hermitian: bool | None, A: Operator, settings: tuple[tuple[str, Any], ...]
 ) -> Preconditioner:
     """With its cost."""
-    costs = numbers_stored(cycle), work_of(cycle), entries_of(A)
+    costs = numbers_stored(cycle), work_of(cycle), stored_entries(A)
     return Preconditioner(cycle, "multigrid", hermitian, *costs, settings, note_on_precision(cycle))
 
 
@@ -143,7 +143,7 @@ def _assembled(
     coarsest = levels[-1].A
     bk, batch = coarsest.bk, coarsest.systems is not None
     shift = 2 * rounding_of(dtype, len(levels))
-    pivots, lower, upper = (bk.astype(part, dtype) for part in inverse_of(coarsest, shift, hermitian))
+    pivots, lower, upper = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(coarsest, shift, hermitian))
     positions = coarsest.grid, coarsest.periodic, coarsest.shifts
     found: Operator = BlockTridiagonalInverse(bk, pivots, lower, upper, *positions, batch)
     for k, level in reversed([*enumerate(levels)]):
@@ -155,7 +155,13 @@ def _assembled(
             steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), within)
             found = recast(found, within)
             found = Level(
-                matrix_of(A.astype(within), smoothing.as_grids), P, P.T, found, steps, smoothing.visits, hermitian
+                couplings_matrix(A.astype(within), smoothing.as_grids),
+                P,
+                P.T,
+                found,
+                steps,
+                smoothing.visits,
+                hermitian,
             )
     finest = levels[0]
     if finest.scale is None:
@@ -163,7 +169,7 @@ def _assembled(
     found = recast(found, dtype)
     rows = bk.reshape(finest.scale, (int(finest.scale.shape[0]), math.prod(finest.A.grid)))
     signed = rows * bk.reshape(sign, (int(sign.shape[0]), 1))
-    return Scaled(found, bk.astype(rows, dtype), bk.astype(signed, dtype))
+    return DiagonallyScaled(found, bk.astype(rows, dtype), bk.astype(signed, dtype))
 
 
 def _sign(A: Couplings) -> Array:

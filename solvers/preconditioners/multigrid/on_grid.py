@@ -12,7 +12,17 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, SparseMatrix, storable
 from ....sparse.formats.making.build import from_diagonals
-from .couplings import Couplings, Shift, Stacked, distance, moved, opposite, settled, total, windows
+from .couplings import (
+    Couplings,
+    Shift,
+    Stacked,
+    distance,
+    opposite,
+    settled,
+    shifted_array,
+    shifted_arrays,
+    sum_of_terms,
+)
 
 
 @storable("matrix on a grid")
@@ -64,14 +74,14 @@ class MatrixOnGrid(Composed):
     def transpose(self) -> MatrixOnGrid:
         bk = self._library_of(self.values[0])
         back = [self.shifts.index(opposite(s)) for s in self.shifts]
-        mirrored = [moved(bk, self.values[k], s, self.periodic) for k, s in zip(back, self.shifts)]
+        mirrored = [shifted_array(bk, self.values[k], s, self.periodic) for k, s in zip(back, self.shifts)]
         return replace(self, values=bk.stack(mirrored))
 
     def apply(self, x: Array) -> Array:
         bk, values = self.bk, self.array("values")
         u = bk.reshape(x, (int(x.shape[0]), *self.grid))
-        near = windows(bk, u, self.shifts, self.periodic)
-        image = total([values[k] * near[s] for k, s in enumerate(self.shifts)])
+        near = shifted_arrays(bk, u, self.shifts, self.periodic)
+        image = sum_of_terms([values[k] * near[s] for k, s in enumerate(self.shifts)])
         return bk.reshape(image, (int(x.shape[0]), self.shape[0]))
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:

@@ -16,7 +16,7 @@ import numpy as np
 from ....backends import Array
 from ....sparse import Operator
 from .block_tridiagonal import scanned
-from .couplings import Couplings, Stacked, total
+from .couplings import Couplings, Stacked, sum_of_terms
 from .transfer import Interpolation
 from .weights import without_dust
 
@@ -38,7 +38,7 @@ def probed_couplings(A: Operator, P: Interpolation, dust: float = 0.0) -> Coupli
 
     def image(colour: Any, _: Array) -> Array:
         probe = bk.where(number == colour, zero + 1, zero)
-        return R.apply(bk.in_memory(A.apply(bk.in_memory(P.apply(probe)))))
+        return R.apply(bk.materialize(A.apply(bk.materialize(P.apply(probe)))))
 
     images = scanned(bk, image, zero, math.prod(counts), False)
     return _told_apart(A, P, images, colours, counts, dust)
@@ -71,13 +71,13 @@ def _told_apart(
             image = found[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
             has_it = bk.asarray((colour == c).reshape(shape), like=found)
             terms.append(bk.where(has_it, image, bk.zeros_like(image)))
-        found = total(terms)
+        found = sum_of_terms(terms)
     shifts = [*itertools.product(*steps)]
     found = bk.reshape(found, (int(images.shape[0]), len(shifts), *grid))
     found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))
     here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
     diagonal = without_dust(bk, found[len(shifts) // 2], P.by_place, P.periodic, dust)
-    found = bk.in_memory(bk.where(bk.asarray(here, like=found), diagonal[None], found))
+    found = bk.materialize(bk.where(bk.asarray(here, like=found), diagonal[None], found))
     return Couplings(bk, grid, P.periodic, Stacked(shifts, found), A.systems)
 
 

@@ -12,14 +12,14 @@ import numpy as np
 from ....backends import Array, Backend
 from ....backends.cores import shared as cores
 from ....sparse import Composed, storable
-from .couplings import Shift, are_flat, moved, opposite, total, windows
+from .couplings import Shift, are_flat, opposite, shifted_array, shifted_arrays, sum_of_terms
 from .weights import Weights, coarse_grid, every
 
 _PART, _LEAST = 32768, 4  # points of the coarser grid that NumPy takes at a time, and rows of it at least
 _SHARED = 4  # times as many points, with several threads
 
 
-def places(factors: tuple[int, ...]) -> list[tuple[Shift, Shift]]:
+def interpolation_places(factors: tuple[int, ...]) -> list[tuple[Shift, Shift]]:
     """All (p, c): a fine point `factor X + p` takes from the coarse point X + c."""
     return [(p, c) for p in _box(factors) for c in _box(tuple(k + 1 for k in p))]
 
@@ -28,11 +28,11 @@ def _box(lengths: tuple[int, ...]) -> list[Shift]:
     return [*itertools.product(*map(range, lengths))]
 
 
-def stacked(bk: Backend, W: Weights, factors: tuple[int, ...]) -> Array:
+def stacked_weights(bk: Backend, W: Weights, factors: tuple[int, ...]) -> Array:
     """Weights by p and c as one array `(places, systems or 1, *coarse grid)`; those that are missing are zero."""
     here = (0,) * len(factors)
     zero = bk.zeros_like(W[here][here])
-    return bk.stack_in_memory([W[p].get(c, zero) for p, c in places(factors)])
+    return bk.stack_materialized([W[p].get(c, zero) for p, c in interpolation_places(factors)])
 
 
 @storable("interpolation on a grid")
@@ -41,8 +41,8 @@ class Interpolation(Composed):
     """From the points of a coarser grid to all points, or the transpose of that.
 
     Attributes:
-        weights: `(places, systems or 1, *coarse grid)`, in the order of `places`; zero where one of the two points is
-            off the grid.
+        weights: `(places, systems or 1, *coarse grid)`, in the order of `interpolation_places`; zero where one of
+            the two points is off the grid.
         grid: of all points.
         factors: by which each axis is coarsened.
         periodic: which axes are rings.
@@ -51,7 +51,7 @@ class Interpolation(Composed):
     """
 
     parts = cut = ("weights",)
-    is_container = puts_in_memory = True
+    is_container = materializes_input = True
 
     bk: Backend
     weights: Array
@@ -65,14 +65,14 @@ class Interpolation(Composed):
     def of(cls, bk: Backend, W: Weights, grid: tuple[int, ...], factors: tuple[int, ...],
            periodic: tuple[bool, ...], systems: int | None) -> Interpolation:  # fmt: skip
         """Of weights by p and c."""
-        return cls(bk, stacked(bk, W, factors), grid, factors, periodic, systems is not None)
+        return cls(bk, stacked_weights(bk, W, factors), grid, factors, periodic, systems is not None)
 
     def __post_init__(self) -> None:
         shape, _ = self._form("weights")
         axes = {len(self.grid), len(self.factors), len(self.periodic), len(shape) - 2}
         if len(axes) > 1 or min(self.grid, default=1) < 1 or set(self.factors) - {1, 2}:
             raise ValueError(f"An interpolation on the grid {self.grid} by the factors {self.factors} does not fit.")
-        expected = (len(places(self.factors)), *self.coarse)
+        expected = (len(interpolation_places(self.factors)), *self.coarse)
         found = shape[:1] + shape[2:]
         if found != expected or (shape[1] != 1 and not self.batch):
             raise ValueError(f"The weights of an interpolation have the shape {found}; expected {expected}.")
@@ -86,15 +86,18 @@ class Interpolation(Composed):
     def by_place(self) -> Weights:
         """The weights by p and c."""
         found: dict[Shift, dict[Shift, Array]] = {}
-        for k, (p, c) in enumerate(places(self.factors)):
+        for k, (p, c) in enumerate(interpolation_places(self.factors)):
             found.setdefault(p, {})[c] = self.weights[k]
         return found
 
     def scaled(self, scale: Array) -> Interpolation:
         """From the coarser grid's unknowns over `scale`, `(systems or 1, *coarse grid)`."""
         bk, weights = self.bk, self.weights
-        parts = [weights[k] * moved(bk, scale, c, self.periodic) for k, (_, c) in enumerate(places(self.factors))]
-        return replace(self, weights=bk.astype(bk.stack_in_memory(parts), self.dtype))
+        parts = [
+            weights[k] * shifted_array(bk, scale, c, self.periodic)
+            for k, (_, c) in enumerate(interpolation_places(self.factors))
+        ]
+        return replace(self, weights=bk.astype(bk.stack_materialized(parts), self.dtype))
 
     def _settle(self) -> None:
         sizes = math.prod(self.grid), math.prod(self.coarse)
@@ -108,7 +111,7 @@ class Interpolation(Composed):
     def apply(self, x: Array) -> Array:
         rows = int(x.shape[0])
         weights = self.array("weights")
-        own = {place: weights[k] for k, place in enumerate(places(self.factors))}
+        own = {place: weights[k] for k, place in enumerate(interpolation_places(self.factors))}
         if self.transposed:
             return self.bk.reshape(self._down(own, self.bk.reshape(x, (rows, *self.grid))), (rows, self.shape[0]))
         return self.bk.reshape(self._up(own, self.bk.reshape(x, (rows, *self.coarse))), (rows, self.shape[0]))
@@ -128,7 +131,7 @@ class Interpolation(Composed):
 
     def _near(self, u: Array) -> dict[Shift, Array]:
         """`u[X + c]` by c."""
-        return windows(self.bk, u, _box(self.factors), self.periodic)
+        return shifted_arrays(self.bk, u, _box(self.factors), self.periodic)
 
     def _up_on_host(self, own: dict[tuple[Shift, Shift], Array], u: np.ndarray) -> np.ndarray:
         """Rows of the coarser grid one after the other, which stay in the cache."""
@@ -169,14 +172,14 @@ class Interpolation(Composed):
         rows = {p: every(bk, u, p, self.factors) for p in _box(self.factors)}
         if bk.on_host:  # each is read up to four times
             rows = {p: np.ascontiguousarray(a) for p, a in rows.items()}
-        sums = {c: total([own[p, c] * rows[p] for p in rows if (p, c) in own]) for c in _box(self.factors)}
+        sums = {c: sum_of_terms([own[p, c] * rows[p] for p in rows if (p, c) in own]) for c in _box(self.factors)}
         if not are_flat(bk, self.periodic):
-            return total([moved(bk, a, opposite(c), self.periodic) for c, a in sums.items()])
+            return sum_of_terms([shifted_array(bk, a, opposite(c), self.periodic) for c, a in sums.items()])
         count, each = int(u.shape[0]), bk.concat([*sums.values()], 0)
-        found = windows(bk, each, map(opposite, sums), self.periodic)
-        return total([found[opposite(c)][k * count : (k + 1) * count] for k, c in enumerate(sums)])
+        found = shifted_arrays(bk, each, map(opposite, sums), self.periodic)
+        return sum_of_terms([found[opposite(c)][k * count : (k + 1) * count] for k, c in enumerate(sums)])
 
 
 def _from_near(own: dict[tuple[Shift, Shift], Array], near: dict[Shift, Array], p: Shift) -> Array:
     """What the points `factor X + p` take."""
-    return total([own[p, c] * near[c] for c in _box(tuple(k + 1 for k in p))])
+    return sum_of_terms([own[p, c] * near[c] for c in _box(tuple(k + 1 for k in p))])

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ....backends import Array, Backend
-from .couplings import Couplings, Shift, Stacked, add, moved, opposite, settled, total
+from .couplings import Couplings, Shift, Stacked, accumulate, opposite, settled, shifted_array, sum_of_terms
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _NONE = 1e-3  # of the diagonal: the sum of couplings below which a point takes nothing
@@ -49,7 +49,7 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
     """
     bk, here, live = A.bk, A.here, _live(A)
     first = bk.full_like(A.diagonal, 1) if live is None else live
-    found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.in_memory(every(bk, first, here, factors))}}
+    found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.materialize(every(bk, first, here, factors))}}
     for p in parities(factors)[1:]:
         along, share = _collapsed(A, p, factors, live)
         parts: dict[Shift, Array] = {}
@@ -58,7 +58,7 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
             origin = tuple(int(s > 0) for s in t)
             for c, w in found[between].items():
                 at = tuple(a + b for a, b in zip(origin, c))
-                add(parts, at, coupling * moved(bk, w, origin, A.periodic))
+                accumulate(parts, at, coupling * shifted_array(bk, w, origin, A.periodic))
         found[p] = settled(bk, {c: share * sums for c, sums in parts.items()})
     return found
 
@@ -76,8 +76,8 @@ def without_dust(bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool,
     parts: dict[Shift, Array] = {}
     for own in W.values():
         for c, w in own.items():
-            add(parts, c, bk.real(w) ** 2)
-    squares = total([moved(bk, each, opposite(c), periodic) for c, each in parts.items()])
+            accumulate(parts, c, bk.real(w) ** 2)
+    squares = sum_of_terms([shifted_array(bk, each, opposite(c), periodic) for c, each in parts.items()])
     dtype, limit = bk.dtype(diagonal), dust * squares
     other = bk.astype(bk.where(squares > 0, squares, bk.full_like(squares, 1)), dtype)
     return bk.where(bk.abs(diagonal) <= limit, other, diagonal + bk.astype(limit, dtype))
@@ -88,10 +88,10 @@ def _live(A: Couplings) -> Array | None:
     bk = A.bk
     one = bk.full_like(A.diagonal, 1)
     others = [bk.abs(a) for s, a in A.values.items() if s != A.here]
-    sizes = total(others) if others else bk.zeros_like(one)
+    sizes = sum_of_terms(others) if others else bk.zeros_like(one)
     if bk.on_host and np.all(sizes > 0):
         return None
-    return bk.in_memory(bk.where(sizes > 0, one, bk.zeros_like(one)))
+    return bk.materialize(bk.where(sizes > 0, one, bk.zeros_like(one)))
 
 
 def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Array]:
@@ -101,7 +101,7 @@ def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Ar
         return {s: every(bk, a, p, factors) for s, a in values.items()}
     count, systems, *grid = map(int, values.array.shape)
     taken = every(bk, bk.reshape(values.array, (count * systems, *grid)), p, factors)
-    rows = bk.in_memory(bk.reshape(taken, (count, systems, *coarse_grid(A.grid, factors))))
+    rows = bk.materialize(bk.reshape(taken, (count, systems, *coarse_grid(A.grid, factors))))
     return Stacked(list(values), rows)
 
 
@@ -115,25 +115,25 @@ def _collapsed(
         t = tuple(k if q else 0 for k, q in zip(s, p))
         if any(t):
             sums.setdefault(t, []).append(a)
-    along = {t: -total(terms) for t, terms in sums.items()}
+    along = {t: -sum_of_terms(terms) for t, terms in sums.items()}
     if live is not None:
         along = {t: coupling * _at_neighbour(A, live, p, t, factors) for t, coupling in along.items()}
-    excess, diagonal = total(list(rows.values())), rows[A.here]
+    excess, diagonal = sum_of_terms(list(rows.values())), rows[A.here]
     zero = bk.zeros_like(diagonal)
     one = bk.full_like(diagonal, 1)
     safe = bk.where(diagonal > 0, diagonal, one)
-    strength = total(list(along.values()))
+    strength = sum_of_terms(list(along.values()))
     # the excess counts only where it is not small beside the weakest side: else rounding would make it up
     counts = diagonal > (1 + _weakest(bk, along, p) / safe) * (diagonal - excess)
     divisor = strength + bk.where(counts, excess, zero)
     good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
-    return along, bk.in_memory(bk.where(good, 1 / bk.where(good, divisor, one), zero))
+    return along, bk.materialize(bk.where(good, 1 / bk.where(good, divisor, one), zero))
 
 
 def _at_neighbour(A: Couplings, a: Array, p: Shift, t: Shift, factors: tuple[int, ...]) -> Array:
     """`a` at the points `factor X + p + t`, one of which is between coarse points along fewer axes."""
     between = tuple(k if not s else 0 for k, s in zip(p, t))
-    return moved(A.bk, every(A.bk, a, between, factors), tuple(int(s > 0) for s in t), A.periodic)
+    return shifted_array(A.bk, every(A.bk, a, between, factors), tuple(int(s > 0) for s in t), A.periodic)
 
 
 def _weakest(bk: Backend, along: dict[Shift, Array], p: Shift) -> Array:
@@ -143,6 +143,6 @@ def _weakest(bk: Backend, along: dict[Shift, Array], p: Shift) -> Array:
         for side in (-1, 1):
             terms = [a for t, a in along.items() if t[axis] == side]
             if terms:
-                size = bk.abs(total(terms))
+                size = bk.abs(sum_of_terms(terms))
                 found = size if found is None else bk.where(size < found, size, found)
     return found

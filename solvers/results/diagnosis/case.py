@@ -20,7 +20,7 @@ Image = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Numbers:
+class EndState:
     """How each system ended, `(systems,)`; see `SolveResult`."""
 
     status: np.ndarray
@@ -65,7 +65,7 @@ class Case:
     """
 
     method: Method
-    numbers: Numbers
+    numbers: EndState
     dtype: np.dtype
     A: Operator | None
     given: Operator | None
@@ -129,7 +129,7 @@ class Case:
         return np.broadcast_to(row.astype(self.dtype), (self.numbers.status.size, size))
 
 
-def precision(case: Case) -> str:
+def precision_name(case: Case) -> str:
     """ "float32" or "float64": what real numbers of this case have."""
     return str(real_dtype(case.dtype))
 

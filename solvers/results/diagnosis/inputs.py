@@ -15,7 +15,7 @@ _LOOK = ("look for the division or the overflow that made NaN or infinity",)
 _MEND = ("mend it", "leave it out")
 
 
-def not_finite(case: Case) -> list[Cause]:
+def not_finite_cause(case: Case) -> list[Cause]:
     """What the solve was given that is no finite number, or that makes such numbers."""
     causes = []
     w = case.numbers.worst

@@ -17,13 +17,13 @@ from ...preconditioners import Preconditioner
 from ...preconditioners.known import is_known
 from ...setup.problem import Problem
 from ..cause import Cause
-from .case import Case, Image, Numbers, norms
-from .inputs import not_finite
+from .case import Case, EndState, Image, norms
+from .inputs import not_finite_cause
 from .progress import too_few_iterations
 from .singular import singular
 from .symmetry import wrong_symmetry
 
-_QUESTIONS: tuple[Callable[[Case], list[Cause]], ...] = (not_finite, wrong_symmetry, singular, too_few_iterations)
+_QUESTIONS: tuple[Callable[[Case], list[Cause]], ...] = (not_finite_cause, wrong_symmetry, singular, too_few_iterations)
 """In this order; the first that has an answer which settles the matter is the last that is asked."""
 
 
@@ -77,12 +77,12 @@ class Look:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
-                case = self._case(Numbers(*(np.asarray(a).reshape(-1) for a in numbers)))
+                case = self._case(EndState(*(np.asarray(a).reshape(-1) for a in numbers)))
                 return None if case is None else _asked(case)
             except Exception:  # of a user's function, or in what is only looked at: the failure itself is told
                 return None
 
-    def _case(self, numbers: Numbers) -> Case | None:
+    def _case(self, numbers: EndState) -> Case | None:
         if self.problem is None or self.outcome is None:
             return self._known_case(numbers)
         problem, outcome = self.problem, self.outcome
@@ -101,7 +101,7 @@ class Look:
         )  # fmt: skip
         return None if self.later and _has_changed(case) else case
 
-    def _known_case(self, numbers: Numbers) -> Case | None:
+    def _known_case(self, numbers: EndState) -> Case | None:
         if self.A is None or self.dtype is None:
             return None
         host, A, M = get_backend("numpy"), self.A(), None if self.known_M is None else self.known_M()
@@ -144,7 +144,7 @@ def _image(bk: Backend, A: Operator, like: Array | None) -> Image:
     made: list[Callable[[Array], Array]] = []
 
     def image(rows: np.ndarray) -> np.ndarray:
-        with bk.quiet():
+        with bk.errstate():
             if not made:
                 made.append(_product(bk, A))
             found = made[0](bk.asarray(np.ascontiguousarray(rows), like=like))

@@ -14,7 +14,7 @@ from ...iteration.status import Status
 from ...setup.fill import factor_cost
 from ..advice import LEAST_SQUARES, SINGULAR
 from ..cause import Cause
-from .case import Case, norms, precision
+from .case import Case, norms, precision_name
 
 _ROUNDING = 100  # rounding units of a product with random numbers, for one that should be zero ...
 _MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding, see `sparse.rounding`
@@ -116,8 +116,8 @@ def _ill_conditioned(case: Case) -> list[Cause]:
     seen = f"A{case.of_which} is {'nearly ' * (found.condition < 1 / case.eps)}singular"
     if found.condition < _INFINITE:
         seen += (
-            f" to working precision: its condition number is about {found.condition:.1e}, and {precision(case)} has "
-            f"digits for {1 / case.eps:.1e}"
+            f" to working precision: its condition number is about {found.condition:.1e}, and "
+            f"{precision_name(case)} has digits for {1 / case.eps:.1e}"
         )
     if beyond:
         seen += (

@@ -56,7 +56,7 @@ def as_indices(x: Any, limit: int, what: str) -> np.ndarray:
     return check_range(found, limit, what).astype(np.int32, copy=False)
 
 
-def frozen(x: np.ndarray) -> np.ndarray:
+def read_only_view(x: np.ndarray) -> np.ndarray:
     """A view of `x` that cannot be written to."""
     view = x.view()
     view.flags.writeable = False

@@ -27,7 +27,7 @@ class Order(NamedTuple):
         return values if self.ids is None else host.sum_entries(values, self.ids, len(self.rows), sorted=True)
 
 
-def in_order(rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int], sum_duplicates: bool = True) -> Order:
+def sorted_entries(rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int], sum_duplicates: bool = True) -> Order:
     """Sort entries by row, then column, and find those at the same place.
 
     Cost: two counting sorts, none where the entries are in order. `sum_duplicates=False` promises that there are none.
@@ -58,5 +58,5 @@ def put_in_order(
     bk: Backend, rows: np.ndarray, cols: np.ndarray, values: Array, shape: tuple[int, int]
 ) -> tuple[Order, Array]:
     """Entries in any order, and their values, in row order; duplicates add up."""
-    order = in_order(rows, cols, shape)
+    order = sorted_entries(rows, cols, shape)
     return order, order.values(bk, values)

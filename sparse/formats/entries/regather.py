@@ -47,7 +47,7 @@ class Regather:
         """
         if self.is_unchanged:
             return tuple(values)
-        flat = flatten(bk, values, systems)
+        flat = concatenated_values(bk, values, systems)
         return tuple(
             take_or_zero(bk, flat, s) if padded else bk.take(flat, s, len(flat.shape) - 1)
             for s, padded in zip(self.slots, self._padded, strict=True)
@@ -64,7 +64,7 @@ def take_or_zero(bk: Backend, flat: Array, positions: np.ndarray) -> Array:
     return bk.where(bk.asarray(~negative, like=found), found, 0)
 
 
-def flatten(bk: Backend, values: Sequence[Array], systems: int | None = None) -> Array:
+def concatenated_values(bk: Backend, values: Sequence[Array], systems: int | None = None) -> Array:
     """All values in one row, or in one for each of the systems along their first axis."""
     lead = () if systems is None else (systems,)
     shapes = [tuple(int(n) for n in v.shape[len(lead) :]) for v in values]

@@ -9,7 +9,7 @@ from .integers import places_in_rows, starts_from
 _GOLDEN = (5**0.5 - 1) / 2  # whose multiples have no common period with the lines of any grid
 
 
-def scattered(n: int, count: int) -> np.ndarray:
+def evenly_spread(n: int, count: int) -> np.ndarray:
     """Rising numbers of at most `count` of n rows, scattered evenly, the same ones every time: int64."""
     if n <= count:
         return np.arange(n)

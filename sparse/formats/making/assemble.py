@@ -12,7 +12,7 @@ from ....backends import Array, Backend, choose_backend, default_backend
 from ..entries.integers import check_shape, check_size
 from ..matrix import Matrix
 from ..operations.arithmetic import check_systems, joint_values
-from ..operations.change import together
+from ..operations.change import on_common_backend
 from ..sparse_matrix import SparseMatrix
 from ..stored import Stored
 from .build import from_diagonals, from_entries
@@ -148,7 +148,7 @@ def _of_one_library(given: list[Given | None]) -> list[Stored | None]:
     example = next((g for g in found if isinstance(g, SparseMatrix) and g.bk is bk), None)
     if example is None:
         raise ValueError("Nothing but None was given; expected at least one matrix.")
-    return [g if g is None else together(example.stored, g.stored)[1] for g in found]
+    return [g if g is None else on_common_backend(example.stored, g.stored)[1] for g in found]
 
 
 def _common(sizes: Any, where: str) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from ....backends import Array, Backend, get_backend
 from ..entries.integers import as_indices, check_shape, check_size
 from ..operations.arithmetic import joint_values
-from ..operations.change import together
+from ..operations.change import on_common_backend
 from ..sparse_matrix import SparseMatrix
 from .build import from_entries
 
@@ -56,14 +56,14 @@ def _equal(tables: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.arange(len(tables[0]), dtype=np.int32)[:, None], tables[1][:1], tables[2][:1]]
 
 
-def stacked(matrices: Sequence[SparseMatrix]) -> SparseMatrix:
+def matrix_batch(matrices: Sequence[SparseMatrix]) -> SparseMatrix:
     """One batch of single matrices of one shape: with their structure if it is the same, else on the union of all.
 
     Raises:
         TypeError: they are of different libraries.
     """
     example = next((A for A in matrices if not A.bk.on_host), matrices[0])
-    stored = [together(example.stored, A.stored)[1] for A in matrices]
+    stored = [on_common_backend(example.stored, A.stored)[1] for A in matrices]
     first = stored[0]
     known = all(s.constant is not None for s in stored)
     host, dtype = first.host if known else first.bk, np.result_type(*(s.dtype for s in stored))

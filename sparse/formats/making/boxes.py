@@ -16,7 +16,7 @@ from ..stencil import StencilStructure
 _MOST_BOXES = 64  # each is a pass over the grid, though compilers join some
 
 
-class Box(Protocol):
+class StridedBox(Protocol):
     """Rows `lo + i` of the output's grid, i in a box of `shape`, have the column `offset + sum(strides * i)`.
 
     `coefficient` is a number or an array of the box's shape (or one that broadcasts to it), NumPy if it is known;
@@ -38,7 +38,13 @@ class Box(Protocol):
 
 
 def stencil_of(
-    bk: Backend, boxes: Sequence[Box], in_shape: Grid, out_shape: Grid, *, dtype: np.dtype, like: Array | None = None
+    bk: Backend,
+    boxes: Sequence[StridedBox],
+    in_shape: Grid,
+    out_shape: Grid,
+    *,
+    dtype: np.dtype,
+    like: Array | None = None,
 ) -> SparseMatrix | None:
     """The stencil of boxes whose coefficients are numbers; None where it is none, or another format multiplies faster.
 
@@ -74,7 +80,7 @@ def _axes(c: Any) -> int:
     return np.ndim(c) if _known(c) else len(c.shape)
 
 
-def _shifted(box: Box, grid: Grid) -> Shifted | None:
+def _shifted(box: StridedBox, grid: Grid) -> Shifted | None:
     """The box on both grids; None where its columns are no box of consecutive points there."""
     start, offset = [], box.offset
     for k, n, stride, distance in zip(box.shape, grid, box.strides, row_strides(grid), strict=True):

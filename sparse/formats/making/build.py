@@ -9,11 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
-from ..choose import MOST_DIAGONALS, Choice, choose_format
+from ..choose import MOST_DIAGONALS, FormatChoice, choose_format
 from ..compressed import CsrStructure
 from ..dia import DiaStructure, Nonzero, check_offsets
 from ..entries.integers import as_indices, check_shape, starts_of
-from ..entries.order import in_order
+from ..entries.order import sorted_entries
 from ..operations.change import nonzero_rows
 from ..sparse_matrix import SparseMatrix, sparse_formats
 from .given import check_lengths, working
@@ -62,7 +62,7 @@ def from_entries(
     if isinstance(values, np.ndarray) and values.ndim == 1:
         A = sp.coo_array((working(values), (rows, cols)), (n, m)).tocsr()
         return from_csr(bk, A, prune=prune, **options)
-    order = in_order(rows, cols, (n, m), sum_duplicates)
+    order = sorted_entries(rows, cols, (n, m), sum_duplicates)
     structure, ordered = CsrStructure(starts_of(order.rows, n), order.cols, (n, m)), order.values(bk, values)
     if prune and isinstance(ordered, np.ndarray):
         structure, (ordered,) = nonzero_rows(order.rows, order.cols, working(ordered), (n, m))
@@ -93,7 +93,7 @@ def _formatted(
     return _chosen(matrix, choice, format)
 
 
-def _chosen(matrix: SparseMatrix, choice: Choice | None, format: str | None) -> SparseMatrix:
+def _chosen(matrix: SparseMatrix, choice: FormatChoice | None, format: str | None) -> SparseMatrix:
     wanted = choice.format if choice else format
     if wanted not in sparse_formats():
         raise ValueError(f"The format {wanted!r} was asked for; there are {', '.join(sparse_formats())}.")
@@ -152,7 +152,7 @@ def from_diagonals(
     shapes: dict[str, Any] = {"in_shape": in_shape, "out_shape": out_shape}
     matrix = SparseMatrix.build(bk, structure, (diagonals,), like=like, **shapes)
     if format is not None or len(steps) <= MOST_DIAGONALS:
-        choice = None if format else Choice("dia", f"{len(steps)} diagonals, at most {MOST_DIAGONALS}")
+        choice = None if format else FormatChoice("dia", f"{len(steps)} diagonals, at most {MOST_DIAGONALS}")
         return _chosen(matrix, choice, format)
     csr: Any = matrix.to("csr")
     return _chosen(csr, choose_format(bk, csr.structure.starts, csr.structure.cols, (n, m)), None)

@@ -17,7 +17,7 @@ from ..stored import Stored
 from ..traced_coo import TracedCOO
 from .batch import from_systems
 from .build import from_csr, from_diagonals, from_entries
-from .checked import checked
+from .checked import checked_scipy
 
 
 def from_scipy(
@@ -47,7 +47,7 @@ def from_scipy(
         ValueError: it has not two axes, is too large for 32-bit indices, or an index lies outside of it.
         TypeError: its indices are no integers.
     """
-    A = checked(A, name)
+    A = checked_scipy(A, name)
     found = np.dtype(dtype) if dtype is not None else A.dtype if A.dtype.kind in "fc" else np.dtype(np.float64)
     if A.format == "csc" and bk.on_host and format in (None, "csc") and not prune:
         csc = _owned(sp.csc_array(A), A)
@@ -142,7 +142,7 @@ def _of_entries(bk: Backend, x: Any, dtype: Any, like: Array | None, format: str
     values, rows, cols, shape, systems = bk.sparse.entries(x)
     if dtype is not None and bk.dtype(values) != np.dtype(dtype):
         values = bk.astype(values, np.dtype(dtype))
-    known = [bk.known_now(lambda i=i: i) for i in (rows, cols)]  # type: ignore[misc]
+    known = [bk.concrete_value(lambda i=i: i) for i in (rows, cols)]  # type: ignore[misc]
     if known[0] is None or known[1] is None:
         return TracedCOO(bk, values, rows, cols, shape[-2:])
     if systems is not None:

@@ -14,9 +14,9 @@ from ....backends import Array, choose_backend
 from ...files.archive import UNPACKED
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
-from .checked import checked
+from .checked import checked_scipy
 from .foreign import from_scipy
-from .reader import accepted, form_of_name, read
+from .reader import accepted, form_of_name, read_matrix_file
 
 
 def save(path: Any, matrix: Any) -> None:
@@ -31,7 +31,7 @@ def save(path: Any, matrix: Any) -> None:
         UnsupportedOperation: the values are not known yet (inside a compiled function).
     """
     form = _form(path)
-    A = matrix.to_scipy() if isinstance(matrix, Matrix) else sp.csr_array(checked(matrix, "the matrix"))
+    A = matrix.to_scipy() if isinstance(matrix, Matrix) else sp.csr_array(checked_scipy(matrix, "the matrix"))
     if form == "npz":
         compressed = sum(part.nbytes for part in vars(A).values() if isinstance(part, np.ndarray)) <= UNPACKED
         sp.save_npz(path, A, compressed=compressed)  # as `load` would not unpack more
@@ -58,7 +58,7 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
         OSError, MemoryError: it cannot be read.
     """
     name = str(path)
-    A = accepted(read(Path(path), _form(path), name), name)
+    A = accepted(read_matrix_file(Path(path), _form(path), name), name)
     if A.ndim != 2:
         raise ValueError(f"{name}: holds an array of shape {A.shape}; expected a matrix, of two axes.")
     if not sp.issparse(A):

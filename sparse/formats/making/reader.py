@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...files.archive import HEADER, HEADERS, check_archive
-from .checked import checked
+from .checked import checked_scipy
 from .market import read_market
 
 ENDINGS = {".mtx": "mtx", ".mtx.gz": "mtx.gz", ".npz": "npz", ".npy": "npy"}
@@ -34,7 +34,7 @@ def form_of_content(content: bytes) -> str | None:
     return next((form for start, form in _STARTS.items() if content.startswith(start)), None)
 
 
-def read(source: Path | BinaryIO, form: str, name: str) -> Any:
+def read_matrix_file(source: Path | BinaryIO, form: str, name: str) -> Any:
     """What the file holds: a dense array, or a sparse matrix of SciPy that is not checked yet (see `accepted`).
 
     Args:
@@ -61,7 +61,7 @@ def read(source: Path | BinaryIO, form: str, name: str) -> Any:
 
 
 def accepted(found: Any, name: str) -> Any:
-    """A matrix that `read` gave, after all that must be true of it; its entries are as they were.
+    """A matrix that `read_matrix_file` gave, after all that must be true of it; its entries are as they were.
 
     Raises:
         ValueError: no numbers, NaN or infinity, indices outside of the matrix, or far more rows or columns than
@@ -74,7 +74,7 @@ def accepted(found: Any, name: str) -> Any:
     if sp.issparse(found):
         check_extent(max(found.shape), found.shape, len(found.data), name)
         try:
-            found = checked(found, name)
+            found = checked_scipy(found, name)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{name}: malformed sparse matrix: {error}") from error
     check_finite(found, name)

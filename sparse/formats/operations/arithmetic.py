@@ -11,12 +11,12 @@ import scipy.sparse as sp
 from ....backends import Array, Backend
 from ..compressed import CsrStructure
 from ..entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
-from ..entries.order import in_order
+from ..entries.order import sorted_entries
 from ..stored import Stored
 from ..structure import Structure
 
 
-def plus(A: Stored, B: Stored) -> Stored:
+def matrix_sum(A: Stored, B: Stored) -> Stored:
     """A + B: with the structure of A if B has the same, else in rows, on the union of both.
 
     Where all values are known, without entries that cancel.
@@ -50,7 +50,7 @@ def _by_rows(A: Stored, found: sp.csr_array) -> Stored:
 
 def _in_rows(A: Stored, rows: np.ndarray, cols: np.ndarray, values: Array, shape: tuple[int, int]) -> Stored:
     """Entries in any order as rows, beside A, of one matrix or of each system; duplicates add up."""
-    order = in_order(rows, cols, shape)
+    order = sorted_entries(rows, cols, shape)
     structure = CsrStructure(starts_of(order.rows, shape[0]), order.cols, shape)
     return A.beside(structure, (order.values(A.bk, values),))
 
@@ -64,7 +64,7 @@ def _values(A: Stored, B: Stored) -> tuple[list[Array], list[Array]]:
     return one, other  # of one matrix beside a batch: without the first axis, as sums repeat it
 
 
-def scaled(A: Stored, c: Any, divide: bool) -> Stored:
+def scalar_multiple(A: Stored, c: Any, divide: bool) -> Stored:
     """A times a number, or divided by it; the number may be traced."""
     factor, dtype = as_factor(A.bk, c, A.dtype)
     known = isinstance(factor, np.ndarray)
@@ -97,7 +97,7 @@ def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
     raise TypeError(f"A matrix was multiplied or divided elementwise by {got}; expected a number. Use A @ v.")
 
 
-def times(A: Stored, B: Stored) -> Stored:
+def matrix_product(A: Stored, B: Stored) -> Stored:
     """A @ B in rows, on the structure of all products that may be non-zero."""
     if A.shape[1] != B.shape[0]:
         raise ValueError(
@@ -130,7 +130,7 @@ class Meeting(NamedTuple):
 def products_of_entries(A: Structure, B: Structure) -> Meeting:
     """Which single products A @ B is made of. Cost: counting sorts of them, linear in their number."""
     left, right = _pairs(A, B)
-    order = in_order(A.entries().rows[left], B.entries().cols[right], (A.shape[0], B.shape[1]))
+    order = sorted_entries(A.entries().rows[left], B.entries().cols[right], (A.shape[0], B.shape[1]))
     if order.order is not None:
         left, right = left[order.order], right[order.order]
     return Meeting(order.rows, order.cols, left, right, order.ids)

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from ....backends import Array, get_backend
 from ..compressed import CscStructure, CsrStructure
 from ..entries.integers import starts_of
-from ..entries.regather import flatten
-from ..making.checked import checked
+from ..entries.regather import concatenated_values
+from ..making.checked import checked_scipy
 from ..making.given import working
 from ..stored import Stored, are_known, check_values
 from ..structure import Structure
@@ -37,7 +37,7 @@ def _known_rows(A: Stored) -> Stored:
     return Stored.of_rows(A.bk, A.known(), A.anchor())
 
 
-def flipped(A: Stored) -> Stored:
+def transposed(A: Stored) -> Stored:
     """The transpose."""
     other: dict[str, Any] = {"csr": CscStructure, "csc": CsrStructure}
     if A.bk.on_host and A.structure.format in other:  # the same arrays, read the other way round: SciPy is as fast
@@ -92,7 +92,7 @@ def pruned(A: Stored) -> Stored | None:
     if found is not None:
         return A.beside(*found)
     rows, cols, slots = A.structure.entries()
-    values = flatten(get_backend("numpy"), known, A.systems)[..., slots]
+    values = concatenated_values(get_backend("numpy"), known, A.systems)[..., slots]
     return A.beside(*nonzero_rows(rows, cols, values, A.shape))
 
 
@@ -118,12 +118,12 @@ def explained(A: Stored) -> list[str]:
 
 def copied(A: Stored, B: Any) -> Stored:
     """A matrix of SciPy, beside A."""
-    csr = sp.csr_array(checked(B, "the other matrix"), copy=True)
+    csr = sp.csr_array(checked_scipy(B, "the other matrix"), copy=True)
     csr.sum_duplicates()
     return A.beside(CsrStructure.of(csr), (working(csr.data),))
 
 
-def together(A: Stored, B: Stored) -> tuple[Stored, Stored]:
+def on_common_backend(A: Stored, B: Stored) -> tuple[Stored, Stored]:
     """Both in one library.
 
     Raises:

@@ -15,7 +15,7 @@ from ..entries.scipy_form import csr_array
 from ..stored import Stored
 
 
-def part(A: Stored, key: Any) -> Stored | Array:
+def submatrix(A: Stored, key: Any) -> Stored | Array:
     """`A[key]`: rows, or a dense array where SciPy's result has less than two axes."""
     rows, cols, _ = A.structure.entries()
     numbers = np.arange(1, len(rows) + 1, dtype=np.int32)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.order import in_order
+from ...formats.entries.order import sorted_entries
 from . import coefficients as co
 from .coefficients import Coefficient
 from .linear import Linear
@@ -142,7 +142,7 @@ def join_entries(bk: Backend, terms: Sequence[Term], base: Sequence[int], dtype:
 def without_duplicates(bk: Backend, term: Entries, count: int) -> Entries:
     """Entries of the same row and column added up; sorted by row, then column."""
     width = int(term.columns.max(initial=-1)) + 1
-    order = in_order(term.rows, term.columns, (count, width))
+    order = sorted_entries(term.rows, term.columns, (count, width))
     if has_axes(term.values):
         return Entries(order.rows, order.cols, term.factor, order.values(bk, term.values))
     if order.ids is None:

@@ -143,7 +143,7 @@ def elements(bk: Backend, values: Coefficient, chosen: np.ndarray) -> Coefficien
     return co.take(bk, values, chosen) if has_axes(values) else values
 
 
-def scaled(bk: Backend, term: Any, c: Coefficient) -> Any:
+def scaled_term(bk: Backend, term: Any, c: Coefficient) -> Any:
     """The term times `c`: a number, or an array of the shape of the term's values."""
     if isinstance(c, (int, float, complex)):
         return term._replace(factor=term.factor * c)

@@ -19,7 +19,7 @@ from .static import static
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
 
 
-class Runner(Protocol):
+class JaxprRunner(Protocol):
     """What runs the programs of a loop or branch: the interpreter that met it."""
 
     def run(self, program: Any, values: Sequence[Any]) -> list[Any]:
@@ -36,7 +36,7 @@ def is_short(equation: Any) -> bool:
     return equation.primitive.name == "cond"
 
 
-def scan(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
+def scan(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> list[Any]:
     """`lax.scan`, `lax.map` and loops of a fixed length."""
     params, body = equation.params, equation.params["jaxpr"]
     n_constants, n_carry, length = params["num_consts"], params["num_carry"], params["length"]
@@ -53,7 +53,7 @@ def scan(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
     return carry + [together([row[k] for row in rows], variable.aval) for k, variable in enumerate(outputs)]
 
 
-def while_loop(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
+def while_loop(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> list[Any]:
     """`lax.while_loop` and `fori_loop` whose condition does not depend on the input."""
     params = equation.params
     condition, body = params["cond_jaxpr"], params["body_jaxpr"]
@@ -81,7 +81,7 @@ def _where(condition: np.ndarray, new: Any, old: Any) -> Any:
     return lax.select(condition, new, old)
 
 
-def linear_solve(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
+def linear_solve(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> list[Any]:
     """`lax.custom_linear_solve` by the program of the solve, which is linear in b if it is a direct one.
 
     Raises:
@@ -97,7 +97,7 @@ def linear_solve(runner: Runner, equation: Any, values: Sequence[Any]) -> list[A
         raise unsupported(equation, values, f"{why}, or solve with the function itself.") from error
 
 
-def cond(runner: Runner, equation: Any, values: Sequence[Any]) -> list[Any]:
+def cond(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> list[Any]:
     """`lax.cond` and `lax.switch`: one branch where the predicate is known, else all of them and a selection."""
     predicate, *operands = values
     branches = equation.params["branches"]
@@ -136,7 +136,7 @@ def together(rows: Sequence[Any], aval: Any) -> Any:
     return lax.concatenate([lax.expand_dims(row, [0]) for row in rows], 0)
 
 
-Rule = Callable[[Runner, Any, Sequence[Any]], list[Any]]
+Rule = Callable[[JaxprRunner, Any, Sequence[Any]], list[Any]]
 CONTROL: dict[str, Rule] = {
     "scan": scan,
     "while": while_loop,

@@ -19,7 +19,7 @@ MAX_TRACERS = 2000
 _UNKNOWN = object()
 
 
-class Folder:
+class JaxprConstantFolder:
     """Remembers the values found, for one trace.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..front_end import FrontEnd, Linearised
 from ..traced import Traced
-from .interpreter import Interpreter
+from .interpreter import JaxprInterpreter
 from .sample.program import sampled
 from .trace import trace_function
 
@@ -29,14 +29,14 @@ class JaxFrontEnd:
 
         The rules of NumPy for these operations are those of JAX, which krylix's tests compare.
         """
-        interpreter = Interpreter(traced.bk, watch=watch)
+        interpreter = JaxprInterpreter(traced.bk, watch=watch)
         return interpreter.run(traced.program, leaves), interpreter.largest
 
     def sample(
         self, traced: Traced, inputs: Callable[[int, np.ndarray | None], np.ndarray], wanted: Sequence[np.ndarray]
     ) -> list[np.ndarray] | None:
         try:
-            return sampled(traced.program, Interpreter(traced.bk), inputs, wanted)
+            return sampled(traced.program, JaxprInterpreter(traced.bk), inputs, wanted)
         except LookupError:  # NumPy has no rule for these operands
             return None
 

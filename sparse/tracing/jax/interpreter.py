@@ -22,13 +22,13 @@ from ..engine.limits import Budget
 from ..engine.linear import Linear
 from .control import CONTROL, is_short
 from .expand import is_call, program_of
-from .fold import Folder
-from .known.table import as_known, bind, evaluate, evaluate_by_jax, is_known
+from .fold import JaxprConstantFolder
+from .known.table import as_known, bind, evaluate_by_jax, evaluate_equation, is_known
 from .messages import located, no_rule
 from .rules.table import RULES
 
 
-class Interpreter:
+class JaxprInterpreter:
     """One trace.
 
     Attributes:
@@ -42,7 +42,7 @@ class Interpreter:
         self.bk, self.keep_zeros, self.watch, self.largest = bk, keep_zeros, watch, 0.0
         self.precision = 0.0
         self._budget = Budget()
-        self._folder = Folder(self.known_results)
+        self._folder = JaxprConstantFolder(self.known_results)
 
     def run(self, program: Any, values: Sequence[Any]) -> list[Any]:
         """The results of a closed program.
@@ -113,7 +113,7 @@ class Interpreter:
             return bind(equation, values)
         if name in CONTROL:
             return CONTROL[name](self, equation, values) if is_short(equation) else evaluate_by_jax(equation, values)
-        return evaluate(equation, values)
+        return evaluate_equation(equation, values)
 
     def _traced_results(self, equation: Any, values: Sequence[Any]) -> list[Any]:
         """Calls are entered, so that what is known inside stays known; others keep their own derivative rules."""

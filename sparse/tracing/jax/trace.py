@@ -12,7 +12,7 @@ from jax.extend import core
 
 from ....backends import get_backend
 from ..traced import Traced, arguments, check_dtypes, matrix_dtype
-from .interpreter import Interpreter
+from .interpreter import JaxprInterpreter
 
 
 def trace_function(
@@ -32,7 +32,7 @@ def trace_function(
     check_dtypes(inputs, "the input")
     check_dtypes(outputs, "an output")
     bk = get_backend("jax")
-    interpreter = Interpreter(bk, keep_zeros)
+    interpreter = JaxprInterpreter(bk, keep_zeros)
     results = interpreter.run(program, arguments(bk, inputs))
     return Traced(
         bk,

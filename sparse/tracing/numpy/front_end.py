@@ -11,7 +11,7 @@ from ...errors import UnsupportedOperation
 from ..front_end import FrontEnd
 from ..traced import Traced
 from .trace import trace_function
-from .watch import Watched
+from .watch import WatchedArray
 
 
 class NumpyFrontEnd:
@@ -26,7 +26,7 @@ class NumpyFrontEnd:
         if not watch:
             return traced.program(leaves), 0.0
         seen = [0.0]
-        return traced.program([Watched.of(np.array(leaf), seen) for leaf in leaves]), seen[0]
+        return traced.program([WatchedArray.of(np.array(leaf), seen) for leaf in leaves]), seen[0]
 
     def sample(self, traced: Traced, inputs: Any, wanted: Any) -> None:
         """Functions of NumPy compute whole arrays only."""

@@ -55,7 +55,7 @@ def trace_function(
     check_dtypes(outputs, "an output")
     return Traced(
         HOST,
-        partial(run, function, structure, args, kwargs),
+        partial(run_function, function, structure, args, kwargs),
         tuple(outputs),
         tuple(inputs),
         (),
@@ -67,7 +67,7 @@ def trace_function(
     )
 
 
-def run(
+def run_function(
     function: Callable[..., Any],
     structure: Any,
     args: Sequence[Any],

@@ -9,13 +9,13 @@ import numpy as np
 from ..engine.coefficients import largest
 
 
-class Watched(np.ndarray):
+class WatchedArray(np.ndarray):
     """An array whose arithmetic is watched; `seen` is a list of one number, shared by all that is made of it."""
 
     seen: list[float]
 
     @classmethod
-    def of(cls, array: np.ndarray, seen: list[float]) -> Watched:
+    def of(cls, array: np.ndarray, seen: list[float]) -> WatchedArray:
         """A view of an array."""
         watched = array.view(cls)
         watched.seen = seen
@@ -25,12 +25,12 @@ class Watched(np.ndarray):
         self.seen = getattr(source, "seen", [0.0])
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        plain = [x.view(np.ndarray) if isinstance(x, Watched) else x for x in inputs]
+        plain = [x.view(np.ndarray) if isinstance(x, WatchedArray) else x for x in inputs]
         out = kwargs.get("out")
         if out is not None:
-            kwargs["out"] = tuple(x.view(np.ndarray) if isinstance(x, Watched) else x for x in out)
+            kwargs["out"] = tuple(x.view(np.ndarray) if isinstance(x, WatchedArray) else x for x in out)
         result = getattr(ufunc, method)(*plain, **kwargs)
         if isinstance(result, np.ndarray) and result.dtype.kind in "fc":
             self.seen[0] = max(self.seen[0], largest(result))
-            return out[0] if out is not None else Watched.of(result, self.seen)
+            return out[0] if out is not None else WatchedArray.of(result, self.seen)
         return result

@@ -19,7 +19,7 @@ from .messages import by_handle, random, unsupported
 from .static import static
 
 
-class Runner(Protocol):
+class GraphRunner(Protocol):
     """What runs the graphs of calls, branches and loops: the interpreter that met them."""
 
     def run(self, graph: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
@@ -32,7 +32,7 @@ class Runner(Protocol):
         """Count the operations of an unrolled loop, and refuse it where they are too many."""
 
 
-def graph_of(op: tf.Operation, name: str) -> Any:
+def called_graph(op: tf.Operation, name: str) -> Any:
     """The graph of a function that an operation calls.
 
     Raises:
@@ -74,7 +74,7 @@ def refuse_random(op: tf.Operation) -> None:
     if op.type.startswith(_RANDOM):
         raise random(op)
     for name in _called(op):
-        for inner in graph_of(op, name).get_operations():
+        for inner in called_graph(op, name).get_operations():
             refuse_random(inner)
 
 
@@ -86,23 +86,23 @@ def _called(op: tf.Operation) -> list[str]:
     return found
 
 
-def _call(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-    return runner.run(graph_of(op, op.get_attr("f").name), values, wanted)
+def _call(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+    return runner.run(called_graph(op, op.get_attr("f").name), values, wanted)
 
 
-def _if(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+def _if(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
     names = [op.get_attr("else_branch").name, op.get_attr("then_branch").name]
     return _branches(runner, op, names, values, wanted, lambda which: int(bool(np.any(which))))
 
 
-def _case(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+def _case(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
     names = [branch.name for branch in op.get_attr("branches")]
     last = len(names) - 1
     return _branches(runner, op, names, values, wanted, lambda which: int(which) if 0 <= which <= last else last)
 
 
 def _branches(
-    runner: Runner,
+    runner: GraphRunner,
     op: tf.Operation,
     names: Sequence[str],
     values: Sequence[Any],
@@ -112,18 +112,18 @@ def _branches(
     """One branch where it is known which, else all of them and a choice."""
     which, operands = runner.coefficient(values[0]), values[1:]
     if co.known(which):
-        return runner.run(graph_of(op, names[number(np.asarray(which))]), operands, wanted)
+        return runner.run(called_graph(op, names[number(np.asarray(which))]), operands, wanted)
     if isinstance(which, Exception):
         raise which
     if isinstance(which, Linear):
         static(op, "condition", which)
-    results = [runner.run(graph_of(op, name), operands, wanted) for name in names]
+    results = [runner.run(called_graph(op, name), operands, wanted) for name in names]
     if op.type.endswith("Case"):
         which = tf.where((which < 0) | (which >= len(names)), len(names) - 1, which)
     return [_choice(runner, which, cases) for cases in zip(*results)]
 
 
-def _choice(runner: Runner, which: tf.Tensor, cases: Sequence[Any]) -> Any:
+def _choice(runner: GraphRunner, which: tf.Tensor, cases: Sequence[Any]) -> Any:
     error = next((case for case in cases if isinstance(case, Exception) or case is None), None)
     if error is not None or any(case is None for case in cases):
         return error
@@ -139,8 +139,8 @@ def _choice(runner: Runner, which: tf.Tensor, cases: Sequence[Any]) -> Any:
     return found
 
 
-def _while(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-    condition, body = (graph_of(op, op.get_attr(name).name) for name in ("cond", "body"))
+def _while(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+    condition, body = (called_graph(op, op.get_attr(name).name) for name in ("cond", "body"))
     length = len(body.get_operations())
     while True:
         (go_on,) = runner.run(condition, values)
@@ -152,7 +152,7 @@ def _while(runner: Runner, op: tf.Operation, values: Sequence[Any], wanted: Sequ
         values = runner.run(body, values)
 
 
-Rule = Callable[[Runner, tf.Operation, Sequence[Any], Sequence[bool]], list[Any]]
+Rule = Callable[[GraphRunner, tf.Operation, Sequence[Any], Sequence[bool]], list[Any]]
 CONTROL: dict[str, Rule] = {
     **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), _call),
     **dict.fromkeys(("If", "StatelessIf"), _if),

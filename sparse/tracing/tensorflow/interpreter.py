@@ -17,7 +17,7 @@ from tensorflow.python.eager import record as tapes  # not public; a test pins i
 
 from ....backends import Backend
 from ....backends.tensorflow.evaluate import BY_HANDLE, CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
-from ....backends.tensorflow.fold import Folder
+from ....backends.tensorflow.fold import GraphConstantFolder
 from ...errors import NonlinearError, UnsupportedOperation
 from ..conjugates import Conjugate, on_conjugates, proper
 from ..engine import coefficients as co
@@ -28,7 +28,7 @@ from ..messages import MATRIX_FREE
 from .control import CONTROL, refuse_random, refuse_writes
 from .lists import LISTS, ON_LISTS, WRITES_ITEM, TensorList
 from .messages import by_handle, located, nonlinear, unsupported
-from .record import Record
+from .record import GraphRecord
 from .rules.local import without_rule
 from .rules.products import FOURIER
 from .rules.structure import SHAPES
@@ -38,7 +38,7 @@ Plan = list[tuple[tf.Operation, list[bool]]]  # operations, and which of their r
 _FOLLOWED = (Linear, Conjugate, TensorList, tf.Variable, Exception)
 
 
-class Interpreter:
+class GraphInterpreter:
     """One trace.
 
     Attributes:
@@ -46,11 +46,11 @@ class Interpreter:
         largest: the largest known number that came up, if `watch` was asked for.
     """
 
-    def __init__(self, bk: Backend, record: Record, keep_zeros: bool = False, watch: bool = False) -> None:
+    def __init__(self, bk: Backend, record: GraphRecord, keep_zeros: bool = False, watch: bool = False) -> None:
         self.bk, self.record, self.keep_zeros, self.watch = bk, record, keep_zeros, watch
         self.precision, self.largest = 0.0, 0.0
         self._tracks = not tf.executing_eagerly() or tapes.could_possibly_record()
-        self._budget, self._folder = Budget(), Folder()
+        self._budget, self._folder = Budget(), GraphConstantFolder()
         self._known: dict[int, tuple[tf.Tensor, Any]] = {}  # with the tensor, so that its id stays its own
         self._plans: dict[tuple[int, ...], Plan] = {}  # by what is wanted
         self._apart: dict[int, tf.Tensor] | None = None

@@ -15,7 +15,7 @@ from .messages import failed, leaves_tensorflow
 
 
 @dataclass
-class Record:
+class GraphRecord:
     """What a function does to tensors.
 
     Attributes:
@@ -48,7 +48,7 @@ class Record:
         return list(tf.nest.flatten(program._call_flat(inputs, captured)))
 
 
-def record(function: Callable[[Any], Any], specifications: Sequence[tf.TensorSpec], structure: Any) -> Record:
+def record(function: Callable[[Any], Any], specifications: Sequence[tf.TensorSpec], structure: Any) -> GraphRecord:
     """Of a function of a container, of this structure, of tensors with these specifications.
 
     Raises:
@@ -81,7 +81,7 @@ def record(function: Callable[[Any], Any], specifications: Sequence[tf.TensorSpe
     image, missing = returned
     outputs = iter(graph.outputs)
     variables = {id(variable.handle): variable for variable in graph.variables}
-    return Record(
+    return GraphRecord(
         graph,
         len(inputs),
         [variables.get(id(x), x) for x in graph.external_captures],

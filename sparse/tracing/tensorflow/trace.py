@@ -12,11 +12,11 @@ from ....backends import get_backend
 from ....backends.tensorflow.implicit import has_tangent
 from ...errors import UnsupportedOperation
 from ..traced import Shaped, Traced, arguments, check_dtypes, matrix_dtype
-from .interpreter import Interpreter
-from .record import Record, record
+from .interpreter import GraphInterpreter
+from .record import GraphRecord, record
 
 
-class Program(NamedTuple):
+class TensorFlowFunction(NamedTuple):
     """A function that can be run again.
 
     Attributes:
@@ -27,7 +27,7 @@ class Program(NamedTuple):
 
     function: Callable[[Any], Any]
     structure: Any
-    recorded: Record
+    recorded: GraphRecord
 
     def __call__(self, leaves: Sequence[np.ndarray]) -> list[Any]:
         """The arrays that it returns for NumPy arrays, by a call of the function."""
@@ -38,7 +38,7 @@ class Program(NamedTuple):
 
     def watched(self, leaves: Sequence[np.ndarray]) -> tuple[list[Any], float]:
         """The same by the operations of its graph, where their values are known, and the largest number between."""
-        interpreter = Interpreter(get_backend("tensorflow"), self.recorded, watch=True)
+        interpreter = GraphInterpreter(get_backend("tensorflow"), self.recorded, watch=True)
         return interpreter.outputs(leaves), interpreter.largest
 
 
@@ -60,7 +60,7 @@ def trace_function(
     dtypes = [Shaped((), _numpy(x.dtype)) for x in outputs]
     check_dtypes(dtypes, "an output")
     bk = get_backend("tensorflow")
-    interpreter = Interpreter(bk, made, keep_zeros)
+    interpreter = GraphInterpreter(bk, made, keep_zeros)
     results = interpreter.outputs(arguments(bk, inputs))
 
     def pack(arrays: Sequence[Any]) -> Any:
@@ -69,7 +69,7 @@ def trace_function(
 
     return Traced(
         bk,
-        Program(of_input, like, made),
+        TensorFlowFunction(of_input, like, made),
         tuple(results),
         tuple(inputs),
         (),
@@ -82,7 +82,7 @@ def trace_function(
     )
 
 
-def _refuse_tangents(made: Record) -> None:
+def _refuse_tangents(made: GraphRecord) -> None:
     tensors = [x for x in made.captured if isinstance(x, tf.Tensor) and x.dtype not in (tf.resource, tf.variant)]
     if any(map(has_tangent, tensors)):
         raise UnsupportedOperation(

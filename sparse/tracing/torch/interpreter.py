@@ -32,7 +32,7 @@ from .messages import located, nonlinear, unsupported
 from .rules.local import without_rule
 from .rules.products import FOURIER
 from .rules.table import RULES
-from .steps import Operand, Place, Record, Step
+from .steps import Operand, Place, Step, StepRecord
 
 _EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
 _BY_SHAPE = _EMPTY | {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
@@ -40,14 +40,14 @@ _OVERWRITES = {"copy_", "fill_", "zero_"}
 _ADDS = {"add_": 1, "sub_": -1}  # in place, so that the terms that are there stay as they are
 
 
-class Interpreter:
+class StepInterpreter:
     """One trace.
 
     Attributes:
         precision: the coarsest rounding unit of any array that depended on the input.
     """
 
-    def __init__(self, bk: Backend, record: Record, keep_zeros: bool = False) -> None:
+    def __init__(self, bk: Backend, record: StepRecord, keep_zeros: bool = False) -> None:
         self.bk, self.record, self.keep_zeros, self.precision = bk, record, keep_zeros, 0.0
         self._tracks = may_have_derivatives()
         self._tensors: dict[int, torch.Tensor] = {}  # by slot: those that do not depend on the input

@@ -26,7 +26,7 @@ from ....backends.torch.transformed import is_tracked
 from ....backends.torch.watch import Watch
 from ..nested import mapped
 from .messages import LIBRARY, leaves_torch, no_rule, own_derivative, random, shape_of_values, writes_to_tracked
-from .steps import Operand, Record, Step, place_in, written
+from .steps import Operand, Step, StepRecord, place_in, written
 
 _DETACH = torch.ops.aten.detach.default
 _BY_SHAPE = {  # results that depend on shape and dtype of the operands only
@@ -47,7 +47,7 @@ class Recorder(Recording):
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        self.record = Record(device=inputs[0].device if inputs else None)
+        self.record = StepRecord(device=inputs[0].device if inputs else None)
         self._slots = 0
         self._operands: dict[int, tuple[Any, Operand]] = {}  # by id, with a weak reference to the tensor
         self._storages: dict[int, tuple[Any, int]] = {}  # by address; weak references keep that their own
@@ -255,7 +255,7 @@ class Recorder(Recording):
         return a.layout == torch.strided and a.untyped_storage()._cdata == b.untyped_storage()._cdata
 
 
-def record(function: Callable[[Any], Any], x: Any) -> tuple[Record, Any]:
+def record(function: Callable[[Any], Any], x: Any) -> tuple[StepRecord, Any]:
     """What `function` does to x, a container of tensors that are written to if it writes, and what it returned.
 
     Raises:

@@ -105,7 +105,7 @@ class Step(NamedTuple):
 
 
 @dataclass
-class Record:
+class StepRecord:
     """What a function did to some tensors.
 
     Attributes:

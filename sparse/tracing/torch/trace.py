@@ -15,11 +15,11 @@ from ....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
 from ....backends.torch.transformed import transforming
 from ...errors import UnsupportedOperation
 from ..traced import Shaped, Traced, arguments, check_dtypes, matrix_dtype
-from .interpreter import Interpreter
+from .interpreter import StepInterpreter
 from .recorder import record
 
 
-class Program(NamedTuple):
+class TorchFunction(NamedTuple):
     """A function that can be called again.
 
     Attributes:
@@ -58,7 +58,7 @@ def trace_function(
         raise TypeError(f"The traced function returned {_kinds(found)}; expected a tensor. Is a `return` missing?")
     bk = get_backend("torch")
     check_dtypes([Shaped(tuple(x.shape), _dtype(x)) for x in outputs], "an output")
-    interpreter = Interpreter(bk, made, keep_zeros)
+    interpreter = StepInterpreter(bk, made, keep_zeros)
     results = [result for result in interpreter.run(arguments(bk, inputs)) if result is not None]
 
     def pack(arrays: Sequence[Any]) -> Any:
@@ -68,7 +68,7 @@ def trace_function(
 
     return Traced(
         bk,
-        Program(lambda x: function(x, *args, **kwargs), structure, device),
+        TorchFunction(lambda x: function(x, *args, **kwargs), structure, device),
         tuple(results),
         tuple(inputs),
         (),

@@ -27,7 +27,7 @@ class Node(NamedTuple):
     results: Sequence[int]
 
 
-class Program(NamedTuple):
+class OperationGraph(NamedTuple):
     """A function as a list of operations, each after those whose results it needs.
 
     Attributes:
@@ -64,7 +64,7 @@ class Operations(Protocol):
 class Sampler:
     """Computes elements of what a program returns."""
 
-    def __init__(self, program: Program, operations: Operations) -> None:
+    def __init__(self, program: OperationGraph, operations: Operations) -> None:
         self._nodes, self._shapes, self._dtypes, self._inputs, self._outputs = program
         self._operations = operations
 

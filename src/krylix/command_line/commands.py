@@ -102,9 +102,9 @@ def _inspect(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
-def _compared(options: argparse.Namespace, A: Any, say: Say) -> list[comparison.Row]:
+def _compared(options: argparse.Namespace, A: Any, say: Say) -> list[comparison.ComparisonRow]:
     """Says each row as soon as it is known, if people are to read the report."""
-    found: list[comparison.Row] = []
+    found: list[comparison.ComparisonRow] = []
     aloud = not options.json and not options.quiet
     for row in comparison.compare(A):
         for line in [*(comparison.HEAD if not found else ()), comparison.text(row)] if aloud else ():

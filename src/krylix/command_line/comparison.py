@@ -23,7 +23,7 @@ _MOST_ITERATIONS = 2000
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One preconditioner.
 
     Attributes:
@@ -61,7 +61,7 @@ def check_square(A: Any) -> None:
         raise UsageError(f"--preconditioners: got a matrix of shape {A.shape}; expected a square one with some rows.")
 
 
-def compare(A: Any) -> Iterator[Row]:
+def compare(A: Any) -> Iterator[ComparisonRow]:
     """A row for no preconditioner and one for each kind, for a random right-hand side and the default tolerance.
 
     Methods: CG where A is symmetric with a positive diagonal and M is not known to be unsymmetric, else biCG-stab(2).
@@ -78,7 +78,7 @@ def compare(A: Any) -> Iterator[Row]:
         yield _row(A, b.astype(A.dtype), kind, symmetric, (done, len(kinds)))
 
 
-def _row(A: Any, b: np.ndarray, kind: str, symmetric: bool, part: tuple[int, int]) -> Row:
+def _row(A: Any, b: np.ndarray, kind: str, symmetric: bool, part: tuple[int, int]) -> ComparisonRow:
     try:
         built = None if kind == NONE else build(A, kind, {}, part)
         M = None if built is None else built.M
@@ -89,9 +89,9 @@ def _row(A: Any, b: np.ndarray, kind: str, symmetric: bool, part: tuple[int, int
             seconds = time.perf_counter() - started
     except (UsageError, SolveFailed, ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         text = " ".join(str(error or type(error).__name__).split())
-        return Row(kind, problem=text.removeprefix(f"{kind}: "))
+        return ComparisonRow(kind, problem=text.removeprefix(f"{kind}: "))
     history = np.asarray(result.history).reshape(-1) / column_norms(b)[0]
-    return Row(
+    return ComparisonRow(
         kind, None, built, method, int(result.iterations), int(result.function_evaluations), seconds,
         bool(result.converged), status_word(int(result.status)), history[: int(result.iterations) + 1],
     )  # fmt: skip
@@ -114,7 +114,7 @@ HEAD = (
 )
 
 
-def text(row: Row) -> str:
+def text(row: ComparisonRow) -> str:
     """A row of the table under `HEAD`."""
     if row.problem is not None:
         return f"{row.kind:<15} cannot be used: {row.problem}"
@@ -135,7 +135,7 @@ _OF_ROW = ("kind", "problem", "method", "iterations", "products", "converged", "
 _OF_M = ("memory", "work", "entries", "hermitian", "note")
 
 
-def as_object(row: Row) -> dict[str, Any]:
+def as_object(row: ComparisonRow) -> dict[str, Any]:
     """A row for programs; what is not there is null."""
     M = None if row.built is None else row.built.M
     costs = {name: None if M is None else getattr(M, name) for name in _OF_M}

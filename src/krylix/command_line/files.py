@@ -17,7 +17,7 @@ from ..sparse.formats.making.reader import (
     check_finite,
     form_of_content,
     form_of_name,
-    read,
+    read_matrix_file,
 )
 from .errors import UsageError
 
@@ -84,7 +84,7 @@ def _read(path: Path) -> Any:
     if source is path and path.is_dir():
         raise UsageError(f"{path}: is a folder; expected a file.")
     try:
-        return read(source, form, name)
+        return read_matrix_file(source, form, name)
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {error.strerror or error}.") from error
     except (ValueError, MemoryError) as error:

@@ -13,19 +13,19 @@ import scipy.sparse as sp
 
 from .. import __version__
 from ..sparse.facts import (
-    components,
+    component_labels,
     has_symmetric_pattern,
     is_hermitian,
     is_positive_definite,
     occupied_diagonals,
 )
 from . import comparison, preconditioning
-from .comparison import Row
+from .comparison import ComparisonRow
 from .facts import column_norms, maps_constants_to_zero
 from .inspected import Inspected
 from .preconditioning import Built
 from .report import relative_error, status_word
-from .solve import Outcome
+from .solve import SolveOutcome
 from .storage import bytes_of, chosen
 from .system import System
 
@@ -35,7 +35,7 @@ def text(command: str, content: dict[str, Any]) -> str:
     return json.dumps(_plain({"krylix": __version__, "command": command, **content}), allow_nan=False)
 
 
-def of_solve(options: argparse.Namespace, system: System, outcome: Outcome, reading: float) -> dict[str, Any]:
+def of_solve(options: argparse.Namespace, system: System, outcome: SolveOutcome, reading: float) -> dict[str, Any]:
     """What `krylix solve` reports; `systems` has one entry per right-hand side."""
     A, b, result = system.A, system.b, outcome.result
     numbers = zip(outcome.status, outcome.iterations, outcome.norm, outcome.tolerance, outcome.check, column_norms(b))
@@ -80,7 +80,9 @@ def of_precondition(
     }
 
 
-def of_inspect(options: argparse.Namespace, inspected: Inspected, rows: Sequence[Row] | None) -> dict[str, Any]:
+def of_inspect(
+    options: argparse.Namespace, inspected: Inspected, rows: Sequence[ComparisonRow] | None
+) -> dict[str, Any]:
     """What `krylix inspect` reports; facts of square matrices are null for others."""
     A = inspected.A
     square = A.shape[0] == A.shape[1] and A.shape[0] > 0
@@ -97,7 +99,7 @@ def of_inspect(options: argparse.Namespace, inspected: Inspected, rows: Sequence
         "hermitian": is_hermitian(A) if square else None,
         "symmetric_pattern": has_symmetric_pattern(A) if square else None,
         "positive_definite": is_positive_definite(A) if square else None,
-        "components": components(A)[0] if square else None,
+        "components": component_labels(A)[0] if square else None,
         "maps_constants_to_zero": maps_constants_to_zero(A),
         "bytes": bytes_of(A),
         "format": {"name": choice.format, "backend": options.backend, "reason": choice.reason},

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..sparse.facts import (
-    components,
+    component_labels,
     dominance,
     has_symmetric_pattern,
     is_hermitian,
@@ -109,7 +109,7 @@ def _definite(A: Any) -> str:
 
 
 def _components(A: Any) -> str:
-    count, labels = components(A)
+    count, labels = component_labels(A)
     if count == 1:
         return "1, all rows are connected"
     sizes = np.bincount(labels)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..sparse.plot.picture import plot
-from .comparison import Row
+from .comparison import ComparisonRow
 from .errors import SolveFailed, UsageError
 from .output import check_output
 
@@ -44,7 +44,7 @@ def draw(path: Path, A: Any, name: str) -> None:
     _write(path, entries, (7, 6))
 
 
-def draw_convergence(path: Path, rows: Sequence[Row], name: str) -> None:
+def draw_convergence(path: Path, rows: Sequence[ComparisonRow], name: str) -> None:
     """Draw relative residuals against iterations and against time, set-up included.
 
     Raises:

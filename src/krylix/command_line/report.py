@@ -10,13 +10,13 @@ import numpy as np
 from ..solvers import Status
 from .facts import Line, column_norms, maps_constants_to_zero
 from .preconditioning import is_file
-from .solve import Outcome
+from .solve import SolveOutcome
 from .system import System
 
 _MAX_COLUMNS = 10  # right-hand sides that get a line each
 
 
-def describe(system: System, outcome: Outcome, backend: str, wanted_preconditioner: str | None) -> list[Line]:
+def describe(system: System, outcome: SolveOutcome, backend: str, wanted_preconditioner: str | None) -> list[Line]:
     """Method, status, iterations, residuals and error."""
     lines = [
         ("method", outcome.result.method + (", chosen by auto" if outcome.automatic else "")),
@@ -38,27 +38,27 @@ def describe(system: System, outcome: Outcome, backend: str, wanted_precondition
     return lines + [("warning", note) for note in outcome.notes]
 
 
-def _preconditioner(outcome: Outcome, wanted: str | None) -> str:
+def _preconditioner(outcome: SolveOutcome, wanted: str | None) -> str:
     used = outcome.result.preconditioner
     if used is None and wanted is not None:
         return f"none ({wanted} was given, but the method that was taken in the end takes none)"
     return f"{used}, from {wanted}" if used and wanted is not None and is_file(wanted) else used or "none"
 
 
-def _status(outcome: Outcome) -> str:
+def _status(outcome: SolveOutcome) -> str:
     if not outcome.converged:
         return f"NOT CONVERGED: {outcome.result.message}"
     return "converged" if len(outcome.status) == 1 else f"converged, all {len(outcome.status)} systems"
 
 
-def _residual(outcome: Outcome) -> str:
+def _residual(outcome: SolveOutcome) -> str:
     worst = _worst(outcome.norm, outcome.tolerance)
     sign = "<=" if outcome.norm[worst] <= outcome.tolerance[worst] else "against"
     which = "" if len(outcome.norm) == 1 else f" (column {worst}, the worst)"
     return f"{_symbol(outcome)} = {outcome.norm[worst]:.3e} {sign} tolerance {outcome.tolerance[worst]:.3e}{which}"
 
 
-def _check(outcome: Outcome) -> str:
+def _check(outcome: SolveOutcome) -> str:
     """The second opinion; a contradiction is said aloud."""
     worst = _worst(outcome.check, outcome.tolerance)
     text = f"{_symbol(outcome)} = {outcome.check[worst]:.3e}, computed again by NumPy and SciPy in double precision"
@@ -67,13 +67,13 @@ def _check(outcome: Outcome) -> str:
     return text
 
 
-def _fit(outcome: Outcome) -> str:
+def _fit(outcome: SolveOutcome) -> str:
     """What least squares leave over."""
     text = f"|b - A x| = {_range(outcome.fit, '{:.3e}'.format)}"
     return f"{text}, the least there is" if outcome.converged else text
 
 
-def _symbol(outcome: Outcome) -> str:
+def _symbol(outcome: SolveOutcome) -> str:
     return "|A^H (b - A x)|" if outcome.result.least_squares else "|b - A x|"
 
 
@@ -83,7 +83,7 @@ def _worst(norms: np.ndarray, tolerances: np.ndarray) -> int:
     return int(np.argmax(np.nan_to_num(excess, nan=np.inf, posinf=np.inf)))
 
 
-def _columns(outcome: Outcome) -> list[Line]:
+def _columns(outcome: SolveOutcome) -> list[Line]:
     shown = [
         (
             f"  column {i}",

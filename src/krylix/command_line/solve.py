@@ -42,7 +42,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SolveOutcome:
     """A result on the host; everything per system has the shape `(systems,)`.
 
     Attributes:
@@ -113,7 +113,7 @@ def set_up(options: argparse.Namespace, system: System) -> Ready:
     return Ready(solver, b, time.perf_counter() - started, notes)
 
 
-def solve(options: argparse.Namespace, system: System, ready: Ready) -> Outcome:
+def solve(options: argparse.Namespace, system: System, ready: Ready) -> SolveOutcome:
     """Solve and check.
 
     Raises:
@@ -126,7 +126,7 @@ def solve(options: argparse.Namespace, system: System, ready: Ready) -> Outcome:
     seconds = time.perf_counter() - started + ready.seconds
     x = x if system.b.ndim == 1 else np.ascontiguousarray(x.T)
     check, rounding, fit = _residual(system, x, result.least_squares)
-    return Outcome(
+    return SolveOutcome(
         x=x,
         result=result,
         automatic=is_auto(options.method),

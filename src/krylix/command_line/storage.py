@@ -8,7 +8,7 @@ import numpy as np
 
 from ..backends import get_backend
 from ..sparse.facts import occupied_diagonals
-from ..sparse.formats import Choice, choose_format, from_entries
+from ..sparse.formats import FormatChoice, choose_format, from_entries
 from ..sparse.formats.hyb import PIECE, best_width
 from .errors import UsageError
 from .facts import Line
@@ -32,7 +32,7 @@ def describe(A: Any, backend: str, wanted: str | None) -> list[Line]:
     return [("memory", text), ("format", _stored(A, wanted, sizes[wanted])), ("otherwise", found)]
 
 
-def chosen(A: Any, backend: str) -> Choice:
+def chosen(A: Any, backend: str) -> FormatChoice:
     """The format that krylix would choose, and why."""
     return choose_format(get_backend(backend), A.indptr, A.indices, A.shape)
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import krylix
 from grid_problems import diffusion
-from krylix.solvers.preconditioners.amg.order import in_order, nearer_order, rows_in
+from krylix.solvers.preconditioners.amg.order import nearer_order, reordered_matrix, rows_in
 from krylix.solvers.preconditioners.cycle.permuted import Permuted
 from matrices import FORMATS, in_krylix, in_random_order
 from modes import EAGER, array, compiled, to_numpy
@@ -50,7 +50,7 @@ def test_matrices_in_another_order(mode: str, format: str) -> None:
     own = in_krylix(mode, MIXED, format, known=False)
     order = nearer_order(own)
     assert order is not None
-    again: Any = in_order(own, order)
+    again: Any = reordered_matrix(own, order)
     np.testing.assert_array_equal(again.to_scipy().toarray(), MIXED.toarray()[order][:, order])
     assert abs(rows_in(MIXED, order) - again.to_scipy()).max() == 0
 

@@ -14,10 +14,10 @@ import krylix
 from grid_problems import diffusion
 from krylix import linear_solve, preconditioner
 from krylix.solvers.preconditioners.fast import sizes
-from krylix.solvers.preconditioners.fast.lines import taken_apart
+from krylix.solvers.preconditioners.fast.axis_couplings import couplings_by_axis
 from krylix.solvers.preconditioners.fast.nearby import is_far, nearby
 from krylix.solvers.preconditioners.fast.sizes import around, means
-from krylix.solvers.preconditioners.multigrid.read import couplings_of
+from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
 from krylix.sparse import UnsupportedOperation
 from modes import EAGER, MODES, array, compiled, library, to_numpy
 
@@ -258,7 +258,7 @@ def test_taken_apart(part: int, shape: tuple[int, ...], boundary: str, monkeypat
     for D in (None, root):
         S = unit if D is None else sp.diags_array(1 / D.reshape(-1))
         scaled = sp.csr_array(S @ A @ S)
-        up, rows, lines = taken_apart(couplings, D)
+        up, rows, lines = couplings_by_axis(couplings, D)
         np.testing.assert_allclose(rows.reshape(-1), scaled.sum(axis=1), atol=1e-12)
         for axis, line in enumerate(lines):
             next_ones = np.roll(places, -1, axis)

@@ -16,14 +16,17 @@ from grid_couplings import GRIDS, couplings, dense, factors_of
 from grid_problems import blocks, diffusion, obstacles
 from krylix.backends import get_backend
 from krylix.solvers.preconditioners.cycle.level import Level
-from krylix.solvers.preconditioners.multigrid.block_tridiagonal import BlockTridiagonalInverse, inverse_of
+from krylix.solvers.preconditioners.multigrid.block_tridiagonal import (
+    BlockTridiagonalInverse,
+    block_tridiagonal_inverse,
+)
+from krylix.solvers.preconditioners.multigrid.coarsening import coarsening_factors
 from krylix.solvers.preconditioners.multigrid.couplings import Couplings
+from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
 from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
-from krylix.solvers.preconditioners.multigrid.matrix import matrix_of, stencil_of
+from krylix.solvers.preconditioners.multigrid.matrix import couplings_matrix, couplings_stencil
 from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
-from krylix.solvers.preconditioners.multigrid.plan import factors_for
 from krylix.solvers.preconditioners.multigrid.probes import colours_of, probed_couplings
-from krylix.solvers.preconditioners.multigrid.read import couplings_of
 from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
 from krylix.solvers.preconditioners.multigrid.weights import weights
 from krylix.sparse import CSR, DIA, Stencil, UnsupportedOperation
@@ -44,14 +47,14 @@ def test_couplings_of_a_matrix(name: str, form: str) -> None:
     """Read off a matrix in any format, and put together to one again."""
     A = couplings(name, 2 if form == "batch" else None)
     grid = A.grid
-    given: Any = stencil_of(A)
+    given: Any = couplings_stencil(A)
     if form in ("csr", "dia"):
         given = given.to("csr").to(form)
     found = couplings_of(given, grid)
     assert found.periodic == tuple(r and n > 2 for r, n in zip(A.periodic, grid)) and found.systems == A.systems
     for i in range(A.systems or 1):
         np.testing.assert_array_equal(dense(found, i), dense(A, i))
-    back = to_numpy(matrix_of(found).dense())
+    back = to_numpy(couplings_matrix(found).dense())
     np.testing.assert_array_equal(back if A.systems else back[None], [dense(A, i) for i in range(A.systems or 1)])
 
 
@@ -194,7 +197,9 @@ def test_hermitian_coarse_matrix() -> None:
 @pytest.mark.parametrize("systems", [None, 2])
 def test_block_tridiagonal_inverse(name: str, dtype: str, systems: int | None) -> None:
     A = couplings(name, systems, dtype)
-    inverse = BlockTridiagonalInverse(HOST, *inverse_of(A), A.grid, A.periodic, A.shifts, systems is not None)
+    inverse = BlockTridiagonalInverse(
+        HOST, *block_tridiagonal_inverse(A), A.grid, A.periodic, A.shifts, systems is not None
+    )
     exact = np.stack([np.linalg.inv(dense(A, i)) for i in range(systems or 1)])
     for found, expected in ((inverse, exact), (inverse.T, np.swapaxes(exact, 1, 2)), (inverse.H.T, exact.conj())):
         entries = found.dense()
@@ -214,7 +219,9 @@ def test_block_tridiagonal_inverse_of_large_blocks(shift: float, dtype: str) -> 
         turned = np.exp(1j * np.arange(n))
         A = sp.diags_array(turned) @ A @ sp.diags_array(turned.conj())
     own = couplings_of(krylix.as_operator(sp.csr_array(A)), shape)  # type: ignore[arg-type]
-    found = BlockTridiagonalInverse(HOST, *inverse_of(own, hermitian=True), own.grid, own.periodic, own.shifts)
+    found = BlockTridiagonalInverse(
+        HOST, *block_tridiagonal_inverse(own, hermitian=True), own.grid, own.periodic, own.shifts
+    )
     assert found.pivots.shape == (1, 16, 210, 210)
     x = rng.standard_normal((2, n)).astype(dtype)
     # blocks of an indefinite matrix are eliminated in their order, whatever their size
@@ -544,7 +551,7 @@ def test_strong_axes_of_layers_of_any_period(period: int) -> None:
         own = Couplings(HOST, (n, n), (False, False), values, None)
         weak = [np.median(np.abs(2 * c) / values[zero]) for c in (second, first)]
         expected = tuple(2 if share >= 0.25 * max(weak) else 1 for share in weak)
-        assert factors_for(own, directional=True) == expected
+        assert coarsening_factors(own, directional=True) == expected
 
 
 @pytest.mark.parametrize(("period", "points"), [(40, 64**2), (8, 128**2)])

@@ -12,8 +12,11 @@ import krylix
 from grid_couplings import GRIDS, HOST, couplings, factors_of
 from grid_problems import diffusion
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.multigrid.block_tridiagonal import BlockTridiagonalInverse, inverse_of
-from krylix.solvers.preconditioners.multigrid.couplings import are_flat, moved, neighbours, windows
+from krylix.solvers.preconditioners.multigrid.block_tridiagonal import (
+    BlockTridiagonalInverse,
+    block_tridiagonal_inverse,
+)
+from krylix.solvers.preconditioners.multigrid.couplings import are_flat, neighbours, shifted_array, shifted_arrays
 from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
 from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
 from krylix.solvers.preconditioners.multigrid.weights import weights
@@ -34,7 +37,9 @@ def parts(name: str, systems: int | None) -> dict[str, Any]:
     found["down"] = found["up"].T
     scale = 1 + np.arange(np.prod(found["up"].coarse), dtype=float).reshape(1, *found["up"].coarse)
     found["scaled"] = found["up"].scaled(scale)
-    found["coarsest"] = BlockTridiagonalInverse(HOST, *inverse_of(A), A.grid, A.periodic, A.shifts, systems is not None)
+    found["coarsest"] = BlockTridiagonalInverse(
+        HOST, *block_tridiagonal_inverse(A), A.grid, A.periodic, A.shifts, systems is not None
+    )
     return found
 
 
@@ -98,14 +103,14 @@ def test_transformations() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("bk", [HOST, JAX], ids=["numpy", "jax"])
 def test_windows(name: str, bk: Any) -> None:
-    """As `moved` has it, but for points past the end of a line."""
+    """As `shifted_array` has it, but for points past the end of a line."""
     grid, rings = GRIDS[name]
     u = np.random.default_rng(2).standard_normal((2, *grid))
-    found = windows(bk, bk.asarray(u), neighbours(len(grid)), rings)
+    found = shifted_arrays(bk, bk.asarray(u), neighbours(len(grid)), rings)
     assert are_flat(bk, rings) == (bk is JAX and not any(rings))
     for shift, own in found.items():
-        expected = moved(HOST, u, shift, rings)
-        inside = moved(HOST, np.ones((1, *grid)), shift, rings) > 0
+        expected = shifted_array(HOST, u, shift, rings)
+        inside = shifted_array(HOST, np.ones((1, *grid)), shift, rings) > 0
         np.testing.assert_array_equal(np.where(inside, own, 0), expected, str(shift))
 
 

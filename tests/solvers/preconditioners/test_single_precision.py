@@ -20,7 +20,7 @@ from krylix.solvers import METHODS, PRECONDITIONERS
 from krylix.solvers.iteration.method import precision_for
 from krylix.solvers.preconditioners import to_preconditioner
 from krylix.solvers.preconditioners.cycle.recast import Recast
-from krylix.solvers.preconditioners.cycle.scaled import Scaled
+from krylix.solvers.preconditioners.cycle.scaled import DiagonallyScaled
 from krylix.solvers.prepare import prepare_for_one
 from krylix.sparse import Composed, Operator
 from matrices import in_krylix, in_random_order
@@ -420,7 +420,7 @@ def test_scaled_and_cast_in_one_pass(dtype: str, size: float, factor: float) -> 
     rng = np.random.default_rng(5)
     m = rng.standard_normal((20, 20)).astype(np.complex64 if dtype == "complex128" else np.float32)
     left, right = (rng.uniform(0.5, 2, (1, 20)).astype(dtype) for _ in range(2))
-    M = Scaled(Recast(krylix.as_operator(m), dtype, factor), left, right)
+    M = DiagonallyScaled(Recast(krylix.as_operator(m), dtype, factor), left, right)
     x = (size * rng.standard_normal((2, 20))).astype(dtype)
     kept = x.copy()
     found = M.apply(x)

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from krylix.sparse.formats.making import market
 from krylix.sparse.formats.making.io import load
-from krylix.sparse.formats.making.reader import accepted, read
+from krylix.sparse.formats.making.reader import accepted, read_matrix_file
 
 HEADER = "%%MatrixMarket matrix "
 REAL, INTEGER = HEADER + "coordinate real general\n", HEADER + "coordinate integer general\n"
@@ -133,7 +133,10 @@ def test_as_scipy_reads(field: str, symmetry: str, monkeypatch: pytest.MonkeyPat
         stream = io.BytesIO()
         scipy.io.mmwrite(stream, given, field=field, symmetry=symmetry, precision=17)
         stream.seek(0)
-        found, want = accepted(read(stream, "mtx", "A"), "A"), scipy.io.mmread(io.BytesIO(stream.getvalue()))
+        found, want = (
+            accepted(read_matrix_file(stream, "mtx", "A"), "A"),
+            scipy.io.mmread(io.BytesIO(stream.getvalue())),
+        )
         assert sp.issparse(found) == sp.issparse(want)
         for result in (found, want):
             np.testing.assert_array_equal(result.toarray() if sp.issparse(result) else result,

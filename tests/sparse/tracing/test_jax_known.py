@@ -31,7 +31,7 @@ KERNEL = rng.standard_normal((6, 2, 3, 2))
 def run(f: Callable[..., Any], *args: Any) -> list[Any]:
     """The outputs of f by the rules."""
     program = jax.make_jaxpr(f)(*args)
-    return interpreter.Interpreter(get_backend("jax")).run(program, [np.asarray(a) for a in args])
+    return interpreter.JaxprInterpreter(get_backend("jax")).run(program, [np.asarray(a) for a in args])
 
 
 def check(f: Callable[..., Any], *args: Any) -> None:
@@ -311,5 +311,5 @@ def test_positions_in_the_place_of_numbers_stay_integers() -> None:
     """Above 2^24 they are no numbers of single precision."""
     equation = jax.make_jaxpr(lambda x: x[::-1])(jnp.zeros(3, jnp.float32)).eqns[0]
     positions = np.array([2**24 + 1, 2**24 + 3, 2**24 + 5])
-    (found,) = jax_known.evaluate(equation, [positions])
+    (found,) = jax_known.evaluate_equation(equation, [positions])
     assert found.dtype == positions.dtype and np.array_equal(found, positions[::-1])

@@ -58,7 +58,7 @@ def test_elements(name: str, count: int) -> None:
         asked.append(X.size if where is None else len(where))
         return X.ravel() if where is None else X.ravel()[where]
 
-    interpreter = jax_interpreter.Interpreter(get_backend("jax"))
+    interpreter = jax_interpreter.JaxprInterpreter(get_backend("jax"))
     (found,) = jax_sample.sampled(program, interpreter, inputs, [wanted])
     np.testing.assert_allclose(found, expected[wanted], rtol=1e-5 if name == "dtypes" else 1e-12, atol=1e-12)
     if name in ("stencil", "pads", "interior", "moved", "convolved", "input", "scalar") and count == 1:
@@ -68,7 +68,7 @@ def test_elements(name: str, count: int) -> None:
 def test_outputs_and_constants() -> None:
     program = jax.make_jaxpr(lambda x: (x[0] * 2, x[1][::-1], jnp.ones(3)))([np.zeros(50), np.zeros(60)])
     x = [rng.standard_normal(50), rng.standard_normal(60)]
-    interpreter = jax_interpreter.Interpreter(get_backend("jax"))
+    interpreter = jax_interpreter.JaxprInterpreter(get_backend("jax"))
     wanted = [np.array([3, 4]), np.array([0, 59]), np.array([1])]
     found = jax_sample.sampled(program, interpreter, lambda i, w: x[i] if w is None else x[i][w], wanted)
     for a, b in zip(found, [2 * x[0][3:5], x[1][[59, 0]], [1.0]]):

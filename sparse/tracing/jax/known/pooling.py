@@ -2,7 +2,7 @@
 
 >>> import jax
 >>> settings = {"window_dimensions": (2,), "window_strides": (2,), "padding": [(1, 1)]}
->>> chosen(np.array([3.0, 5.0, 5.0, 1.0]), {**settings, "select_prim": jax.lax.ge_p})
+>>> extreme_positions(np.array([3.0, 5.0, 5.0, 1.0]), {**settings, "select_prim": jax.lax.ge_p})
 array([0, 1, 3])
 """
 
@@ -19,7 +19,7 @@ Args = Sequence[np.ndarray]
 Params = dict[str, Any]
 
 
-def chosen(x: np.ndarray, params: Params) -> np.ndarray | None:
+def extreme_positions(x: np.ndarray, params: Params) -> np.ndarray | None:
     """The flat position in x of the largest (or smallest) element of each window, of equal ones the first.
 
     -1 for windows in the padding. None where this is not what an operation with these parameters does.
@@ -40,13 +40,13 @@ def chosen(x: np.ndarray, params: Params) -> np.ndarray | None:
 
 def _gather_chosen(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     x, operand = args
-    where = chosen(operand, params)
+    where = extreme_positions(operand, params)
     return None if where is None else np.where(where < 0, x.dtype.type(0), x.reshape(-1)[where])
 
 
 def _scatter_chosen(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     x, operand = args
-    where = chosen(operand, params)
+    where = extreme_positions(operand, params)
     if where is None:
         return None
     result = np.zeros(operand.size, x.dtype)

@@ -7,7 +7,7 @@ in half precision ...); such equations, and those without a rule, are evaluated 
 
 >>> import jax
 >>> (equation,) = jax.make_jaxpr(lambda x: jax.lax.rev(x, (0,)))(np.zeros(3, np.float32)).eqns
->>> evaluate(equation, [np.array([1, 2, 3], np.float32)])
+>>> evaluate_equation(equation, [np.array([1, 2, 3], np.float32)])
 [array([3., 2., 1.], dtype=float32)]
 """
 
@@ -44,7 +44,7 @@ def as_known(x: Any, dtype: Any = None) -> Any:
     return np.asarray(x, dtype)
 
 
-def evaluate(equation: Any, values: Sequence[Any]) -> list[Any]:
+def evaluate_equation(equation: Any, values: Sequence[Any]) -> list[Any]:
     """The results of one equation for known operands.
 
     They have the equation's dtypes, but where the operands have others: positions that were put in the place of numbers

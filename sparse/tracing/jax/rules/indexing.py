@@ -28,7 +28,7 @@ from ...engine.replace import replace_box
 from ...engine.structural import pad, slice_
 from ...engine.windows import clamped_start, positions, single_start
 from ..known.reductions import order_by
-from ..known.table import bind, evaluate, is_known
+from ..known.table import bind, evaluate_equation, is_known
 from ..messages import nonlinear, unsupported
 from ..static import static
 from ..windows import fill_value, gather_window, scatter_window, sets_values
@@ -104,7 +104,7 @@ def _scatter_multiply(equation: Any, values: Values) -> Any:
         raise nonlinear(equation, values, "the factors depend on it")
     static(equation, values, "index", indices)
     operands = [np.ones(x.shape, x.dtype), indices, updates]
-    factors = evaluate(equation, operands) if is_known(updates) else bind(equation, operands)
+    factors = evaluate_equation(equation, operands) if is_known(updates) else bind(equation, operands)
     return scale(x, factors[0])
 
 

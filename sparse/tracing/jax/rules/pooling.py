@@ -13,7 +13,7 @@ from ...engine.positions import scatter_add, take
 from ...engine.reductions import window_sum
 from ...engine.structural import broadcast_to
 from ...messages import MATRIX_FREE
-from ..known.pooling import adds, chosen, window_reduction
+from ..known.pooling import adds, extreme_positions, window_reduction
 from ..messages import unsupported
 from ..static import static
 
@@ -32,7 +32,7 @@ def _scatter_chosen(equation: Any, values: Values) -> Any:
 
 
 def _positions(equation: Any, values: Values, operand: Any) -> np.ndarray:
-    where = chosen(static(equation, values, "place of the largest element", operand), equation.params)
+    where = extreme_positions(static(equation, values, "place of the largest element", operand), equation.params)
     if where is None:
         raise unsupported(equation, values, f"it is not the place of a largest finite number. {MATRIX_FREE}")
     return where

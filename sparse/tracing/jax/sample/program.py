@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from ...verify.sample import Node, Program, Sampler
+from ...verify.sample import Node, OperationGraph, Sampler
 from ...verify.sources import Positions, Shape
 from ..expand import is_call, program_of
-from ..interpreter import Interpreter
+from ..interpreter import JaxprInterpreter
 from ..known.table import as_known, is_known
 from .rules import POINTS
 
 
 def sampled(
     program: Any,
-    interpreter: Interpreter,
+    interpreter: JaxprInterpreter,
     inputs: Callable[[int, Positions | None], Any],
     wanted: Sequence[Positions],
 ) -> list[np.ndarray] | None:
@@ -33,7 +33,7 @@ def sampled(
 class _Equations:
     """The operations of JAX."""
 
-    def __init__(self, interpreter: Interpreter) -> None:
+    def __init__(self, interpreter: JaxprInterpreter) -> None:
         self._interpreter = interpreter
 
     def sources(
@@ -55,16 +55,16 @@ class _Equations:
 class _Flattening:
     """Writes out calls, and counts the values."""
 
-    def __init__(self, interpreter: Interpreter) -> None:
+    def __init__(self, interpreter: JaxprInterpreter) -> None:
         self._interpreter = interpreter
         self._nodes: list[Node] = []
         self._avals: list[Any] = []
 
-    def program(self, program: Any) -> Program:
+    def program(self, program: Any) -> OperationGraph:
         inputs = [self._new(v) for v in program.jaxpr.invars]
         outputs = self._flatten(program, inputs)
         shapes = [tuple(aval.shape) for aval in self._avals]
-        return Program(self._nodes, shapes, [aval.dtype for aval in self._avals], inputs, outputs)
+        return OperationGraph(self._nodes, shapes, [aval.dtype for aval in self._avals], inputs, outputs)
 
     def _new(self, variable: Any) -> int:
         self._avals.append(variable.aval)

@@ -25,7 +25,7 @@ _NOT_BY_POINTS = {"iota", "bitcast_convert_type", "optimization_barrier"}
 Shapes = Sequence[Shape]
 
 
-class Rule(NamedTuple):
+class SampleRule(NamedTuple):
     """What an operation needs, and what it makes of that.
 
     Attributes:
@@ -112,18 +112,18 @@ def _convolution(equation: Any, where: Positions, shapes: Shapes, shape: Shape) 
     return sources.convolved(where, shapes, shape, axes, p["window_strides"], p["padding"], *dilation, groups)
 
 
-POINTS: dict[str, Rule] = {
-    **{name: Rule(_elementwise, _evaluate) for name in ELEMENTWISE if name not in _NOT_BY_POINTS},
-    "reshape": Rule(_same_order, _MOVED),
-    "squeeze": Rule(_same_order, _MOVED),
-    "expand_dims": Rule(_same_order, _MOVED),
-    "broadcast_in_dim": Rule(_broadcast, _MOVED),
-    "slice": Rule(_slice, _MOVED),
-    "transpose": Rule(_transpose, _MOVED),
-    "rev": Rule(_reverse, _MOVED),
-    "concatenate": Rule(_concatenate, _JOINED),
-    "stack": Rule(_stack, _JOINED),
-    "pad": Rule(_pad, _combining(sources.filled)),
-    "reduce_sum": Rule(_reduce_sum, _combining(sources.added)),
-    "conv_general_dilated": Rule(_convolution, _combining(sources.products_added)),
+POINTS: dict[str, SampleRule] = {
+    **{name: SampleRule(_elementwise, _evaluate) for name in ELEMENTWISE if name not in _NOT_BY_POINTS},
+    "reshape": SampleRule(_same_order, _MOVED),
+    "squeeze": SampleRule(_same_order, _MOVED),
+    "expand_dims": SampleRule(_same_order, _MOVED),
+    "broadcast_in_dim": SampleRule(_broadcast, _MOVED),
+    "slice": SampleRule(_slice, _MOVED),
+    "transpose": SampleRule(_transpose, _MOVED),
+    "rev": SampleRule(_reverse, _MOVED),
+    "concatenate": SampleRule(_concatenate, _JOINED),
+    "stack": SampleRule(_stack, _JOINED),
+    "pad": SampleRule(_pad, _combining(sources.filled)),
+    "reduce_sum": SampleRule(_reduce_sum, _combining(sources.added)),
+    "conv_general_dilated": SampleRule(_convolution, _combining(sources.products_added)),
 }

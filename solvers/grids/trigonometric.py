@@ -29,7 +29,7 @@ from ...backends import Array, Backend
 _PASSES, _MOST_FACTORS = 20, 150  # what surrounds a Fourier transform; and its cost by Bluestein
 
 
-class Kind(NamedTuple):
+class TransformKind(NamedTuple):
     """What stands in the sum above, and how long the Fourier transform is; `(times, plus)` are `times n + plus`."""
 
     f: Callable[[np.ndarray], np.ndarray]
@@ -45,22 +45,22 @@ def _both(x: np.ndarray) -> np.ndarray:
 
 
 KINDS = {
-    "DST-I": Kind(np.sin, 2, 2, (4, 4), (2, 2), "DST-I"),
-    "DST-II": Kind(np.sin, 1, 2, (4, 0), (1, 0), "DST-III"),
-    "DST-III": Kind(np.sin, 2, 1, (4, 0), (1, 0), "DST-II"),
-    "DST-IV": Kind(np.sin, 1, 1, (4, 0), (2, 0), "DST-IV"),
-    "DST-V": Kind(np.sin, 2, 2, (4, 2), (2, 1), "DST-V"),
-    "DST-VI": Kind(np.sin, 1, 2, (4, 2), (2, 1), "DST-VII"),
-    "DST-VII": Kind(np.sin, 2, 1, (4, 2), (2, 1), "DST-VI"),
-    "DCT-II": Kind(np.cos, 1, 0, (4, 0), (1, 0), "DCT-III"),
-    "DCT-III": Kind(np.cos, 0, 1, (4, 0), (1, 0), "DCT-II"),
-    "DCT-IV": Kind(np.cos, 1, 1, (4, 0), (2, 0), "DCT-IV"),
-    "DCT-VIII": Kind(np.cos, 1, 1, (4, 2), (2, 1), "DCT-VIII"),
-    "periodic": Kind(_both, 0, 0, (2, 0), (1, 0), "periodic"),
+    "DST-I": TransformKind(np.sin, 2, 2, (4, 4), (2, 2), "DST-I"),
+    "DST-II": TransformKind(np.sin, 1, 2, (4, 0), (1, 0), "DST-III"),
+    "DST-III": TransformKind(np.sin, 2, 1, (4, 0), (1, 0), "DST-II"),
+    "DST-IV": TransformKind(np.sin, 1, 1, (4, 0), (2, 0), "DST-IV"),
+    "DST-V": TransformKind(np.sin, 2, 2, (4, 2), (2, 1), "DST-V"),
+    "DST-VI": TransformKind(np.sin, 1, 2, (4, 2), (2, 1), "DST-VII"),
+    "DST-VII": TransformKind(np.sin, 2, 1, (4, 2), (2, 1), "DST-VI"),
+    "DCT-II": TransformKind(np.cos, 1, 0, (4, 0), (1, 0), "DCT-III"),
+    "DCT-III": TransformKind(np.cos, 0, 1, (4, 0), (1, 0), "DCT-II"),
+    "DCT-IV": TransformKind(np.cos, 1, 1, (4, 0), (2, 0), "DCT-IV"),
+    "DCT-VIII": TransformKind(np.cos, 1, 1, (4, 2), (2, 1), "DCT-VIII"),
+    "periodic": TransformKind(_both, 0, 0, (2, 0), (1, 0), "periodic"),
 }
 
 
-def wave_numbers(kind: str, n: int) -> np.ndarray:
+def angles(kind: str, n: int) -> np.ndarray:
     """`(n,)`: by how much the angle of the k-th wave grows from one point to the next."""
     _, _, b, (times, plus), *_ = KINDS[kind]
     found: np.ndarray = 2 * np.pi * (2 * np.arange(n) + b) / (times * n + plus)
@@ -68,11 +68,11 @@ def wave_numbers(kind: str, n: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=8)
-def as_matrix(kind: str, n: int) -> np.ndarray:
+def transform_matrix(kind: str, n: int) -> np.ndarray:
     """`(n, n)`: the transform as an orthogonal matrix, which is for reading."""
     f, a, b, (times, plus), _, inverse = KINDS[kind]
     if kind in ("DST-III", "DCT-III"):  # whose first or last column is the shorter one
-        return as_matrix(inverse, n).T
+        return transform_matrix(inverse, n).T
     j = np.arange(n)
     whole = times * n + plus
     matrix = f(np.pi / whole * (np.outer(2 * j + b, 2 * j + a) % (2 * whole)))  # whole numbers lose no digits
@@ -107,7 +107,7 @@ def _prime_factors(n: int) -> int:
     return total + (n if n > 1 else 0)
 
 
-def transformed(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
+def trigonometric_transform(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
     """`x` with its lines along these axes transformed, one after the other.
 
     Cost: that of a Fourier transform of each line, of the length in the table above; twice that of complex numbers.
@@ -116,7 +116,7 @@ def transformed(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
     if found is not None:
         return found
     if bk.dtype(x).kind == "c":
-        return bk.fourier.complex(*(transformed(bk, kind, part, axes) for part in bk.fourier.parts(x)))
+        return bk.fourier.complex(*(trigonometric_transform(bk, kind, part, axes) for part in bk.fourier.parts(x)))
     rank = len(x.shape)
     for axis in axes:
         order = list(range(rank))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....sparse.formats.entries.some_rows import scattered
+from ....sparse.formats.entries.some_rows import evenly_spread
 from .blocks import numbers_of_blocks
 from .couplings import Couplings
 
@@ -54,7 +54,7 @@ def _jumps(A: Couplings, axis: int) -> float:
     return int(np.count_nonzero(both & (high > _JUMP * low))) / max(int(np.count_nonzero(both)), 1)
 
 
-def factors_for(A: Couplings, directional: bool) -> tuple[int, ...] | None:
+def coarsening_factors(A: Couplings, directional: bool) -> tuple[int, ...] | None:
     """2 for each axis that is to be halved; None where no axis can be.
 
     Args:
@@ -72,7 +72,7 @@ def factors_for(A: Couplings, directional: bool) -> tuple[int, ...] | None:
 
 def _strengths(A: Couplings) -> list[float]:
     """What a point in the middle of the field has of couplings to its neighbours along each axis; by some of them."""
-    some = (0, *np.ix_(*(scattered(n, _least(A.grid)) for n in A.grid)))
+    some = (0, *np.ix_(*(evenly_spread(n, _least(A.grid)) for n in A.grid)))
     sizes = {s: np.abs(a[some]) for s, a in A.values.items()}
     own = sizes[A.here]
     live = own > 0

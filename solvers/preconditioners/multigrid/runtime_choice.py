@@ -18,10 +18,10 @@ from ..cycle.either import Either
 from ..diagonal import DOMINANT
 from ..jacobi import jacobi
 from ..known import as_matrix, grid_for
-from .couplings import Couplings, Shift, Stacked, total
-from .multigrid import Smoothing, cycle_of, described
-from .plan import Coarsest
-from .read import couples_neighbours, couplings_of
+from .coarsening import Coarsest
+from .couplings import Couplings, Shift, Stacked, sum_of_terms
+from .from_matrix import couples_neighbours, couplings_of
+from .multigrid import Smoothing, cycle_of, with_cost
 
 _DIRECT = 64**2  # points of the coarsest grid: one for which elimination takes no longer than the finer grids
 _LEAST = {2: 100_000, 3: 500_000}  # unknowns by axes from which some solves take longer than to compile this
@@ -39,7 +39,7 @@ def pays_unseen(A: Matrix) -> bool:
     return large and A.systems is None and bk.compiled() and not bk.spreads_arrays() and couples_neighbours(A)
 
 
-def multigrid_where_it_suits(A: Operator, precision: str | None = None) -> Preconditioner:
+def multigrid_or_jacobi(A: Operator, precision: str | None = None) -> Preconditioner:
     """The values, which are not known yet, decide in each run between it, and `jacobi` where they do not suit it:
 
     a diagonal with zeros, or so large that scaling by it is enough; mostly convection; waves; nonsense. It costs a few
@@ -57,7 +57,7 @@ def multigrid_where_it_suits(A: Operator, precision: str | None = None) -> Preco
         chosen[0] > 0, lambda: bk.by_host(setup.on_host, setup.in_program, values, name=setup.name)
     )
     cycle, setup.make = setup.make(arrays), None  # type: ignore[misc]  # as it may hold what is traced
-    found = described(Either(cycle, other.inner, chosen), None, A, (("direct", _DIRECT),))
+    found = with_cost(Either(cycle, other.inner, chosen), None, A, (("direct", _DIRECT),))
     return replace(found, note="jacobi where the values of a run do not suit it")
 
 
@@ -84,17 +84,17 @@ class _SetUp:
     def in_program(self, values: Array) -> list[Array]:
         cycle = self._cycle(self._couplings(self.grid.bk, values), False)
         self.structure = _structure(cycle)
-        arrays, self.make = cycle.bk.take_apart(cycle.as_container())
+        arrays, self.make = cycle.bk.flatten(cycle.as_container())
         return arrays
 
     def on_host(self, values: np.ndarray) -> list[Array]:
         host = get_backend("numpy")
-        with host.quiet():
+        with host.errstate():
             A = self._couplings(host, values)
             cycle = self._cycle(A, A.is_exactly_hermitian)
         if _structure(cycle) != self.structure:
             raise ValueError("multigrid has other parts on the host than in the program: an error of krylix.")
-        return host.take_apart(cycle)[0]
+        return host.flatten(cycle)[0]
 
     def _couplings(self, bk: Backend, values: Array) -> Couplings:
         return replace(self.grid, bk=bk, values=Stacked(self.shifts, values))
@@ -141,5 +141,5 @@ def _suits(A: Couplings) -> Array:
 
 def _sum(bk: Backend, terms: list[Array]) -> Array:
     """Of all numbers, `(1,)`."""
-    sizes = total(terms)
+    sizes = sum_of_terms(terms)
     return bk.sum(bk.reshape(sizes, (1, -1)), 1)

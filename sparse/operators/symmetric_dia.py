@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...backends.interface.sparse_kernels import Place
-from ...backends.numpy.kernels import dia_product, mirrored_places
+from ...backends.numpy.kernels import dia_product, symmetric_places
 from ..formats import DIA
 from ..operator import Operator
 from .composed import Composed
@@ -18,17 +18,17 @@ from .composed import Composed
 _LEAST = 2**16  # rows from which a product waits for memory
 
 
-def halved(A: Operator) -> Operator:
+def as_symmetric_dia(A: Operator) -> Operator:
     """A, for many products: where it is seen to be symmetric, digit by digit, in a form that reads half of it.
 
     Images are the same to the last digit. Cost: a pass over the values of real matrices of diagonals in NumPy.
     """
     large = isinstance(A, DIA) and A.bk.on_host and A.systems is None and A.shape[0] >= _LEAST
-    return Mirrored(A) if large and A.dtype.kind == "f" and A.is_exactly_hermitian() else A
+    return SymmetricDIA(A) if large and A.dtype.kind == "f" and A.is_exactly_hermitian() else A
 
 
 @dataclass(eq=False, repr=False)
-class Mirrored(Composed):
+class SymmetricDIA(Composed):
     """The same as `inner`, real and exactly symmetric."""
 
     inner: Operator
@@ -36,7 +36,7 @@ class Mirrored(Composed):
     @cached_property
     def _where(self) -> list[Place]:
         own: Any = self.inner
-        return mirrored_places(own.structure.offsets, own.shape[0])
+        return symmetric_places(own.structure.offsets, own.shape[0])
 
     def apply(self, x: Array) -> Array:
         own: Any = self.inner
@@ -50,7 +50,7 @@ class Mirrored(Composed):
         found = self.bk.dia_added(y, own.arrays()[0], self._where, x) if same else None
         return own.add_to(y, x) if found is None else found
 
-    def transpose(self) -> Mirrored:
+    def transpose(self) -> SymmetricDIA:
         return self
 
     def astype(self, dtype: np.dtype) -> Operator:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.multigrid import parts, transfer
+from krylix.solvers.preconditioners.multigrid import blockwise, transfer
 from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighbours
 from krylix.solvers.preconditioners.multigrid.hierarchy import made
 
@@ -60,9 +60,9 @@ def test_same_as_at_once(
     for factors in {(2,) * len(grid), (1, *(2,) * (len(grid) - 1)), (2, *(1,) * (len(grid) - 1))} - {(1,)}:
         make = partial(made, factors=factors, hermitian=hermitian, dust=1e-12)
         whole = make(A)
-        monkeypatch.setattr(parts, "_LEAST", 0)
-        monkeypatch.setattr(parts, "_ROWS", 5)
-        found = parts.in_parts(make, A, factors, within)
+        monkeypatch.setattr(blockwise, "_LEAST", 0)
+        monkeypatch.setattr(blockwise, "_ROWS", 5)
+        found = blockwise.blockwise_setup(make, A, factors, within)
         assert type(found.own.values) is not type(whole.own.values)  # it was made in parts indeed
         np.testing.assert_array_equal(found.scale, whole.scale)
         np.testing.assert_array_equal(found.weights, whole.weights.astype(within))
@@ -84,7 +84,7 @@ def test_interpolation_by_some_rows(
     rng = np.random.default_rng(4)
     for factors in {(2,) * len(grid), (1, *(2,) * (len(grid) - 1)), (2, *(1,) * (len(grid) - 1))} - {(1,)}:
         coarse = tuple(-(-n // f) for n, f in zip(grid, factors))
-        W = rng.standard_normal((len(transfer.places(factors)), systems or 1, *coarse)).astype(dtype)
+        W = rng.standard_normal((len(transfer.interpolation_places(factors)), systems or 1, *coarse)).astype(dtype)
         P = transfer.Interpolation(HOST, W, grid, factors, rings, systems is not None)
         dense = P.dense() if systems else P.dense()[None]
         for rows in (systems,) if systems else (1, 3):
@@ -104,7 +104,7 @@ def test_interpolation_by_some_rows(
 def test_interpolation_of_other_dtypes_and_batches() -> None:
     """Integers and lower precisions are not rounded; one vector for a batch of matrices is refused."""
     rng = np.random.default_rng(6)
-    W = rng.standard_normal((len(transfer.places((2,))), 3, 5))
+    W = rng.standard_normal((len(transfer.interpolation_places((2,))), 3, 5))
     P = transfer.Interpolation(HOST, W[:, :1], (9,), (2,), (False,))
     for x in (np.arange(5)[None], rng.standard_normal((1, 5)).astype(np.float32)):
         assert P.apply(x).dtype == np.float64

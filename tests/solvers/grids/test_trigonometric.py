@@ -11,8 +11,8 @@ import scipy.fft
 import scipy.sparse as sp
 
 from krylix.backends import get_backend
-from krylix.solvers.grids.eigenvectors import waves
-from krylix.solvers.grids.waves import KINDS, as_matrix, is_fast, transformed
+from krylix.solvers.grids.eigenvectors import trigonometric_eigenvectors
+from krylix.solvers.grids.trigonometric import KINDS, is_fast, transform_matrix, trigonometric_transform
 from modes import EAGER, array, compiled, library, to_numpy
 
 ENDS = {"point": 0.0, "derivative": 1.0, "value": -1.0}
@@ -46,9 +46,9 @@ def test_formulas_of_eigenvectors(first: str, last: str, n: int) -> None:
     A = np.diag(np.full(n, 2.3)) + c * (np.eye(n, k=1) + np.eye(n, k=-1))
     A[0, 0] += c * ENDS[first]
     A[-1, -1] += c * ENDS[last]
-    kind, base, values = waves(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
+    kind, base, values = trigonometric_eigenvectors(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
     np.testing.assert_allclose(np.sort(base + values), np.linalg.eigvalsh(A), atol=1e-12)
-    T = as_matrix(kind, n)
+    T = transform_matrix(kind, n)
     np.testing.assert_allclose(T @ T.T, np.eye(n), atol=1e-13)
     np.testing.assert_allclose(T.T * (base + values) @ T, A, atol=1e-13)
 
@@ -58,8 +58,8 @@ def test_formulas_of_periodic_axes(n: int) -> None:
     row = np.zeros(n)
     row[[0, 1, 2, -2, -1]] = 2.5, -1.3, 0.1, 0.1, -1.3
     A = np.array([np.roll(row, k) for k in range(n)])
-    kind, base, values = waves(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
-    T = as_matrix(kind, n)
+    kind, base, values = trigonometric_eigenvectors(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
+    T = transform_matrix(kind, n)
     assert kind == "periodic"
     np.testing.assert_allclose(T.T * (base + values) @ T, A, atol=1e-13)
     np.testing.assert_allclose(base + values, np.fft.fft(row).real, atol=1e-13)
@@ -69,7 +69,7 @@ def test_small_eigenvalues_keep_their_digits() -> None:
     """Those of smooth waves, which are sums that nearly cancel."""
     n = 4096
     A = sp.diags_array([-1.0, 0.0, -1.0], offsets=[-1, 0, 1], shape=(n, n), format="csr")
-    _, base, values = waves(A, 2.2e-16)  # type: ignore[misc]
+    _, base, values = trigonometric_eigenvectors(A, 2.2e-16)  # type: ignore[misc]
     assert base == -2
     exact = 4 * np.sin(np.pi * np.arange(1, 6) / (2 * n + 2)) ** 2
     np.testing.assert_allclose(values[:5], exact, rtol=1e-14)
@@ -81,7 +81,7 @@ def test_what_is_nearly_of_constants_has_no_formula(change: str) -> None:
     row = np.zeros(n)
     row[[0, 1, -1]] = 2.0, -1.0, -1.0
     A = np.array([np.roll(row, k) for k in range(n)])
-    assert waves(sp.csr_array(A), 2.2e-16) is not None
+    assert trigonometric_eigenvectors(sp.csr_array(A), 2.2e-16) is not None
     if change == "one entry":
         A[3, 4] -= 1e-9
     elif change == "one side":
@@ -91,7 +91,7 @@ def test_what_is_nearly_of_constants_has_no_formula(change: str) -> None:
         A[0, 0] += 0.5
     else:
         A = A + 0.1 * (np.roll(np.eye(n), 1, 0) - np.roll(np.eye(n), -1, 0))
-    assert waves(sp.csr_array(A), 2.2e-16) is None
+    assert trigonometric_eigenvectors(sp.csr_array(A), 2.2e-16) is None
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_transforms(mode: str, kind: str) -> None:
         given = array(mode, x)
         # of tensors whose derivatives are recorded PyTorch makes its own transforms
         for one in (given, given.clone().requires_grad_()) if mode == "torch" else (given,):
-            found = to_numpy(transformed(bk, kind, one, (1,)))
+            found = to_numpy(trigonometric_transform(bk, kind, one, (1,)))
             assert found.dtype == dtype
             np.testing.assert_allclose(found, exact, atol=3e-6 if dtype in ("float32", "complex64") else 3e-14)
     x = rng.standard_normal((2, 5, 4))
     exact = np.moveaxis(by_sum(kind, np.moveaxis(by_sum(kind, x), 1, -1)), -1, 1)
-    np.testing.assert_allclose(to_numpy(transformed(bk, kind, array(mode, x), (1, 2))), exact, atol=3e-14)
+    np.testing.assert_allclose(to_numpy(trigonometric_transform(bk, kind, array(mode, x), (1, 2))), exact, atol=3e-14)
 
 
 @pytest.mark.parametrize("kind", ["DST-I", "DST-III", "DCT-II", "DCT-VIII"])
@@ -128,7 +128,7 @@ def test_transforms(mode: str, kind: str) -> None:
 def test_compiled_transforms(mode: str, kind: str) -> None:
     bk = get_backend(library(mode))
     x = rng.standard_normal((3, 6))
-    found = compiled(mode, lambda x: transformed(bk, kind, x, (1,)))(array(mode, x))
+    found = compiled(mode, lambda x: trigonometric_transform(bk, kind, x, (1,)))(array(mode, x))
     np.testing.assert_allclose(to_numpy(found), by_sum(kind, x), atol=1e-14)
 
 

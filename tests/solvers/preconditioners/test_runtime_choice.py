@@ -16,8 +16,8 @@ import krylix
 from cells import in_turn
 from krylix.backends.interface.control import Control
 from krylix.backends.jax.backend import JaxBackend
-from krylix.solvers.preconditioners.multigrid import where_it_suits
-from krylix.solvers.preconditioners.multigrid.where_it_suits import multigrid_where_it_suits
+from krylix.solvers.preconditioners.multigrid import runtime_choice
+from krylix.solvers.preconditioners.multigrid.runtime_choice import multigrid_or_jacobi
 from krylix.sparse import Stencil
 from modes import array, compiled, library, to_numpy
 
@@ -33,8 +33,8 @@ modes = pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Grids that are large enough are small here."""
-    monkeypatch.setattr(where_it_suits, "_LEAST", {2: 400, 3: 400})
-    monkeypatch.setattr(where_it_suits, "_DIRECT", 64)
+    monkeypatch.setattr(runtime_choice, "_LEAST", {2: 400, 3: 400})
+    monkeypatch.setattr(runtime_choice, "_DIRECT", 64)
     yield
 
 
@@ -153,7 +153,7 @@ def test_the_host_and_the_program_set_up_the_same(
 
             @jax.jit
             def apply(c: Any, r: Any) -> Any:
-                return multigrid_where_it_suits(Stencil([*c], shifts, grid)).inner.apply(r[None])[0]
+                return multigrid_or_jacobi(Stencil([*c], shifts, grid)).inner.apply(r[None])[0]
 
             images.append({name: np.asarray(apply(c, r)) for name, c in values.items()})
     for name, host in images[0].items():
@@ -272,7 +272,7 @@ def test_single_precision() -> None:
 
 def test_smaller_grids_and_other_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody compiles it for these."""
-    monkeypatch.setattr(where_it_suits, "_LEAST", {2: 10_000})
+    monkeypatch.setattr(runtime_choice, "_LEAST", {2: 10_000})
     kinds = []
 
     def solve(c: Any, b: Any) -> Any:

@@ -12,8 +12,8 @@ from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
 from ...grids.diagonals import neighbours_diagonals
 from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
-from ..known import at_hand, entries_at_hand
-from .couplings import Couplings, Shift, opposite, total
+from ..known import concrete, concrete_entries
+from .couplings import Couplings, Shift, opposite, sum_of_terms
 
 Parts = dict[Shift, list[Array]]
 
@@ -26,14 +26,14 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
 
     Cost: one pass over the values; for other formats than stencils and diagonals also over positions.
     """
-    own: Any = at_hand(matrix)
+    own: Any = concrete(matrix)
     if isinstance(own, Stencil) and own.structure.in_grid == own.structure.out_grid == grid:  # type: ignore[attr-defined]
         parts, rings = _of_boxes(own, grid)
     else:
         found = _of_diagonals(own, grid)
         parts, rings = found or _of_entries(own, grid)
     bk, systems = own.bk, own.systems
-    values = {shift: total(arrays) for shift, arrays in parts.items()}
+    values = {shift: sum_of_terms(arrays) for shift, arrays in parts.items()}
     like = next(iter(values.values()), None)
     zero = bk.zeros((systems or 1, *grid), own.dtype, like)
     for shift in [(0,) * len(grid), *map(opposite, values)]:
@@ -112,7 +112,7 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
 
 
 def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
-    bk, rows, cols, values = entries_at_hand(matrix)
+    bk, rows, cols, values = concrete_entries(matrix)
     if bk.on_host:
         kept = (values != 0).any(axis=0)
         rows, cols, values = rows[kept], cols[kept], values[:, kept]

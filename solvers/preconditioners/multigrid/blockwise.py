@@ -22,7 +22,7 @@ _ROWS = 32  # of the coarser grid that are kept of a part: with more it leaves t
 _LEAST = 2**15  # points of a grid that is worth more than one part
 
 
-class Made(NamedTuple):
+class LevelArrays(NamedTuple):
     """What is computed for a level from its couplings.
 
     Attributes:
@@ -38,7 +38,9 @@ class Made(NamedTuple):
     coarse: Couplings
 
 
-def in_parts(make: Callable[[Couplings], Made], A: Couplings, factors: Shift, dtype: np.dtype) -> Made:
+def blockwise_setup(
+    make: Callable[[Couplings], LevelArrays], A: Couplings, factors: Shift, dtype: np.dtype
+) -> LevelArrays:
     """`make(A)` for couplings of NumPy, with its own couplings and weights in the given dtype."""
     grid, factor = coarse_grid(A.grid, factors), factors[0]
     if A.grid[0] * int(np.prod(A.grid[1:])) < _LEAST or grid[0] < 2 * _ROWS:
@@ -74,7 +76,7 @@ def _rows(A: Couplings, start: int, end: int) -> Couplings:
 class _Whole:
     """Arrays for the numbers of all parts."""
 
-    def __init__(self, A: Couplings, grid: Shift, first: Made, dtype: np.dtype) -> None:
+    def __init__(self, A: Couplings, grid: Shift, first: LevelArrays, dtype: np.dtype) -> None:
         systems, wide = first.scale.shape[0], first.coarse.diagonal.dtype
         self.shifts, self.coarse_shifts = first.own.shifts, first.coarse.shifts
         self.scale = np.empty((systems, *A.grid), first.scale.dtype)
@@ -82,7 +84,7 @@ class _Whole:
         self.weights = np.empty((len(first.weights), systems, *grid), dtype)
         self.coarse = np.empty((len(self.coarse_shifts), systems, *grid), wide)
 
-    def put(self, part: Made, rows: slice, before: int, factor: int) -> None:
+    def put(self, part: LevelArrays, rows: slice, before: int, factor: int) -> None:
         """What is kept of a part: some rows of the coarser grid, before which it has others."""
         kept = slice(before, before + rows.stop - rows.start)
         own = slice(factor * rows.start, min(factor * rows.stop, self.scale.shape[1]))
@@ -94,7 +96,7 @@ class _Whole:
         for k, shift in enumerate(self.coarse_shifts):
             self.coarse[k, :, rows] = part.coarse.values[shift][:, kept]
 
-    def made(self, A: Couplings, grid: Shift) -> Made:
+    def made(self, A: Couplings, grid: Shift) -> LevelArrays:
         own = replace(A, values=Stacked(self.shifts, self.own))
         coarse = replace(A, grid=grid, values=Stacked(self.coarse_shifts, self.coarse))
-        return Made(self.scale, own, self.weights, coarse)
+        return LevelArrays(self.scale, own, self.weights, coarse)

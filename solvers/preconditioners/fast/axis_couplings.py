@@ -12,7 +12,7 @@ from ..multigrid.couplings import Couplings
 from .sizes import planes, planes_at_a_time
 
 
-class Line(NamedTuple):
+class AxisCouplings(NamedTuple):
     """What couples neighbours along an axis: from point i to i + 1 (mod n), and the part of the sum of rows, `(n,)`."""
 
     up: np.ndarray
@@ -20,7 +20,7 @@ class Line(NamedTuple):
     ring: bool
 
 
-class Parts(NamedTuple):
+class CouplingsByAxis(NamedTuple):
     """A matrix taken apart.
 
     Attributes:
@@ -31,10 +31,10 @@ class Parts(NamedTuple):
 
     up: list[np.ndarray]
     rows: np.ndarray
-    lines: list[Line]
+    lines: list[AxisCouplings]
 
 
-def taken_apart(A: Couplings, root: np.ndarray | None) -> Parts:
+def couplings_by_axis(A: Couplings, root: np.ndarray | None) -> CouplingsByAxis:
     """Of D^-1/2 A D^-1/2. Some planes at a time, in the cache."""
     grid, rank = A.grid, len(A.grid)
     up, rows = [np.empty(grid, A.diagonal.dtype) for _ in grid], np.empty(grid, A.diagonal.dtype)
@@ -50,11 +50,11 @@ def taken_apart(A: Couplings, root: np.ndarray | None) -> Parts:
 
     cores.in_blocks(read, grid[0], planes_at_a_time(grid))
     found = [one for _, one in sorted(sums, key=lambda one: one[0])]
-    lines: list[Line] = []
+    lines: list[AxisCouplings] = []
     for axis, n in enumerate(grid):
         steps, own = (_joined([one[axis][k] for one in found], axis) / (rows.size / n) for k in range(2))
-        lines.append(Line(steps, own - own.mean() * (rank - 1) / rank, A.periodic[axis]))
-    return Parts(up, rows, lines)
+        lines.append(AxisCouplings(steps, own - own.mean() * (rank - 1) / rank, A.periodic[axis]))
+    return CouplingsByAxis(up, rows, lines)
 
 
 def _joined(parts: list[np.ndarray], axis: int) -> np.ndarray:

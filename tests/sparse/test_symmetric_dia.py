@@ -11,9 +11,9 @@ import scipy.sparse as sp
 import krylix
 from krylix.backends.cores import shared
 from krylix.backends.numpy import kernels
-from krylix.sparse import DIA, halved
-from krylix.sparse.operators import mirrored
-from krylix.sparse.operators.mirrored import Mirrored
+from krylix.sparse import DIA, as_symmetric_dia
+from krylix.sparse.operators import symmetric_dia
+from krylix.sparse.operators.symmetric_dia import SymmetricDIA
 from matrices import in_krylix
 from modes import EAGER, array, compiled, product, to_numpy
 
@@ -24,7 +24,7 @@ N = 40
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if matrices and parts of them were large and small."""
-    monkeypatch.setattr(mirrored, "_LEAST", 1)
+    monkeypatch.setattr(symmetric_dia, "_LEAST", 1)
     monkeypatch.setattr(kernels, "_BYTES", 56)
 
 
@@ -50,8 +50,8 @@ def dense(A: DIA) -> np.ndarray:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_same_digits(dtype: str, batch: int, threads: int) -> None:
     A = symmetric(dtype)
-    half = halved(A)
-    assert isinstance(half, Mirrored) and half.shape == A.shape and half.dtype == A.dtype
+    half = as_symmetric_dia(A)
+    assert isinstance(half, SymmetricDIA) and half.shape == A.shape and half.dtype == A.dtype
     rng = np.random.default_rng(2)
     x, y = (rng.standard_normal((batch, N)).astype(dtype) for _ in range(2))
     x[:, 3] = np.inf
@@ -73,12 +73,12 @@ def test_same_digits(dtype: str, batch: int, threads: int) -> None:
 def test_vectors_of_another_dtype() -> None:
     """As of the matrix itself."""
     A = symmetric("float32")
-    half, rng = halved(A), np.random.default_rng(3)
+    half, rng = as_symmetric_dia(A), np.random.default_rng(3)
     for dtype in ("float64", "complex64", "complex128"):
         x, y = (rng.standard_normal((1, N)).astype(dtype) for _ in range(2))
         np.testing.assert_array_equal(half.apply(x), A.apply(x))
         np.testing.assert_allclose(half.add_to(y.copy(), x), y + A.apply(x), rtol=1e-12)
-    assert halved(A).astype(np.dtype("float64")).dtype == np.float64 and halved(A).T.shape == (N, N)
+    assert as_symmetric_dia(A).astype(np.dtype("float64")).dtype == np.float64 and as_symmetric_dia(A).T.shape == (N, N)
 
 
 def test_others_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,12 +88,12 @@ def test_others_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
         other = values.copy()
         other[d, i] = np.nextafter(other[d, i], 2)
         changed = DIA(other, OFFSETS, (N, N))
-        assert halved(changed) is changed
+        assert as_symmetric_dia(changed) is changed
     for other in (DIA(values[1:], OFFSETS[1:], (N, N)), DIA(np.stack([values] * 2), OFFSETS, (N, N)),
                   DIA(values + 0j, OFFSETS, (N, N)), A.to("csr")):  # fmt: skip
-        assert halved(other) is other
-    monkeypatch.setattr(mirrored, "_LEAST", N + 1)
-    assert halved(A) is A
+        assert as_symmetric_dia(other) is other
+    monkeypatch.setattr(symmetric_dia, "_LEAST", N + 1)
+    assert as_symmetric_dia(A) is A
 
 
 @pytest.mark.parametrize("mode", EAGER)
