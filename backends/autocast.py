@@ -1,4 +1,4 @@
-"""PyTorch's autocast is left off while krylix computes: a solve in half precision would not reach its tolerance."""
+"""Disable PyTorch's autocast in krylix: a solve in half precision would not reach its tolerance."""
 
 from __future__ import annotations
 

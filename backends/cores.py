@@ -1,4 +1,4 @@
-"""Large arrays on all cores that this process may use: blocks of them, each worked on by one thread.
+"""Parallel loops over blocks of large arrays, one thread a block, on all cores of this process.
 
 Where a block begins depends on the array alone, so that results are the same, to the last digit, for any number of
 threads. What works on a block is mostly in NumPy's or SciPy's compiled loops, which other threads need not wait for.

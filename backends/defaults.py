@@ -1,4 +1,4 @@
-"""The backends entered by `with backend:`, innermost last; kept apart because both Backend and the registry use it."""
+"""Stack of default backends, entered by `with backend:`; apart because both Backend and the registry import it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Factorisations by LAPACK on the host, for NumPy and for libraries that have no such function themselves."""
+"""LAPACK factorisations on the host, for NumPy and for libraries without their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SciPy's compiled loops over rows of numbers: one pass each, during which other threads may run.
+"""SciPy's compiled loops for elementwise products of rows: one pass over memory, and the interpreter lock released.
 
 NumPy takes two passes for a product that is added, and BLAS, as SciPy calls it, lets no other thread run.
 """
@@ -25,7 +25,7 @@ _STARTS, _FIRST = np.array([0, 1], np.int32), np.array([0], np.int32)  # of a ma
 
 
 def takes(dtype: np.dtype, *others: np.dtype) -> bool:
-    """Are there loops, for arrays of this dtype, which is also that of the others?"""
+    """Are SciPy's loops there for arrays of this dtype?"""
     return _COMPLETE and dtype in _KNOWN and others.count(dtype) == len(others)
 
 

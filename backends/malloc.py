@@ -1,4 +1,4 @@
-"""Large arrays without page faults: a setting of the C library's allocator, for compiled programs on the CPU."""
+"""Allocator setting of the C library that avoids page faults of large arrays in compiled CPU programs."""
 
 from __future__ import annotations
 

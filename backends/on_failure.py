@@ -1,4 +1,4 @@
-"""What a solve does that fails: the policy in force, and whether compiled programs may call the host for it."""
+"""Failure policy of solves, `on_failure`, and whether compiled programs may call the host for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def checked_policy(policy: str) -> str:
 
 
 def get_on_failure() -> str:
-    """What a solve does here that fails and was given no `on_failure`: "raise", "warn", "status" or "nan"."""
+    """The policy for failed solves without an `on_failure` argument: "raise", "warn", "status" or "nan"."""
     return _setting.get()
 
 
@@ -66,7 +66,7 @@ def on_failure(policy: str) -> Iterator[None]:
 
 
 def has_pure_programs() -> bool:
-    """Are the programs that are compiled here without calls of the host, as far as it is ours to choose?"""
+    """Are programs compiled without host callbacks under the policy in force?"""
     pure = _pure.get()
     return get_on_failure() == "nan" if pure is None else pure
 

@@ -60,7 +60,7 @@ def precision(bits: int | None) -> Iterator[None]:
 
 
 def exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:
-    """The integer dtype of the size of a real one, and the mask of the bits that hold the exponent."""
+    """The integer dtype as wide as a real one, and the mask of its exponent bits."""
     return _EXPONENT_BITS[dtype.itemsize]
 
 

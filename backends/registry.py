@@ -153,7 +153,7 @@ def choose_backend(*objects: Any) -> Backend:
 
 
 def libraries_of(*objects: Any) -> list[str]:
-    """Names of the backends whose arrays are among `objects` and in their containers, also callable ones."""
+    """Names of the backends whose arrays are among `objects` and in their containers, callable ones included."""
     return list(dict.fromkeys(name for x in objects for name in _names(x, in_callables=True)))
 
 
@@ -183,7 +183,7 @@ def _names(x: Any, in_callables: bool) -> list[str]:
 
 
 def without_compilers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose source no compiler reads, and no mode of JAX judges that is meant for a user's own source.
+    """`function`, run outside of compilers that read Python source, autocast, and JAX's strict modes.
 
     `torch.compile` runs it between two graphs, AutoGraph as it is. PyTorch's autocast is off in it.
     """

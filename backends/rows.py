@@ -1,4 +1,4 @@
-"""Products of SciPy's matrices in rows: by its loops themselves, and block by block on all cores.
+"""CSR products by SciPy's compiled loops without its wrappers, in row blocks on all cores.
 
 What SciPy does around a loop takes it as long as ten thousand entries do.
 """
@@ -20,7 +20,7 @@ _ENTRIES = 1 << 17  # of a block of rows; they take five times as long as to sta
 
 
 def rows_times(A: Any, x: np.ndarray) -> Any:
-    """`A @ x` of a SciPy matrix in any format with `(m,)` or `(m, k)`, to the last digit; one in rows on all cores."""
+    """`A @ x` of a SciPy matrix with `(m,)` or `(m, k)`, bitwise as SciPy's; CSR on all cores."""
     if not _fits_loops(A, x, 1):
         return A @ x
     if len(A.data) <= _ENTRIES:
@@ -39,7 +39,7 @@ def rows_times(A: Any, x: np.ndarray) -> Any:
 
 
 def product_of(A: Any) -> Callable[[np.ndarray], Any]:
-    """`v -> A @ v`, to the last digit, for many vectors `(m,)`: what SciPy's loop needs is found out once."""
+    """`v -> A @ v`, bitwise as SciPy's, for many vectors `(m,)`: the loop's arguments are prepared once."""
     loop = csr_matvec if isinstance(A, _BY_ROWS) else csc_matvec if isinstance(A, _BY_COLUMNS) else None
     if loop is None or not _suits_loops(A) or (loop is csr_matvec and len(A.data) > _ENTRIES):
         return partial(rows_times, A)
@@ -56,7 +56,7 @@ def product_of(A: Any) -> Callable[[np.ndarray], Any]:
 
 
 def transposed_times(A: Any, v: np.ndarray) -> Any:
-    """`A.T @ v` of a SciPy matrix in any format with `(n,)`, to the last digit; in rows without another object."""
+    """`A.T @ v` of a SciPy matrix with `(n,)`, bitwise as SciPy's; CSR without a transposed object."""
     if v.ndim != 1 or not _fits_loops(A, v, 0):
         return A.T @ v
     return _by_loop(csc_matvec, A.shape[::-1], A, v)
@@ -69,7 +69,7 @@ def _by_loop(loop: Any, shape: tuple[int, int], A: Any, v: np.ndarray) -> np.nda
 
 
 def _fits_loops(A: Any, x: Any, axis: int) -> bool:
-    """Do SciPy's loops take it with `x` along one of its axes? They trust that these have one length."""
+    """Does the length of `x` match the matrix axis? SciPy's loops do not check."""
     if not isinstance(A, _BY_ROWS) or type(x) is not np.ndarray or not _suits_loops(A):
         return False
     return bool(A.shape[axis] == x.shape[0] and x.dtype == A.data.dtype)

@@ -51,7 +51,7 @@ class Setting(Generic[T]):
             self._local.reset(token)
 
     def _in_jax(self) -> Any:
-        """The part of the key of JAX's compiled functions, from when JAX was imported."""
+        """The setting as part of the cache key of JAX's compiled functions, once JAX is imported."""
         make = getattr(sys.modules.get("jax"), "make_user_context", None) if self._compiled else None
         if self._context is None and make is not None:
             self._context = make(self._global)

@@ -1,4 +1,4 @@
-"""One method on one problem: what it finds, and that as a result."""
+"""One method applied to one problem, and its outcome as a result."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from .setup.problem import Problem
 
 
 def after_failure(method: str, first: str) -> str:
-    """How a method is called that was tried after another one."""
+    """Name of a method that was tried after another one."""
     return f"{method} (after {first} had failed)"
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """A method that is to solve a problem.
+    """A method applied to a problem.
 
     Attributes:
         problem: A x = b in rows.
         method: what solves it.
         M: a preconditioner, a factorisation made before, or None.
-        on_failure: what a solve does whose failure shows later, or in several solves; see `guarded`.
+        on_failure: policy for failures that show later, or in several solves; see `guarded`.
         history: are residual norms recorded?
         report: called after each iteration, see `make_report`.
-        fallback: a method of the host that is tried where this one fails, if nobody else sees to that; or None.
+        fallback: method of the host to try on failure, if no caller handles that; or None.
     """
 
     problem: Problem
@@ -53,7 +53,7 @@ class Attempt:
     fallback: Method | None = None
 
     def run(self) -> Outcome:
-        """In the library itself, compiled once where that pays, or on the host. Without derivatives.
+        """Run in the library, compiled once where that pays, or on the host. Without derivatives.
 
         The outcome has a first axis for checkpoints if the problem has several limits.
         """
@@ -78,7 +78,7 @@ class Attempt:
         return LoopSettings(problem.bk, method, limits, self.history, problem.by_default, both, problem.derived)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:
-        """The outcome of a solve in a compiled function, or for a derivative, whose failure is seen to here.
+        """Outcome of a solve in a compiled function or for a derivative, with its failure handled here.
 
         Args:
             purpose: words that go before the method's name: what the solve is for.
@@ -95,13 +95,13 @@ class Attempt:
         return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, last.look(outcome)).x)
 
     def _is_seen_to_converge(self, outcome: Outcome) -> bool:
-        """Have all systems converged, and is that at hand?"""
+        """Have all systems converged, as known without waiting?"""
         bk, status = self.problem.bk, outcome.status
         known = not (self.problem.compiled or bk.compiled(status)) and bk.is_concrete(status)
         return known and not bk.any(status != int(Status.CONVERGED))
 
     def look(self, outcome: Outcome) -> Look | None:
-        """Looks for the causes where this attempt has failed; None where nobody will ask."""
+        """Function that diagnoses a failure of this attempt; None where it is not needed."""
         compiled = self.problem.compiled or self.problem.bk.compiled(outcome.status)
         later = self.on_failure in QUIET
         return None if compiled and later else Look.at(self.problem, self.method, self.M, outcome, later)

@@ -1,4 +1,4 @@
-"""The first solve with a function in a library that compiles: NumPy solves with its matrix, and nothing is compiled.
+"""First solve with a function in a compiling library: NumPy solves with its matrix, and nothing is compiled.
 
 A program takes seconds to compile, which pays where a solve like this one comes again: so it is compiled when it does.
 Nothing is kept of a first solve but a number, which decides whether the next one is compiled, and no more than that.

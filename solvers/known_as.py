@@ -1,4 +1,4 @@
-"""What people call methods and preconditioners: other spellings, names of other libraries, and words for hints.
+"""Aliases of methods and preconditioners: other spellings, names in other libraries, and words for hints.
 
 Names are compared `squeezed`: without upper case, hyphens, underscores, spaces and dots.
 """
@@ -12,12 +12,12 @@ _NUMBER = re.compile(r"\(?\w*\)?$")
 
 
 def squeezed(name: str) -> str:
-    """`name` as it is looked up: "biCG-stab (2)" is "bicgstab(2)"."""
+    """Normalise a name for look-up: "biCG-stab (2)" is "bicgstab(2)"."""
     return _BETWEEN.sub("", name.strip().lower())
 
 
 def _table(*rows: tuple[str, str]) -> dict[str, str]:
-    """Words, separated by spaces, that have one meaning, and the meaning."""
+    """Table of aliases, separated by spaces, to the name that they mean."""
     return {squeezed(word): meaning for words, meaning in rows for word in words.split()}
 
 
@@ -85,13 +85,13 @@ METHODS_BY_WORD = re.compile(
 
 
 def is_method(name: str) -> bool:
-    """Do people call a method so?"""
+    """Is it a known name of a method, in any library?"""
     key = squeezed(name)
     return bool(METHODS_BY_WORD.fullmatch(key)) or key in SAME_METHODS or key in FACTORS or key in METHOD_HINTS
 
 
 def preconditioner_meant(name: str, kinds: dict[str, str]) -> str | None:
-    """Our name of the preconditioner that people call so, or None.
+    """Our name of the preconditioner with this alias, or None.
 
     Args:
         name: any word.

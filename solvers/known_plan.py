@@ -1,4 +1,4 @@
-"""One right-hand side in NumPy's memory and factors that are at hand: apply them, take the residual, and that is all.
+"""Fast path for one NumPy right-hand side with existing factors: apply them, take the residual.
 
 It is what a solve does anyway where its first step ends it, operation by operation, so that every number is the same.
 What is unusual is left to the general way: other arrays, zero or huge numbers, null vectors, a residual above the
@@ -41,7 +41,7 @@ _DEFAULTS = {field.name: field.default for field in fields(SolveResult) if field
 
 @dataclass(frozen=True, eq=False)
 class KnownPlan:
-    """What is known of all solves with one regular matrix of NumPy.
+    """Constants of all solves with one regular NumPy matrix.
 
     Attributes:
         A: the matrix, n x n.
@@ -63,7 +63,7 @@ class KnownPlan:
     def of(
         cls, A: Operator, method: Method, M: Operator | None, null: KnownNull, request: Request, source: Any = None
     ) -> KnownPlan | None:
-        """None where a solve has more to do, or another order of doing it."""
+        """Make a plan; None where solves take other steps."""
         if not A.bk.on_host or type(method) not in (Direct, FastDirect, ScipyDirect) or null.projection is not None:
             return None
         regular = isinstance(M, DenseFactors | InverseFactors) or (isinstance(M, HostFactors) and M.singularity is None)
@@ -76,7 +76,7 @@ class KnownPlan:
         return cls(A, method, M.apply, request, M, source)
 
     def solve(self, b: Any) -> SolveResult | None:
-        """The result; None where the general way has to find it."""
+        """Solve; None where the general path has to."""
         A = self.A
         if type(b) is not np.ndarray or b.shape != A.shape[:1] or b.dtype != A.dtype or get_precision() is not None:
             return None
@@ -84,7 +84,7 @@ class KnownPlan:
             return self.solve_quietly(b)
 
     def solve_quietly(self, b: np.ndarray) -> SolveResult | None:
-        """As `solve`, for a right-hand side of this plan where NumPy warns of nothing."""
+        """`solve` for a suitable right-hand side, without NumPy warnings."""
         rows, request = b[None], self.request
         size = self._norm(rows)
         real = type(size)
@@ -98,7 +98,7 @@ class KnownPlan:
         return self._result(b, x, residual, norm, bound) if norm <= bound else None
 
     def _norm(self, rows: np.ndarray) -> Any:
-        """NaN where the squares may leave the range of numbers; but that of zero is 0."""
+        """Norm, NaN where squares may overflow or underflow; 0 for zero."""
         real = rows.dtype.kind == "f"
         square = _NUMBERS.square_norm(rows) if real else self.A.bk.square_norm(rows)[0, 0]
         low, high = _SQUARES[square.dtype.char]
@@ -130,12 +130,12 @@ class KnownPlan:
 
 
 def _needs_no_scale(b: np.ndarray, size: np.floating[Any]) -> bool:
-    """Is its largest number far from both ends? Its norm mostly tells."""
+    """Is scaling unnecessary, as the largest entry is far from overflow and underflow? Mostly its norm shows it."""
     return bool(_NEAR * len(b) ** 0.5 < size < _FAR or _NEAR < abs(b).max() < _FAR)
 
 
 def settings_are_plain(request: Request) -> bool:
-    """Are they those of one system in one precision, all of them valid?"""
+    """Are the settings valid, for one system and one precision?"""
     rtol, atol, limit = request.rtol, request.atol, request.max_iter
     return (
         (rtol is None or (type(rtol) is float and 0 <= rtol < 1))
@@ -155,7 +155,7 @@ def settings_are_plain(request: Request) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Later:
-    """`Sensitivity`, whose parts are made when it is asked for: b, x and the residual are those of the solve."""
+    """Lazy `Sensitivity` of a solve."""
 
     plan: KnownPlan
     b: np.ndarray

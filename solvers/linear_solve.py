@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
-from ..sparse.once import answers_kept
+from ..sparse.analysis.analysis import release
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
@@ -136,7 +135,7 @@ linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.
 
 
 class _Ready(NamedTuple):
-    """What `solve` takes."""
+    """Arguments of `solve`."""
 
     problem: Problem
     method: Method
@@ -188,23 +187,20 @@ def _solved_by_library(request: Request) -> SolveResult:
 
 
 def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Ready]:
-    """And what it was solved with: where `many`, with factors that serve other solves too."""
+    """Set up and solve; also returns the set-up, where `many` with reusable factors."""
     automatic = is_auto(request.method)
-    with answers_kept() if automatic or request.preconditioner is not None else nullcontext():
-        method = None if automatic else find_method(request.method, request.A)
-        problem = make_problem(request, method)
-        if problem.is_empty:
-            ready = _Ready(problem, method or METHODS["CG"], None)
-            return solve(*ready, request), ready
-        refuse_infinite_entries(problem, request.on_failure)
-        if method is not None:
-            problem = with_constants(problem, method, problem.A, request)
-            ready = _set_up(problem, method, request.preconditioner, problem.A)
-        else:
-            chosen = choose(
-                problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn")
-            )
-            choice, ready = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
+    method = None if automatic else find_method(request.method, request.A)
+    problem = make_problem(request, method)
+    if problem.is_empty:
+        ready = _Ready(problem, method or METHODS["CG"], None)
+        return solve(*ready, request), ready
+    refuse_infinite_entries(problem, request.on_failure)
+    if method is not None:
+        problem = with_constants(problem, method, problem.A, request)
+        ready = _set_up(problem, method, request.preconditioner, problem.A)
+    else:
+        chosen = choose(problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
+        choice, ready = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
     while True:
         try:
             ready = _with_factors(ready) if many else ready
@@ -212,12 +208,11 @@ def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Re
         except UnsupportedOperation:  # known only now, as of a program of which some values are arguments
             if method is not None or choice.is_last:
                 raise
-        with answers_kept():
-            choice, ready = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
+        choice, ready = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
 
 
 def _with_factors(ready: _Ready) -> _Ready:
-    """Factors are made in each solve else; where that is compiled as a whole, they still are."""
+    """Factorise now, instead of in each solve, unless the solve is compiled as a whole."""
     problem, method, M, _ = ready
     if M is not None or not isinstance(method, Refinement) or (problem.bk.compiles_solves and not method.on_host):
         return ready
@@ -233,13 +228,14 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) 
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
     ready = _set_up(problem, method, M, choice.matrix, choice.factors, last=choice.is_last)
+    release(choice.matrix)
     return ready._replace(fallback=choice.fallback)
 
 
 def _set_up(
     problem: Problem, method: Method, M: Any, matrix: Operator, factors: Operator | None = None, last: bool = True
 ) -> _Ready:
-    """The preconditioner or the factors of `matrix`, where they are made before the solve.
+    """Set up the preconditioner or the factors of `matrix`, where that is done before the solve.
 
     Args:
         last: is there no other method? Then refusals say what they say to the user.

@@ -1,4 +1,4 @@
-"""The public door to krylix as a linear solver of lineax. Importing this imports JAX and lineax."""
+"""Public import of `LineaxSolver`. Importing this imports JAX and lineax."""
 
 from .lineax.solver import LineaxSolver
 

@@ -1,4 +1,4 @@
-"""Read what `Preconditioner.save` and the `save` of factorisations wrote."""
+"""Load preconditioners and factorisations that `save` wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A solve on NumPy arrays for arrays of another library, also inside its compiled functions."""
+"""Solve in NumPy for arrays of another library, also inside its compiled functions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .setup.problem import Problem
 def run_on_host(
     problem: Problem, settings: LoopSettings, M: Operator | None, report: Callable[..., None] | None
 ) -> Outcome:
-    """The whole solve as one call of the host."""
+    """Run the whole solve as one host call."""
     function, arrays = _solve_on_host(problem, settings, M, report)
     found = Outcome(*problem.bk.host_call(function, _shapes(problem, settings.history), *arrays))
     return found if settings.history else found._replace(history=())
 
 
 def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome) -> Outcome:
-    """What the host finds with a method of its own for the systems that it may help, and what was found for others."""
+    """Solve failed systems on the host with its own method; other results are kept."""
     bk = problem.bk
     function, arrays = _solve_on_host(problem, settings, None, None, bounded=True)
     fields = found if settings.history else found[:-1]
@@ -52,7 +52,7 @@ def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome) ->
 
 
 def _name(problem: Problem, settings: LoopSettings, *counts: int) -> str | None:
-    """The same for solves on the host that do the same, in every process; None where that is not known.
+    """Name of the host computation, equal across processes for equal solves; None if unknown.
 
     What arrays will decide is seen in the operators that are made of other numbers.
     """
@@ -85,7 +85,7 @@ def _solve_on_host(
     report: Callable[..., None] | None,
     bounded: bool = False,
 ) -> tuple[Callable[..., Outcome], Sequence[Array]]:
-    """The solve as a function of NumPy arrays, and the library's arrays that it is to be called with.
+    """The solve as a function of NumPy arrays, and the arrays of the library to call it with.
 
     It raises MemoryError where it is `bounded` and factors of the matrix, as it turns out to be, have no room.
     """

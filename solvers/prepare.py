@@ -1,4 +1,4 @@
-"""`prepare`: what depends on A alone, done once for many solves."""
+"""`prepare`: set-up that depends on A alone, done once for many solves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from ..backends import Array, choose_backend, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
-from ..sparse.once import answers_kept
+from ..sparse.analysis.analysis import release
 from ..sparse.owned import owned
 from .iteration.method import Method, precision_for
 from .known_plan import KnownPlan
@@ -165,7 +165,7 @@ def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
     if solver.A.bk is not problem.bk:
         problem = replace(problem, null=_moved(problem.null, problem, "The null space"))
         M = M if solver.method.on_host else _moved(M, problem, "The preconditioner or factorisation")
-    check_requirements(problem, solver.method, M)  # again, as A may have been written to
+    check_requirements(problem, solver.method, M)
     return solve(problem, solver.method, M, solver._fallback, request)
 
 
@@ -231,10 +231,7 @@ def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
 
 
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
-    with answers_kept():
-        return run_for(
-            request.on_failure, run_where_spread, lambda given: _set_up(given, previous, many), request, False
-        )
+    return run_for(request.on_failure, run_where_spread, lambda given: _set_up(given, previous, many), request, False)
 
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
@@ -268,6 +265,7 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
         kind = M.kind  # for `update`: what it was that suited A
     if isinstance(method, Refinement):
         M = factors or factors_now(problem, method)
+    release(A)
     problem.bk.register(PreparedSolver, _flatten, _restore)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`

@@ -1,4 +1,4 @@
-"""Setups that are kept for plain solves with one matrix again and again: the choice, the preconditioner, the factors.
+"""Set-up cache of plain solves with one matrix: the method, the preconditioner, the factors.
 
 A matrix is the same if all its bits are: a copy is compared, so a matrix that was written to is another one, and one
 that was made anew with the same numbers is not.
@@ -40,12 +40,12 @@ _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SO
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What solves with one matrix have in common.
+    """Cached set-up of solves with one matrix.
 
     Attributes:
         A: the matrix as an operator, with no offset.
         source: what the user called A, in memory of its own.
-        plan: where solves have no more to do than to apply factors.
+        plan: the fast path of solves that only apply factors.
     """
 
     A: Operator
@@ -60,14 +60,14 @@ class Setup:
     def of(
         cls, problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
     ) -> Setup:
-        """That of a solve of `problem`, whose matrix nobody else can write to."""
+        """Set-up of a solve of `problem`, with a private copy of its matrix."""
         null, A = KnownNull(problem.null, problem.both), problem.A.without_offset
         settings = replace(request, A=None, b=None, x0=None)
         plan = KnownPlan.of(A, method, M, null, settings, problem.source)
         return cls(A, method, M, fallback, null, problem.source, plan)
 
     def solve(self, request: Request) -> SolveResult | None:
-        """With another right-hand side; None where that needs another setup."""
+        """Solve for another right-hand side; None if that needs another set-up."""
         usual = request.x0 is None and request.history is False and request.progress is False
         if usual and self.plan is not None and (found := self.plan.solve(request.b)) is not None:
             return found
@@ -79,7 +79,7 @@ class Setup:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A solve as the cache sees it: everything that its setup depends on."""
+    """Cache key of a solve: everything that its set-up depends on."""
 
     A: Any
     bk: Backend
@@ -91,7 +91,7 @@ class Call:
         return copy_of(self.A, self.bk)
 
     def is_like(self, key: Hashable, content: Content) -> bool:
-        """Has it the setup of that one?"""
+        """Are the keys equal?"""
         return self.key == key and self.content.equals(content)
 
 
@@ -169,7 +169,7 @@ def find_setup(call: Call) -> Setup | None:
 
 
 def seen_before(call: Call) -> bool:
-    """Was there a solve like this one lately? Most probably: only a sum of its bits was kept."""
+    """Was there a solve like this one lately? By a checksum, so with high probability only."""
     global _seen
     this = call.key, call.content.checksum()
     with _lock:

@@ -1,4 +1,4 @@
-"""Small dense systems on the host, of which LAPACK solves a hundred while the general way sees how to solve one.
+"""Fast path for small dense systems on the host, which LAPACK solves faster than the general path starts.
 
 The same factors, the same look at their pivots and at what they make of a random vector, with stricter bounds: whatever
 may be singular, ill-conditioned or nearly symmetric is left to the general way, and so is all that is no plain request.
@@ -41,7 +41,7 @@ Solve = Callable[[np.ndarray], np.ndarray]  # for one vector (n,)
 
 
 def solve_small_dense(request: Request) -> SolveResult | None:
-    """The result of a regular system; None where the general way has to find it.
+    """Solve a regular system; None where the general path has to.
 
     Of NumPy's arrays it is that of the general way to the last digit; other libraries may round otherwise.
     """
@@ -80,7 +80,7 @@ def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndar
 
 
 def _regular_factors(matrix: DenseOperator) -> Solve | None:
-    """What solves with the factors that suit the matrix; None where it may be singular."""
+    """Solve function by Cholesky or LU factors; None where the matrix may be singular."""
     A: np.ndarray = matrix.matrix
     rows = _largest(abs(A), 1)  # zero or not finite: then some pivot, or the image below, is too
     definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)

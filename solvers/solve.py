@@ -1,4 +1,4 @@
-"""A problem, the method chosen for it, and another one where that fails: the result that the user gets."""
+"""Solve a problem with a method and its fallback, and make the user's result."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _solve(
 
 
 def _checked(problem: Problem, outcome: Outcome) -> Outcome:
-    """Not believing the precision where it has let a system without a solution pass."""
+    """Withdraw the default tolerance's allowance where it accepted an inconsistent system."""
     if not problem.by_default or problem.given is not None:
         return outcome
     return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
@@ -93,9 +93,7 @@ def _checked(problem: Problem, outcome: Outcome) -> Outcome:
 def _climbed(
     attempt: Attempt, first: Outcome, fallback: Method, request: Request
 ) -> tuple[Attempt, Outcome] | None:  # fmt: skip
-    """What the other method finds for the systems that it may help; None if there are none, or where it cannot be used:
-    then the failure of the first one stands.
-    """
+    """Solve failed systems with the fallback; None if there are none, or the fallback cannot be used."""
     problem = attempt.problem
     bk, failed = problem.bk, may_be_helped(problem, first)
     if not bk.any(failed):
@@ -121,7 +119,7 @@ def _has_converged(bk: Backend, outcome: Outcome) -> bool:
 
 
 def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> SolveResult:
-    """What `on_failure` says, where it is not known that all systems have converged."""
+    """Apply `on_failure` unless all systems are known to have converged."""
     problem, on_failure = attempt.problem, attempt.on_failure
     if on_failure not in QUIET:
         reason = why_no_solution(problem, result)
@@ -144,7 +142,7 @@ def _outcome(attempt: Attempt) -> Outcome:
 
 
 def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:
-    """In the user's terms; of the outcome as it was found, but for x."""
+    """Result in the user's terms, of the given outcome and x."""
     problem = attempt.problem
     sensitivity = Sensitivity.of(attempt, outcome) if not problem.bk.has_derivatives else None
     spoils = attempt.on_failure == "nan" and not converged

@@ -1,4 +1,4 @@
-"""Arrays whose types say how they are spread over devices: a solve runs where the library itself finds that out."""
+"""Sharded arrays with shardings in their types: the solve runs where the library infers shardings itself."""
 
 from __future__ import annotations
 

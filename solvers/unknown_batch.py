@@ -1,4 +1,4 @@
-"""A batch whose size is not known while a function is traced: its systems are solved one after the other."""
+"""Batches of unknown size in a traced function: their systems are solved one after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def has_unknown_size(b: Any) -> bool:
 
 
 def solve_one_by_one(request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
-    """The solves of all systems in a loop of the program; None where this is more than a batch of unknown size.
+    """Solve all systems in a loop of the program; None unless only the size of the batch is unknown.
 
     Each is a batch of one, so functions get arrays with their batch axes. What the request has for each system, but
     for b and x0, is not taken apart: of matrices and tolerances there must be one for all.
@@ -49,7 +49,7 @@ def solve_one_by_one(request: Request, solve: Callable[[Request], SolveResult]) 
 
 
 def _along_axis(bk: Backend, request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
-    """With vectors on another axis: moved, solved, and moved back."""
+    """Solve with vectors on another axis."""
     axis, x0 = request.axis, request.x0
     rows = replace(
         request, b=last_axis(bk, request, request.b), x0=None if x0 is None else last_axis(bk, request, x0), axis=-1

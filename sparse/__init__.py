@@ -3,6 +3,7 @@
 if __name__ != "krylix.sparse":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.sparse, not a top-level module", name=__name__)
 
+from .analysis.analysis import asymmetry
 from .convert import as_operator, batch_shape, is_function, is_list_of_matrices, operand_dtype, to_operator
 from .errors import NonlinearError, UnsupportedOperation
 from .files.storable import storable
@@ -27,7 +28,6 @@ from .formats import (
     vstack,
 )
 from .layout import Layout
-from .linearity import linear_part
 from .operator import Operator
 from .operators.bridge import BridgedOperator
 from .operators.cast import CastOperator, in_precision
@@ -35,6 +35,7 @@ from .operators.combine import OffsetOperator
 from .operators.composed import Composed
 from .operators.function import FunctionOperator
 from .operators.host import HostOperator
+from .operators.linearity import linear_part
 from .operators.mapped import MappedOperator
 from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
@@ -42,7 +43,6 @@ from .operators.on_host import OnHost
 from .operators.products import Turned
 from .operators.symmetric_dia import as_symmetric_dia
 from .plot import picture as picture
-from .symmetry import asymmetry
 from .tracing.jacobian_matrix import jacobian_matrix
 from .tracing.matrix_from_function import matrix_from_function
 

@@ -37,6 +37,7 @@ class Operator(ABC):
     one_after_the_other: ClassVar[str] = "as_operator(lambda x: A @ (B @ x), like=b)"  # the product of two
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
     offset: complex = 0  # a constant that is added to every entry of `without_offset`
+    analysis: Any = None  # what was found out about its entries: see `analysis_of`
 
     @property
     def without_offset(self) -> Operator:
@@ -102,23 +103,27 @@ class Operator(ABC):
         """
         return None
 
-    def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """`A v` and `Aᵀ v` on the host where the values are known now, else None; of several systems `(systems, n)`.
+    def known_images(self, v: np.ndarray, both: bool = True) -> tuple[np.ndarray, ...] | None:
+        """`A v`, and with `both` also `Aᵀ v`, on the host, where the values are known now; else None.
 
-        For a square matrix and one vector `(n,)`. Cost: two products, and what `known` costs where that is needed.
+        For a square matrix and one vector `(n,)`; of several systems `(systems, n)`. Cost: the products, and what
+        `known` costs where that is needed.
         """
         found = self.known()
-        if isinstance(found, tuple):
-            images = [(rows_times(matrix, v), transposed_times(matrix, v)) for matrix in found]
-            return np.array([a for a, _ in images]), np.array([b for _, b in images])
         if found is None:
             return None
+        if isinstance(found, tuple):
+            products = (rows_times, transposed_times) if both else (rows_times,)
+            return tuple(np.array([times(matrix, v) for matrix in found]) for times in products)
+        image = rows_times(found, v)
+        if not both:
+            return (image,)
         if isinstance(found, np.ndarray):
-            return found @ v, np.swapaxes(found, -1, -2) @ v
-        return rows_times(found, v), transposed_times(found, v)
+            return image, np.swapaxes(found, -1, -2) @ v
+        return image, transposed_times(found, v)
 
-    def is_exactly_hermitian(self) -> bool:
-        """Digit by digit, of finite numbers, where that is quick to see now; False leaves it open."""
+    def is_exactly_hermitian(self) -> bool | None:
+        """Digit by digit, of finite numbers, where that is quick to see; False leaves it open, None: not known now."""
         return False
 
     def known_diagonal(self) -> np.ndarray:

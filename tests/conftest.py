@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import sysconfig
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,14 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 
 
 def _cell(item: pytest.Item) -> Cell:
-    node = item.path.relative_to(ROOT / "tests").as_posix() + item.nodeid[item.nodeid.index("::") :]
+    node = _below_tests(item.path) + item.nodeid[item.nodeid.index("::") :]
     markers = {marker.name: marker for marker in reversed([*item.iter_markers()])}
-    return cell(node, markers, _parameters(item))
+    return cell(node, markers, _parameters(item), item.own_markers)
+
+
+@cache
+def _below_tests(path: Path) -> str:
+    return path.relative_to(ROOT / "tests").as_posix()
 
 
 def _but_for_its_mode(item: pytest.Item) -> Any:
@@ -85,12 +91,23 @@ def _but_for_its_mode(item: pytest.Item) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`pytest -n 2` hands out whole files: the tests of a file share what was compiled for the first of them."""
+    """`pytest -n 2` hands out whole files: the tests of a file share what was compiled for the first of them.
+
+    So do the tests of contracts that solve one system by every method, which lie in three files.
+    """
     if config.getvalue("dist") != "load":  # somebody asks for another way
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    return LoadFileScheduling(config, log)
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "one system by every method" if file.endswith(ONE_PROGRAM) else file
+
+    return Scheduling(config, log)
+
+
+ONE_PROGRAM = ("solvers/test_basics.py", "solvers/test_batches.py", "solvers/test_failures.py")
 
 
 MAPS = 20_000  # a process may have 65 530

@@ -256,6 +256,17 @@ def test_errors_are_for_users() -> None:
     every_file(rule)
 
 
+def test_class_names_are_unique() -> None:
+    """A search for a class finds one; what only its own file sees begins with an underscore."""
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(place_of(path, node))
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    assert not shared, f"classes with one name: {shared}"
+
+
 def test_module_docstring() -> None:
     def rule(path: Path) -> Iterator[str]:
         if not ast.get_docstring(tree_of(path)):

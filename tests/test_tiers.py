@@ -8,7 +8,7 @@ import pytest
 from cells import METHOD_NAMES
 from library import ROOT
 from modes import MODES
-from tiers import AGAIN, CELLS, REPRESENTATIVE, TIERS, Cell
+from tiers import AGAIN, BEFORE_A_MERGE, CELLS, COMPILING, REPRESENTATIVE, TIERS, TWINS, Cell
 
 
 class Row(NamedTuple):
@@ -53,6 +53,24 @@ def test_cells_are_tested_in_their_tier(row: Row, request: pytest.FixtureRequest
         if first != said:
             wrong.append(f"{mode}: the table says {said}, the first tier with such a test is {first}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_markers_name_what_there_is(request: pytest.FixtureRequest) -> None:
+    """A method or mode that a test no longer has, or that its marker names in vain, asks for a tier of nothing."""
+    if any("::" in argument for argument in request.config.args):
+        pytest.skip("this run has not collected all cells of its tests")
+    asked: dict[str, set[str | None]] = {}
+    there: dict[str, set[str | None]] = {}
+    for c in request.config.stash[CELLS]:
+        asked.setdefault(c.test, set()).update(c.asked)
+        there.setdefault(c.test, set()).update((c.method, c.mode))
+    stale = {test: names - there[test] for test, names in asked.items() if names - there[test]}
+    assert not stale, f"the marker compiled_by_default names what these tests do not have: {stale}"
+
+
+def test_methods_that_stand_for_others_exist() -> None:
+    assert {*BEFORE_A_MERGE, *(method for methods in AGAIN.values() for method in methods)} <= set(METHOD_NAMES)
+    assert {*AGAIN, *TWINS, *TWINS.values(), *COMPILING} <= set(MODES)
 
 
 GRID = (

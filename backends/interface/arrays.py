@@ -1,4 +1,4 @@
-"""What backends pass around, and NumPy arrays on their way into a library."""
+"""Array type alias, and the conversion of NumPy arrays for a library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a hos
 
 
 def native_order(x: Any) -> Any:
-    """A NumPy array with its bytes in the order of this machine, as files may have another; all else unchanged."""
+    """Convert a NumPy array to native byte order (files may have another); anything else is returned as it is."""
     return x.astype(x.dtype.newbyteorder("=")) if isinstance(x, np.ndarray) and not x.dtype.isnative else x
 
 
@@ -24,5 +24,5 @@ WRITES = (
 
 
 def nan_of(dtype: np.dtype) -> float | complex:
-    """NaN, in both parts of a complex number: a part that is a number would be believed."""
+    """NaN of a dtype, in both parts of a complex number: a finite part could be mistaken for a result."""
     return complex(np.nan, np.nan) if np.dtype(dtype).kind == "c" else np.nan

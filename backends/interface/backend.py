@@ -1,4 +1,4 @@
-"""What solvers and matrices need from an array library: one small method per need.
+"""The Backend class: the array operations that solvers and matrices use, one small method each.
 
 Conventions. Inside solvers a vector is `(batch, n)` and a scalar per system `(batch, 1)`. A method whose name says
 that it updates (`axpy`, `xpay`) may overwrite the array named `y`, which the caller must own; nothing else is ever
@@ -33,15 +33,15 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str
-    is_eager: ClassVar[bool] = False  # is control flow always Python's own?
-    raises_in_programs: Any = True  # can a compiled program end with an error, in every process that runs it?
+    is_eager: ClassVar[bool] = False  # is control flow always Python's, never compiled?
+    raises_in_programs: Any = True  # can a compiled program raise an error, in every process that runs it?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
-    on_host: ClassVar[bool] = False  # are its arrays NumPy's: SciPy's too, and constants to all others?
-    has_compiled_rows: ClassVar[bool] = False  # is its product of CSR rows the fastest for scattered entries?
-    fuses_elementwise: ClassVar[bool] = False  # do many elementwise operations take fewer passes through memory?
-    has_windows: ClassVar[bool] = False  # is `window` a single operation, which is fused with those that follow?
-    has_pure_arrays: ClassVar[bool] = False  # immutable, with no record: can what was made of one be kept?
-    always_writable: ClassVar[bool] = False  # are all arrays, so that only a copy protects one?
+    on_host: ClassVar[bool] = False  # are its arrays NumPy's, accepted by SciPy, and constants to other libraries?
+    has_compiled_rows: ClassVar[bool] = False  # is its CSR product the fastest for scattered entries?
+    fuses_elementwise: ClassVar[bool] = False  # does a compiler fuse elementwise operations?
+    has_windows: ClassVar[bool] = False  # is `window` a single operation, fused with those that follow?
+    has_pure_arrays: ClassVar[bool] = False  # immutable, no autograd record: may results be cached by array?
+    always_writable: ClassVar[bool] = False  # are all arrays writable, so that only a copy protects one?
     linalg: Linalg  # dense factorisations
     fourier: Fourier  # transforms
     sparse: Any  # reads and makes sparse matrices of the library itself, see numpy/sparse.py
@@ -62,11 +62,11 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         return np.dtype(np.float64)
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
-        """The dtype that a NumPy array of `dtype` gets in the library: JAX may be set to single precision."""
+        """The dtype that a NumPy array of `dtype` becomes in the library: JAX may be set to single precision."""
         return np.dtype(dtype)
 
     def enable_double_precision(self) -> None:
-        """Let arrays be in double precision for the rest of the process, where the library must be told."""
+        """Enable double precision for the rest of the process, where the library has a switch for it."""
 
     # --- arrays -------------------------------------------------------------------------------------------------
 
@@ -107,22 +107,22 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         return False
 
     def at_once(self) -> AbstractContextManager[Any]:
-        """Context in which operations on known arrays run now, also while a function is being compiled."""
+        """Context in which operations on concrete arrays run eagerly, also while a function is traced."""
         return nullcontext()
 
     def concrete_value(self, function: Callable[[], Array]) -> np.ndarray | None:
-        """The value of `function()`, or None where it is not known before the compiled program runs."""
+        """The value of `function()` while tracing; None where only a run of the program knows it."""
         return None if self.compiled() else self.to_numpy(function())
 
     def constant_folded(self, x: Array) -> np.ndarray | None:
-        """The value of an array on one device that is the same in every run of the program that is compiled, else None.
+        """The value of an array that is a constant of the traced program, on one device; None for others.
 
-        For what is constant to derivatives: those of the program by what it closes over may be asked for later.
+        Use it only for what has no derivatives: a program may be differentiated later by what it closes over.
         """
         return None
 
     def is_concrete(self, x: Array) -> bool:
-        """Has `x` a value now, and costs it no waiting for another device to look at it?"""
+        """Has `x` a value that can be read now, without waiting for another device?"""
         return False
 
     def copy(self, x: Array) -> Array:
@@ -130,62 +130,62 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         return x
 
     def uncut(self, x: Array) -> Array:
-        """A known array whose rows are used one by one: a compiler may else cut it by itself, number by number."""
+        """A constant array whose rows are used one by one, kept from being split element by element in the compiler."""
         return x
 
     def apart(self, x: np.ndarray) -> Any:
-        """A known array as one of the library; as a tuple, by the first axis, where a compiler would cut it slowly."""
+        """A constant array in the library; a tuple along its first axis where a compiler would split it slowly."""
         return self.asarray(x)
 
     def materialize(self, x: Array) -> Array:
-        """`x`, computed once: a compiler may else compute its elements anew wherever they are gathered."""
+        """`x`, stored in memory (`optimization_barrier`): a compiler could recompute its elements at each use."""
         return x
 
     @abstractmethod
     def reshape(self, x: Array, shape: Sequence[int]) -> Array: ...
 
     def spreads_arrays(self) -> bool:
-        """May a compiler spread arrays over several devices, so that what moves their entries costs messages?"""
+        """May a compiler shard arrays over several devices, so that moving entries costs communication?"""
         return False
 
     def on_grid(self, rows: Array, grid: Sequence[int]) -> Array:
-        """Rows `(batch, n)` in the form in which those of grids stay spread over devices; mostly these rows.
+        """Rows `(batch, n)` in the form in which grid vectors keep their sharding; mostly the rows themselves.
 
-        Another form serves elementwise functions, `dot`, `sum` over each row, `max_abs`, and what is made of these.
+        The other form supports elementwise functions, `dot`, `sum` over each row, `max_abs`, and combinations of these.
         """
         return rows
 
     def flat(self, rows: Array) -> Array:
-        """`(batch, n)` of what `on_grid` returned."""
+        """Inverse of `on_grid`: rows `(batch, n)`."""
         return rows
 
     @abstractmethod
     def stack(self, arrays: Sequence[Array]) -> Array:
-        """Along a new first axis."""
+        """Stack arrays along a new first axis."""
 
     def stack_materialized(self, arrays: Sequence[Array]) -> Array:
-        """Along a new first axis, each computed once, as `materialize`, and with little more to compile than theirs."""
+        """`stack` with each array materialized, at hardly more compile time than for the arrays themselves."""
         return self.materialize(self.stack(arrays))
 
     @abstractmethod
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
 
     def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        """A user's function, in the surroundings that it expects; it cannot, or may not, write to `x`."""
+        """Call a user's function in the context that it expects; it must not write to `x`."""
         return function(x, *args)
 
     def check_numbers(self, x: Any, what: str) -> None:
-        """Refuse a dense or sparse array of the library that has no numbers here; `what` names it in the message."""
+        """Refuse an array of the library without values (such as a meta tensor); `what` names it in the message."""
         return None
 
     def read_only(self, x: Array) -> Array:
-        """`x` in a form that a user's function cannot write to, where the library has one."""
+        """A read-only view of `x`, where the library has such."""
         return x
 
     def leaves(self, tree: Any) -> tuple[list[Any], Any]:
-        """The arrays in a container and what `unleaves` needs; one array is its own only leaf (structure None).
+        """Leaves and structure of a container of arrays; an array is its own only leaf, with structure None.
 
-        Nested lists of numbers are one array, which the library has yet to make.
+        Nested lists of numbers count as one array, to be converted later.
         """
         if self.is_array(tree):
             return [tree], None
@@ -195,11 +195,11 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         return leaves, structure
 
     def unleaves(self, structure: Any, leaves: Sequence[Array]) -> Any:
-        """The container again, with other arrays."""
+        """Rebuild the container with other leaves."""
         return leaves[0] if structure is None else structure.rebuild(leaves)
 
     def _open_container(self, x: Any) -> Opened | None:
-        """What is in an object of the library's own kinds of containers, which are no dictionaries, lists or tuples."""
+        """Open a container type registered with the library, other than dictionaries, lists and tuples."""
         return None
 
     # --- elementwise and reductions -----------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
     def norm(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the 2-norm of each row, for entries of any magnitude.
 
-        By scaling, but where squares are seen to stay in range: powers of two change no digit.
+        Scales by a power of two, which is exact, unless the squares are known to stay in range.
         """
         if self.is_concrete(v):
             square = self.square_norm(v)
@@ -260,7 +260,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
 
     @abstractmethod
     def unit_in_first_place(self, x: Array) -> Array:
-        """`x >= 0` with the bits of its mantissa cleared."""
+        """Largest power of two not above `x >= 0`: the mantissa bits are cleared."""
 
     def times(self, scalar: Array, v: Array) -> Array:
         """Real `(batch, 1)` times real or complex `(batch, n)`."""
@@ -271,7 +271,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
         return self.zeros(tuple(x.shape), self.dtype(x), x)
 
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
-        """`(n,)` fixed numbers in [-0.5, 0.5) without a pattern, from a formula: no generator, no large constant."""
+        """`(n,)` deterministic pseudo-random numbers in [-0.5, 0.5), by formula: no generator, no large constant."""
         return self.asarray(scattered(np, np.arange(1, n + 1, dtype=np.float64)), dtype, like)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
@@ -286,11 +286,11 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
     # --- several vectors for each system: a stack `(batch, k, n)`, flat `(batch, k n)` where rows are frozen ---------
 
     def room_for(self, v: Array, count: int) -> Array:
-        """A stack of zeros for `count` vectors of each system such as v `(batch, n)`."""
+        """A stack of zeros for `count` vectors per system, like v `(batch, n)`."""
         return self.zeros((int(v.shape[0]), count, int(v.shape[1])), self.dtype(v), v)
 
     def unfold(self, flat: Array, count: int) -> Array:
-        """A flat stack as `(batch, count, n)`: the same memory where a library has memory."""
+        """A flat stack as `(batch, count, n)`; a view where the library has views."""
         return self.reshape(flat, (int(flat.shape[0]), count, int(flat.shape[1]) // count))
 
     def fold(self, stack: Array) -> Array:
@@ -342,7 +342,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences):
     def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
         """`function(*blocks)` -> (new values of the first blocks, sums over n); these blocks may be overwritten.
 
-        Blocks are a few long rows `(k, n)`. The function treats all n positions alike, so that a library may call it
-        with a part of them at a time.
+        Blocks are a few long rows `(k, n)`. The function treats all n positions alike, so a library may call it
+        blockwise.
         """
         return function(*blocks)

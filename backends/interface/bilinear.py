@@ -1,4 +1,4 @@
-"""Maps that are linear in two arguments, with derivatives of every order.
+"""Bilinear maps, such as a sparse matrix-vector product, with derivatives of every order.
 
 Multiplying a vector by a sparse matrix is such a map: `y = product(values, x)`. It comes with two others, which the
 scalar `sum(z * product(values, x))` gives when it is differentiated by x and by the values: the transposed product
@@ -23,7 +23,7 @@ from .arrays import Array
 Arrays: TypeAlias = tuple[Array, ...]
 
 PRODUCT, TRANSPOSED, SAMPLE = "product", "transposed", "sample"
-# of each map: the ones that are its derivatives by its first and by its second argument
+# the maps that are the derivatives of each by its first and second argument
 DERIVATIVES = {PRODUCT: (SAMPLE, TRANSPOSED), TRANSPOSED: (SAMPLE, PRODUCT), SAMPLE: (PRODUCT, TRANSPOSED)}
 
 
@@ -55,7 +55,7 @@ class Bilinear(ABC):
 
 @dataclass(frozen=True)
 class Each(Bilinear):
-    """The three maps of a batch: all values have one more axis in front, for each row of the vectors its own."""
+    """The batched maps: values have a leading axis, one matrix per row of the vectors."""
 
     each: ClassVar[bool] = True
 
@@ -72,7 +72,7 @@ class Each(Bilinear):
 
 
 def evaluate_bilinear(bk: Any, form: Bilinear, kind: str, indices: Arrays, a: Arrays, b: Arrays) -> Arrays:
-    """One of the three maps. Arguments and results are tuples, those that are one vector of one element."""
+    """Evaluate one of the three maps. Arguments and results are tuples; a vector is a tuple of one."""
     if kind == SAMPLE:
         return tuple(form.sample(bk, indices, a[0], b[0]))
     apply = form.product if kind == PRODUCT else form.product_transposed
@@ -80,7 +80,7 @@ def evaluate_bilinear(bk: Any, form: Bilinear, kind: str, indices: Arrays, a: Ar
 
 
 def transposed_arguments(kind: str, by: int, a: Sequence[Array], b: Sequence[Array], c: Sequence[Array]) -> Any:
-    """The map that pulls the cotangent c back to argument number `by` (0: a, 1: b), and its two arguments."""
+    """The vector-Jacobian product for argument `by` (0: a, 1: b) and cotangent c: a map and its two arguments."""
     other = DERIVATIVES[kind][by]
     if kind == SAMPLE:
         return other, c, (b, a)[by]

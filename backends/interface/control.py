@@ -1,4 +1,4 @@
-"""Control flow, states of which only some systems change, and calls of the host out of a compiled program."""
+"""Control flow, masked state updates, and host callbacks from compiled programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tree import tree_map
 
 
 class Kept(NamedTuple):
-    """What stands for a handler in a compiled program that may be stored, and read by another process.
+    """Persistent reference to a handler in a compiled program that another process may load.
 
     Attributes:
         name: the same for handlers that do the same, in every process.
@@ -29,7 +29,7 @@ class Kept(NamedTuple):
 
 
 class Control(ABC):
-    """The part of a backend that decides what runs, and where."""
+    """Backend methods for control flow and host callbacks."""
 
     asarray: Callable[..., Array]
     to_numpy: Callable[[Array], np.ndarray]
@@ -43,11 +43,11 @@ class Control(ABC):
         return state
 
     def compiles_numbers(self, x: Array) -> bool:
-        """Is a loop compiled around such arrays, and each number that it hands on a kernel, compiled for itself?"""
+        """Are loops over such arrays compiled, at the cost of a kernel for each scalar of their state?"""
         return False
 
     def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
-        """`body`, so many times: the library's loop where arrays have no values, with derivatives both ways."""
+        """Apply `body` `count` times: a compiled loop for traced arrays, with forward and reverse derivatives."""
         for _ in range(count):
             state = body(state)
         return state
@@ -62,7 +62,7 @@ class Control(ABC):
         return if_true(*operands) if predicate else if_false(*operands)
 
     def where_needed(self, predicate: Any, function: Callable[[], Sequence[Array]]) -> list[Array]:
-        """`function()` where it is needed; where it is not, arrays of these shapes, which are of no use to anybody.
+        """`function()` if `predicate` holds, else arrays of the same shapes with unspecified values.
 
         A compiled program computes them only then, unless `function` runs for several devices or lanes at once.
         """
@@ -93,13 +93,13 @@ class Control(ABC):
         """
 
     def errstate(self) -> AbstractContextManager[Any]:
-        """Context in which overflow, division by zero and derivatives are of no concern: the loop checks by itself."""
+        """Context without floating-point warnings and without recording of derivatives: the loop checks by itself."""
         return nullcontext()
 
     # --- the host -----------------------------------------------------------------------------------------------
 
     def rows_on_host(self, rows: Array) -> np.ndarray | None:
-        """Rows `(batch, n)` as NumPy's, for a loop of NumPy's around products of the library; never write to them.
+        """Rows `(batch, n)` as read-only NumPy arrays, for a NumPy loop around products of the library.
 
         None where such a loop takes longer, as the length of a row says, never the number of rows; and where it may not
         be: for arrays without a value, on another device, or watched by somebody.
@@ -118,7 +118,7 @@ class Control(ABC):
         return False
 
     def results_from_host(self, arrays: Sequence[np.ndarray], like: Array) -> Sequence[Array]:
-        """As arrays of the library, such as a program makes of `like`; the caller gives the memory away."""
+        """Convert NumPy results to arrays of the library as a program with `like` returns; hands memory over."""
         return [self.asarray(array, like=like) for array in arrays]
 
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
@@ -132,11 +132,11 @@ class Control(ABC):
         return tuple(self.asarray(r, like=reference) for r in results)
 
     def _reference(self, arrays: Sequence[Array]) -> Array | None:
-        """The one on whose device is what the host makes of them."""
+        """The array whose device the results of a host call get."""
         return arrays[0] if arrays else None
 
     def can_rescue(self) -> bool:
-        """May a program that is compiled now call the host in `rescued`?"""
+        """May the program that is traced now call the host in `rescued`?"""
         return True
 
     def rescued(
@@ -189,7 +189,7 @@ def select(bk: Control, active: Array, new: Any, old: Any) -> Any:
 
 
 def as_declared(results: Sequence[Any], returns: Sequence[Spec]) -> tuple[np.ndarray, ...]:
-    """What a function on the host returned, in the declared dtypes.
+    """Convert the results of a host function to the declared dtypes.
 
     Raises:
         ValueError: it has other shapes than declared.

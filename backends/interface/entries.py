@@ -1,4 +1,4 @@
-"""A sparse matrix as a list of entries, the form that every library's own matrices can be brought to."""
+"""Sparse matrices in COO form: the exchange format between the libraries' own matrices and ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms: `backend.fourier`, of which sines and cosines on grids are made.
+"""Fast Fourier transforms: `backend.fourier`, on which the trigonometric transforms are built.
 
 Every library has its own; none can be written with other operations.
 """

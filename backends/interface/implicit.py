@@ -12,11 +12,10 @@ from .arrays import Array
 class LinearSystem(ABC):
     """A solve of `A x = b`, with A and all else given by arrays.
 
-    Backends whose derivative rules are functions of explicit arguments (PyTorch, TensorFlow) are handed `arrays`; those
-    that find by themselves what a function closes over (JAX) are not.
-
     Attributes:
-        arrays: what the system is made of.
+        arrays: what the system is made of, so that it can be made again of other values in the rule of a derivative.
+        is_explicit: is all that is traced or recorded among them? Only JAX can do without, as it finds by itself what
+            a function closes over.
         differentiable: for each of them, has x a derivative with respect to it? Those are the entries of A.
         grid: shape of the one array that a row is, None where it is none.
     """
@@ -24,6 +23,7 @@ class LinearSystem(ABC):
     grid: tuple[int, ...] | None
     arrays: Sequence[Array]
     differentiable: Sequence[bool]
+    is_explicit: bool = True
 
     @abstractmethod
     def product(self, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Moving entries of arrays: what sparse matrices and traced functions are made of, besides plain slicing.
+"""Gather, scatter, pad, permute and flip: the indexing operations of sparse matrices and traced functions.
 
 Arrays have any number of axes and any dtype; all these are linear, and differentiable where the library differentiates.
 Integer arrays are int32 or int64, of the library or of NumPy; the latter are copied to the device of the data.
@@ -14,7 +14,7 @@ from .arrays import Array, Integers
 
 
 class Indexing(ABC):
-    """The part of a backend that takes arrays apart and puts them together."""
+    """Backend methods that gather, scatter, pad and reorder entries."""
 
     materialize: Callable[[Array], Array]
 
@@ -27,7 +27,7 @@ class Indexing(ABC):
 
     @abstractmethod
     def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
-        """`(nnz, ...)` -> `(count, ...)`: the sums of the values with the same of the `ids` `(nnz,)`; 0 of none.
+        """`(nnz, ...)` -> `(count, ...)`: sum of the values with equal `ids` `(nnz,)`; 0 for empty segments.
 
         Every id must be at least 0 and below `count`; `sorted` promises that they do not fall. Neither is checked.
         """
@@ -45,7 +45,7 @@ class Indexing(ABC):
         """`x` with zeros around it: `(before, after)` of each axis, none negative."""
 
     def pad_materialized(self, x: Array, before: int, after: int) -> Array:
-        """`(rows, n)` with so many zeros before and after each row, computed once, as `Backend.materialize`."""
+        """`(rows, n)` zero-padded before and after each row, and materialized as by `Backend.materialize`."""
         return self.materialize(self.pad(x, [(0, 0), (before, after)]))
 
     def window(self, x: Array, start: Sequence[int], shape: Sequence[int]) -> Array:
@@ -60,7 +60,7 @@ class Indexing(ABC):
 
     @abstractmethod
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        """Arrays one after the other along an axis."""
+        """Concatenate arrays along an axis."""
 
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
         """`x` with `part`, which has as many axes, added to the box of its shape that begins at `lo`."""

@@ -1,4 +1,4 @@
-"""Factorisations of dense matrices and solves with them: `backend.linalg`, as `linalg` of the array standard.
+"""Dense factorisations and solves with them: `backend.linalg`, as `linalg` of the array API standard.
 
 Every library has its own LAPACK, or a compiler's form of it; none of these can be written with other operations.
 """
@@ -15,11 +15,11 @@ from .arrays import Array
 class Linalg(ABC):
     """Right-hand sides and solutions are rows of `(batch, n)`."""
 
-    first_pivot: ClassVar[int | None] = None  # the number of row 0 in interchanges of LU; None: LU has a permutation
+    first_pivot: ClassVar[int | None] = None  # first row index of LU's interchanges; None: a permutation
 
     @abstractmethod
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        """Pivoted LU of `(..., n, n)`; the first array holds U in its upper triangle. Singular matrices pass."""
+        """Pivoted LU of `(..., n, n)`; the first array holds U in its upper triangle. Accepts singular matrices."""
 
     def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
         """Solve with factors of `(n, n)` or `(batch, n, n)`, or with the transpose, for each row of `(batch, n)`."""
@@ -31,7 +31,7 @@ class Linalg(ABC):
 
     @abstractmethod
     def inverse(self, matrix: Array) -> Array:
-        """The inverses of `(batch, n, n)`; those of singular matrices hold anything, also what is not finite."""
+        """Inverses of `(batch, n, n)`; unspecified, possibly not finite, for singular matrices."""
 
     def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
         """Solve with a triangle of `(n, n)` or `(batch, n, n)` for each row of `(batch, n)`; no zeros on diagonals."""

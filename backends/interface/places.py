@@ -1,4 +1,4 @@
-"""Index arrays of sparse matrices that others made: products read and write memory with them unchecked.
+"""Bounds checks of index arrays from outside: products then read and write memory unchecked.
 
 Cost: each function passes over its array once, 0.1 ms for a million entries.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def check_range(indices: np.ndarray, limit: int | None, what: str) -> np.ndarray:
-    """Whole numbers from 0 to `limit` - 1 (None: without an end), of any shape, as they are.
+    """Check that an index array of any shape lies in 0 ... `limit` - 1 (None: no upper bound), and return it.
 
     Raises:
         TypeError: they are no integers.
@@ -33,7 +33,7 @@ def check_range(indices: np.ndarray, limit: int | None, what: str) -> np.ndarray
 
 
 def check_rising(starts: Any, lines: int, nnz: int, what: str, *, spare: bool = False) -> np.ndarray:
-    """`(lines + 1,)`: where each line starts in a list of nnz entries; the last may be lower with `spare` entries.
+    """Check row pointers `(rows + 1,)` of nnz entries, and return them; the last may be lower with `spare` entries.
 
     Raises:
         TypeError: they are no integers.
@@ -56,7 +56,7 @@ def check_rising(starts: Any, lines: int, nnz: int, what: str, *, spare: bool = 
 
 
 def check_count(values: int, places: int, what: str) -> None:
-    """One place for each value.
+    """Check that there is one index per value.
 
     Raises:
         ValueError: it is not so.

@@ -1,4 +1,4 @@
-"""Linear recurrences of first order, of which the elimination of a tridiagonal matrix is made."""
+"""First-order linear recurrences, of which forward and back substitution of a tridiagonal matrix are made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .arrays import Array
 
 
 class Recurrences:
-    """The way for all libraries: in log2(n) passes, each of which doubles how far every point has seen."""
+    """Recursive doubling, for all libraries: log2(n) passes over the array."""
 
     asarray: Callable[..., Array]
     astype: Callable[..., Array]
@@ -21,9 +21,9 @@ class Recurrences:
 
     @property
     def cost_of_step(self) -> float:
-        """Of one along the axis of `recurrence`, in `Fourier.cost`'s units; measured. Infinite where passes are made.
+        """Measured cost of one step along the axis of `recurrence`, in `Fourier.cost`'s units; infinite for doubling.
 
-        It comes on top of what is done with the numbers.
+        It is added to the cost of the arithmetic.
         """
         return math.inf
 
@@ -44,7 +44,7 @@ class Recurrences:
         return found
 
     def _added(self, to: Array | None, factors: Array, of: Array, reach: int, backward: bool) -> Any:
-        """`to_i + factors_i of_(i - reach)`; where there is none the first alone, or zeros."""
+        """`to_i + factors_i of_(i - reach)`, with zeros beyond the ends and for `to` None."""
         n = int(of.shape[1])
         edge, rest = (slice(n - reach, n), slice(n - reach)) if backward else (slice(reach), slice(reach, n))
         there = slice(reach, n) if backward else slice(n - reach)

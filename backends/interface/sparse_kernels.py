@@ -1,4 +1,4 @@
-"""Products with sparse matrices, given as arrays of values and of indices, and the gradients of such products.
+"""Sparse matrix products on arrays of values and indices (DIA, ELL, CSR, COO), and their gradients.
 
 Vectors are rows: x is `(batch, m)` and the image `(batch, n)`. Values and vectors have one dtype. Indices are integer
 arrays of the library or of NumPy, all in range; see `Indexing`. Nothing is conjugated. Values with one more axis in
@@ -29,7 +29,7 @@ Place = tuple[int, int, int, int, int]  # of a diagonal in a product, see `diago
 
 
 class SparseKernels(Indexing):
-    """The part of a backend that multiplies by sparse matrices."""
+    """Backend methods for sparse matrix-vector products and their gradients."""
 
     dtype: Callable[[Array], np.dtype]
     stack: Callable[[Sequence[Array]], Array]
@@ -69,11 +69,11 @@ class SparseKernels(Indexing):
         return _total(parts) if parts else self.zeros((x.shape[0], n), self.dtype(x), x)
 
     def dia_added(self, y: Array, diagonals: Array, where: Sequence[Place], x: Array) -> Array | None:
-        """`y + A x` in the place of y, where that is quicker than the product and a sum; else None.
+        """`y + A x`, written to y, where that is quicker than the product and a sum; else None.
 
         Args:
             diagonals: `(k, n)`, one matrix for all rows of x and y.
-            where: what they add, see `diagonal_places`.
+            where: row ranges and shifts of the diagonals, see `diagonal_places`.
         """
         return None
 
@@ -110,7 +110,7 @@ class SparseKernels(Indexing):
     def ell_product(self, values: Array, cols: Integers, x: Array) -> Array:
         """y[i] = sum over d of values[d, i] x[cols[d, i]], with `values` and `cols` `(k, n)`.
 
-        Padding has the value 0 and any column in range; 0 times what is not finite is NaN, so best one of its row.
+        Padding has the value 0 and any column in range, best one of its row: 0 times a non-finite number is NaN.
         """
         k, n, batch = int(cols.shape[0]), int(cols.shape[1]), int(x.shape[0])
         if k == 0:
@@ -150,12 +150,12 @@ def _total(parts: Iterable[Array]) -> Array:
 
 
 def part_of(x: Array, start: int, end: int) -> Array:
-    """A range of the last axis; x itself where it is all, as a slice of all is not nothing to torch's batching."""
+    """A slice of the last axis; x itself for the full range, since torch's batching does not skip such a slice."""
     return x if start == 0 and end == x.shape[-1] else x[..., start:end]
 
 
 def inside(offsets: Sequence[int], n: int, m: int) -> Iterator[tuple[int, int, int, int]]:
-    """Number, offset, first and last row + 1 of each diagonal that has a place in an `(n, m)` matrix."""
+    """Index, offset, first and last row + 1 of each diagonal that lies inside an `(n, m)` matrix."""
     for d, offset in enumerate(offsets):
         o = int(offset)
         lo, hi = max(0, -o), min(n, m - o)
@@ -164,9 +164,9 @@ def inside(offsets: Sequence[int], n: int, m: int) -> Iterator[tuple[int, int, i
 
 
 def diagonal_places(offsets: Sequence[int], n: int, m: int, transposed: bool) -> Iterator[Place]:
-    """What each diagonal adds to an image of n numbers from m: image[i] += diagonal[i + shift] x[i + step].
+    """Row range and shifts of each diagonal in a product: image[i] += diagonal[i + shift] x[i + step].
 
-    Its number, the first i and the last + 1, shift and step.
+    Yields its index, the first i, the last i + 1, shift and step.
     """
     if transposed:
         return ((d, lo + o, hi + o, -o, -o) for d, o, lo, hi in inside(offsets, m, n))
@@ -174,7 +174,7 @@ def diagonal_places(offsets: Sequence[int], n: int, m: int, transposed: bool) ->
 
 
 def clipped(where: Sequence[Place], start: int, end: int) -> Iterator[Place]:
-    """Of `diagonal_places` what belongs to some rows of the image, the first and the last + 1."""
+    """`diagonal_places` restricted to a range of rows of the image, first and last + 1."""
     for d, first, last, shift, step in where:
         lo, hi = max(start, first), min(end, last)
         if lo < hi:

@@ -1,4 +1,4 @@
-"""Unknowns in containers: the arrays in dictionaries, lists and tuples, and the containers again with other arrays."""
+"""Flatten and rebuild containers of unknowns: dictionaries, lists and tuples of arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .arrays import Array
 
 
 class Opened(NamedTuple):
-    """A container of some class: what is in it, and what makes the same of other things; `key` tells two apart."""
+    """An opened container: its children, a function that rebuilds it from others, and a `key` of its kind."""
 
     children: Sequence[Any]
     key: Hashable
@@ -19,7 +19,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class ContainerStructure:
-    """A container without its arrays. Equal ones have the same classes, keys and places of arrays.
+    """The structure of a container without its arrays; compared by classes, keys and positions of arrays.
 
     Dictionaries are equal whatever the order of their keys.
     """
@@ -50,10 +50,10 @@ class ContainerStructure:
 def flatten_with_structure(
     tree: Any, open_other: Callable[[Any], Opened | None]
 ) -> tuple[list[Any], ContainerStructure | None]:
-    """The leaves of a container, and its structure: None where `tree` is a leaf itself.
+    """Leaves and structure of a container; the structure is None where `tree` is a leaf itself.
 
     Args:
-        open_other: of an object that is no dictionary, list or tuple: what is in it, None where it is a leaf.
+        open_other: opens objects other than dictionaries, lists and tuples; None for a leaf.
     """
     opened = _open(tree) or open_other(tree)
     if opened is None:

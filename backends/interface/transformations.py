@@ -1,4 +1,4 @@
-"""What solvers and matrices need of an array library's transformations: derivatives, compiling, vectorising."""
+"""Function transformations of an array library: derivatives, compilation, vectorisation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .tree import Container, flatten
 
 
 class Transformations(ABC):
-    """The part of a backend that sees whole functions."""
+    """Backend methods that transform functions."""
 
-    has_derivatives: ClassVar[bool] = True  # does the library transpose a linear function by itself?
-    derivatives: ClassVar[str] = ""  # what users call to get them, in words
+    has_derivatives: ClassVar[bool] = True  # can the library transpose a linear function?
+    derivatives: ClassVar[str] = ""  # how users take derivatives, for messages
     explicit_derivatives: ClassVar[bool] = False  # are its derivative rules functions of explicit arguments?
     compiles_solves: ClassVar[bool] = False  # does an eager solve gain from `compile`?
 
@@ -38,11 +38,11 @@ class Transformations(ABC):
         return system.solve(b)
 
     def tracks(self, x: Any) -> bool:
-        """Was `x` computed from something whose derivatives are being recorded?"""
+        """Does `x` depend on something whose derivatives are being recorded?"""
         return False
 
     def constant(self, x: Array) -> Array:
-        """`x` without a link to what it was computed from."""
+        """`x` as a constant to derivatives (`stop_gradient`, `detach`)."""
         return x
 
     def refuse_derivatives(
@@ -50,12 +50,12 @@ class Transformations(ABC):
     ) -> Array:
         """`x`; asking for its derivative raises `error(why)`, where the library has derivatives at all.
 
-        `sources`: the arrays that x was computed from, if this was not recorded: else there would silently be none.
+        `sources`: the arrays that x was computed from, if that was not recorded; without them it would be silent.
         """
         return x
 
     def owned(self, x: Array) -> Array:
-        """`x` in memory that nobody else writes to, with its derivatives, also where none are recorded now."""
+        """A private copy of `x` with its derivatives, also where none are recorded now."""
         return self.copy(x)
 
     def without_derivatives(self, x: Array, failed: Array) -> Array:
@@ -72,17 +72,17 @@ class Transformations(ABC):
         return None
 
     def in_program(self) -> bool:
-        """Is a program being recorded, which runs later? A transformation by itself may run as eagerly as ever."""
+        """Is a program being traced that runs later? Transformations alone may run eagerly."""
         return False
 
     def _leniently(self) -> AbstractContextManager[Any]:
-        """Context for code of this project, which modes that a user has his own source checked by do not judge."""
+        """Context for krylix's own code, in which strict modes that a user has set do not apply."""
         return nullcontext()
 
     def with_auto_axes(self, function: Callable[[Any], Any], tree: Any, like: Any = None) -> Any:
-        """`function(tree)`; where types say how its arrays are spread over devices, the library finds that out inside.
+        """`function(tree)`; where shardings are part of types (Explicit axes), the compiler infers them inside.
 
-        `like`: what is shaped as this array, or as its first axes, is then spread as it is.
+        `like`: results with the shape of this array, or of its first axes, get its sharding.
         """
         return function(tree)
 
@@ -102,7 +102,7 @@ class Transformations(ABC):
         return None
 
     def recorded(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        """`function(x, *args)` whose Python has run, once, for all places of the program in the making, or None.
+        """`function(x, *args)` traced once for all its uses in the program that is being traced, or None.
 
         It takes containers like x that it `fits`, has a `program`, `is_known` where nothing else has its value later,
         and `by_lines` computes the same with the lines of the user's source in what a front end makes of it.
@@ -118,7 +118,7 @@ class Transformations(ABC):
     def one_by_one(
         self, function: Callable[..., Sequence[Array]], arrays: Sequence[Array], axes: int
     ) -> Sequence[Array]:
-        """`function` of each element along the first `axes` axes, whose lengths may be unknown now, in a loop."""
+        """`function` of each element along the first `axes` axes, of possibly unknown lengths, in a loop."""
         raise TypeError("This library has no arrays of unknown size.")
 
     def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
@@ -165,9 +165,9 @@ class Transformations(ABC):
         flatten: Callable[[Any], tuple[Sequence[Array], Hashable]],
         unflatten: Callable[[Any, Sequence[Array]], Any],
     ) -> None:
-        """Tell the library itself, where it wants to know."""
+        """Register the class with the library, where it has a registry."""
         return None
 
     def flatten(self, tree: Any) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
-        """The arrays in a container, and the function that makes the same container of other arrays."""
+        """Arrays of a container, and the function that rebuilds it from other arrays."""
         return flatten(tree, self.is_array, self.containers)

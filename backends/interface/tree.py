@@ -1,4 +1,4 @@
-"""Containers of arrays: the state of a loop, and objects that a backend may look into."""
+"""Pytrees: states of loops, and registered objects that hold arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tree_leaves(tree: Any) -> list[Any]:
 
 
 class Container(NamedTuple):
-    """How to take objects of a class apart and put them together again."""
+    """How to flatten and unflatten objects of a class."""
 
     flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
     unflatten: Callable[[Any, Sequence[Any]], Any]
@@ -33,7 +33,7 @@ class Container(NamedTuple):
 def flatten(
     tree: Any, is_array: Callable[[Any], bool], containers: dict[type, Container]
 ) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
-    """The arrays in tuples, lists, dictionaries and objects of `containers`, and what makes the same of other arrays.
+    """Arrays of tuples, lists, dictionaries and objects of `containers`, and the function that rebuilds these.
 
     Anything else is a constant.
     """

@@ -332,7 +332,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
         jax.tree_util.register_pytree_node(cls, lambda own: flatten(self._own(own)), unflatten)
 
     def _own(self, container: Any) -> Any:
-        """What NumPy made, of arrays of JAX, as its arrays become these where a transformation takes them."""
+        """Convert NumPy leaves to arrays of JAX before transformations see them."""
         bk = getattr(container, "bk", self)
         if not (bk.on_host and hasattr(container, "on_backend")):
             return container

@@ -1,4 +1,4 @@
-"""Operations of XLA itself, for what `jnp` wraps in three to ten equations of a program and as much time of tracing.
+"""Single XLA operations where `jnp` would record three to ten equations and take as much longer to trace.
 
 Each is for arrays of known kinds and says what `jnp` says; the others go there.
 """
@@ -18,12 +18,12 @@ from ..precision import exponent_bits
 
 
 def direct(operation: Callable[[Array], Array], wrapper: Callable[[Any], Array]) -> Callable[[Any], Array]:
-    """An elementwise function of real floats that are being traced by `operation`, of others by `wrapper`."""
+    """Elementwise function: the XLA `operation` for traced real floats, else `wrapper`."""
     return lambda x: operation(x) if isinstance(x, jax.core.Tracer) and x.dtype.kind == "f" else wrapper(x)
 
 
 def select_elements(condition: Any, a: Any, b: Any) -> Array:
-    """`jnp.where`: one select, where the dtypes agree and the shapes need no more than one row for each condition."""
+    """`jnp.where` as a single select, if dtypes agree and broadcasting is by rows only."""
     arrays = [x for x in (a, b) if isinstance(x, jax.Array)]
     numbers = [x for x in (a, b) if not isinstance(x, jax.Array)]
     if not isinstance(condition, jax.core.Tracer) or condition.dtype != bool or not arrays:
@@ -43,7 +43,7 @@ def select_elements(condition: Any, a: Any, b: Any) -> Array:
 
 
 def dot_of_one(a: Array, b: Array) -> Array:
-    """`Backend.dot` of one row each: one operation, which XLA has a kernel for."""
+    """`Backend.dot` of single rows: one operation with a kernel in XLA."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return jnp.vdot(a[0], b[0], precision=lax.Precision.HIGHEST)[None, None]
     n, contracted = (a.shape[1],), (((0,), (0,)), ((), ()))

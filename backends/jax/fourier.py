@@ -12,7 +12,7 @@ from ..interface.fourier import Fourier
 
 
 class JaxFourier(Fourier):
-    """XLA's."""
+    """XLA's transforms."""
 
     cost = 3.0
 

@@ -1,4 +1,4 @@
-"""Moving entries of arrays in JAX."""
+"""Gather, scatter, pad, permute and flip in JAX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .sharding.grid_rows import GridStack
 
 
 class JaxIndexing(Indexing):
-    """By gather, scatter and the like, without tests of the indices."""
+    """Indexing by gather, scatter and the like, without bounds checks."""
 
     def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
         where = (slice(None),) * (axis % jnp.ndim(x))

@@ -12,7 +12,7 @@ from .tracing import is_compiled
 
 
 class JaxLinalg(Linalg):
-    """`lax.linalg`; several matrices by `vmap`."""
+    """`lax.linalg`; batches by `vmap`."""
 
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
         lu, _, permutation = lax.linalg.lu(matrix)

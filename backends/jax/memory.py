@@ -1,4 +1,4 @@
-"""What XLA computes once and keeps, and what it is given in parts, in JAX."""
+"""Materialization in XLA: intermediate results that are computed once and stored, and constants that are split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_ROWS = 5  # of one array that are read at the same time: seven were in eac
 
 
 class JaxMemory:
-    """XLA computes again what is cheap, wherever it is used, and cuts constants number by number when it compiles."""
+    """Barriers against XLA's rematerialization of cheap operations, and its elementwise splitting of constants."""
 
     asarray: Callable[..., Array]
     compiled: Callable[..., bool]
@@ -55,9 +55,9 @@ class JaxMemory:
 
 
 def _written(buffer: Array, part: Array, start: Sequence[int]) -> Array:
-    """`buffer` with a part written from `start` on.
+    """Write a part into `buffer` from `start` on.
 
-    XLA does it in place, and never fuses it into what follows. At a place that it knew it would: so it is not told.
+    XLA does it in place, and never fuses it into its users. At a constant index it would, so the index is hidden.
     """
     places = tuple(lax.optimization_barrier(np.int32(k)) for k in start)
     return lax.dynamic_update_slice(buffer, part, places, allow_negative_indices=False)

@@ -1,4 +1,4 @@
-"""Where NumPy may compute what XLA would be asked to compile a program for, and its results as those of the program."""
+"""NumPy in the place of a program that JAX would have to compile first; results as those of the program."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def may_leave_to_host(b: Any, *arrays: Any) -> bool:
 
 
 def _is_plain(x: Any) -> bool:
-    """Has it numbers on the CPU, in a dtype of this moment?"""
+    """Does it have values on the CPU, in a currently enabled dtype?"""
     if not isinstance(x, jax.Array):
         return True
     return is_in_use(x) and all(device.platform == "cpu" for device in x.devices())

@@ -1,4 +1,4 @@
-"""Linear recurrences in JAX: a loop over the rows where that is the CPU's, else passes over all of them."""
+"""First-order linear recurrences in JAX: a loop over the rows on CPUs, recursive doubling elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COST_OF_STEP = 5e3
 
 
 class JaxRecurrences(Recurrences):
-    """An accelerator takes longer to start a row than to go over all of them, and rows may be on several devices."""
+    """A scan over rows on a single CPU; elsewhere recursive doubling, as steps are slow or rows sharded."""
 
     @property
     def cost_of_step(self) -> float:
@@ -25,13 +25,13 @@ class JaxRecurrences(Recurrences):
         if jax.default_backend() != "cpu":
             return super().recurrence(factors, x, backward)
         rows = jnp.swapaxes(x, 0, 1)
-        # a start made of x, which tells over which devices it varies
+        # made of x, so that it has its varying mesh axes
         _, found = lax.scan(_step, 0 * rows[0], (jnp.asarray(factors, x.dtype), rows), reverse=backward)
         return jnp.swapaxes(found, 0, 1)
 
 
 def _step(before: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
-    """By name, as JAX compiles a loop anew for each function."""
+    """Named, since JAX caches loops by function."""
     factors, own = row
     now = own + factors * before
     return now, now

@@ -76,7 +76,7 @@ class JaxSparse:
     def native(self, values: Array, rows: Any, cols: Any, shape: tuple[int, int]) -> jsp.BCOO:
         """A BCOO matrix of entries in the order of rows, then columns, without duplicates.
 
-        Of values `(systems, nnz)` a batch of them, whose indices are repeated.
+        A batch, with repeated indices, for values `(systems, nnz)`.
         """
         indices = jnp.stack([jnp.asarray(rows), jnp.asarray(cols)], axis=1)
         lead = tuple(values.shape[:-1])

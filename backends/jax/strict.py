@@ -1,4 +1,4 @@
-"""Modes in which JAX refuses what it does by itself elsewhere: in a user's own source, not in this project's.
+"""JAX's strict modes (rank promotion, transfer guard), which apply to a user's source, not to krylix.
 
 Vectors here are rows `(batch, n)`, which meet `(n,)`, and what NumPy finds out is handed to JAX when it is needed.
 """
@@ -17,7 +17,7 @@ _GUARDS = tuple(f"jax_transfer_guard_{way}" for way in ("host_to_device", "devic
 
 
 def leniently() -> AbstractContextManager[Any]:
-    """Ranks are promoted, and arrays go between host and devices."""
+    """Context without rank-promotion errors and transfer guards."""
     config: Any = jax.config
     ranks = config.jax_numpy_rank_promotion == "allow"
     guards = all(getattr(config, name) in (None, "allow") for name in _GUARDS)
@@ -32,7 +32,7 @@ def leniently() -> AbstractContextManager[Any]:
 
 
 def lenient(function: Callable[..., R]) -> Callable[..., R]:
-    """A function that JAX calls later, of another place."""
+    """Decorator of a function that JAX calls later: it runs in that context."""
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> R:

@@ -1,4 +1,4 @@
-"""Whether JAX is tracing: then arrays have no values yet."""
+"""Tests for tracing in JAX: then arrays have no values yet."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 
 def is_compiled(*arrays: Any) -> bool:
-    """Does a transformation (jit, grad, vmap) run, or has an array in these containers no value yet?"""
+    """Is a transformation (jit, grad, vmap) running, or an array in these containers traced?"""
     return _tracing() or is_traced(arrays)
 
 
 def is_traced(*arrays: Any) -> bool:
-    """Has an array in these containers no value yet?"""
+    """Is an array in these containers traced?"""
     return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(arrays))
 
 
@@ -27,7 +27,7 @@ def host_view(x: Any) -> np.ndarray | None:
 
 
 def is_in_use(x: jax.Array) -> bool:
-    """Has it a dtype of this moment? One in double precision outlives the `jax.enable_x64` in which it was made."""
+    """Is its dtype enabled now? A double precision array outlives the `jax.enable_x64` in which it was made."""
     return bool(jax.dtypes.canonicalize_dtype(x.dtype) == x.dtype)
 
 
@@ -41,12 +41,12 @@ def _tracing() -> bool:
 
 
 def is_tracing() -> bool:
-    """Is a program being made of what runs now? Not by grad or vmap themselves, which run new arrays eagerly."""
+    """Is a program being traced? Not under grad or vmap alone, which run new arrays eagerly."""
     return isinstance(jnp.zeros(()), jax.core.Tracer)
 
 
 def value_now(predicate: Any) -> bool | None:
-    """The value of a condition where nothing is recorded, also where derivatives are being taken; else None."""
+    """Value of a condition outside of traces, also under grad; else None."""
     if is_tracing():
         return None
     try:

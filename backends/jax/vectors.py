@@ -1,4 +1,4 @@
-"""What solves do with vectors in JAX: rows `(batch, n)`, or the same kept as grids."""
+"""Vector operations in JAX: rows `(batch, n)`, or the same kept as grids."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class JaxVectors(Backend):
         return jnp.max(jnp.abs(cells), tuple(range(1, cells.ndim)), initial=0)[:, None]
 
     def binary_scale(self, v: Array) -> Array:
-        """As for all libraries, by integers: the same numbers with half the operations."""
+        """As in `Backend`, by integer operations: the same numbers with half as many."""
         bits, dtype = largest_bits(cells_of(v))
         return lax.bitcast_convert_type(scale_bits(bits, dtype), dtype)
 

@@ -1,4 +1,4 @@
-"""NumPy: eager, on the host, vector updates in place (BLAS where it helps)."""
+"""NumPy backend: eager, on the host, vector updates in place (BLAS where it helps)."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
         if active.all():
             return step(state)
-        # Steps overwrite the state, so the finished systems are set aside and put back.
+        # Steps overwrite the state, so the finished systems are saved and restored.
         finished = np.flatnonzero(~active[:, 0])
         kept = [leaf[finished] for leaf in tree_leaves(state)]
         new = step(state)
@@ -256,7 +256,7 @@ class NumpyBackend(NumpyKernels, Backend):
         return columns.T
 
     def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
-        """Part by part, so that each is read once and then in the cache."""
+        """Apply the function block by block, each of which is read once and then stays in the cache."""
         columns = [_by_columns(block) for block in blocks]
         new: tuple[Array, ...] = ()
         sums: tuple[Array, ...] = ()
@@ -276,7 +276,7 @@ class NumpyBackend(NumpyKernels, Backend):
 
 
 def _by_columns(y: Array) -> Array:
-    """`(n, k)` with the k numbers of an unknown side by side, as sparse products want them; mostly y's own memory."""
+    """`(n, k)` in row-major order, as sparse products read it; mostly a view of y."""
     return np.ascontiguousarray(y.T)
 
 

@@ -1,4 +1,4 @@
-"""Boxes of a grid times their values: a pass over all boxes for each part of the image, which stays in the cache."""
+"""Stencil products in NumPy: all boxes for one cache-sized part of the image after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms in NumPy: those of SciPy, on all cores that this process may use."""
+"""Fast Fourier transforms in NumPy: SciPy's, on all cores of this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES = {"I": 1, "II": 2, "III": 3, "IV": 4}
 
 
 class NumpyFourier(Fourier):
-    """Each line is transformed by one thread, so the result is the same for any number of them."""
+    """Each line is transformed by one thread, so results do not depend on the number of threads."""
 
     cost = 2.4
     along_any_axis = True
@@ -48,5 +48,5 @@ class NumpyFourier(Fourier):
         return function(x, _TYPES[number], axes=tuple(axes), norm="ortho", workers=self.threads(x))
 
     def threads(self, x: Array) -> int:
-        """That work on this array at the same time."""
+        """Number of threads for this array."""
         return _CORES if x.size > _SMALL else 1

@@ -1,4 +1,4 @@
-"""Moving entries of arrays in NumPy."""
+"""Gather, scatter, pad, permute and flip in NumPy."""
 
 from __future__ import annotations
 

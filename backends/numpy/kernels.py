@@ -1,4 +1,4 @@
-"""Products with sparse matrices in NumPy: SciPy's compiled loops, and for diagonals NumPy's own in the cache."""
+"""Sparse products in NumPy: SciPy's compiled loops, and a cache-blocked loop for DIA matrices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SMALL = 4096  # with less entries than this, making a matrix object of SciPy ta
 
 
 class NumpyKernels(NumpyIndexing, SparseKernels):
-    """Vectors are multiplied where they lie; only the image is new, and always row-major as they are."""
+    """Vectors are read in place; only the image is allocated, row-major like them."""
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
@@ -82,7 +82,7 @@ class NumpyKernels(NumpyIndexing, SparseKernels):
 
 
 def _one_by_one(product: Callable[[Array, Array], Array], values: Array, x: Array, n: int) -> Array:
-    """Of each row of x with its own values, as if it were alone."""
+    """Batched product: each row of x with its own values."""
     image = np.empty((len(x), n), x.dtype)
     for own, v, row in zip(image, values, x, strict=True):
         own[:] = product(v, row[None])[0]
@@ -96,13 +96,13 @@ def _rows_times(matrix: sp.sparray, x: np.ndarray) -> np.ndarray:
 
 
 def symmetric_places(offsets: Sequence[int], n: int) -> list[Place]:
-    """As `diagonal_places`, of a symmetric matrix: what is below the main diagonal is read above it."""
+    """`diagonal_places` of a symmetric matrix: entries below the main diagonal are read above it."""
     numbers = {o: d for d, o in enumerate(offsets)}
     return [(numbers[abs(o)], lo, hi, min(o, 0), o) for _, o, lo, hi in inside(offsets, n, n)]
 
 
 def dia_product(diagonals: np.ndarray, where: Sequence[Place], x: np.ndarray, n: int) -> np.ndarray:
-    """The image that `diagonal_places` describes, `(batch, n)`."""
+    """DIA product `(batch, n)` over the ranges of `diagonal_places`."""
     image = np.empty((x.shape[0], n), x.dtype)
     shared = np.broadcast_to(diagonals, (x.shape[0], *diagonals.shape[-2:]))
 

@@ -1,4 +1,4 @@
-"""Arrays of the solver that a user's function gets: read-only, or copies where compiled code asks for memory to write.
+"""Arrays that a user's function gets: read-only views, or copies where compiled code asks for writable memory.
 
 NumPy refuses writes to read-only memory, and so do Cython, pybind11 and numba, also where nothing would be written.
 """
@@ -27,7 +27,7 @@ def with_copies(
     args: Sequence[Any],
     error: Exception,
 ) -> Any:
-    """`function(whole(arrays), *args)` on memory of its own, after it raised `error` with read-only memory.
+    """Call `function(whole(arrays), *args)` on copies, after it raised `error` with read-only memory.
 
     Raises:
         ValueError: it writes to one of the arrays.

@@ -1,4 +1,4 @@
-"""What a loop needs for one real system: its scalars are numbers of NumPy, not arrays `(1, 1)` of one.
+"""NumPy backend for one real system: scalars are NumPy numbers, not `(1, 1)` arrays.
 
 An operation on a number takes a sixth of that on an array. Every one here gives what `NumpyBackend` gives for such an
 array, to the last digit, and rows are worked on by the same kernels: a system takes the same steps in a batch.
@@ -22,10 +22,10 @@ _KEEPS_PRECISION = (np.float32(1) * 1.0).dtype == np.float32
 
 
 class OneSystemBackend(NumpyBackend):
-    """NumPy for one system; only within a loop, never a user's backend."""
+    """NumPy backend of a loop over one system; never a user's backend."""
 
     def serves(self, x: Array) -> bool:
-        """Is x a row of one system for which this gives the same digits?
+        """Is x a row of one system, for which results are identical to the batched ones?
 
         Those of complex numbers differ: NumPy multiplies arrays of them with fewer roundings. NumPy 1 makes double
         precision of a number times one of Python's. And rows of one unknown look like scalars.

@@ -1,4 +1,4 @@
-"""Linear recurrences in NumPy: one row after the other, in place, blocks of their numbers on all cores."""
+"""First-order linear recurrences in NumPy: in place, row after row, columns in parallel on all cores."""
 
 from __future__ import annotations
 

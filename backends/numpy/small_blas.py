@@ -1,4 +1,4 @@
-"""Products of dense matrices by BLAS in calls that are so small that OpenBLAS keeps them on the core that makes them.
+"""Dense products split into BLAS calls small enough for OpenBLAS to run each in the calling thread.
 
 It spreads larger ones over threads, and on a busy machine then waits for them: ten times as long as the work, and more.
 Where parts begin depends on shapes alone, so that results are the same, to the last digit, for any number of threads.
@@ -48,7 +48,7 @@ def times_each(matrices: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _components(stack: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Few long rows `(k, n)` times v: sums of the parts of each row, added up in their order."""
+    """Few long rows `(k, n)` times v: blockwise dot products, added in a fixed order."""
     (k, n), part = stack.shape, _PART[stack.dtype.char]
     parts = n // part
     found, end = np.empty((parts + 1, k), stack.dtype), parts * part
@@ -68,7 +68,7 @@ def _components(stack: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def _combination(stack: np.ndarray, c: np.ndarray, image: np.ndarray) -> None:
-    """The sum of few long rows `(k, n)` times c, part by part."""
+    """Linear combination of few long rows `(k, n)` with coefficients c, blockwise."""
     (k, n), part = stack.shape, _PART[stack.dtype.char]
     parts = n // part
     end = parts * part

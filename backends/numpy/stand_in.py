@@ -1,4 +1,4 @@
-"""Objects that take the place of arrays of NumPy while it is recorded what a function does to them."""
+"""Base class of the array proxies that record a NumPy function."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class StandIn:
-    """Has the attributes, methods and operators of an array, but no numbers."""
+    """Array proxy: attributes, methods and operators of an array, but no values."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"'{type(self).__name__}', which stands in for an array of NumPy, has no {name!r}.")

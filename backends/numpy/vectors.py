@@ -1,4 +1,4 @@
-"""Sums and updates of long rows, part by part while it is in the cache, on all cores.
+"""BLAS-1 operations on long rows: cache-blocked, on all cores.
 
 Sums are those of blocks, added up in their order: the same for any number of threads.
 """
@@ -32,7 +32,7 @@ vecdot = getattr(np, "vecdot", _row_by_row)  # from NumPy 2.0 on; the same BLAS 
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """At a boundary of the processor's vectors, where they are long: other libraries add up numbers from there."""
+    """Zeros aligned to the processor's vector width, for long rows: other libraries sum from such boundaries."""
     size, item = math.prod(shape), dtype.itemsize
     if size * item < _LEAST:
         return np.zeros(shape, dtype)
@@ -58,7 +58,7 @@ def dot_of_one(a: np.ndarray, b: np.ndarray) -> Any:
 
 
 def square_sum(a: np.ndarray) -> float:
-    """Of real numbers of any shape; no longer vectors for BLAS than one thread takes."""
+    """Sum of squares of a real array; BLAS calls stay so short that they run in one thread."""
     flat = a.reshape(-1)
     end = flat.size // BLOCK * BLOCK
     blocks = flat[:end].reshape(-1, BLOCK)
@@ -85,7 +85,7 @@ def times(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def scaled(a: np.ndarray, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """`a x` element by element, of rows of which one may stand for all, in another precision, rounded once."""
+    """`a x` elementwise with broadcasting of rows, in another precision, rounded once."""
     a, x = np.broadcast_arrays(a, x)
     image = np.empty(x.shape, dtype)
 
@@ -127,7 +127,7 @@ def axpy_xpay(a: np.ndarray, p: np.ndarray, x: np.ndarray, z: np.ndarray, b: np.
 
 
 def _in_parts(work: Callable[[int, slice], object], like: np.ndarray) -> None:
-    """`work(row, part of it)` for all parts of rows `(batch, n)`."""
+    """Call `work(row, part)` for all parts of rows `(batch, n)`, in parallel."""
     rows, n = like.shape
     tasks = -(-n // _TASK)  # of a row
 

@@ -1,4 +1,4 @@
-"""TensorFlow: eager and inside `tf.function`; tensors are immutable, so updates make new ones."""
+"""TensorFlow backend: eager and inside `tf.function`; tensors are immutable, so updates make new ones."""
 
 from __future__ import annotations
 
@@ -304,5 +304,5 @@ class TensorflowBackend(TensorflowIndexing, Backend):
 
 
 def _for_xla() -> bool:
-    """Is this graph made for XLA?"""
+    """Is this graph to be compiled by XLA?"""
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))

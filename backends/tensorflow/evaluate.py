@@ -1,4 +1,4 @@
-"""Operations of a graph on tensors that do not depend on the input: TensorFlow computes them, so derivatives follow."""
+"""Evaluate graph operations on tensors that do not depend on the input, with TensorFlow's derivatives."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ CUSTOM = "_gradient_op_type"  # of an operation with a gradient of its own
 
 
 def is_eager(x: Any) -> bool:
-    """Has a tensor a value now?"""
+    """Does a tensor have a value now?"""
     return not tf.is_symbolic_tensor(x)
 
 
 def eagerly() -> AbstractContextManager[Any]:
-    """Where values are computed at once, also while a graph is made."""
+    """Context of eager execution, also while a graph is traced."""
     return nullcontext() if tf.executing_eagerly() else context.eager_mode()
 
 
 def tensor_of(value: Any, dtype: Any = None) -> tf.Tensor:
-    """A coefficient as a tensor."""
+    """Convert a coefficient to a tensor."""
     if isinstance(value, tf.Tensor):
         return value
     with eagerly():
@@ -32,7 +32,7 @@ def tensor_of(value: Any, dtype: Any = None) -> tf.Tensor:
 
 
 def evaluate(op: tf.Operation, values: Sequence[Any], dtypes: dict[Any, Any] | None = None) -> list[tf.Tensor]:
-    """The results of an operation for other operands.
+    """Evaluate an operation for other operands.
 
     Args:
         op: of some graph.
@@ -78,7 +78,7 @@ def _shape(proto: Any) -> list[int] | None:
 
 
 def _in_graph(op: tf.Operation, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-    """The same operation in the graph that is being made, for the tapes that are open there."""
+    """Add the operation to the current graph, under its open tapes."""
     graph = tf.compat.v1.get_default_graph()
     own = {a.name for a in op.op_def.attr}
     attributes = {name: value for name, value in op.node_def.attr.items() if name in own}
@@ -104,5 +104,5 @@ BY_HANDLE: dict[str, Callable[..., tf.Tensor]] = {  # what reads a variable, for
 
 
 def value_of(op: tf.Operation) -> np.ndarray:
-    """Of a constant."""
+    """Value of a constant operation."""
     return tf.make_ndarray(op.get_attr("value"))

@@ -1,4 +1,4 @@
-"""Values of symbolic tensors that were computed from constants only.
+"""Constant folding of symbolic tensors.
 
 Inside of `tf.function` even `tf.range(8)` is symbolic. Where a coefficient is such a value the matrix can be known
 while the graph is made, and where a mask or an index is, its structure. What the graph captures counts as constant for
@@ -17,7 +17,7 @@ MAX_OPERATIONS = 2000
 
 
 class GraphConstantFolder:
-    """Remembers the values found, for one trace."""
+    """Constant folder for one trace, with a cache of values."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, bool], tuple[Any, Any]] = {}  # with the tensor, so that its id stays its own
@@ -47,7 +47,7 @@ class GraphConstantFolder:
         return self._found[id(x), captured][1]
 
     def _sources(self, x: tf.Tensor, captured: bool) -> list[tf.Tensor] | None:
-        """The tensors from which it is computed; None if it is not known."""
+        """Tensors from which it is computed; None if unknown."""
         outside = _captured(x)
         if outside is not None:
             return [outside] if captured else None
@@ -70,7 +70,7 @@ class GraphConstantFolder:
 
 
 def _captured(x: tf.Tensor) -> Any:
-    """What a tensor of a graph stands for outside of it; small ones look like constants."""
+    """The outer tensor that a graph captures; small ones look like constants."""
     for outside, inside in getattr(x.graph, "captures", ()):
         if inside is x:
             return outside

@@ -1,4 +1,4 @@
-"""Fourier transforms in TensorFlow, which has them along the last axis."""
+"""Fast Fourier transforms in TensorFlow, which has them along the last axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derivatives of a solve in TensorFlow: a custom gradient that solves again, so it holds to every order."""
+"""Implicit differentiation of a solve in TensorFlow: a custom gradient that solves again, to every order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .vectorized import refuse_when_vectorized
 
 
 def recording() -> bool:
-    """Can a derivative of what happens now be asked for? Always, while a `tf.function` is being traced."""
+    """May derivatives of the current operations be taken? Always while a `tf.function` is traced."""
     return not tf.executing_eagerly() or record.could_possibly_record()
 
 
@@ -59,14 +59,14 @@ def implicit_solve(system: LinearSystem, b: tf.Tensor) -> tuple[tf.Tensor, tuple
 
 
 def _again(system: LinearSystem, b: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """x as a function of the arrays, for derivatives of the gradient; solved from x itself, so in no iterations."""
+    """x as a function of the arrays, for second derivatives; its solve starts at x and takes no iterations."""
     if not recording():
         return x
     return implicit_solve(system.started_at(tf.stop_gradient(x)), b)[0]
 
 
 def _gradients(system: LinearSystem, x: tf.Tensor, adjoint: tf.Tensor) -> Sequence[tf.Tensor]:
-    """- adjoint^H dA x for the entries of A."""
+    """Gradient `- adjoint^H dA x` by the entries of A."""
     entries = [tf.identity(a) for a in system.entries()]  # of this graph: a tape does not see captures made before it
     if not entries:
         return ()

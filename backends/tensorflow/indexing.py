@@ -1,4 +1,4 @@
-"""Moving entries of tensors in TensorFlow."""
+"""Gather, scatter, pad, permute and flip in TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..interface.indexing import Indexing
 
 
 class TensorflowIndexing(Indexing):
-    """By gather and segment sums."""
+    """Indexing by gather and segment sums."""
 
     def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
         return tf.gather(x, index, axis=axis)

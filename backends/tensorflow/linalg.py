@@ -1,4 +1,4 @@
-"""Dense factorisations in TensorFlow, and where its own refuse singular or indefinite matrices, those of the host."""
+"""Dense factorisations in TensorFlow, by LAPACK on the host where its own refuse singular or indefinite matrices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..interface.linalg import Linalg
 
 
 class TensorflowLinalg(Linalg):
-    """LU in eager mode is that of LAPACK with a permutation, in a graph QR: the second array tells them apart."""
+    """Eager LU is LAPACK's with a permutation, in graphs QR takes its place: the second array tells which."""
 
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
         # TensorFlow's LU refuses exactly singular matrices. In a graph QR takes its place, which XLA and

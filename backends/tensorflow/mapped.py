@@ -1,4 +1,4 @@
-"""A function of each element of a batch whose size is known only when the graph runs."""
+"""Map a function over a batch whose size is known only when the graph runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 def one_by_one(
     function: Callable[..., Sequence[tf.Tensor]], arrays: Sequence[tf.Tensor], axes: int
 ) -> Sequence[tf.Tensor]:
-    """The results of `function` of each element along the first `axes` axes, which lead the results, too."""
+    """Map `function` over the first `axes` axes, which lead the results too."""
     elements = [tf.TensorSpec(a.shape[axes:], a.dtype) for a in arrays]
     results = tf.function(function, autograph=False).get_concrete_function(*elements).outputs
     rows = tuple(tf.reshape(a, [-1, *a.shape[axes:]]) for a in arrays)

@@ -1,4 +1,4 @@
-"""x as it is, with other derivatives in TensorFlow: refused ones, and NaN for the systems that have failed."""
+"""Identity functions with special derivatives in TensorFlow: an error, or NaN for failed systems."""
 
 from __future__ import annotations
 

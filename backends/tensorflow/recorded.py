@@ -1,4 +1,4 @@
-"""A Python function recorded as a graph whose captures are arguments.
+"""Functions recorded as graphs whose captures are arguments.
 
 What the function reads is read when it is recorded: names, numbers and variables that change later change nothing, and
 the derivatives depend on the arguments of the program alone, never on tensors of another graph, so they pass through
@@ -73,7 +73,7 @@ class Recorded:
 
 
 def graph_of(function: Callable[..., Sequence[tf.Tensor]], arguments: Sequence[tf.TensorSpec]) -> FuncGraph:
-    """What the function does to such arguments; what it closes over is captured, with the values of its variables."""
+    """Trace the function to a graph; closed-over tensors and the values of its variables are captured."""
     with _variables_by_value():
         return func_graph_from_py_func("traced", function, tuple(arguments), {}, add_control_dependencies=False)
 
@@ -108,12 +108,12 @@ def _compare(program: Recorded, function: Callable[..., Any], x: Any, args: Sequ
 
 
 def _point(x: tf.Tensor) -> tf.Tensor:
-    """Of the shape and dtype of x, not zero, where a function may do something else."""
+    """Sample point of the shape and dtype of x; not zero, where functions may branch."""
     return tf.reshape(tf.cast(tf.cos(tf.range(tf.size(x), dtype=tf.float64)), x.dtype), x.shape)
 
 
 def _is_close(a: tf.Tensor, b: tf.Tensor) -> bool:
-    """Up to rounding: the graph may multiply in another order."""
+    """Equal up to rounding, as the graph may order operations differently?"""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     a, b = a.numpy(), b.numpy()
@@ -123,7 +123,7 @@ def _is_close(a: tf.Tensor, b: tf.Tensor) -> bool:
 
 @contextmanager
 def _recording() -> Iterator[None]:
-    """Tapes see what happens, also inside of `tf.stop_gradient`, which stops them while it reads its argument."""
+    """Context in which tapes record, also inside `tf.stop_gradient`."""
     stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped()
     if stopped:
         pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
@@ -136,7 +136,7 @@ def _recording() -> Iterator[None]:
 
 @contextmanager
 def _variables_by_value() -> Iterator[None]:
-    """While a function is traced, a variable that it reads is read outside, once, under the tapes of the caller."""
+    """Context of a trace in which variables are read once, outside of the graph, under the caller's tapes."""
     outside = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     values: dict[int, tuple[Any, tf.Tensor]] = {}  # with the variable, so that its id stays its own
 

@@ -65,7 +65,7 @@ class TensorflowSparse:
     def native(self, values: tf.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> tf.SparseTensor:
         """A SparseTensor of entries in the order of rows, then columns, without duplicates.
 
-        Of values `(systems, nnz)` a batch of them, whose indices are repeated.
+        A batch, with repeated indices, for values `(systems, nnz)`.
         """
         indices = tf.stack([tf.cast(rows, tf.int64), tf.cast(cols, tf.int64)], axis=1)
         if len(values.shape) == 1:

@@ -1,4 +1,4 @@
-"""Derivatives that `tf.vectorized_map` drops without a word become errors.
+"""Errors for derivatives that `tf.vectorized_map` would drop silently.
 
 It replaces each operation of the mapped function by one for all elements, and the `IdentityN` that carries a custom
 gradient by a plain one. A tape outside of it then finds no connection, and zeros where derivatives are not. A tape
@@ -18,7 +18,7 @@ _native = pfor._pfor_converter_registry["IdentityN"]
 
 
 def refuse_when_vectorized(x: tf.Tensor) -> None:
-    """If `x` is the result of a custom gradient in a graph, its derivative by a tape outside of a map is an error."""
+    """Make derivatives by a tape outside of a map an error for the result `x` of a custom gradient in a graph."""
     if not tf.executing_eagerly() and x.op.type == "IdentityN":
         pfor._pfor_converter_registry["IdentityN"] = _convert
         _ours.add(x.op.get_attr(_KEY))

@@ -1,4 +1,4 @@
-"""Calls of the host in `tf.vectorized_map` and Jacobians, which run them once for each lane.
+"""Host callbacks under `tf.vectorized_map` and in Jacobians: one call per element.
 
 TensorFlow cannot stack the results of no calls if it does not know their shapes, and a condition that holds in none of
 the lanes leaves no calls. So the operation says which shapes it returns.
@@ -17,7 +17,7 @@ _SHAPES = "_krylix_shapes"
 
 
 def declare_shapes(results: Sequence[tf.Tensor], shapes: Sequence[Sequence[int]]) -> None:
-    """Note on the operation that calls the host what it returns."""
+    """Annotate a host call with the shapes of its results."""
     protos = [tf.TensorShape(shape).as_proto() for shape in shapes]
     results[0].op._set_attr(_SHAPES, AttrValue(list=AttrValue.ListValue(shape=protos)))
 

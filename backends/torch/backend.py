@@ -1,4 +1,4 @@
-"""PyTorch: eager, vector updates in place, on the device of the inputs."""
+"""PyTorch backend: eager, vector updates in place, on the device of the inputs."""
 
 from __future__ import annotations
 
@@ -172,9 +172,9 @@ class TorchBackend(TorchKernels, Backend):
         return v.abs().amax(1, keepdim=True) if v.shape[1] else v.new_zeros((v.shape[0], 1)).abs()
 
     def dot(self, a: Array, b: Array) -> Array:
-        """By one kernel for rows of a length, however many there are: a system takes the same steps in a batch.
+        """One kernel per row length, whatever the number of rows: a batch is bitwise equal to single systems.
 
-        Of long ones one call of BLAS for each row is as quick, and vecdot would share out a single row to threads.
+        For long rows one BLAS call each is as quick; vecdot would split a single row among threads.
         """
         if a.shape[1] * a.element_size() >= _LONG and a.shape[0]:
             dots = [torch.vdot(_aligned(a[i]), _aligned(b[i])) for i in range(a.shape[0])]
@@ -200,7 +200,7 @@ class TorchBackend(TorchKernels, Backend):
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
         if active.shape[0] == 1 or bool(active.all()):
             return step(state)
-        # Steps overwrite the state, so the finished systems are set aside and put back.
+        # Steps overwrite the state, so the finished systems are saved and restored.
         finished = (~active[:, 0]).nonzero()[:, 0]
         kept = [leaf.index_select(0, finished) for leaf in tree_leaves(state)]
         new = step(state)
@@ -330,7 +330,7 @@ def _detached(x: Array) -> Array:
 
 
 def _aligned(row: Array) -> Array:
-    """The same where BLAS finds it at a boundary: from elsewhere, as in a batch, MKL may add up in another order."""
+    """Copy to aligned memory if needed: from other addresses, as in a batch, MKL may sum in another order."""
     return row if is_transformed(row) or row.data_ptr() % _BOUNDARY == 0 else row.clone()
 
 

@@ -1,4 +1,4 @@
-"""Many cotangents in one backward pass: `grad(..., is_grads_batched=True)` and `jacobian(..., vectorize=True)`.
+"""Batched cotangents: `grad(..., is_grads_batched=True)` and `jacobian(..., vectorize=True)`.
 
 Autograd maps over them with a batching of its own, older than `torch.func.vmap`, which knows no rules of custom
 functions. A rule that meets such a batch takes it apart and is mapped by `torch.func.vmap`.
@@ -14,12 +14,12 @@ from torch._C import _functorch  # not public, as the next functions of torch; a
 
 
 def is_batch_of_autograd(x: Any) -> bool:
-    """Is it a batch of the older kind?"""
+    """Is it a batched tensor of autograd's own kind?"""
     return isinstance(x, torch.Tensor) and _functorch.is_legacy_batchedtensor(x)
 
 
 def one_by_one(rule: Callable[[torch.Tensor], tuple[Any, ...]], cotangents: torch.Tensor) -> tuple[Any, ...]:
-    """`rule` of each cotangent of such a batch; the same entries are None for each."""
+    """Map `rule` over such a batch of cotangents; the same entries are None for each."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     places: list[bool] = []

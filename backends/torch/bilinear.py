@@ -35,7 +35,7 @@ class _Map:
         return tuple(operands[:i]), tuple(operands[i:a]), tuple(operands[a:])
 
     def __call__(self, *operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Without rules for derivatives."""
+        """Evaluate without derivative rules."""
 
         def single(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return evaluate_bilinear(self.bk, self.form, self.kind, *self.split(operands))
@@ -47,7 +47,7 @@ class _Map:
         return function(*operands)
 
     def apply(self, indices: Arrays, a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """With rules, of other arguments."""
+        """Evaluate with derivative rules, for other arguments."""
         own = replace(self, sizes=(len(indices), len(a), len(b)))
         result: tuple[torch.Tensor, ...] = _Apply.apply(own, *indices, *a, *b)
         return result
@@ -85,7 +85,7 @@ class _Apply(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
-        """The transposed maps at the conjugated arguments."""
+        """Vector-Jacobian products: the transposed maps at the conjugated arguments."""
         which: _Map = ctx.which
         nothing: tuple[Any, ...] = (None,) * (1 + sum(which.sizes))
         if all(c is None for c in cotangents):
@@ -109,7 +109,7 @@ class _Apply(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *tangents: torch.Tensor | None) -> tuple[Any, ...]:
-        """The map at one tangent and one argument, for both."""
+        """Jacobian-vector product: the map at one tangent and one argument, for both."""
         which: _Map = ctx.which
         # Without these two, PyTorch is silently wrong where forward mode is nested in forward mode.
         with forward_ad._set_fwd_grad_enabled(True):
@@ -127,7 +127,7 @@ class _Apply(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Sequence[Any], which: _Map, *operands: torch.Tensor) -> Any:
-        """More rows in the batch where only the vector is mapped; else one more level of `mapped`."""
+        """Extend the batch where only the vector is mapped; else add a level to `mapped`."""
         size = info.batch_size
         indices, a, b = which.split(operands)
         index_axes, a_axes, b_axes = which.split(in_dims[1:])

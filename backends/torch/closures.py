@@ -1,4 +1,4 @@
-"""The tensors that a Python function closes over, found and replaced while it runs.
+"""Tensors that a Python function closes over: found and substituted while it runs.
 
 PyTorch's derivative rules have explicit arguments only. A mode sees every call of a torch function with the objects
 that the user's code passes, above all transformations, so it can record those that were not made inside, and hand in
@@ -30,7 +30,7 @@ class OpenFunction:
 
     @property
     def arrays(self) -> list[torch.Tensor]:
-        """What it was recorded with."""
+        """The arrays of the recording."""
         return [*self.given, *self.closed]
 
     def __call__(self, x: Any, *arrays: torch.Tensor) -> Any:
@@ -91,7 +91,7 @@ def _closed_over(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> l
 
 
 def _hidden_from(opened: OpenFunction, x: Any) -> list[torch.Tensor]:
-    """What has derivatives where all that was found has none."""
+    """Name what has derivatives although none of the captured tensors has."""
     with torch.enable_grad():
         image = opened(x, *(a.detach() for a in opened.arrays))
     return [leaf for leaf in tree_leaves(image) if is_tracked(leaf)]
@@ -104,7 +104,7 @@ def _record_without_transformations(
     given: Sequence[torch.Tensor],
     closed: Sequence[torch.Tensor],
 ) -> tuple[TapeFunction, list[torch.Tensor]]:
-    """The program, recorded with plain tensors in the place of transformed ones, and tensors that were not replaced."""
+    """Record with plain tensors in place of transformed ones: the program, and tensors that were not replaced."""
     with temporarily_clear_interpreter_stack():
         plain = [_stand_in(a) for a in (*given, *closed)]
         z, other = (tree_map(lambda a, point=point: point(_plain(a)), x) for point in (_point, _other_point))
@@ -125,7 +125,7 @@ def _record_without_transformations(
 def _compare(
     program: TapeFunction, function: Callable[..., Any], x: Any, args: Sequence[Any], arrays: Sequence[torch.Tensor]
 ) -> None:
-    """Does the program compute what the function does, of another vector than that of the record?
+    """Compare program and function at another vector than the recorded one.
 
     Raises:
         LeftTorch: no; values went ways that the record did not see, or the function is a random one.
@@ -140,7 +140,7 @@ def _compare(
 
 
 def _is_close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Up to rounding: the same calls of the same numbers, but threads may share the work in another way."""
+    """Equal up to rounding, as threads may split the same work differently?"""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     exact = not (a.dtype.is_floating_point or a.dtype.is_complex)
@@ -158,18 +158,18 @@ def _within(mode: TorchFunctionMode, function: Callable[..., Any]) -> Callable[.
 
 
 def _point(x: torch.Tensor) -> torch.Tensor:
-    """Of the shape and dtype of x, not zero, where a function may do something else."""
+    """Sample point of the shape and dtype of x; not zero, where functions may branch."""
     numbers = torch.arange(x.numel(), device=x.device, dtype=torch.float64 if x.dtype.itemsize > 4 else torch.float32)
     return torch.cos(numbers).to(x.dtype).reshape(x.shape)
 
 
 def _other_point(x: torch.Tensor) -> torch.Tensor:
-    """Another one: in no entry a multiple of the first by the same factor."""
+    """Another sample point, not proportional to the first one."""
     return _point(x).flip(-1) + _point(x).square() if x.ndim else 2 * _point(x)
 
 
 def _plain(x: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same kind that no transformation holds: of a batch, the first element."""
+    """A plain tensor of the same kind; the first element of a batch."""
     while is_transformed(x):
         if _functorch.is_batchedtensor(x):
             axis = _functorch.maybe_get_bdim(x)
@@ -195,7 +195,7 @@ def _refuse_sparse(arrays: Sequence[torch.Tensor]) -> None:
 
 
 class _Recording(TorchFunctionMode):
-    """Notes the tensors with derivatives that go into torch functions and neither came out of one nor were given."""
+    """Mode that records inputs of torch functions which have derivatives and are neither outputs nor arguments."""
 
     def __init__(self, given: Sequence[Any]) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ class _Recording(TorchFunctionMode):
 
 
 class _Replacing(TorchFunctionMode):
-    """Hands other tensors to torch functions, by identity."""
+    """Mode that substitutes tensors in calls of torch functions, by identity."""
 
     def __init__(self, others: dict[int, torch.Tensor]) -> None:
         super().__init__()

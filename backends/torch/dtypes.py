@@ -1,4 +1,4 @@
-"""The dtypes of PyTorch and of NumPy that correspond to each other."""
+"""Table of PyTorch's and NumPy's dtypes."""
 
 from __future__ import annotations
 

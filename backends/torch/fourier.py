@@ -1,4 +1,4 @@
-"""Fourier transforms in PyTorch."""
+"""Fast Fourier transforms in PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .transformed import is_plain
 
 
 class _OnHost(NumpyFourier):
-    """On as many threads as torch takes."""
+    """SciPy transforms on as many threads as torch uses."""
 
     def threads(self, x: Array) -> int:
         return min(super().threads(x), torch.get_num_threads())

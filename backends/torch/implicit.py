@@ -1,4 +1,4 @@
-"""Derivatives of a solve in PyTorch: one autograd function whose rules solve again, so they hold to every order."""
+"""Implicit differentiation of a solve in PyTorch: an autograd function whose rules solve again, to every order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     @without_autocast
     def vmap(info: Any, in_dims: Sequence[Any], system: LinearSystem, b: torch.Tensor, *arrays: torch.Tensor) -> Any:
-        """One solve of all, with the systems of the first element in front."""
+        """One solve of the whole batch, with the systems of the first element in front."""
         size = info.batch_size
         rows = b.expand(size, *b.shape) if in_dims[1] is None else b.movedim(in_dims[1], 0)
         axes = in_dims[2:]
@@ -86,7 +86,7 @@ class _Solve(torch.autograd.Function):
 
 
 def _product(system: LinearSystem, x: torch.Tensor) -> Callable[..., torch.Tensor]:
-    """The entries of A -> A x."""
+    """The map from the entries of A to A x."""
     return lambda *entries: system.with_entries(entries).product(x)
 
 

@@ -1,4 +1,4 @@
-"""Moving entries of tensors in PyTorch."""
+"""Gather, scatter, pad, permute and flip in PyTorch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..interface.indexing import Indexing
 
 
 class TorchIndexing(Indexing):
-    """By index_select and index_add, whose derivatives are each other."""
+    """Indexing by index_select and index_add, each the derivative of the other."""
 
     def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
         index, axis = as_index(index, x), axis % x.ndim

@@ -1,4 +1,4 @@
-"""Products with sparse matrices in PyTorch: its own CSR product, and diagonals in place, where nothing is recorded."""
+"""Sparse products in PyTorch: its CSR product, and DIA products in place where autograd records nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PART = 2**17  # numbers of the image that are worked on at a time, which stay i
 
 
 class TorchKernels(TorchIndexing, SparseKernels):
-    """Out of place where derivatives are recorded or a transformation runs; inside `bilinear` they never are."""
+    """Sparse products; in place only without autograd and transformations, as always inside `bilinear`."""
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
@@ -71,7 +71,7 @@ def _csr(starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: 
 def _on_diagonal(
     starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]
 ) -> torch.Tensor:  # fmt: skip
-    """All matrices of a batch on the diagonal of one."""
+    """Block diagonal matrix of a batch."""
     (systems, count), (n, m) = values.shape, shape
     copies = torch.arange(systems, dtype=cols.dtype, device=cols.device)[:, None]
     first = (starts[:-1] + copies.to(starts.dtype) * count).reshape(-1)

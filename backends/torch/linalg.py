@@ -9,7 +9,7 @@ from ..interface.linalg import Linalg
 
 
 class TorchLinalg(Linalg):
-    """`torch.linalg`, in the variants that raise nothing."""
+    """`torch.linalg`, in variants that do not raise."""
 
     first_pivot = 1
 

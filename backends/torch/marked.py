@@ -1,4 +1,4 @@
-"""x as it is, with other derivatives in PyTorch: refused ones, and NaN for the systems that have failed."""
+"""Identity functions with special derivatives in PyTorch: an error, or NaN for failed systems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 
 class Refused(torch.autograd.Function):
-    """Passes x on; a derivative by x, or by what stands for its sources, raises."""
+    """Identity whose derivative by x, or by the stand-ins of its sources, raises."""
 
     generate_vmap_rule = True
 
@@ -31,7 +31,7 @@ class Refused(torch.autograd.Function):
 
 
 class WithoutDerivatives(torch.autograd.Function):
-    """Passes rows x on; see `Transformations.without_derivatives`."""
+    """Identity on rows x; see `Transformations.without_derivatives`."""
 
     generate_vmap_rule = True
 

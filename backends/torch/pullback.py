@@ -1,4 +1,4 @@
-"""The cotangent map of a function: by autograd itself where nobody watches, which starts in a third of the time."""
+"""Vector-Jacobian products of a function: by plain autograd outside transformations, which starts sooner."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Pullback = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
 
 
 def pullback(function: Callable[..., torch.Tensor], *at: torch.Tensor) -> Pullback:
-    """The cotangent of `function(*at)` -> those of `at`, as often as it is called: the conjugate transpose, in torch.
+    """The map from the cotangent of `function(*at)` to those of `at`, reusable; in torch the conjugate transpose.
 
-    It has derivatives of its own where they may be asked for. The arrays count as independent of each other.
+    It is differentiable where derivatives may be asked for. The arrays count as independent.
     """
     if _is_watched():
         return _by_transformation(function, *at)
@@ -41,5 +41,5 @@ def _by_transformation(function: Callable[..., torch.Tensor], *at: torch.Tensor)
 
 
 def _is_watched() -> bool:
-    """Inference mode counts as well: autograd records nothing in it."""
+    """Do transformations, autograd or inference mode (in which autograd records nothing) apply?"""
     return may_have_derivatives() or torch.is_inference_mode_enabled()

@@ -1,4 +1,4 @@
-"""A Python function recorded as a program of ATen calls, which replays it as it was.
+"""Python functions recorded as replayable programs of ATen calls.
 
 One evaluation below autograd. Names, numbers and branches are as they were in it, so what changes later changes
 nothing; tensors that were there before are arguments, where their derivatives are being recorded, or constants.
@@ -26,11 +26,11 @@ _DETACH = torch.ops.aten.detach.default
 
 
 class LeftTorch(Exception):
-    """The function computes with values of its argument outside of torch."""
+    """Raised where a function computes with values of its argument outside torch."""
 
 
 class Recording(TorchDispatchMode):
-    """A mode that torch's compiler leaves alone where it runs; by itself torch imports it for that, in seconds."""
+    """Dispatch mode that avoids the slow import of torch's compiler."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:  # not public; where it is not asked, nothing but time is lost
@@ -38,7 +38,7 @@ class Recording(TorchDispatchMode):
 
     @abstractmethod
     def recorded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """The result of an ATen call, which is noted."""
+        """Run an ATen call and record it."""
 
     def __enter__(self) -> Any:
         self._call = _disabled() if "torch._dynamo" in sys.modules else _recorded
@@ -59,7 +59,7 @@ def _disabled() -> Callable[..., Any]:
 
 
 class _Cut:
-    """The user's cut of a value of the argument, as an operation of a program: a derivative by that raises.
+    """A user's `detach` of a value of the argument, as an operation of a program whose derivative raises.
 
     It would be zero, which is not that of a linear function; and where the transpose is known otherwise, as that of a
     symmetric function, only derivatives of second order would show that.
@@ -87,7 +87,7 @@ _CUT = _Cut()
 
 
 class _Tape(Recording):
-    """Notes each ATen call, with slots for its tensors."""
+    """Records ATen calls, with slots for their tensors."""
 
     def __init__(self, x: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class _Tape(Recording):
         return slot
 
     def slot(self, x: torch.Tensor) -> int:
-        """That of a tensor; one that was there before is a constant from now on."""
+        """Slot of a tensor; a tensor from before the recording becomes a constant."""
         found = self._slots.get(id(x))
         if found is None:
             found = self._new(x)
@@ -122,7 +122,7 @@ class _Tape(Recording):
         return self._slots.get(id(x)) in self._of_x
 
     def cut(self, x: torch.Tensor) -> None:
-        """From here on the function means x without what it was computed from."""
+        """Treat x as detached from here on."""
         old = self.slot(x)
         self._note(_CUT if old in self._of_x else _DETACH, (old,), (self._new(x),))
 
@@ -177,7 +177,7 @@ class _Tape(Recording):
         return out
 
     def operand(self, value: Any, settings: list[Any]) -> Operand:
-        """What stands for an argument; settings in it are appended to `settings`."""
+        """Operand for an argument; settings in it are appended to `settings`."""
         if isinstance(value, torch.Tensor):
             return self.slot(value)
         if isinstance(value, list | tuple) and any(True for _ in tensors_in(value)):
@@ -190,7 +190,7 @@ class _Tape(Recording):
         return self._new(x) if known is None else known
 
     def _copy_what_is_written(self, func: Any, args: Any, kwargs: Any) -> None:
-        """A workspace of the caller's, which each replay has for itself."""
+        """Copy workspaces of the caller that the function writes to, once per replay."""
         for value in written_arguments(func, args, kwargs):
             if isinstance(value, torch.Tensor):
                 slot = self.slot(value)
@@ -230,7 +230,7 @@ class TapeFunction:
         return self.bound(*arrays)(x)
 
     def bound(self, *arrays: torch.Tensor) -> Callable[[Any], Any]:
-        """`x -> f(x, *arrays)`, where what does not depend on x has been computed."""
+        """`x -> f(x, *arrays)`, with the calls that do not depend on x evaluated once."""
         for _, constant, before in self.constants:
             if before is not None and version(constant) != before:
                 raise ValueError(
@@ -249,7 +249,7 @@ def record(
     """The program of `function(x, *args)`.
 
     Args:
-        x: an array or a container of arrays, of values at which the function does what it does everywhere.
+        x: an array or a container of arrays, with generic values.
         others: tensors that become arguments of the program, in this order.
         find: are tensors whose derivatives are being recorded to be found, as further arguments?
 

@@ -30,7 +30,7 @@ class TorchSparse:
         return numpy_dtype(x.dtype)
 
     def check(self, x: torch.Tensor, name: str) -> None:
-        """Refuse indices outside of the matrix, which PyTorch takes where it is told not to look (its default).
+        """Refuse indices out of range, which PyTorch accepts without its (optional) check.
 
         Raises:
             ValueError: there are such.
@@ -83,7 +83,7 @@ class TorchSparse:
     def native(self, values: torch.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> torch.Tensor:
         """A CSR tensor of entries in the order of rows, then columns, without duplicates.
 
-        Of values `(systems, nnz)` a batch of them, whose indices are repeated.
+        A batch, with repeated indices, for values `(systems, nnz)`.
         """
         starts = torch.as_tensor(row_starts(np.asarray(rows), shape[0]), device=values.device)
         columns = as_index(cols, values).to(starts.dtype)
@@ -117,7 +117,7 @@ def _on_host(indices: torch.Tensor) -> np.ndarray:
 
 
 def _expanded(starts: torch.Tensor) -> torch.Tensor:
-    """The row of each entry from where the rows start."""
+    """Row indices from row pointers."""
     return torch.repeat_interleave(torch.arange(len(starts) - 1, device=starts.device), starts.diff())
 
 

@@ -1,4 +1,4 @@
-"""The values of PyTorch's sparse tensors, whose gradients have derivatives again: those of PyTorch's own have none."""
+"""Values of PyTorch's sparse tensors with gradients that can be differentiated again, unlike PyTorch's own."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _make(values: torch.Tensor, indices: Indices, shape: torch.Size, layout: tor
 
 
 def _is_lost(node: Any, gradient: torch.Tensor) -> bool:
-    """Does a node of the graph give a gradient without derivatives where it gets one with some?"""
+    """Does a node of the graph lose second derivatives?"""
     if node is None or not node.next_functions:  # a leaf
         return False
     if node.name().startswith("SparseCompressedTensor"):  # whose own derivative fails

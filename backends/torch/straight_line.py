@@ -1,4 +1,4 @@
-"""Steps of a program as one Python function, a line for each: what runs a step is the call itself and little else.
+"""Recorded programs compiled to straight-line Python: one line for each ATen call.
 
 A step that does not depend on x, as of a coefficient, is taken once for many x. Whether it depends is decided in order:
 a tensor that x is written into later does not depend on it yet. Where a step writes to such a one, which then would be
@@ -36,30 +36,30 @@ class AtenCall(NamedTuple):
 
     @property
     def operands(self) -> Iterator[Operand]:
-        """In the order in which its settings are counted."""
+        """Operands, in the order of their settings."""
         yield from self.args
         for _, value in self.kwargs:
             yield value
 
     @property
     def reads(self) -> set[int]:
-        """The places that it reads or writes."""
+        """Slots that it reads or writes."""
         return {i for value in self.operands for i in operand_places(value)}
 
     @property
     def results(self) -> set[int]:
-        """The places of its results."""
+        """Slots of its results."""
         return {i for i in self.outs if i is not None}
 
     @property
     def writes(self) -> set[int]:
-        """The places that it writes to."""
+        """Slots that it writes to."""
         found = written_arguments(self.operation, self.args, dict(self.kwargs))
         return {i for value in found for i in operand_places(value)}
 
 
 def written_arguments(operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """Those of its arguments that an operation writes to."""
+    """The arguments that an operation writes to."""
     if not operation._schema.is_mutable:
         return []
     arguments = operation._schema.arguments
@@ -69,7 +69,7 @@ def written_arguments(operation: Any, args: Sequence[Any], kwargs: dict[str, Any
 
 
 def operand_places(value: Operand) -> Iterator[int]:
-    """Those of the tensors in an operand."""
+    """Slots of the tensors in an operand."""
     if type(value) is int:
         yield value
     elif type(value) is tuple:
@@ -83,7 +83,7 @@ def straight_line(
 ) -> Callable[..., Callable[..., Callable[..., list[Any]]]]:
     """`settings -> (others -> (x -> outputs))`, with the settings in the order of the steps, then of the outputs.
 
-    A tensor that depends on x is let go after the last step that uses it.
+    A tensor that depends on x is released after its last use.
     """
     names: dict[str, Any] = {"leaves": tree_leaves}
     source = _Source(names)
@@ -109,7 +109,7 @@ def straight_line(
 
 
 def _needed(steps: Sequence[AtenCall], kept: set[int]) -> list[int]:
-    """Without steps that no output depends on; those that write stay, as views may carry what they write."""
+    """Dead code elimination; steps that write stay, as views may share the memory."""
     needed, found = set(kept), []
     for k in reversed(range(len(steps))):
         if steps[k].operation._schema.is_mutable or not needed.isdisjoint(steps[k].results):
@@ -119,7 +119,7 @@ def _needed(steps: Sequence[AtenCall], kept: set[int]) -> list[int]:
 
 
 def _apart(of_x: set[int], steps: Sequence[AtenCall], numbers: list[int]) -> tuple[list[int], list[int]]:
-    """The numbers of the steps to be taken once, and of those for each x."""
+    """Indices of the steps to run once, and of those to run for each x."""
     once: list[int] = []
     each: list[int] = []
     for step, k in zip(steps, numbers, strict=True):
@@ -136,7 +136,7 @@ def _arguments(slots: Sequence[int]) -> str:
 
 
 class _Source:
-    """Lines of Python, the names of operations in them, and how many settings they have."""
+    """Generated Python lines, the names of their operations, and the number of settings."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.names, self.settings = names, 0
@@ -170,7 +170,7 @@ class _Source:
 
 
 def _quickest(operation: Any) -> Any:
-    """What does the same in the least time: torch's function of that name, or what the operation calls."""
+    """The fastest equivalent callable: torch's function of that name, or the operation's own."""
     schema = operation._schema
     name, overload = schema.name.removeprefix("aten::"), schema.overload_name
     if name in _FUNCTIONS and overload in ("", "Tensor", "int") and isinstance(operation, torch._ops.OpOverload):

@@ -1,4 +1,4 @@
-"""What torch knows of a tensor: transformations of `torch.func`, derivatives being recorded, changes in place."""
+"""Queries of a tensor's state: `torch.func` transformations, recording by autograd, in-place versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 
 def with_signature(cls: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
-    """The class, whose `apply` need not find out the signature of `forward` in each call."""
+    """Decorator that caches the signature of `forward` for `apply`."""
     cls.forward.__signature__ = signature(cls.forward)
     return cls
 
@@ -37,12 +37,12 @@ def transforming() -> bool:
 
 
 def may_have_derivatives() -> bool:
-    """Can a derivative of what happens now be asked for?"""
+    """May derivatives of the current operations be taken?"""
     return torch.is_grad_enabled() or transforming() or forward_ad._current_level >= 0
 
 
 def is_plain(x: Any) -> bool:
-    """Is it memory of the host, and does nobody watch what happens to it? Then other libraries may work on it."""
+    """Is it in host memory, without autograd, transformations or modes, so that other libraries may use it?"""
     if type(x) is not torch.Tensor or x.device.type != "cpu" or x.layout != torch.strided:
         return False
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
@@ -54,7 +54,7 @@ def is_plain(x: Any) -> bool:
 
 
 def is_tracked(x: Any) -> bool:
-    """Was this tensor computed from something whose derivatives are being recorded?"""
+    """Does this tensor depend on something whose derivatives are being recorded?"""
     while is_transformed(x):
         if _functorch.is_gradtrackingtensor(x) and (x.requires_grad or _is_dual(x)):
             return True
@@ -70,5 +70,5 @@ def _is_dual(x: torch.Tensor) -> bool:
 
 
 def version(x: Any) -> int:
-    """How many times the memory of `x` was written to; inference mode does not count."""
+    """Version counter of the memory of `x`; inference mode has none."""
     return x._version if isinstance(x, torch.Tensor) and not x.is_inference() else 0

@@ -1,4 +1,4 @@
-"""What a torch function mode sees of a user's function, above autograd, while a record of it is made."""
+"""Torch function mode that records a user's function above autograd."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _LEAVES_TORCH = {  # values that a program could not follow
 
 
 class WatchedFunction(Protocol):
-    """A record of a function that is running."""
+    """Interface of a recording of a running function."""
 
     def depends_on_x(self, x: torch.Tensor) -> bool:
-        """Was it computed from the argument?"""
+        """Does it depend on the argument?"""
 
     def leave(self, func: Any) -> NoReturn:
         """A torch function takes values that depend on the argument out of torch."""
 
     def cut(self, x: torch.Tensor) -> None:
-        """From here on the function means x without what it was computed from."""
+        """Treat x as detached from here on."""
 
     def capture(self, x: torch.Tensor) -> None:
-        """From here on x is as if it had been there before: its derivatives are not those of what computed it."""
+        """Treat x as a captured tensor from here on: its derivative is not that of its computation."""
 
     def pass_custom(self, of_x: bool) -> None:
         """The forward of an autograd.Function runs, whose backward is the user's; on values of the argument?"""
@@ -72,7 +72,7 @@ class Watch(TorchFunctionMode):
 
 
 def is_recorded(x: torch.Tensor) -> bool:
-    """Was it computed from the argument of a function that is recorded now? Then it has another value in other runs."""
+    """Does it depend on the argument of a function that is being recorded, so that its value varies by run?"""
     if not torch._C._len_torch_function_stack():
         return False
     modes = torch.overrides._get_current_function_mode_stack()
@@ -81,7 +81,7 @@ def is_recorded(x: torch.Tensor) -> bool:
 
 
 def tensors_in(args: Any) -> Iterator[torch.Tensor]:
-    """Those in arguments, and in lists and tuples of them."""
+    """Tensors in arguments, and in lists and tuples of them."""
     for a in args:
         if isinstance(a, torch.Tensor):
             yield a

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...backends import Array, Backend, Kept, get_backend, nan_of, real_dtype
 from ...sparse import Operator
-from ...sparse.symmetry import PRODUCTS
+from ...sparse.analysis.symmetry import PRODUCTS
 
 _WRONG = (
     "The derivative of A(x) by x is not A itself, so its transpose is not that of the matrix, and the gradient of the "

@@ -28,6 +28,7 @@ class Parts(NamedTuple):
     rtol: Array
     atol: Array
     relative: Array  # the tolerance of derivatives: atol has no meaning for them
+    null: Operator | None  # see `Problem`
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class ImplicitSolve(LinearSystem):
     Attributes:
         attempt: the method and the problem, of which `make` gives what arrays decide.
         make: arrays -> Parts.
+        given: the parts as they are, of which JAX solves first: more may be known of them than of what is made again.
         transposed: is it the transposed matrix that this solves with?
         purpose: what it is for, in words; none where it is the solve that was asked for.
         many: are there more systems than the method was asked about?
@@ -49,6 +51,8 @@ class ImplicitSolve(LinearSystem):
     transposed: bool = False
     purpose: str = ""
     many: bool = False
+    given: Parts | None = None
+    is_explicit: bool = True
 
     @classmethod
     def of(cls, attempt: Attempt) -> ImplicitSolve:
@@ -58,22 +62,30 @@ class ImplicitSolve(LinearSystem):
             with bk.errstate():  # one factorisation for the solve and its derivatives
                 M = attempt.method.setup(bk, problem.A, M)
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
-        parts = Parts(problem.A, M, x0, *map(bk.constant, (problem.rtol, problem.atol, _relative(problem))))
+        rtol, atol, relative = map(bk.constant, (problem.rtol, problem.atol, _relative(problem)))
+        A, null, given = problem.A.as_container(), None, None
         if not bk.explicit_derivatives:
-            if M is not None:
-                arrays, make_M = bk.flatten(M.as_container())
-                parts = parts._replace(M=make_M([bk.constant(a) for a in arrays]))
-            return cls(attempt, lambda _: parts, (), ())
-        A, M = problem.A.as_container(), M if M is None or not problem.compiled else M.as_container()
+            M, null = (None if one is None else one.as_container() for one in (M, problem.null))
+            M = None if M is None else _constant(bk, M)
+            given = Parts(problem.A, M, x0, rtol, atol, relative, problem.null)
+        elif M is not None and problem.compiled:
+            M = M.as_container()
         entries, make_A = bk.flatten(A)
-        others, make_others = bk.flatten((M, *parts[2:]))
+        others, make_others = bk.flatten((M, x0, rtol, atol, relative, null))
         count = len(entries)
 
         def make(arrays: Sequence[Array]) -> Parts:
-            return Parts(make_A(arrays[:count]), *make_others(arrays[count:]))
+            parts = Parts(make_A(arrays[:count]), *make_others(arrays[count:]))
+            return parts if given is not None else parts._replace(null=problem.null)
 
         differentiable = (*(bk.dtype(a).kind in "fc" for a in entries), *(False for _ in others))
-        return cls(attempt, make, (*entries, *map(bk.constant, others)), differentiable)
+        others = others if given is not None else list(map(bk.constant, others))
+        explicit = all(operator is None or operator.is_container for operator in (A, M, null))
+        return cls(attempt, make, (*entries, *others), differentiable, given=given, is_explicit=explicit)
+
+    def parts(self) -> Parts:
+        """What it is made of."""
+        return self.make(self.arrays) if self.given is None else self.given
 
     @property
     def problem(self) -> Problem:
@@ -98,18 +110,18 @@ class ImplicitSolve(LinearSystem):
         return without_derivatives(bk, outcome, self.attempt.on_failure) if self.problem.compiled else outcome
 
     def product(self, x: Array) -> Array:
-        A = self.make(self.arrays).A
+        A = self.parts().A
         return (A.transpose() if self.transposed else A).apply(x)
 
     def factors(self, x: Array) -> Sequence[Array]:
-        M = self.make(self.arrays).M
+        M = self.parts().M
         if M is not None and self.transposed:
             M = M.transpose()
         return (self.product(x), *(() if M is None else (M.apply(x),)))
 
     def solve(self, b: Array, given: Array | None = None) -> tuple[Array, tuple[Array, ...]]:
         bk = self.problem.bk
-        A, M, x0, rtol, atol, relative = self.make(self.arrays)
+        A, M, x0, rtol, atol, relative, null = self.parts()
         if self.transposed:
             A, M = A.transpose(), None if M is None else M.transpose()
         if self.purpose:
@@ -120,8 +132,9 @@ class ImplicitSolve(LinearSystem):
                 x0 = bk.where(given, x0, bk.zeros_like(x0))
             rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
         problem = replace(
-            self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, compiled=bk.compiled(b), derived=bool(self.purpose)
-        )
+            self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, null=null, compiled=bk.compiled(b),
+            derived=bool(self.purpose),
+        )  # fmt: skip
         if self.purpose and problem.null is not None:
             problem = self._without_null_vectors(problem)
         derived_transpose = self.transposed and bk.explicit_derivatives and _is_function(A)
@@ -132,7 +145,7 @@ class ImplicitSolve(LinearSystem):
             outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
         if derived_transpose:  # JAX knows no transpose of what is cut
             image = problem.b - outcome.residual
-            A = self.make(self.arrays).A
+            A = self.parts().A
             x = with_proven_transpose(bk, A, outcome.x, image, self.attempt.on_failure)
             outcome = outcome._replace(x=x)
         history = () if isinstance(outcome.history, tuple) else (bk.matrix_transpose(outcome.history),)
@@ -170,7 +183,7 @@ class ImplicitSolve(LinearSystem):
         A product with a function costs half of one with the transpose that the library derives. One of those then shows
         that this is right, or a solve goes on from here.
         """
-        A, M, *_ = self.make(self.arrays)
+        A, M, *_ = self.parts()
         if A.dtype.kind == "c":
             A, M = A.conj(), None if M is None else M.conj()
         return self._run(replace(problem, A=A), M)
@@ -191,10 +204,10 @@ class ImplicitSolve(LinearSystem):
         return replace(self, transposed=not self.transposed).tangent()
 
     def with_arrays(self, arrays: Sequence[Array]) -> ImplicitSolve:
-        return replace(self, arrays=tuple(arrays))
+        return replace(self, arrays=tuple(arrays), given=None)
 
     def started_at(self, x: Array) -> ImplicitSolve:
-        return replace(self, make=lambda arrays: self.make(arrays)._replace(x0=x))
+        return replace(self, make=lambda arrays: self.make(arrays)._replace(x0=x), given=None)
 
     def mapped(self, size: int, axes: Sequence[int | None]) -> ImplicitSolve:
         layout, make = self.problem.layout, self.make
@@ -235,6 +248,12 @@ def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
         x=x, residual=residual, norm=norm, bound=bound, attainable=0 * norm, status=none + int(Status.CONVERGED),
         steps=none, products=none + problem.A.products,
     )  # fmt: skip
+
+
+def _constant(bk: Backend, M: Operator) -> Operator:
+    """A preconditioner without derivatives."""
+    arrays, make = bk.flatten(M)
+    return make([bk.constant(a) for a in arrays])
 
 
 def _relative(problem: Problem) -> Array:
@@ -280,4 +299,5 @@ def _mapped(
     A = operators("A")
     if A is None:
         raise TypeError("A problem without a matrix.")
-    return Parts(A, operators("M"), *(rows(name) for name in Parts._fields[2:]))
+    x0, rtol, atol, relative = map(rows, ("x0", "rtol", "atol", "relative"))
+    return Parts(A, operators("M"), x0, rtol, atol, relative, one.null)

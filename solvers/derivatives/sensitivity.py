@@ -18,7 +18,7 @@ from ...sparse import (
     operand_dtype,
     to_operator,
 )
-from ...sparse.symmetry import PRODUCTS
+from ...sparse.analysis.symmetry import PRODUCTS
 from ..attempt import Attempt
 from ..iteration.outcome import Outcome
 from ..iteration.status import Status

@@ -1,1 +1,1 @@
-"""Solvers that know the grid which the unknowns lie on."""
+"""Solvers for matrices on structured grids."""

@@ -1,4 +1,4 @@
-"""The diagonals of a known matrix on a grid that is stored by rows."""
+"""Diagonals of a CSR matrix on a grid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.cores import shared as cores
-from ...sparse.canonical import row_range
+from ...sparse.analysis.canonical import row_range
 from ...sparse.formats.entries.grid import row_strides
 from ...sparse.formats.entries.some_rows import entries_in, evenly_spread
 
@@ -17,7 +17,7 @@ _SAMPLE = 500  # rows
 
 
 def neighbours_diagonals(A: Any, grid: tuple[int, ...]) -> tuple[tuple[int, ...], np.ndarray] | None:
-    """Rising offsets, and value i of each diagonal in row i, `(k, n)`; None where others than neighbours are coupled.
+    """Ascending offsets and diagonals `(k, n)`, indexed by row; None if other points than neighbours are coupled.
 
     Args:
         A: SciPy's `csr_array` with every entry once; stored zeros count as none.

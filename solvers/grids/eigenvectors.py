@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of matrices along one axis: by formulas where there are some, else by LAPACK.
+"""Eigendecompositions of matrices along one axis: by formula where there is one, else by LAPACK.
 
 A tridiagonal matrix whose diagonals are constant, but for the ends of the main one, has sines or cosines for
 eigenvectors. With d in the middle of the diagonal and c beside it the ends say what the boundary is:
@@ -40,7 +40,7 @@ _ENDS = {  # of the first and the last point, 1 for d + c and -1 for d - c: the 
 
 
 class TrigonometricEigenvectors(NamedTuple):
-    """Eigenvectors that are waves: the eigenvalues are `base + values`, and those of smooth waves near `base`.
+    """Sines or cosines as eigenvectors, with eigenvalues `base + values`; smooth ones are near `base`.
 
     `base` is the sum of a row in the middle. Where the sums of all axes cancel, as for Laplacians, they do so exactly,
     and the small eigenvalues keep their digits.
@@ -65,7 +65,7 @@ class Eigen(NamedTuple):
 
 
 def trigonometric_eigenvectors(A: sp.csr_array, eps: float) -> TrigonometricEigenvectors | None:
-    """The eigenvalues of a matrix of which there are formulas; None for others.
+    """Eigenvalues by formula, of (nearly) constant tridiagonal and circulant matrices; None for others.
 
     Args:
         A: in double precision.
@@ -83,7 +83,7 @@ def trigonometric_eigenvectors(A: sp.csr_array, eps: float) -> TrigonometricEige
 
 
 def eigen(A: sp.csr_array, eps: float) -> Eigen | None:
-    """Of a matrix that is Hermitian, or tridiagonal and so by a scaling of its rows; None for others.
+    """Eigendecomposition of a Hermitian matrix, or of a tridiagonal one that is diagonally similar to one; else None.
 
     Args:
         A, eps: as for `trigonometric_eigenvectors`.
@@ -140,7 +140,7 @@ def _of_period(entries: sp.coo_array, limit: float) -> TrigonometricEigenvectors
 
 
 def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) -> Eigen | None:
-    """By a diagonal S for which `S^-1 A S` is symmetric: both numbers beside each other have one sign."""
+    """By a diagonal S that makes `S^-1 A S` symmetric, for off-diagonal pairs of equal sign."""
     product = up * low
     if np.any(product < 0) or np.any((product == 0) & ((up != 0) | (low != 0))):
         return None

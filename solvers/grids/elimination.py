@@ -1,4 +1,4 @@
-"""The inverse of a tridiagonal matrix along the first axis of a grid plus a number for each line: by elimination.
+"""Shifted tridiagonal solves along the first axis of a grid, by elimination.
 
 Waves along the other axes make that of a sum of matrices along the axes (Hockney). It takes the place of two
 transforms along an axis, and a few operations per unknown.
@@ -27,7 +27,7 @@ _COST = 100.0  # of both recurrences and what surrounds them, per unknown in the
 @storable("lines by elimination")
 @dataclass(eq=False, repr=False)
 class Eliminated(Composed):
-    """The inverse of `diag(1 / before) T diag(1 / after)`, T with couplings of -1 along the first axis of a grid.
+    """Inverse of `diag(1 / before) T diag(1 / after)`, T tridiagonal with off-diagonals -1 along the first axis.
 
     Of the elimination of T forward along the lines only the pivots are stored; those of positive definite matrices
     are positive.
@@ -70,14 +70,14 @@ class Eliminated(Composed):
 
 
 def pays(bk: Backend, lines: int, transform: float) -> bool:
-    """Is it quicker than two transforms of so many units of `Fourier.cost` per unknown?"""
+    """Is elimination quicker than two transforms of this cost per unknown, in units of `Fourier.cost`?"""
     return _COST + bk.cost_of_step / max(lines, 1) < 2 * transform
 
 
 def extremes(A: sp.csr_array, known: TrigonometricEigenvectors | None) -> tuple[float, float] | None:
-    """The least and the largest eigenvalue of a matrix along an axis; None where it is not for elimination.
+    """Extreme eigenvalues of a matrix along an axis; None where elimination does not apply.
 
-    It is for tridiagonal matrices that are symmetric, or so by a scaling, with no coupling of zero.
+    It applies to tridiagonal, diagonally symmetrisable matrices without zeros beside the diagonal.
     """
     n = A.shape[0]
     if n < _LEAST or A.dtype.kind != "f" or (known is not None and known.kind == "periodic"):
@@ -95,7 +95,7 @@ def extremes(A: sp.csr_array, known: TrigonometricEigenvectors | None) -> tuple[
 
 
 def eliminated(A: sp.csr_array, others: np.ndarray, sign: int, dtype: np.dtype) -> Eliminated | None:
-    """The inverse of A along the first axis plus the numbers of each line; None where scales would be out of range.
+    """Inverses of A plus a shift for each line of the first axis; None where scales would leave the range.
 
     Args:
         A: one for which there are `extremes`.
@@ -125,7 +125,7 @@ def eliminated(A: sp.csr_array, others: np.ndarray, sign: int, dtype: np.dtype) 
 
 
 def _scales(up: np.ndarray, low: np.ndarray, sign: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Of rows and of columns: `low_i = -r_i c_(i-1)` and `up_i = -r_i c_(i+1)`, with r_i c_i of the given sign."""
+    """Scales of rows and columns: `low_i = -r_i c_(i-1)` and `up_i = -r_i c_(i+1)`, with r_i c_i of the given sign."""
     n = len(up) + 1
     rows, columns = np.empty(n), np.empty(n)
     columns[0], rows[0] = 1, sign * abs(up[0])

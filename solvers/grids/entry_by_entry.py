@@ -1,4 +1,4 @@
-"""Are the diagonals of a matrix on a grid those of a sum of matrices along its axes, entry by entry?"""
+"""Test whether the diagonals of a matrix are, entry by entry, those of a Kronecker sum along the axes of a grid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def equals_sum(
     along: Iterable[Diagonal],
     far: float,
 ) -> bool | None:
-    """True where it is, digit by digit; False where an entry differs by more than `far`; None if neither is seen.
+    """True if bitwise equal; False if an entry differs by more than `far`; else None.
 
     Args:
         diagonals: `(k, n)`, whose entry i is that of row i.
@@ -49,7 +49,7 @@ def equals_sum(
 
 
 def _compare(own: np.ndarray, terms: list[Diagonal], far: float) -> bool | None:
-    """Of one diagonal, which is to be the sum of these where they do not leave the grid, and zero where they do."""
+    """Compare one diagonal with the sum of these, which is zero where an offset leaves the grid."""
     inside = [slice(None)] * own.ndim
     for axis, offset, _ in terms:
         n = own.shape[axis]
@@ -71,5 +71,5 @@ def _compare(own: np.ndarray, terms: list[Diagonal], far: float) -> bool | None:
 
 
 def _within(values: Any, axis: int, inside: list[slice]) -> Any:
-    """The numbers of those places along an axis."""
+    """The values at those positions along an axis."""
     return values if np.ndim(values) == 0 else values[(slice(None),) * axis + (inside[axis],)]

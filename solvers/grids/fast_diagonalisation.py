@@ -1,4 +1,4 @@
-"""The inverse of a sum of matrices along the axes of a grid, by the eigenvectors along each."""
+"""Fast diagonalisation: the inverse of a Kronecker sum by eigenvectors along each axis."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from ...backends import Backend, get_backend
 from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
-from ...sparse.rounding import of_region
+from ...sparse.analysis.analysis import on_its_grid
+from ...sparse.analysis.rounding import of_region
 from ..preconditioners.diagonal import DiagonalOperator
 from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import TrigonometricEigenvectors, eigen, trigonometric_eigenvectors
 from .elimination import Eliminated, eliminated, extremes, pays
-from .find import on_its_grid
 from .separable import Separable, on_axis, separable
 from .transforms import AlongAxis, AlongTrigonometric, Periodic
 from .trigonometric import fast_cost, is_fast
@@ -27,7 +27,7 @@ _LAPACK = 64 * float(np.finfo(float).eps)  # relative to the largest eigenvalue
 
 
 def fast_inverse(A: Operator) -> Operator:
-    """The inverse of A; where A is singular, of what is not in its null space.
+    """The inverse of A; of a singular A the pseudo-inverse.
 
     Raises:
         UnsupportedOperation: the values of A are not known now, or it is no sum of matrices along the axes of a grid.
@@ -55,7 +55,7 @@ def fast_inverse(A: Operator) -> Operator:
 
 
 class Inverse(NamedTuple):
-    """Of a sum, in NumPy's arrays.
+    """Inverse of a Kronecker sum, in NumPy.
 
     Attributes:
         operator: the inverse.
@@ -67,11 +67,11 @@ class Inverse(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """Eigenvalues, `base + values`, and how lines are transformed into eigenvectors: by waves of a kind, or matrices.
+    """Eigenvalues `base + values` of one axis, and its eigenvectors: a trigonometric transform, or matrices.
 
     Attributes:
-        waves: those of which there is a formula.
-        vectors, inverse: `(n_k, n_k)`; None where the waves have a fast transform.
+        waves: eigenvectors by formula, if there is one.
+        vectors, inverse: `(n_k, n_k)`; None where a fast transform is used.
     """
 
     base: Any
@@ -82,7 +82,7 @@ class _Axis(NamedTuple):
 
     @property
     def kind(self) -> str | None:
-        """Of the fast transform, if that is taken."""
+        """Kind of the fast transform, if it is used."""
         return self.waves.kind if self.waves is not None and self.vectors is None else None
 
 
@@ -95,9 +95,9 @@ def inverse_of_sum(
 ) -> Inverse:
     """The inverse of `size` times the sum.
 
-    For it `inverse(values, parts, eps)` is taken of the sum's eigenvalues in place, and returns the smallest.
+    `inverse(values, parts, eps)` inverts the eigenvalues in place, and returns the smallest.
 
-    It has nothing to do where lines along the first axis are eliminated, of matrices that are definite.
+    It is not called where lines of a definite matrix are eliminated along the first axis.
 
     Raises:
         UnsupportedOperation: the eigenvectors along an axis would need too much memory, or there are none.
@@ -125,7 +125,7 @@ def inverse_of_sum(
 
 
 def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tuple[Eliminated, float] | None:
-    """The lines along the first axis and the smallest eigenvalue, where that is the quickest way, and A definite."""
+    """Elimination along the first axis and the smallest eigenvalue, if A is definite and that is the quickest."""
     n, eps = A.shape[0], float(np.finfo(dtype).eps)
     if not others.size or others.dtype.kind != "f":
         return None
@@ -144,7 +144,7 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tup
 
 
 def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> float:
-    """In place; how small the smallest is nobody asks of a solve."""
+    """Pseudo-inverse in place; the smallest eigenvalue is not needed by a solve."""
     zero = _zeros(values, parts, eps)
     values[zero] = 1
     np.divide(1, values, out=values)
@@ -153,9 +153,9 @@ def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> float:
 
 
 def _along(A: Any, axis: int, eps: float, bk: Backend, room: int) -> _Axis:
-    """The eigenvalues and eigenvectors.
+    """Eigendecomposition along one axis.
 
-    Fast transforms are those of the library, and taken where they are quicker than products with a matrix.
+    Fast transforms of the library are used where they are quicker than dense products.
     """
     n, found = A.shape[0], trigonometric_eigenvectors(A, eps)
     if found is not None:
@@ -172,14 +172,14 @@ def _along(A: Any, axis: int, eps: float, bk: Backend, room: int) -> _Axis:
 
 
 def _nested(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], bk: Backend) -> Operator:
-    """From the outside: matrices along axes, sines and cosines, and the periodic axes around what is left.
+    """Nest the transforms, from the outside: dense, trigonometric, Fourier, around the core.
 
     Args:
-        core: reciprocals of the eigenvalues on the grid; or what solves along the first axis, which then has no waves.
+        core: reciprocal eigenvalues on the grid; or the elimination along the first axis.
     """
     dtype = core.dtype
-    around: list[Any] = []  # functions of what is inside
-    order = list(range(len(grid)))  # of the axes, as swaps leave them
+    around: list[Any] = []  # wrappers of the inner operator
+    order = list(range(len(grid)))  # order of the axes after swaps
     for axis, one in enumerate(axes):
         if one is not None and one.vectors is not None:
             v, i = (_dense(m.astype(dtype, copy=False)) for m in (one.vectors, one.inverse))
@@ -197,7 +197,7 @@ def _nested(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Ax
 
 
 def _core(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], order: list[int]) -> Operator:
-    """What is left inside of the others, for axes in this order; the first one stays where it is without waves."""
+    """The core for axes in this order; an eliminated first axis stays in place."""
     if isinstance(core, Eliminated):
         lines = core.pivots.reshape(grid).transpose(order)
         return replace(core, pivots=np.ascontiguousarray(lines).reshape(core.pivots.shape))
@@ -212,7 +212,7 @@ def _kind(one: _Axis | None) -> str | None:
 
 
 def _by_kind(axes: list[_Axis | None], together: bool) -> list[tuple[str, tuple[int, ...]]]:
-    """Axes with sines and cosines, the last one first; those of one kind together where the library has that."""
+    """Axes of trigonometric transforms, last first; grouped by kind where the library transforms several at once."""
     found: dict[Any, tuple[str, tuple[int, ...]]] = {}
     for axis, kind in reversed(list(enumerate(map(_kind, axes)))):
         if kind is not None and kind != "periodic":
@@ -226,10 +226,9 @@ def _dense(matrix: np.ndarray) -> Dense:
 
 
 def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[np.ndarray, ...]:
-    """Where eigenvalues of a singular matrix are zero, but for rounding.
+    """Indices of the eigenvalues that are zero up to rounding.
 
-    Those that only the matrix's own rounding may have made are so if there is one of them, and A maps constants to
-    zero, too.
+    One at the level of the matrix's own rounding counts if it is the only one, and A maps constants to zero.
 
     Raises:
         UnsupportedOperation: there are others, as of very different axes in single precision.

@@ -1,4 +1,4 @@
-"""Diagonals of one number each on a grid, as a stencil: a compiled program then reads no matrix, and holds none."""
+"""Constant diagonals on a grid as a stencil: a compiled program then stores and reads no matrix."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...sparse import DIA, Matrix, Stencil
-from .find import on_its_grid
-from .neighbours import shift_of
+from ...sparse.analysis.analysis import on_its_grid
+from ...sparse.analysis.neighbours import shift_of
 
 
 def with_numbers(matrix: Matrix) -> Matrix:
-    """A matrix of known diagonals as a stencil, where each is one number wherever it stays on the grid; else itself.
+    """A DIA matrix as a stencil with constant coefficients, if each diagonal is constant on the grid; else itself.
 
-    It maps the same arrays as before. Cost: up to one pass over the values.
+    Shapes stay as they are. Cost: up to one pass over the values.
     """
     grid = on_its_grid(matrix).in_shape
     square = matrix.shape[0] == matrix.shape[1]
@@ -37,7 +37,7 @@ def with_numbers(matrix: Matrix) -> Matrix:
 
 
 def _number(values: np.ndarray, shift: tuple[int, ...]) -> np.ndarray | None:
-    """Of all points from which the shift stays on the grid, where those of the others are 0; None where they differ."""
+    """The constant of a diagonal on the points whose neighbour is on the grid, if it is 0 elsewhere; else None."""
     inside = values[tuple(slice(max(0, -s), n - max(0, s)) for s, n in zip(shift, values.shape))]
     number = inside[(0,) * inside.ndim]
     same = bool(np.all(inside == number)) and np.count_nonzero(values) == (inside.size if number else 0)

@@ -1,4 +1,4 @@
-"""Is a matrix on a grid a sum of matrices that work along one axis each?
+"""Detection of Kronecker sums: is a matrix on a grid a sum of matrices along one axis each?
 
     A = A_0 (x) I (x) I + I (x) A_1 (x) I + I (x) I (x) A_2 + shift * I
 
@@ -19,8 +19,8 @@ import scipy.sparse as sp
 
 from ...backends import get_backend
 from ...sparse import DIA, Matrix, Operator, SparseMatrix, Stencil
+from ...sparse.analysis.rounding import ROWS, half_units, of_region
 from ...sparse.formats.entries.grid import points
-from ...sparse.rounding import ROWS, half_units, of_region
 from .entry_by_entry import Diagonal, equals_sum
 
 _ROUNDING = 100  # times the rounding unit, of the sum of |a_ij| over a row
@@ -48,19 +48,19 @@ class Separable:
 
     @cached_property
     def allowed(self) -> np.ndarray:
-        """What rounding of the entries allows the sum of each row to be, `(n_0, n_1, ...)`."""
+        """Bound of each row sum by rounding of the entries, `(n_0, n_1, ...)`."""
         host = get_backend("numpy")
         return self.row_sums(lambda values: half_units(host, np.asarray(values, self.dtype)).astype(np.float64))
 
     @property
     def maps_constants_to_zero(self) -> bool:
-        """As far as the rounding of the entries tells."""
+        """Are all row sums zero up to rounding of the entries?"""
         sums = self.row_sums(lambda values: np.asarray(values, np.result_type(self.dtype, np.float64)))
         each = np.all(np.abs(sums) <= ROWS * self.allowed)
         return bool(each and np.abs(np.sum(sums)) <= of_region(self.dtype) * np.sum(self.allowed))
 
     def row_sums(self, function: Callable[[Any], Any]) -> np.ndarray:
-        """Of the entries' images, but that the parts of the diagonal come one by one: `(n_0, n_1, ...)`."""
+        """Row sums, with the parts of the diagonal added separately: `(n_0, n_1, ...)`."""
         total = np.asarray(function(self.shift))
         for axis, A in enumerate(self.along):
             total = total + on_axis(_mapped(A, function).sum(axis=1), axis, len(self.grid))
@@ -68,7 +68,7 @@ class Separable:
 
 
 def separable(matrix: Matrix, host: Operator) -> Separable | str:
-    """The parts of a square matrix whose values are known, or why it is no such sum, in words.
+    """The factors of a known square matrix as a Kronecker sum, or the reason why it is none, in words.
 
     Args:
         matrix: the matrix, of any library.
@@ -93,9 +93,9 @@ def separable(matrix: Matrix, host: Operator) -> Separable | str:
 
 
 def _differs(host: Operator, parts: Separable) -> str | None:
-    """Why it is not the sum up to rounding; None if it is.
+    """Reason why the matrix differs from the sum by more than rounding; None if it does not.
 
-    Diagonals are compared as they are. If that leaves it open, so is the product with a random vector.
+    Diagonals are compared entrywise; if that is inconclusive, products with a random vector.
     """
     with np.errstate(all="ignore"):
         lines, rest = _diagonals_of(parts)
@@ -130,7 +130,7 @@ def _differs(host: Operator, parts: Separable) -> str | None:
 def _differences(
     image: np.ndarray, v: np.ndarray, shift: Any, diagonals: list[Diagonal]
 ) -> Iterator[tuple[slice, Any]]:
-    """`image - shift v - sum of diagonals`, some rows of the first axis at a time, which stay in the cache."""
+    """`image - shift v - sum of diagonals`, in cache-sized blocks of the first axis."""
     n = len(v)
     size = max(1, _PART * n // max(v.size, 1))
     room = np.empty((min(size, n), *v.shape[1:]), image.dtype)  # a new array for each product would be new memory
@@ -153,7 +153,7 @@ def _differences(
 
 
 def _diagonals_of(parts: Separable) -> tuple[list[Diagonal], list[tuple[int, sp.csr_array]]]:
-    """Those of the parts that have few, and the others as they are."""
+    """The diagonals of parts with few of them; other parts unchanged."""
     found: list[Diagonal] = []
     others = []
     for axis, A in enumerate(parts.along):
@@ -178,7 +178,7 @@ def _product_along(A: sp.csr_array, v: np.ndarray, axis: int) -> np.ndarray:
 
 
 def on_axis(values: Any, axis: int, rank: int) -> np.ndarray:
-    """Numbers for the points of an axis, with axes of length 1 around it."""
+    """Values along an axis, reshaped for broadcasting on the grid."""
     return np.reshape(values, [-1 if k == axis else 1 for k in range(rank)])
 
 
@@ -187,7 +187,7 @@ def _mapped(A: sp.csr_array, function: Callable[[Any], Any]) -> sp.csr_array:
 
 
 def _line(matrix: Matrix, axis: int) -> Line:
-    """The entries among the points whose other indices are 0."""
+    """Entries of the line on which all other indices are 0."""
     found = _of_boxes(matrix, axis) if isinstance(matrix, Stencil) else None
     if found is not None:
         return found
@@ -221,7 +221,7 @@ def _of_boxes(matrix: SparseMatrix, axis: int) -> Line | None:
 
 
 def _of_diagonals(matrix: DIA, places: np.ndarray) -> Line:
-    """The entries among these rows and columns, which rise in equal steps."""
+    """Entries of a DIA matrix among these equally spaced rows and columns."""
     offsets: Any = matrix.structure.offsets  # type: ignore[attr-defined]
     diagonals = matrix.bk.to_numpy(matrix.arrays()[0]) if matrix.constant is None else matrix.constant[0]
     first, step = int(places[0]), int(places[1] - places[0]) if len(places) > 1 else 1

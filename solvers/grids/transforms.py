@@ -1,4 +1,4 @@
-"""Matrices that work along axes of a grid around one of all unknowns: dense ones, waves and Fourier transforms."""
+"""Operators along the axes of a grid around one core: dense, trigonometric and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .trigonometric import KINDS, trigonometric_transform
 @storable("along an axis")
 @dataclass(eq=False, repr=False)
 class AlongAxis(Composed):
-    """`vectors @ inner @ inverse` with the outer two along one axis of the grid.
+    """`vectors @ inner @ inverse` with dense matrices along one axis of the grid.
 
     Attributes:
         inner: of all unknowns.
@@ -36,7 +36,7 @@ class AlongAxis(Composed):
         return self._along(self.vectors, self.inner.apply(self._along(self.inverse, x)))
 
     def _along(self, matrix: Dense, x: Array) -> Array:
-        """The matrix times each line, for rows `(batch, n)`."""
+        """Multiply each line along the axis, for rows `(batch, n)`."""
         bk, n = self.bk, self.grid[self.axis]
         before = int(x.shape[0]) * math.prod(self.grid[: self.axis])
         after = math.prod(self.grid[self.axis + 1 :])
@@ -58,14 +58,14 @@ class AlongAxis(Composed):
 @storable("waves along axes")
 @dataclass(eq=False, repr=False)
 class AlongTrigonometric(Composed):
-    """The same with one kind of sines or cosines along some axes, by fast transforms.
+    """Trigonometric transforms of one kind along some axes around `inner`.
 
     Attributes:
         inner: of all unknowns; where `swapped`, of the grid whose last axis has changed places with the only one here.
-        kind: of the transform into waves, see `trigonometric.KINDS`.
+        kind: of the transform, see `trigonometric.KINDS`.
         grid: lengths of the axes.
         axes: which of them.
-        swapped: for libraries that transform along the last axis: the others are moved there once, and not twice.
+        swapped: for libraries that transform the last axis only: the other axes are moved there once, not twice.
     """
 
     inner: Operator
@@ -88,7 +88,7 @@ class AlongTrigonometric(Composed):
         found = trigonometric_transform(bk, KINDS[self.kind].inverse, found, axes)
         return bk.reshape(bk.permute_dims(found, order) if self.swapped else found, (batch, -1))
 
-    def transpose(self) -> AlongTrigonometric:  # the waves are orthonormal
+    def transpose(self) -> AlongTrigonometric:  # the transform is orthonormal
         return replace(self, inner=self.inner.transpose())
 
 
@@ -130,5 +130,5 @@ class Periodic(Composed):
 
 
 def _groups(axes: tuple[int, ...]) -> Sequence[tuple[int, ...]]:
-    """As many axes as libraries transform at once, the last ones first: these meet the real numbers."""
+    """Groups of as many axes as libraries transform at once, last ones first: these see real arrays."""
     return [axes[max(0, end - 3) : end] for end in range(len(axes), 0, -3)]

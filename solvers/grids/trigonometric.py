@@ -1,4 +1,4 @@
-"""Transforms into sines and cosines: eleven orthonormal kinds, by formula and fast by a Fourier transform.
+"""Trigonometric transforms: eleven orthonormal kinds of DCT and DST, by formula and by fast Fourier transform.
 
     y_k = s_k sum over j of f(pi (2 j + a) (2 k + b) x_j / (4 n + c)),    j, k = 0 ... n - 1,    f = sin or cos
 
@@ -30,7 +30,7 @@ _PASSES, _MOST_FACTORS = 20, 150  # what surrounds a Fourier transform; and its 
 
 
 class TransformKind(NamedTuple):
-    """What stands in the sum above, and how long the Fourier transform is; `(times, plus)` are `times n + plus`."""
+    """Parameters of the sum above, and the length of the Fourier transform; `(a, b)` stands for `a n + b`."""
 
     f: Callable[[np.ndarray], np.ndarray]
     a: int
@@ -61,7 +61,7 @@ KINDS = {
 
 
 def angles(kind: str, n: int) -> np.ndarray:
-    """`(n,)`: by how much the angle of the k-th wave grows from one point to the next."""
+    """`(n,)`: phase increment of the k-th wave from one point to the next."""
     _, _, b, (times, plus), *_ = KINDS[kind]
     found: np.ndarray = 2 * np.pi * (2 * np.arange(n) + b) / (times * n + plus)
     return found
@@ -69,7 +69,7 @@ def angles(kind: str, n: int) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def transform_matrix(kind: str, n: int) -> np.ndarray:
-    """`(n, n)`: the transform as an orthogonal matrix, which is for reading."""
+    """`(n, n)`: the transform as an orthogonal matrix, read-only."""
     f, a, b, (times, plus), _, inverse = KINDS[kind]
     if kind in ("DST-III", "DCT-III"):  # whose first or last column is the shorter one
         return transform_matrix(inverse, n).T
@@ -87,7 +87,7 @@ def is_fast(bk: Backend, kind: str, n: int) -> bool:
 
 
 def fast_cost(bk: Backend, kind: str, n: int) -> float:
-    """Of the fast transform of n numbers, for each of them; that of the product with its matrix is n.
+    """Cost per number of the fast transform of n numbers, relative to n for the dense product.
 
     A Fourier transform takes time in proportion to the sum of the prime factors of its length, to a limit, which is
     that of lengths without small factors; and a product to n. The constant between them is that of the library.
@@ -98,7 +98,7 @@ def fast_cost(bk: Backend, kind: str, n: int) -> float:
 
 
 def _prime_factors(n: int) -> int:
-    """Their sum."""
+    """Sum of the prime factors."""
     total, p = 0, 2
     while p * p <= n:
         while n % p == 0:
@@ -108,7 +108,7 @@ def _prime_factors(n: int) -> int:
 
 
 def trigonometric_transform(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
-    """`x` with its lines along these axes transformed, one after the other.
+    """Transform `x` along these axes, one after the other.
 
     Cost: that of a Fourier transform of each line, of the length in the table above; twice that of complex numbers.
     """
@@ -128,7 +128,7 @@ def trigonometric_transform(bk: Backend, kind: str, x: Array, axes: Sequence[int
 
 
 def _lines(bk: Backend, kind: str, x: Array) -> Array:
-    """Along the last axis of real numbers."""
+    """Transform the last axis of a real array."""
     if kind in ("DST-I", "DST-V"):
         return _odd(bk, x, zeros=2 if kind == "DST-I" else 1)
     if kind == "DCT-II":
@@ -206,7 +206,7 @@ def _of_cosines(bk: Backend, x: Array) -> Array:
 
 
 def _turns(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of half of the frequencies: what makes cosines orthonormal, and by which angle half a step turns them."""
+    """Normalisation and half-sample phase shifts of half of the frequencies."""
     k = np.arange(n // 2 + 1, dtype=np.float64)
     # not by `where` or whole numbers, of which torch.compile makes single precision
     return np.sqrt(np.minimum(k + 1.0, 2.0) / n), np.pi * k / (2 * n)

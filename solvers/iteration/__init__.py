@@ -1,1 +1,1 @@
-"""The one loop, and what it is made of: methods, status, progress."""
+"""The iteration: its loop, methods, status, progress."""

@@ -1,4 +1,4 @@
-"""Where one application of the factors suffices, as it mostly does, the loop has nothing left to do."""
+"""Direct methods' shortcut: no loop where one application of the factors suffices, as it mostly does."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Solved(NamedTuple):
 
 
 def solved_at_once(this: Solve, x0: Array | None, r: Array) -> Solved:
-    """`x0 + M r` and its residual: what a round of iterative refinement would find, to the last digit.
+    """`x0 + M r` and its residual, bitwise as from a round of iterative refinement.
 
     Args:
         x0: None stands for zero.
         r: `b - A x0`.
 
-    Cost: one application of M and one product, in vain where the residual norm is too large; none of a round's norms.
+    Cost: one application of M and one product, wasted if the residual norm is too large; no norms of a round.
     """
     bk, r = this.bk, this.in_range(r)
     scale = bk.binary_scale(r)

@@ -1,4 +1,4 @@
-"""The residual that rounding leaves: what no x in the working precision goes below, measured by one product.
+"""Attainable accuracy: the residual that rounding of x leaves, measured by one product.
 
 `D(x) = |A(t x (1 + eps s)) / t - A x|` with fixed signs s, one per unknown, and t = 0.7, no power of two: what one
 rounding of x and the rounding of the product do. It needs no norm and no entries, and scales as the residual does.
@@ -29,14 +29,14 @@ _FACTOR = 0.7
 def attainable(
     bk: Backend, A: Operator, x: Array, image: Array, size: Array, missed: Array, iterated: bool
 ) -> Array:  # fmt: skip
-    """`(batch, 1)`: the residual norm that the precision lets each system come to, 1 product if one `missed` its own.
+    """`(batch, 1)`: attainable residual norm of each system; 1 product if one `missed` its tolerance.
 
-    0 for the systems that did not, and where so little can be reached that a system without a solution would pass.
+    0 for the others, and where it is so large that an inconsistent system would pass.
 
     Args:
         image: A x.
         size: norm of b.
-        iterated: was x found by an iteration, which null vectors make large? Factors are judged by their corrections.
+        iterated: is x from an iteration, which null vectors may enlarge? Factors are judged by their corrections.
     """
     none = bk.full_like(missed, 0, real_dtype(bk.dtype(x)))
 
@@ -54,7 +54,7 @@ def attainable(
 
 
 def is_hopeless(norm: Array, bound: Array, reached: Array) -> Array:
-    """Is the residual as small as this precision makes it, and the tolerance far below?"""
+    """Is the residual at the attainable level, and the tolerance far below?"""
     return (norm <= reached) & (bound < _HOPELESS / _ROUNDINGS * reached)
 
 

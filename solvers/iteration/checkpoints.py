@@ -1,4 +1,4 @@
-"""What a solve had found after given numbers of iterations, kept in buffers that the loop carries along.
+"""Checkpoints: states after given numbers of iterations, stored in buffers that the loop carries.
 
 The state at a checkpoint is what a solve with that limit would have returned. It is made when the loop passes the
 checkpoint, so neither the time to compile nor the number of steps grows with how many there are.
@@ -17,7 +17,7 @@ from .outcome import Outcome
 
 
 class Checkpoints:
-    """Where to keep what, for the limits of one solve; the arrays themselves are `Outcome`s of `(batch, k, ...)`."""
+    """Checkpoints of one solve's limits; their buffers are `Outcome`s of arrays `(batch, k, ...)`."""
 
     def __init__(self, bk: Backend, limits: Limits, like: Array) -> None:
         self.bk, self.count = bk, len(limits)
@@ -25,7 +25,7 @@ class Checkpoints:
         self.from_start = min(limits.rows[0], default=1) == 0
 
     def empty(self, now: Outcome) -> Outcome:
-        """Room for outcomes like this one."""
+        """Empty buffers for outcomes like this one."""
         bk = self.bk
 
         def room(a: Array) -> Array:
@@ -34,19 +34,19 @@ class Checkpoints:
         return Outcome._make((*(room(a) for a in now[:-1]), ()))
 
     def due(self, steps: Array, active: Array) -> Array:
-        """`(batch, 1)`: has an active system come to a checkpoint?"""
+        """`(batch, 1)`: has an active system reached a checkpoint?"""
         bk, one = self.bk, 0 * self.table + 1
         return active & (bk.sum(bk.where(self.table == steps, one, 0 * one), 1, keepdims=True) > 0)
 
     def keep(self, kept: Outcome, now: Outcome, due: Array) -> Outcome:
-        """`kept`, with what is now in the place of the checkpoint that is due."""
+        """Write the current state to the buffers at the checkpoints that are due."""
         bk, one = self.bk, 0 * self.table + 1
         row = bk.sum(bk.where(self.table < now.steps, one, 0 * one), 1, keepdims=True)
         row = bk.where(due, row, 0 * row + self.count)  # beyond the end: dropped
         return Outcome._make((*(bk.put_row(a, row, b) for a, b in zip(kept[:-1], now[:-1], strict=True)), ()))
 
     def all(self, kept: Outcome, end: Outcome) -> Outcome:
-        """`(k, batch, ...)`: what was kept, and the end where a system had come to it before a checkpoint."""
+        """`(k, batch, ...)`: stored states, and the final one at checkpoints after a system's end."""
         bk = self.bk
         axes = bk.matrix_transpose(self.table)[..., None]  # (k, 1 or batch, 1)
         ended = axes >= end.steps
@@ -60,10 +60,10 @@ class Checkpoints:
         return found._replace(history=self._histories(end.history, found.steps))
 
     def each(self, solved: Callable[[Array | None], Outcome]) -> Outcome:
-        """`(k, batch, ...)`: the outcome of a solve for each limit, in one loop, which compiles `solved` once.
+        """`(k, batch, ...)`: outcomes of separate solves for each limit, in one loop that compiles `solved` once.
 
         Args:
-            solved: of the limits `(1 or batch, 1)` of a solve; None: what there is before the first step.
+            solved: the solve for limits `(1 or batch, 1)`; None gives the state before the first step.
         """
         bk, start = self.bk, solved(None)
         recorded = not isinstance(start.history, tuple)
@@ -84,7 +84,7 @@ class Checkpoints:
         return found._replace(history=bk.permute_dims(lines, (1, 2, 0))) if recorded else found
 
     def _histories(self, history: Array, steps: Array) -> Any:
-        """`(k, most steps + 1, batch)`: the lines up to each checkpoint, and then NaN."""
+        """`(k, most steps + 1, batch)`: history up to each checkpoint, NaN after it."""
         bk = self.bk
         lines = bk.asarray(np.arange(int(history.shape[0]), dtype=np.int32)[None, :, None], like=history)
         seen = lines <= bk.permute_dims(steps, (0, 2, 1))

@@ -1,4 +1,4 @@
-"""The one loop: step, freeze finished systems, check, record; then the true residual, and a restart if it disagrees.
+"""The iteration loop: step, freeze finished systems, test, record; then the true residual, and a restart if needed.
 
 A solve goes in rounds. A round solves `A d = r` from `d = 0`, where r is the true residual at its start, scaled by a
 power of two so that units play no role. When no system is running any more, x + d and its true residual are computed:
@@ -36,19 +36,19 @@ _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE =
 
 @dataclass(frozen=True)
 class Iteration:
-    """One solve: what does not change during it."""
+    """One solve: the constants of its loop."""
 
     bk: Backend
     method: Method
     A: Operator
     M: Operator | None
     b: Array
-    null: Operator | None = None  # takes known null vectors off x ...
-    both: bool = False  # ... and off residuals, as the transpose has them too: no x has an influence on that part
+    null: Operator | None = None  # projects known null vectors out of x ...
+    both: bool = False  # ... and out of residuals, where the transpose has them too: outside the range of A
     report: Callable[..., None] | None = None
-    by_default: bool = False  # was no tolerance asked for? Then what the precision allows counts as converged
+    by_default: bool = False  # default tolerance? Then the attainable accuracy counts as converged
     checkpoints: Checkpoints | None = None
-    take_off: Callable[[Array], Array] | None = None  # what factors know of null vectors, off x
+    take_off: Callable[[Array], Array] | None = None  # projects the null vectors that factors know out of x
     singular: Array | None = None  # (batch, 1), see Outcome; None: none is known to be
 
     @cached_property
@@ -56,7 +56,7 @@ class Iteration:
         return as_symmetric_dia(self.A.in_steps)
 
     def run(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
-        """The outcome, with a first axis for several limits. To be called inside `bk.errstate()`."""
+        """Run the iteration; outcomes have a leading axis for several limits. Call it inside `bk.errstate()`."""
         bk = self.bk
         size = bk.norm(self.b)
         first = self._first(x0, size, bk.maximum(rtol * size, atol), limits.most if history else None)
@@ -69,7 +69,7 @@ class Iteration:
         return this._rounds_with_checkpoints(first, limit)
 
     def run_each(self, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
-        """A solve for each of several limits, for methods that cannot show what they have on their way."""
+        """Solve once per limit, for methods whose intermediate states give no solution."""
         size = self.bk.norm(self.b)
         bound, recorded = self.bk.maximum(rtol * size, atol), limits.most if history else None
 
@@ -80,13 +80,13 @@ class Iteration:
         return Checkpoints(self.bk, limits, self.b).each(solved)
 
     def _may_end_at_once(self, limit: int | Array) -> bool:
-        """After one application of factors; in compiled functions a second way to the same end must be worth it."""
+        """May one application of factors end the solve? In compiled functions only if the extra branch pays."""
         alone = self.report is None and isinstance(limit, int) and limit > 0
         worth = self.method.short_steps or self.bk.is_concrete(self.b)
         return self.method.factorises and alone and worth
 
     def _at_once(self, first: Between, x0: Array | None, limit: int | Array) -> Between:
-        """The end after one step for the systems that have converged by it, and after rounds for the others."""
+        """Finish the systems that one step has converged, and iterate the others."""
         bk, tally = self.bk, first.tally
         is_concrete, running = bk.is_concrete(first.norm), tally.status == _RUNNING
         if is_concrete and bk.any(~running):
@@ -101,18 +101,18 @@ class Iteration:
         return end if is_concrete else self._rounds(select(bk, done, end, first), limit)
 
     def without_null(self, x: Array) -> Array:
-        """x less its part in the null vectors that are known."""
+        """Project known null vectors out of x."""
         x = x if self.null is None else self.null.apply(x)
         return x if self.take_off is None else self.take_off(x)
 
     def in_range(self, r: Array) -> Array:
-        """r less the part that no x has an influence on, as far as it is known."""
+        """Project r onto the range of A, as far as its complement is known."""
         return r if self.null is None or not self.both else self.null.apply(r)
 
     def one_round(self, bound: Array, attempt: Array, limit: Array) -> tuple[Array, Array, Array]:
-        """For methods that solve with another one inside: x after one round from zero, iterations, products.
+        """One round from zero, for methods with an inner solve: x, iterations, products.
 
-        The recurrence alone says when it is done. `attempt` and `limit` are per system.
+        Only the recurrence decides when it is done. `attempt` and `limit` are per system.
         """
         bk = self.bk
         first = self._first(None, bk.norm(self.b), bound, None)._replace(attempt=attempt)
@@ -160,13 +160,13 @@ class Iteration:
         return points.all(end.tally.kept, self._outcome(end))
 
     def _stopped(self, this: Round, tally: Tally) -> Outcome:
-        """What a solve would return whose limit has been reached now."""
+        """The outcome of a solve whose limit is the current step."""
         status = self.bk.where(tally.status == _RUNNING, _MAX_ITER, tally.status)
         stopped = this._replace(tally=tally._replace(status=status, history=(), kept=()))
         return self._outcome(self._finish(stopped, tally.steps))
 
     def _kept(self, this: Round, tally: Tally, state: Any, active: Array) -> Any:
-        """The checkpoints, with those that this step has come to."""
+        """Checkpoint buffers, with those that this step has reached."""
         points, bk = self.checkpoints, self.bk
         if points is None:
             return tally.kept
@@ -231,7 +231,7 @@ class Iteration:
         return this._replace(state=state, tally=tally)
 
     def _counted(self, this: Round, tally: Tally, state: Any, active: Array, rule: StoppingRule) -> Tally:
-        """What is known after a step of the active systems."""
+        """Update counts, norms and history after a step of the active systems."""
         bk, none = self.bk, 0 * tally.steps
         steps = tally.steps + bk.where(active, self.method.steps_taken(state) + none, none)
         products = tally.products + bk.where(active, self.method.products_made(state) + none, none)
@@ -244,7 +244,7 @@ class Iteration:
         return Tally(status, steps, products, history, tally.kept)
 
     def _advanced(self, state: Any, active: Array) -> Any:
-        """The next state of the active systems. Coupled ones all move on, the finished keep what they reached."""
+        """Advance the active systems; coupled methods step all, and the finished ones keep their x."""
 
         def step(state: Any) -> Any:
             return self.method.step(self.bk, self.in_steps, self.M, state)
@@ -261,7 +261,7 @@ class Iteration:
         return new[0]._replace(x=x, rr=rr)
 
     def _finish(self, this: Round, limit: int | Array) -> Between:
-        """x and its true residual, and what becomes of each system."""
+        """Compute x and its true residual, and decide for each system: done, failed or restarted."""
         bk, start, tally = self.bk, this.start, this.tally
         running, unseen = start.tally.status == _RUNNING, start.tally.status == _CANDIDATE
         ran = running | unseen

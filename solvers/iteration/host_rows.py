@@ -1,4 +1,4 @@
-"""Loops of NumPy around the products of a library whose small operations take longer than the numbers in them.
+"""Iterations of NumPy on the memory of another library, whose own small operations take longer.
 
 A step of CG is about 35 operations on one number for each system: 1 to 9 us each in PyTorch, 10 to 35 in TensorFlow,
 0.3 in NumPy. Rows are in the memory of the library; A, M and projections get its own arrays.
@@ -20,7 +20,7 @@ from .outcome import Outcome
 def iterated(
     this: Iteration, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool
 ) -> Outcome:  # fmt: skip
-    """What this iteration finds, in NumPy where its method and its library allow that."""
+    """Run the iteration, in NumPy where its method and library allow that."""
     bk, b = this.bk, this.bk.rows_on_host(this.b) if this.method.applies_only else None
     if b is None:
         return _run(this, x0, rtol, atol, limits, history)

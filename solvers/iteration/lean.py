@@ -1,4 +1,4 @@
-"""Steps while every system goes on: no masks, no counts for each system, and numbers for the scalars of one alone.
+"""Unmasked first steps, while no system has ended: no masks or counts per system, NumPy scalars for a single one.
 
 A round begins with these. The general loop takes over after the first step at which a system may have ended, of which
 it finds why; it has all of them where it must see each one: for histories, checkpoints and reports of progress.
@@ -21,17 +21,17 @@ _NUMBERS = OneSystemBackend()
 
 
 def has_lean_steps(bk: Backend, method: Method, state: Any, limit: Any) -> bool:
-    """Are there such steps, for a method in this state and one limit for all systems?"""
+    """Are unmasked steps possible for a method in this state, with one limit for all systems?"""
     return method.takes_numbers and bk.on_host and isinstance(limit, int) and type(state.x) is np.ndarray
 
 
 def lean_steps(
     bk: Backend, method: Method, A: Operator, M: Operator | None, state: Any, tally: Tally, rule: StoppingRule
 ) -> tuple[Any, Tally]:
-    """The state after the first step at which a system may end, and what was known before that step.
+    """Step until a system may have ended: the state after that step, and the tally before it.
 
     Args:
-        tally: of systems that all go on.
+        tally: of systems that are all running.
     """
     enough, largest = rule.enough, np.minimum(rule.largest, np.finfo(rule.largest.dtype).max)
     left = int(rule.limit - tally.steps.max())

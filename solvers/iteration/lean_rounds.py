@@ -1,4 +1,4 @@
-"""Rounds of one system in a compiled program: no masks, and two short vectors hold its scalars between rounds.
+"""Unmasked rounds of one system in a compiled program; two short vectors hold its scalars between rounds.
 
 XLA compiles a kernel for each number that a loop hands on, and takes as long for it as for one of vectors. So nothing
 is counted in steps but these, status and products are derived after them, and what is known of the system then goes
@@ -61,7 +61,7 @@ class _Ended(NamedTuple):
 
 
 def has_lean_rounds(bk: Backend, first: Between, limit: Any) -> bool:
-    """Are there such rounds, for this start and one limit? Of a limit of 0 the others know what to say."""
+    """Are unmasked rounds possible for this start and one limit? A limit of 0 is left to the general loop."""
     alone = int(first.norm.shape[0]) == 1 and isinstance(first.tally.history, tuple)
     return alone and isinstance(limit, int) and limit > 0 and bk.compiles_numbers(first.norm)
 
@@ -107,7 +107,7 @@ class _Rounds:
         no = bk.full_like(known.steps, False, bool)
 
         def rule_and_status() -> tuple[StoppingRule, Array]:
-            """Made where they are asked: a number that came from outside would be a kernel of its own."""
+            """Computed on request: a scalar passed from outside would be a kernel of its own."""
             goal = Goal(known.number("goal") * inverse, attempt)
             rule = StoppingRule.of(bk, goal, known.number("norm") * inverse, limit)
             return rule, known.number("status")

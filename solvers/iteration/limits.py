@@ -1,4 +1,4 @@
-"""How many iterations each system may take, and after which of them its state is kept."""
+"""Iteration limits of each system, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Limits:
-    """Hashable, as it decides what is compiled.
+    """Iteration limits; hashable, as programs depend on them.
 
     Attributes:
         rows: `(checkpoints, 1)` or, with limits of its own for each system, `(checkpoints, systems)`; increasing along
@@ -20,7 +20,7 @@ class Limits:
 
     @classmethod
     def of(cls, counts: np.ndarray) -> Limits:
-        """`(checkpoints, 1 or systems)`."""
+        """From an array `(checkpoints, 1 or systems)`."""
         return cls(tuple(tuple(int(c) for c in row) for row in counts))
 
     def __len__(self) -> int:
@@ -28,16 +28,16 @@ class Limits:
 
     @property
     def most(self) -> int:
-        """Iterations of any system."""
+        """Largest limit of any system."""
         return max(self.rows[-1], default=0)
 
     @property
     def last(self) -> int | np.ndarray:
-        """Where each system ends: one number, or `(systems, 1)`."""
+        """Final limit: one number, or `(systems, 1)`."""
         return self.rows[-1][0] if len(self.rows[-1]) == 1 else np.array(self.rows[-1], np.int32)[:, None]
 
     def of_systems(self, count: int) -> Limits:
-        """For a batch that repeats the systems, as vectorising transformations make it."""
+        """Limits of a batch that repeats the systems, as under vmap."""
         own = len(self.rows[-1])
         return self if own <= 1 else Limits(tuple(row * (count // own) for row in self.rows))
 

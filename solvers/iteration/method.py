@@ -1,4 +1,4 @@
-"""What a method is: settings, a first state and a step. Loops, stopping, masks and printing are elsewhere."""
+"""The Method interface: settings, `init` and `step`. Loops, stopping, masks and printing are elsewhere."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from ...sparse import Operator
 
 
 class Goal(NamedTuple):
-    """What one round of iterations is after; the residual at its start is scaled to entries of about 1."""
+    """Goal of one round; the residual at its start is scaled to entries of about 1."""
 
     norm: Array  # (batch, 1), residual norm at which a system is done
-    attempt: Array  # (batch, 1) integers, how often a round ended in a breakdown or without progress
+    attempt: Array  # (batch, 1) integers, number of rounds that ended in a breakdown or stalled
 
 
 class Method(ABC):
-    """A way to solve `A d = r` from `d = 0`; frozen and hashable.
+    """A method for `A d = r` from `d = 0`; frozen and hashable.
 
     `init` gives the first state, `step` the next one. A state is a NamedTuple of arrays, each with the batch as its
     first axis, and has at least: `x` (see `solution`), `r` the residual of the recurrence, `rr` its squared norm and
     `broken`, True for a system that cannot go on. The method owns the arrays of its state, and only these may be
     overwritten by `axpy` and `xpay`.
 
-    The attributes below are facts, which each method declares where they differ. What it needs is checked before a
-    solve; tests ask of it what its facts promise, and nothing else.
+    The attributes below are facts; a method declares those that differ from the defaults. Requirements are checked
+    before a solve; tests check exactly what the facts promise.
     """
 
     # --- what it needs and takes
@@ -86,19 +86,19 @@ class Method(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name by which `linear_solve(method=...)` finds it."""
+        """Name for `linear_solve(method=...)`."""
 
     @property
     def summary(self) -> str:
-        """What it is, in one line."""
+        """One-line summary."""
         return (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".").replace("`", "")
 
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator | None:
-        """What `init` and `step` get as M: the preconditioner, or a factorisation."""
+        """The M that `init` and `step` get: the preconditioner, or a factorisation."""
         return M
 
     def check(self, A: Operator, M: Operator | None) -> None:
-        """Refuse, with a ValueError, what the method is not made for; before anything is computed."""
+        """Raise ValueError for unsuitable systems, before anything is computed."""
         return None
 
     @abstractmethod
@@ -114,18 +114,18 @@ class Method(ABC):
         return state.x
 
     def is_settled(self, bk: Backend, state: Any, x: Array, scale: Array) -> Any:
-        """Is x, to which `scale` times `d` of this state was added, good where its residual is down to rounding?"""
+        """Is x, after adding `scale` times `d`, accurate if its residual is at rounding level?"""
         return bk.full_like(scale, True, bool)
 
     def limited(self, bk: Backend, state: Any, left: Array) -> Any:
-        """The state, told how many iterations each system may still take, 0 where it has ended; before each step.
+        """The state with the remaining iterations of each system, 0 if it has ended; called before each step.
 
-        For methods whose step takes many, or looks at the systems that go on alone.
+        For methods whose step takes several iterations, or treats running systems separately.
         """
         return state
 
     def steps_taken(self, state: Any) -> Any:
-        """Iterations that the last step stands for."""
+        """Number of iterations of the last step."""
         return 1
 
     def products_to_start(self, A: Operator) -> int:
@@ -138,13 +138,13 @@ class Method(ABC):
 
 
 def declare(method: Method, facts: Mapping[str, Any]) -> None:
-    """Facts that differ between methods of one class; to be called from `__post_init__`."""
+    """Set facts that depend on the settings; call it from `__post_init__`."""
     for name, value in facts.items():
         object.__setattr__(method, name, value)  # the settings are frozen
 
 
 def precision_for(method: Method) -> str | None:
-    """In which a preconditioner that is chosen for it computes, where it can: what one reads takes most of its time."""
+    """Precision of an automatically chosen preconditioner, whose time is mostly memory traffic."""
     return "single" if method.combines_images else None
 
 

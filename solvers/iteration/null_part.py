@@ -1,4 +1,4 @@
-"""The part of b in null vectors of `A^H`: no x reaches it, so it is taken off b, reported, and judged at the end.
+"""Component of b in the null space of `A^H`: no x reaches it, so it is subtracted, reported and judged at the end.
 
 Rounding of what b was computed from makes one, relative to b the larger the smaller b is: the divergence of a velocity
 field that has been projected before is as small as the first tolerance, and its mean is rounding of the field. A solve
@@ -23,14 +23,14 @@ _ROUNDING = 4  # times eps, of b: a rest that is no larger is none
 
 
 class NullPart(NamedTuple):
-    """Of right-hand sides `(batch, n)`: the rest, which is in the range of A as far as it is known, and the part."""
+    """Right-hand sides `(batch, n)` split into the known null-space component and the rest."""
 
     rest: Array
     part: Array
 
     @classmethod
     def of(cls, bk: Backend, b: Array, null: Operator) -> NullPart:
-        """Costs two projections: what one leaves of a b that is nearly all null part is rounding with such a part."""
+        """Split b by two projections: after one, the rest of a b in the null space still has rounding in it."""
         rest = null.apply(null.apply(b))
         eps = float(np.finfo(real_dtype(bk.dtype(b))).eps)
         nothing = bk.norm(rest) <= _ROUNDING * eps * bk.norm(b)  # this way round: of a NaN it is not known to be
@@ -39,12 +39,12 @@ class NullPart(NamedTuple):
 
     @classmethod
     def by_factors(cls, b: Array, factors: Operator | None) -> NullPart | None:
-        """With the null vectors that the factors of A know; None if they know none."""
+        """Split with the null vectors of the factors; None if they have none."""
         rest = in_range(factors, b)
         return None if rest is b else cls(rest, b - rest)
 
     def told(self, bk: Backend, outcome: Outcome, rtol: Array, atol: Array, derived: bool) -> Outcome:
-        """The outcome for the rest as that for b.
+        """Convert the outcome for the rest to that for b.
 
         Args:
             derived: is it the solve for a derivative?
@@ -70,7 +70,7 @@ class NullPart(NamedTuple):
 
 
 def _hypot(bk: Backend, a: Array, b: Array) -> Array:
-    """The norm of two parts that are orthogonal, of any magnitude."""
+    """Norm of a sum of two orthogonal parts, of any magnitude."""
     most = bk.maximum(a, b)
     scaled = bk.safe_divide(a, most), bk.safe_divide(b, most)
     return bk.where(b == 0, a, most * bk.sqrt(scaled[0] * scaled[0] + scaled[1] * scaled[1]))

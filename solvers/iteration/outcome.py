@@ -1,4 +1,4 @@
-"""What a solve found, in rows."""
+"""Outcome of an iteration, in rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ...backends import Array
 
 
 class Outcome(NamedTuple):
-    """Every array may have a first axis for checkpoints."""
+    """Outcome of a solve; every array may have a leading axis for checkpoints."""
 
     x: Array  # (batch, n)
     residual: Array  # (batch, n), b - A x
     norm: Array  # (batch, 1)
     bound: Array  # (batch, 1), residual norm that counts as converged
-    attainable: Array  # (batch, 1), residual norm that the precision allows to expect; 0 where it was not asked for
-    null_part: Array  # (batch, 1), norm of the part of b that no x reaches, in null vectors that are known
+    attainable: Array  # (batch, 1), attainable residual norm; 0 where it was not computed
+    null_part: Array  # (batch, 1), norm of the component of b in known null vectors of A^H
     status: Array  # (batch, 1)
     steps: Array  # (batch, 1)
     products: Array  # (batch, 1)

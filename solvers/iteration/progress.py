@@ -1,4 +1,4 @@
-"""Progress of a solve: a line on the terminal, or a user's function."""
+"""Progress reports: a line on the terminal, or a user's callback."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .method import Method
 
 
 def make_report(progress: bool | Callable[[int, float, float], None], method: Method) -> Callable[..., None] | None:
-    """The function that the loop calls after each iteration with arrays (steps, norm, goal, active), or None.
+    """Make the callback of the loop, called after each iteration with arrays (steps, norm, goal, active), or None.
 
     Args:
         progress: False for none, True for a line on stderr, or a function of (iteration, residual norm, tolerance) of
             the slowest running system.
-        method: whose name is to be shown.
+        method: the method, for its name.
     """
     if progress is False or progress is None:
         return None

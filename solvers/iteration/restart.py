@@ -9,7 +9,7 @@ from .attainable import is_hopeless
 from .method import Method
 from .status import Status
 
-_LATER_GOAL = 0.5  # of the bound, for rounds after the first: one that ends just above it would pass for stalled
+_LATER_GOAL = 0.5  # of the bound, the goal of later rounds: one that ended just above the bound would count as stalled
 _PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
 _PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 # plain integers: arrays of some libraries do not mix with enums
@@ -47,7 +47,7 @@ class Decision(NamedTuple):
 
 
 def restart_decision(bk: Backend, start: Start, end: End, limit: int | Array, by_default: bool) -> Decision:
-    """Decide for each system that was running, elementwise.
+    """Decide elementwise for the systems that were running.
 
     Args:
         by_default: see `Iteration`.

@@ -1,4 +1,4 @@
-"""A method on arrays: set up, iterated, and what it found at each limit as one outcome."""
+"""Run a method on arrays: set-up, iteration, and the outcome at each limit."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .singularity import singularity
 
 
 class LoopSettings(NamedTuple):
-    """What a solve depends on besides arrays; hashable."""
+    """Static settings of a solve; hashable."""
 
     bk: Backend
     method: Method
     limits: Limits
     history: bool
     by_default: bool  # was the tolerance left to the library?
-    both: bool = False  # has the transpose of A the null vectors that are known, too?
+    both: bool = False  # are the known null vectors also those of the transpose?
     derived: bool = False  # is it the solve for a derivative, of which only the part in the range of A counts?
 
 
@@ -41,10 +41,10 @@ def run(
     settings: LoopSettings,
     report: Callable[..., None] | None = None,
 ) -> Outcome:
-    """The outcome; with a first axis for checkpoints if there are several limits. Its vectors may be kept as grids.
+    """Run a method; the outcome has a leading axis for several limits. Its vectors may be kept as grids.
 
     Args:
-        null: takes known null vectors of A off, or None.
+        null: projects known null vectors of A out, or None.
     """
     bk, method, limits, history, by_default, both, derived = settings
     single = len(limits) == 1
@@ -71,9 +71,9 @@ def run(
 
 
 def _on_grid(bk: Backend, A: Operator, M: Operator | None, b: Array, x0: Array | None, null: Operator | None) -> Any:
-    """What a solve is made of, rows kept as grids where they may be spread over devices: those that A computes with.
+    """Operands of a solve, with rows kept as grids where they may be sharded.
 
-    Others are grids of one axis, so that stacks of vectors are not made flat.
+    Other rows are grids of one axis, so that stacks of vectors are not flattened.
     """
     if not bk.spreads_arrays() or not A.shape[0]:
         return A, M, b, x0, null

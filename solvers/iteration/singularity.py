@@ -1,4 +1,4 @@
-"""Which systems of a solve are known to be singular, by null vectors that are known or by factors."""
+"""Systems that are known to be singular, from null vectors or from factors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator 
 
     Args:
         b: the right-hand sides, in rows.
-        null: takes off null vectors that were given or found.
+        null: projects given or found null vectors out.
         factors: of a direct method.
     """
     told = told_by(factors)
@@ -30,7 +30,7 @@ def singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator 
 
 
 def _takes_off(bk: Backend, null: Operator, b: Array) -> Array:
-    """Of which systems does it take anything off?"""
+    """For which systems is the projection not the identity?"""
     if isinstance(null, WithoutConstantsInside):
         return null.array("active") > 0
     if isinstance(null, WithoutConstants) and len(null.array("labels").shape) == 2:

@@ -1,4 +1,4 @@
-"""What is known between two rounds of a solve, and inside of one; see `Iteration`."""
+"""State of the iteration between rounds and within one; see `Iteration`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .method import Goal, Method
 
 
 class Solve(Protocol):
-    """What does not change during a solve; see `Iteration`."""
+    """Constants of a solve; see `Iteration`."""
 
     @property
     def bk(self) -> Backend: ...
@@ -31,7 +31,7 @@ class Solve(Protocol):
 
 
 class Tally(NamedTuple):
-    """What is known per system, `(batch, 1)`, and the history."""
+    """Counts and norms per system, `(batch, 1)`, and the history."""
 
     status: Array
     steps: Array
@@ -41,7 +41,7 @@ class Tally(NamedTuple):
 
 
 class Between(NamedTuple):
-    """Between two rounds: x and its true residual."""
+    """State between two rounds: x and its true residual."""
 
     x: Array
     r: Array
@@ -50,13 +50,13 @@ class Between(NamedTuple):
     size: Array  # norm of b
     asked: Array  # residual norm by the tolerances
     bound: Array  # residual norm that counts as converged
-    goal: Array  # residual norm that the next round is after
+    goal: Array  # goal of the next round
     attainable: Array  # see Outcome
     tally: Tally
 
 
 class Round(NamedTuple):
-    """Inside a round, which started at `start`."""
+    """State within a round that started at `start`."""
 
     start: Between
     scale: Array

@@ -1,4 +1,4 @@
-"""How the solve of one system ended."""
+"""Status of one system's solve."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Status(IntEnum):
 
     @property
     def diverged(self) -> bool:
-        """Did the iteration leave the finite numbers, or start outside of them?"""
+        """Did the iteration overflow or produce NaN, or start from such numbers?"""
         return self is Status.DIVERGED
 
 

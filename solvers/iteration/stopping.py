@@ -1,4 +1,4 @@
-"""When a system stops iterating, as far as the recurrence knows: the one place that says so."""
+"""Stopping test on the recurrence's residual; the only one."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _MAX_ITER, _BREAKDOWN, _DIVERGED, _CANDIDATE = (
 
 
 class StoppingRule(NamedTuple):
-    """For one round of iterations."""
+    """Stopping rule of one round."""
 
     bk: Backend
     limit: int | Array  # of iterations
-    enough: Array  # squared residual norm that is asked for
+    enough: Array  # squared residual norm to be reached
     largest: Array  # squared residual norm that the precision can take back
 
     @classmethod
     def of(cls, bk: Backend, goal: Goal, start: Array, limit: int | Array) -> StoppingRule:
-        """For a round from the residual norm `start`."""
+        """The rule for a round from the residual norm `start`."""
         largest = start / np.finfo(bk.dtype(goal.norm)).eps
         return cls(bk, limit, goal.norm * goal.norm, largest * largest)
 
     def conditions(self, state: Any, steps: Array) -> tuple[tuple[Array, int], ...]:
-        """What is true of a system that goes on, and what has become of one of which it is not; the last counts."""
+        """Pairs (condition to continue, status if it fails); the last failing one counts."""
         bounded = self.bk.isfinite(state.rr) & (state.rr <= self.largest)  # not by a negation, which loses NaN
         return (
             (~state.broken, _BREAKDOWN),
@@ -41,7 +41,7 @@ class StoppingRule(NamedTuple):
         )
 
     def status(self, state: Any, steps: Array) -> Array:
-        """RUNNING, or why a system stops."""
+        """RUNNING, or the reason why a system stops."""
         bk, status = self.bk, 0 * steps
         for goes_on, reason in self.conditions(state, steps):
             status = bk.where(goes_on, status, reason)

@@ -1,1 +1,1 @@
-"""krylix as a linear solver of lineax."""
+"""lineax solver interface."""

@@ -1,4 +1,4 @@
-"""Linear functions of lineax' operators, and containers of arrays as flat vectors."""
+"""lineax operators as linear functions, and their containers of arrays as flat vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...sparse import Operator
 
 
 class LineaxFunction(eqx.Module):
-    """A linear function on containers. Its leaves are arrays, and it equals another one of the same program.
+    """A linear function on containers; a pytree of arrays, equal to others of the same program.
 
     Operators of lineax hold programs that equal only themselves; loops that make a new state in each turn refuse these.
     """
@@ -55,7 +55,7 @@ class LineaxFunction(eqx.Module):
 
 
 class _Incomparable:
-    """`f(x, *constants)` of a program that cannot be compared: equal to itself only."""
+    """`f(x, *constants)` of an incomparable program: equal to itself only."""
 
     def __init__(self, jaxpr: Any, structure: Any) -> None:
         self.jaxpr, self.structure = jaxpr, structure
@@ -66,7 +66,7 @@ class _Incomparable:
 
 
 class LineaxHostOperator:
-    """An operator of NumPy arrays, which JAX is to leave alone: a constant of its programs."""
+    """An operator on NumPy arrays, static to JAX: a constant of its programs."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
@@ -80,13 +80,13 @@ class LineaxHostOperator:
 
 
 def hashable_structure(structure: Any) -> Any:
-    """Shapes and dtypes of a container as something hashable."""
+    """Hashable form of a container of shapes and dtypes."""
     leaves, tree = jax.tree.flatten(structure)
     return tuple((leaf.shape, jnp.dtype(leaf.dtype)) for leaf in leaves), tree
 
 
 def thawed(structure: Any) -> Any:
-    """The container of shapes and dtypes again."""
+    """Inverse of `hashable_structure`."""
     leaves, tree = structure
     return jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
 

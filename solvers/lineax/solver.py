@@ -1,4 +1,4 @@
-"""krylix as a linear solver of lineax, and so of Optimistix and Diffrax. Importing this imports JAX and lineax."""
+"""`LineaxSolver`: krylix as a solver of lineax, Optimistix and Diffrax. Importing this imports JAX and lineax."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _constant(M: Any) -> Any:
 
 
 class _LineaxState(eqx.Module):
-    """An operator made ready."""
+    """A prepared operator."""
 
     operator: LineaxFunction | None  # None where the matrix stands for it
     matrix: Any

@@ -1,1 +1,1 @@
-"""The methods, one file each; families and what several of them share in folders."""
+"""Methods, one file each; families and what they share in folders."""

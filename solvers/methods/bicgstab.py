@@ -1,4 +1,4 @@
-"""Stabilised bi-conjugate gradients with residual minimisation of any degree."""
+"""BiCGStab(l): stabilised bi-conjugate gradients with residual minimisation of degree l."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class BiCGStab(Method):
 
 
 class _Products(NamedTuple):
-    """With A M."""
+    """Products with A M."""
 
     bk: Backend
     A: Operator
@@ -140,7 +140,7 @@ class _Products(NamedTuple):
         return _Image(v if M is None else z, A.apply(z))
 
     def corrected(self, x: Array, factor: Array, image: Array) -> Array:
-        """x and a multiple of what M made of a vector."""
+        """x plus a multiple of M v."""
         scaled = not self.bk.updates_in_place and self.M is not None
         return self.bk.axpy(factor if scaled else factor / self.bk.astype(self.size, self.bk.dtype(factor)), image, x)
 

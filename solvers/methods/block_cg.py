@@ -1,4 +1,4 @@
-"""Conjugate gradients for all systems of a batch in one common space."""
+"""Block conjugate gradients: all systems of a batch share one Krylov space."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _eps(bk: Backend, real: Array) -> float:
 
 
 def _gram(bk: Backend, a: Array, b: Array) -> Array:
-    """`(k, m)`: sum of conj(a_i) b_j over the unknowns, for each of the rows `a` `(k, n)` with each of `b` `(m, n)`."""
+    """Gram matrix `(k, m)`: dot products of the rows of `a` `(k, n)` and `b` `(m, n)`."""
     return bk.product(b, bk.conj(a))
 
 
@@ -141,7 +141,7 @@ def _times_transposed(bk: Backend, inverse: Array, g: Array) -> Array:
 
 
 def _preconditioned(bk: Backend, M: Operator | None, r: Array, rr: Array) -> Array:
-    """M r in rows of about size 1, as only directions count; zero for a system that overflowed: it would spoil all."""
+    """M r, scaled to rows of about size 1, since only the span counts; zero for systems that overflowed."""
     z, finite = r, bk.isfinite(rr)
     if M is not None:
         z = M.apply(r)

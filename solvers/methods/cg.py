@@ -1,4 +1,4 @@
-"""Conjugate gradients."""
+"""CG: conjugate gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conjugate gradients with an explicitly computed step and direction."""
+"""Conjugate gradients with the step length and direction computed explicitly."""
 
 from __future__ import annotations
 

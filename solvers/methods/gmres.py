@@ -1,4 +1,4 @@
-"""Generalised minimal residuals, restarted."""
+"""GMRES: generalised minimal residuals, restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Induced dimension reduction."""
+"""IDR(s): induced dimension reduction."""
 
 from __future__ import annotations
 

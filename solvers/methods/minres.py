@@ -1,4 +1,4 @@
-"""Minimal residuals for symmetric systems."""
+"""MINRES: minimal residuals for symmetric systems."""
 
 from __future__ import annotations
 

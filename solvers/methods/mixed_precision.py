@@ -114,7 +114,7 @@ class MixedPrecision(Method):
     def _correction(
         self, bk: Backend, A: Operator, M: Operator | None, s: MixedPrecisionState
     ) -> tuple[Array, Array, Array]:
-        """One round of the inner method on the residuals of the systems that go on; iterations and products."""
+        """One round of the inner method on the residuals of running systems: correction, iterations, products."""
         wide = bk.dtype(s.r)
         single = _SINGLE[wide.kind]
         norm = bk.sqrt(s.rr)

@@ -1,4 +1,4 @@
-"""All methods by name; tests and the command line run over this table."""
+"""Registry of methods by name; tests and the command line run over it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _NUMBER = re.compile(r"(.+)\((\d+)\)")
 
 
 def is_auto(method: str | Method) -> bool:
-    """Is the choice of a method left to the library?"""
+    """Is it "auto"?"""
     return isinstance(method, str) and method.strip().lower() == "auto"
 
 
@@ -90,6 +90,8 @@ def find_method(method: str | Method, A: Any = None) -> Method:
         ValueError: no method has this name.
         TypeError: neither a name nor a method.
     """
+    if type(method) is str and method in METHODS:
+        return METHODS[method]
     if isinstance(method, Method):
         return method
     if not isinstance(method, str):
@@ -120,7 +122,7 @@ def _is_dense(A: Any) -> bool:
 
 
 def _hint(method: str) -> str:
-    """What was meant, from a punctuation mark to the end of a sentence."""
+    """Hint of what was meant, as the end of a sentence."""
     key = squeezed(method)
     if key in METHOD_HINTS:
         return f". Did you mean {METHOD_HINTS[key]}?"

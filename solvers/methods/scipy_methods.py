@@ -1,4 +1,4 @@
-"""SciPy's iterative methods behind the same interface, as a table."""
+"""SciPy's iterative methods behind the Method interface, as a table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
 
 
 def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
-    """Calls back at the start of each outer iteration, also of the one that finds it has converged."""
+    """Call back at the start of each outer iteration, including the last one, which only tests convergence."""
     calls, latest, info = [0], [np.zeros_like(task.b)], 1
 
     def count(x: np.ndarray) -> None:
@@ -76,7 +76,7 @@ def _qmr(task: _Task) -> np.ndarray:
 
 
 class _Reached(Exception):
-    """Ends a SciPy method from its callback."""
+    """Raised in a callback to end a SciPy method."""
 
 
 def _minres(task: _Task) -> np.ndarray:
@@ -105,7 +105,7 @@ _OF_SCIPY = (ValueError, np.linalg.LinAlgError, ArithmeticError, RuntimeError)
 
 
 def _guarded_operator(M: Any, guarded: Callable[..., np.ndarray]) -> Any:
-    """M, whose errors are told from SciPy's own."""
+    """M, with its errors distinguished from SciPy's."""
     products = {"matvec": partial(guarded, M.matvec), "rmatvec": partial(guarded, M.rmatvec)}
     return spl.LinearOperator(M.shape, **products, dtype=M.dtype)
 

@@ -1,1 +1,1 @@
-"""Null vectors of A: given or found, and taken off right-hand sides, solutions and what preconditioners return."""
+"""Null vectors of A: given or found, and projected out of right-hand sides, solutions and preconditioned residuals."""

@@ -1,4 +1,4 @@
-"""Null vectors of matrices whose values are known when a compiled function runs, and not before; and of batches."""
+"""Null vectors at run time, of matrices whose values a compiled function gets as arguments, and of batches."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Dense, SparseMatrix
-from ...sparse.rounding import ROWS, half_units, of_region
+from ...sparse.analysis.rounding import ROWS, half_units, of_region
 from .projections import WithoutConstantsInside
 
-_NEAR = 1e-3  # of the diagonal: sums of rows above make a closer look needless
+_NEAR = 1e-3  # of the diagonal: no null vectors where row sums are larger
 _HALF_OF_THE_DIGITS = 12  # of numbers in single precision
 
 
 def constants_at_run_time(A: SparseMatrix | Dense) -> WithoutConstantsInside:
-    """What takes constants off where A and its transpose turn out to map them to zero.
+    """Projection that removes constants if A and its transpose turn out to map them to zero.
 
-    Of one region that is all of the matrix but for rows and columns of zeros, which are regions of their own.
-    `find_constants` sees more, where it can look.
+    For one region: the whole matrix without zero rows and columns, which are regions of their own.
+    `find_constants` detects more, for known values.
 
     Cost: the sums of the rows; where they are small, also of the columns, and of the rounding of the entries.
     """
@@ -39,7 +39,7 @@ def constants_at_run_time(A: SparseMatrix | Dense) -> WithoutConstantsInside:
 
 
 def _told(A: SparseMatrix | Dense, ones: Array) -> tuple[Array, Array, Array]:
-    """The parts of what takes constants off."""
+    """Arrays of the projection."""
     bk = A.bk
     units = _each(A, lambda host, v: host.astype(half_units(host, v), A.dtype))
     sums, allowed = _sums(A, ones), bk.abs(units.apply(ones))
@@ -69,7 +69,7 @@ def _each(A: SparseMatrix | Dense, function: Callable[[Backend, Array], Array]) 
 
 
 def _sums(A: SparseMatrix | Dense, ones: Array) -> Array:
-    """The sums of rows; in single precision those of the upper and of the lower half of the digits.
+    """Row sums; in single precision of the upper and the lower half of the digits separately.
 
     Entries of like size then cancel without rounding, as they do in double precision, which compiled programs may lack.
     """
@@ -81,7 +81,7 @@ def _sums(A: SparseMatrix | Dense, ones: Array) -> Array:
 
 
 def _upper_digits(host: Backend, v: Array) -> Array:
-    """Rounded to half of the digits, by adding and taking off a number so large that no others fit in.
+    """Round to half of the digits, by adding and subtracting a large number.
 
     Source: Dekker, Numer. Math. 18 (1971), 224-242; with a power of two for each number.
     """

@@ -1,4 +1,4 @@
-"""Null vectors that are found: the constants on each connected part of A, where A and its transpose map them to zero.
+"""Detection of null vectors: the constants on each connected component of A that A and its transpose map to zero.
 
 That is what closed regions have where no boundary fixes a value: pressures, potentials, densities. A row of zeros is a
 region of one unknown.
@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from ...backends import Backend, real_dtype
-from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.facts import component_labels
+from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
+from ...sparse.analysis.regions import closed_regions
 from ...sparse.operators.by_record import known_product, products_agree
-from ...sparse.rounding import RoundedProduct, closed_components, rounded_product
 from ..preconditioners.known import as_matrix, constant_folded
 from .projections import WithoutConstants
 
@@ -27,24 +23,23 @@ _UNSEEN = 64  # as much for a function, of its product with random signs, until 
 _GUESSED = 8  # where they cannot be seen ...
 _GUESSED_MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding
 _FAR = 1e-3  # of that product: a function that maps the constant to more is regular
-_SMALL = 1e-6  # of the diagonal: what sums that are zero but for rounding are far below
 
 _usual: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # of functions, how large that product is
 
 
 def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants | None:
-    """What takes the null vectors off that A and its transpose are seen to have, where values are known now.
+    """Projection that removes the constants that A and its transpose map to zero, for known values.
 
-    Those of each matrix of a batch are found as if it were alone.
+    Each matrix of a batch is treated as a single one.
 
-    Cost: of a matrix two products, and where it has rows whose sum is zero a pass over the entries for its connected
+    Cost: of a matrix a product, and where it has rows whose sum is zero a pass over the entries for its connected
     parts; of a function 2 products, 1 where it was asked before; where it is traced in a compiled function, that.
     """
     if A.offset or not layout.size or layout.structure is not None:
         return None
     with np.errstate(all="ignore"):
         if isinstance(A, Matrix):
-            labels = _regions_of_matrix(constant_folded(A))
+            labels = closed_regions(constant_folded(A) if A.bk.compiled() else A)
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:
@@ -60,73 +55,6 @@ def _placed(bk: Backend, labels: np.ndarray, weights: np.ndarray, like: Any) -> 
     if bk.on_host or bk.compiled():
         return WithoutConstants(bk, labels, weights)
     return WithoutConstants(bk, bk.asarray(labels, like=like), bk.asarray(weights, like=like))
-
-
-def _regions_of_matrix(A: Matrix) -> np.ndarray | None:
-    """As `_regions`; of a batch `(systems, n)`, with other numbers in each system."""
-    if A.shape[0] != A.shape[1] or A.systems == 0:
-        return None
-    images = A.known_images(np.ones(A.shape[1]))
-    if images is None:
-        return None
-    sums = np.abs(images[0])
-    if A.systems is None:
-        return _regions(A.known()) if _may_have_regions(A, sums, A.known_diagonal) else None
-    systems = [i for i in range(A.systems) if _may_have_regions(A, sums[i], partial(_diagonal, A, i))]
-    if not systems:
-        return None
-    known: Any = A.known()
-    labels, count = np.full((A.systems, A.shape[0]), -1, np.int32), 0
-    for i in systems:
-        found = _regions(known[i])
-        if found is not None:
-            labels[i] = np.where(found < 0, -1, found + count)
-            count += int(np.max(found)) + 1
-    return labels if count else None
-
-
-def _diagonal(A: Matrix, i: int) -> np.ndarray:
-    one: Matrix = A[i]
-    return one.known_diagonal()
-
-
-def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.ndarray]) -> bool:
-    """A cheap look, as most matrices are regular: are some sums of rows much smaller than others, or all of them small?
-
-    Matrices stored by diagonals of a grid, whose entries are not at hand row by row, must map all constants to zero, or
-    have rows of zeros.
-    """
-    some = bool(np.min(sums) <= _FAR * np.max(sums))
-    if some and (not isinstance(A, SparseMatrix) or A.structure.indices):
-        return True
-    size = np.abs(diagonal())
-    return bool(np.max(sums) <= _SMALL * np.max(size) or (some and np.any(size == 0)))
-
-
-def _regions(A: Any) -> np.ndarray | None:
-    """`(n,)`: the number of the closed region of each unknown, -1 for those that are in none; None if there is none."""
-    rows = rounded_product(A) if sp.issparse(A) else _dense_row_sums(A)
-    if not rows.negligible.any():
-        return None
-    A = A if sp.issparse(A) else sp.csr_array(A)
-    count, labels = component_labels(A)
-    closed = closed_components(rows, labels, count, A.dtype)
-    if closed.any():
-        closed &= closed_components(rounded_product(A.T), labels, count, A.dtype)
-    if not closed.any():
-        return None
-    return np.asarray(np.where(closed, np.cumsum(closed) - 1, -1)[labels])
-
-
-def _dense_row_sums(A: np.ndarray) -> RoundedProduct:
-    """Those of rows that are not far from zero; of others only that they are far."""
-    sums = A @ np.ones(A.shape[1])
-    scale = np.max(np.abs(A)) if A.dtype.kind == "c" else max(np.max(A), -np.min(A))
-    near = np.abs(sums) <= _FAR * scale
-    found = rounded_product(A[near])
-    allowed = np.zeros(len(A))
-    sums[near], allowed[near] = found
-    return RoundedProduct(np.where(near, sums, np.inf), allowed)
 
 
 def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray | None:
@@ -146,11 +74,11 @@ def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray |
         small = size is not None and size.largest <= _GUESSED * eps and size.mean <= _GUESSED_MEAN * eps
         guessed = small and products_agree(A, layout.systems, like)
         return np.zeros(layout.size, np.int32) if guessed else None
-    return _regions_of_matrix(matrix)
+    return closed_regions(matrix)
 
 
 class _ConstantImage(NamedTuple):
-    """The size of the product with ones, relative to the largest number in the product with random signs."""
+    """Cached size of A 1, relative to the largest entry of the product with random signs."""
 
     largest: float
     mean: float

@@ -1,4 +1,4 @@
-"""Null vectors of A that the user names: the returned solution has no part in them."""
+"""Null vectors that the user gives; the returned solution is orthogonal to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .projections import WithoutVectors
 
 
 def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: Array) -> WithoutVectors:
-    """What takes the given null vectors off.
+    """Projection that removes the given null vectors.
 
     Args:
         nullspace: "constant", or basis vectors `(k, *shape of one right-hand side)`, independent.
@@ -43,7 +43,7 @@ def _orthonormal(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -
 
 
 def _vectors(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np.ndarray:
-    """`(k, n)`, finite, none of them zero."""
+    """Check and convert to `(k, n)`: finite and non-zero."""
     vectors = np.asarray(bk.to_numpy(nullspace) if bk.is_array(nullspace) else nullspace)
     expected = f"expected (k, *{layout.shape}), k vectors"
     if vectors.dtype.kind not in "biufc":
@@ -73,7 +73,7 @@ def _vectors(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np
 
 
 def _check(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Array) -> None:
-    """A maps each vector to zero, as far as this can be known now."""
+    """Check that A maps each vector to zero, as far as is known now."""
     n = layout.size
     probe = np.random.default_rng(3).standard_normal(n).astype(A.dtype)
 

@@ -1,4 +1,4 @@
-"""Taking null vectors off rows `(batch, n)`: orthogonal projections, as operators that go where arrays go."""
+"""Orthogonal projections that remove null vectors from rows `(batch, n)`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...sparse import Composed, Operator, storable
 @storable("without null vectors")
 @dataclass(eq=False, repr=False)
 class WithoutVectors(Composed):
-    """`v - Z Z^H v` with orthonormal rows `basis`, and zeros, which are the columns of Z.
+    """`v - Z Z^H v`, where the columns of Z are the orthonormal rows of `basis`, padded with zeros.
 
     `basis` is `(k, n)`, or `(systems or 1, k, n)` of systems that have vectors of their own. Cost: 2 k n
     multiplications.
@@ -42,7 +42,7 @@ class WithoutVectors(Composed):
 
 @dataclass(eq=False, repr=False)
 class WithoutConstants(Composed):
-    """v less its mean on each of some sets of unknowns, the regions.
+    """v minus its mean on each region, a set of unknowns.
 
     `labels` `(n,)` says to which set an unknown belongs, `weights` `(sets,)` has one over their sizes, and 0 for a set
     whose mean stays. Labels `(systems, n)` are of a batch whose systems have sets of their own. Cost: a sum and a

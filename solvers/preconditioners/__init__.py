@@ -4,7 +4,7 @@ from .amg.rigid_motions import rigid_motions
 from .base import Preconditioner
 from .block_jacobi.block_jacobi import block_jacobi
 from .build import PRECONDITIONERS, UPDATES, preconditioner, to_preconditioner
-from .chebyshev.chebyshev import chebyshev
+from .chebyshev import chebyshev
 from .cluster.cluster import cluster
 from .cluster.coarse import coarse_correction
 from .composed.additive import operator_multiple, operator_sum

@@ -1,4 +1,4 @@
-"""What is made where nobody named a kind, if that depends on more than the choice looks at."""
+"""Automatic preconditioners whose kind depends on values as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The preconditioner: an operator with a name, facts and its cost."""
+"""The Preconditioner class: an operator with a name, facts and its cost."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Preconditioner(Composed):
         return super().out_shape if self.grid is None else self.grid
 
     def on_grid_of(self, A: Operator) -> Preconditioner:
-        """The same on the arrays that A takes, where these are arrays of one shape, and of that it returns."""
+        """The preconditioner on arrays of the shapes of A, if A maps single arrays."""
         shape = A.in_shape
         if len(shape) < 2 or shape != A.out_shape or not all(isinstance(n, int) for n in shape):
             return self
@@ -87,7 +87,7 @@ class Preconditioner(Composed):
         return self.inner.per_system(i)
 
     def known(self) -> Any:
-        """A matrix or a `LinearOperator` of SciPy, where all that M is made of is known now; of systems a tuple."""
+        """SciPy matrix or `LinearOperator` of an M with known values; a tuple for several systems."""
         found = self.inner.known()
         if found is not None:
             return found
@@ -98,7 +98,7 @@ class Preconditioner(Composed):
         return host.per_system(0) if self.systems is None else tuple(map(host.per_system, range(self.systems)))
 
     def __add__(self, other: Any) -> Preconditioner:
-        """Both correct the same residual. `other` is anything that `linear_solve` takes for M, but for a function."""
+        """Additive composition. `other` is anything that `linear_solve` takes for M, except a function."""
         return type(self).plus(self, other)
 
     def __radd__(self, other: Any) -> Preconditioner:
@@ -125,7 +125,7 @@ class Preconditioner(Composed):
         return costs
 
     def to(self, backend: Any, like: Array | None = None) -> Preconditioner:
-        """The same on the arrays of another library, on the device of `like`.
+        """Convert to another library, on the device of `like`.
 
         Raises:
             NoBackendFound: there is no such library.
@@ -165,22 +165,22 @@ class Preconditioner(Composed):
 
 
 def joint_cost(preconditioners: Sequence[Preconditioner], name: str) -> int | None:
-    """The sum of one of their costs; None where one is not known."""
+    """Sum of a cost attribute; None if one is unknown."""
     costs = [getattr(M, name) for M in preconditioners]
     return None if None in costs else sum(costs)
 
 
 def in_brackets(kind: str) -> str:
-    """A name that is made of several as one."""
+    """Parenthesise a composed name."""
     return f"({kind})" if " + " in kind or ", then " in kind else kind
 
 
 def joint_grid(preconditioners: Sequence[Preconditioner]) -> tuple[int, ...] | None:
-    """That of those that have one, where these agree."""
+    """Common grid of the pieces that have one, if these agree."""
     grids = {M.grid for M in preconditioners} - {None}
     return grids.pop() if len(grids) == 1 else None
 
 
 def joint_note(preconditioners: Sequence[Preconditioner]) -> str | None:
-    """What was done to make them, each once."""
+    """Notes of the pieces, without repetition."""
     return "; ".join(dict.fromkeys(M.note for M in preconditioners if M.note)) or None

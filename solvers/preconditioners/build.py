@@ -1,4 +1,4 @@
-"""From what a user calls a preconditioner to an operator."""
+"""Build a preconditioner from what a user gives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import numpy as np
 
 from ...backends import Backend, choose_backend, without_compilers
 from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, operand_dtype, to_operator
+from ...sparse.analysis.analysis import analyse_anew, release
+from ...sparse.formats import Matrix
 from ..iteration.method import Method
 from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg, updated
 from .automatic import AUTOMATIC
 from .base import Preconditioner
 from .block_jacobi.block_jacobi import block_jacobi
-from .chebyshev.chebyshev import chebyshev
+from .chebyshev import chebyshev
 from .choose import choose_kind
 from .cluster.cluster import cluster
 from .composed.pieces import foreign_piece
@@ -77,6 +79,8 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
         raise TypeError(f"kind={kind!r} was given; expected a name: auto, {', '.join(PRECONDITIONERS)}.")
     M = A if isinstance(A, Preconditioner) else foreign_piece(A)
     if M is None:
+        if isinstance(A, Operator):
+            analyse_anew(A)
         return _build(as_operator(A, like), kind, settings)
     if kind.strip().lower() != "auto" or settings:
         asked = _asked(kind, settings)
@@ -135,6 +139,8 @@ def to_preconditioner(
             f"A preconditioner of {found} was given for a system of {A.dtype}; expected a real one, as x is real. Give "
             "its real part, or a complex A or b."
         )
+    if isinstance(M, Matrix):
+        analyse_anew(M)
     operator = to_operator(bk, M if foreign is None else foreign.linear, layout, A.dtype, (), like, "preconditioner")
     if operator.shape != A.shape:
         raise ValueError(f"The preconditioner has the shape {operator.shape}; expected {A.shape}, that of A.")
@@ -146,28 +152,34 @@ def to_preconditioner(
 
 
 def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
-    """The precision of one that was made for other values, which nobody may have named."""
+    """Precision setting of a previous preconditioner of this kind."""
     same = isinstance(previous, Preconditioner) and previous.kind == check_kind(kind)
     return {k: v for k, v in previous.settings if k == "precision"} if same else {}  # type: ignore[union-attr]
 
 
 def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None) -> Preconditioner:
-    """M as a constant to derivatives, made of the linear part of A."""
+    """Build M from the linear part of A, constant to derivatives."""
     A = without_derivatives(linear(A))
+    found = _of_kind(A, kind, settings, precision).on_grid_of(A)
+    release(A)
+    return found
+
+
+def _of_kind(A: Operator, kind: str, settings: dict[str, Any], precision: str | None) -> Preconditioner:
     key = check_kind(kind)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
     if key == "auto" and not settings:
-        return _chosen(A, precision).on_grid_of(A)
+        return _chosen(A, precision)
     key = _key(A, kind)
     _check_settings(key, settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
-        return replace(jacobi(A), kind=key).on_grid_of(A)
-    return PRECONDITIONERS[key](A, **settings).on_grid_of(A)
+        return replace(jacobi(A), kind=key)
+    return PRECONDITIONERS[key](A, **settings)
 
 
 def _chosen(A: Operator, precision: str | None) -> Preconditioner:
-    """The first that can be made of those that suit A; `kind` tells which."""
+    """The first of the suitable kinds that can be built."""
     kinds = dict.fromkeys(PRECONDITIONERS)
     while (key := choose_kind(A, kinds)) != "jacobi":
         try:

@@ -1,4 +1,4 @@
-"""Settings of preconditioners, checked."""
+"""Checks of preconditioners' settings."""
 
 from __future__ import annotations
 

@@ -1,30 +1,25 @@
-"""The automatic choice of a preconditioner: a table of what is known about the matrix."""
+"""Automatic choice of a preconditioner: a table of facts about the matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 
 import numpy as np
-import scipy.sparse as sp
 
 from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.canonical import canonical
-from ...sparse.facts import has_diagonal_of_one_sign, is_m_matrix
-from ...sparse.row_sums import row_sums
-from ...sparse.symmetry import seems_hermitian
-from ..grids.find import on_its_grid
+from ...sparse.analysis.analysis import analysis_of, on_its_grid
+from ...sparse.analysis.facts import is_m_matrix
 from .diagonal import DOMINANT
 from .known import as_matrix, concrete, is_known
 from .multigrid.from_matrix import couples_neighbours
 from .multigrid.runtime_choice import pays_unseen
 
-_ROWS = 50_000  # that are looked at together
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
 _LEAST_GRID = 256  # likewise on grids in compiled functions, which make it once
 
 
 def choose_kind(A: Operator, kinds: Container[str]) -> str:
-    """The kind of preconditioner that suits A, of those that there are.
+    """Choose the kind of preconditioner for A.
 
     | known about A | kind |
     |---|---|
@@ -48,10 +43,11 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
         return "jacobi"
     if not (is_known(A) if isinstance(A, SparseMatrix) else A.known() is not None):
         return "multigrid" if "multigrid" in kinds and pays_unseen(A) else "jacobi"
-    if seems_hermitian(A):
+    analysis = analysis_of(A)
+    if analysis.seems_hermitian:
         large, several = A.shape[0] > _SMALL, A.systems is not None
         grid = "multigrid" in kinds and (large or (A.bk.compiled() and A.shape[0] >= _LEAST_GRID))
-        if several or not (large or grid) or not _needs_more_than_scaling(A):
+        if several or not (large or grid) or not analysis.one_sign or analysis.dominates(DOMINANT):
             return "jacobi"
         if grid and couples_neighbours(on_its_grid(A)):
             return "multigrid"
@@ -61,18 +57,10 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     return "ilu" if "ilu" in kinds and _has_whole_diagonal(A) else "jacobi"
 
 
-def _needs_more_than_scaling(A: Matrix) -> bool:
-    """Symmetric: has it a diagonal of one sign, which does not dominate?"""
-    rows = row_sums(A)
-    if rows is not None:
-        return rows.one_sign and not rows.dominates(DOMINANT)
-    return has_diagonal_of_one_sign(A.known()) and not is_easy(A.known())
-
-
 def _is_elliptic(A: Matrix) -> bool:
     """Not symmetric: is it like diffusion with convection, and large enough for a hierarchy?"""
-    large = A.shape[0] > _SMALL and A.systems is None
-    return large and is_m_matrix(A.known()) and not is_easy(canonical(A.known()))
+    large, analysis = A.shape[0] > _SMALL and A.systems is None, analysis_of(A)
+    return large and is_m_matrix(analysis.known) and not analysis.dominates(DOMINANT)
 
 
 def _has_whole_diagonal(A: Matrix) -> bool:
@@ -84,15 +72,3 @@ def _traced(A: Operator) -> Operator:
         return as_matrix(A)
     except (UnsupportedOperation, NonlinearError):
         return A
-
-
-def is_easy(A: sp.csr_array) -> bool:
-    """Is the diagonal so large everywhere that CG with Jacobi takes few iterations, as in short time steps?"""
-    return all(_is_dominant(A[start : start + _ROWS], start) for start in range(0, A.shape[0], _ROWS))
-
-
-def _is_dominant(rows: sp.csr_array, first: int) -> bool:
-    """Of some rows, which mostly say no after a few of all."""
-    diagonal = np.abs(rows.diagonal(first))
-    rest = np.asarray(abs(rows).sum(axis=1)).reshape(-1) - diagonal
-    return bool(np.all(diagonal >= DOMINANT * rest))

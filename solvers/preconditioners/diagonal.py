@@ -1,4 +1,4 @@
-"""Multiplication with a diagonal matrix."""
+"""Diagonal operators."""
 
 from __future__ import annotations
 

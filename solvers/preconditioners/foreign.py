@@ -1,4 +1,4 @@
-"""What SciPy and pyamg make, taken for the preconditioner that it is: factors of SuperLU, and multigrid hierarchies."""
+"""SciPy's and pyamg's objects as preconditioners: SuperLU factors and multigrid hierarchies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Foreign(NamedTuple):
 
 
 def from_foreign(M: Any) -> Foreign | None:
-    """What `M` is, or None for anything else.
+    """Wrap factors of SuperLU or a hierarchy of pyamg; None for anything else.
 
     A hierarchy stands for one V-cycle from zero. Whether that is symmetric is seen by two cycles with random vectors.
     """
@@ -89,7 +89,7 @@ class _PyamgCycle(LinearOperator):
 
 
 def _in_dtype(apply: Callable[[np.ndarray], np.ndarray], x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A linear function of arrays of `dtype` on others; a real one on both parts of complex numbers."""
+    """A linear function for arrays of another dtype; a real one acts on both parts of complex arrays."""
     if x.dtype.kind == "c" and dtype.kind != "c":
         return _in_dtype(apply, x.real, dtype) + 1j * _in_dtype(apply, x.imag, dtype)
     return apply(np.ascontiguousarray(x, dtype))

@@ -1,4 +1,4 @@
-"""What is known while a function is compiled, and stays known in what is made of it.
+"""Concrete values in compiled functions: matrices that depend on no argument stay NumPy's, and what is made of them.
 
 In `jax.jit` and `tf.function` a matrix that does not depend on an argument has its values as NumPy arrays. What is made
 of them by NumPy is made once, when the function is compiled, however often it runs.
@@ -15,18 +15,17 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.canonical import canonical
+from ...sparse.analysis.analysis import on_its_grid
+from ...sparse.analysis.canonical import canonical
 from ...sparse.formats.traced_coo import places_unknown
-from ...sparse.linearity import linear_part
 from ...sparse.operators.function import FunctionOperator
 from ...sparse.operators.linear_function import LinearFunction
-from ...sparse.symmetry import PRODUCTS, REFUSED, asymmetry, is_hermitian
-from ..grids.find import on_its_grid
+from ...sparse.operators.linearity import linear_part
 from .checks import check_grid
 
 
 def known_or_diagonals(A: Operator) -> tuple[Backend, Array]:
-    """`A.diagonals()` with the library that computes with it: NumPy in a compiled function where it is known."""
+    """`A.diagonals()` and the library to compute in: NumPy for known values in a compiled function."""
     if not A.bk.on_host and A.bk.compiled():
         try:
             found = in_scipy(as_matrix(A))
@@ -58,9 +57,9 @@ def as_matrix(A: Operator) -> Matrix:
 
 
 def constant_folded(matrix: Matrix) -> Matrix:
-    """With known values where these are the same whenever a compiled function runs, as of tensors that it closes over.
+    """Matrix with its constant-folded values, such as tensors that a compiled function closes over.
 
-    For what is constant to derivatives, as preconditioners and factors are: the solution is differentiated by A itself.
+    For preconditioners and factors, which are constants to derivatives: x is differentiated by A itself.
     """
     if not isinstance(matrix, SparseMatrix | Dense) or matrix.constant is not None or not matrix.bk.compiled():
         return matrix
@@ -74,13 +73,13 @@ def constant_folded(matrix: Matrix) -> Matrix:
 
 
 def is_known(matrix: Matrix) -> bool:
-    """Has it values now, or while a function is compiled? Without converting it."""
+    """Are its values concrete, also while tracing? Without converting it."""
     arrays, _ = matrix.for_host()
     return not arrays or not matrix.bk.compiled(*arrays)
 
 
 def in_scipy(matrix: Matrix) -> sp.csr_array | tuple[sp.csr_array, ...] | None:
-    """Where the values are known now: canonical CSR, of several systems a tuple; else None."""
+    """Canonical CSR of known values, a tuple for several systems; else None."""
     known: Any = matrix.known()
     if known is None:
         return None
@@ -88,7 +87,7 @@ def in_scipy(matrix: Matrix) -> sp.csr_array | tuple[sp.csr_array, ...] | None:
 
 
 def from_host(M: Operator, matrix: Matrix) -> Operator:
-    """What NumPy made of a known matrix, in that matrix's library and on its device; still known if that compiles."""
+    """Convert an operator made by NumPy to the matrix's library and device; still concrete while tracing."""
     if matrix.bk.on_host:
         return M
     moved = M.on_backend(matrix.bk, anchor(matrix))
@@ -98,7 +97,7 @@ def from_host(M: Operator, matrix: Matrix) -> Operator:
 
 
 def grid_of(matrix: Matrix, A: Operator, grid: Any) -> tuple[int, ...]:
-    """The grid that the unknowns lie on: as given, or as A or its matrix knows it.
+    """The grid of the unknowns: as given, or as A or its matrix declares it.
 
     Raises:
         ValueError: what was given is none of as many points.
@@ -113,13 +112,13 @@ def grid_of(matrix: Matrix, A: Operator, grid: Any) -> tuple[int, ...]:
 
 
 def grid_for(matrix: Matrix, A: Operator, grid: Any = None) -> tuple[int, ...]:
-    """Likewise; where nobody knows it, the one that the entries of the matrix show, see `on_its_grid`."""
+    """The grid of the unknowns, detected from the entries where it is not declared; see `on_its_grid`."""
     found = grid_of(matrix, A, grid)
     return on_its_grid(matrix).in_shape if len(found) == 1 and grid is None else found
 
 
 def concrete(A: Operator) -> Operator:
-    """A on NumPy arrays where it is a matrix whose values are known now; else A itself."""
+    """A matrix of known values on NumPy arrays; else A itself."""
     if A.bk.on_host or not isinstance(A, Matrix):
         return A
     if not (is_known(A) if isinstance(A, SparseMatrix) else A.known() is not None):
@@ -129,9 +128,9 @@ def concrete(A: Operator) -> Operator:
 
 
 def concrete_entries(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, Array]:
-    """Rows and columns of the entries, in row order, their values `(systems, nnz)`, or `(1, nnz)`, and whose these are.
+    """Library, rows, columns and values `(systems or 1, nnz)` of the entries, in row order.
 
-    They are NumPy's where they are known now.
+    Values are NumPy's where they are known.
     """
     own: Any = concrete(matrix)
     if isinstance(own, SparseMatrix):
@@ -148,7 +147,7 @@ def concrete_entries(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, A
 
 
 def pattern(matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of the entries, in row order: of those that are not known to be 0 in all systems."""
+    """Rows and columns of the entries, in row order, without those known to be 0 in all systems."""
     bk, rows, cols, values = concrete_entries(matrix)
     if not bk.on_host:
         return rows, cols
@@ -157,7 +156,7 @@ def pattern(matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
 
 
 def placed(array: Array, A: Operator) -> Array:
-    """What NumPy made of a known matrix, as an array beside A; still NumPy's where a function is compiled."""
+    """Place an array made by NumPy beside A; still NumPy's while tracing."""
     if A.bk.on_host or A.bk.compiled() or not isinstance(array, np.ndarray):
         return array
     like = anchor(A) if isinstance(A, Matrix) else getattr(A, "like", None)
@@ -165,7 +164,7 @@ def placed(array: Array, A: Operator) -> Array:
 
 
 def linear(A: Operator) -> Operator:
-    """The linear part of A: an affine function, as of a boundary with values, without what it makes of zero.
+    """The linear part of A: an affine function minus its value at zero.
 
     Raises:
         NonlinearError: a function that is neither.
@@ -175,7 +174,7 @@ def linear(A: Operator) -> Operator:
 
 
 def kept(A: Operator) -> Operator:
-    """A with values of its own, where it is a matrix: the caller may write to those that A was made of."""
+    """A with a private copy of a matrix's values, since the caller may overwrite them."""
     if isinstance(A, SparseMatrix):
         return _with_values(A, A.stored.host.copy)
     if isinstance(A, Dense):
@@ -184,7 +183,7 @@ def kept(A: Operator) -> Operator:
 
 
 def without_derivatives(A: Operator) -> Operator:
-    """A matrix whose values are constants to derivatives, as a preconditioner made of it is; all else as it is."""
+    """A matrix with values detached from derivatives, for a preconditioner made of it; others unchanged."""
     if isinstance(A, SparseMatrix) and A.constant is None:
         return _with_values(A, A.bk.constant)
     if isinstance(A, Dense) and A.constant is None:
@@ -197,7 +196,7 @@ def _with_values(A: SparseMatrix, function: Callable[[Array], Array]) -> SparseM
 
 
 def anchor(matrix: Matrix) -> Array | None:
-    """An array on the matrix's device, if that matters."""
+    """An array on the matrix's device, or None where it does not matter."""
     if isinstance(matrix, SparseMatrix):
         return matrix.stored.anchor()
     if not isinstance(matrix, Dense):
@@ -205,22 +204,7 @@ def anchor(matrix: Matrix) -> Array | None:
     return matrix.matrix if matrix.bk.device(matrix.matrix) is not None else None
 
 
-def is_known_hermitian(A: Operator) -> bool | None:
-    """Is A Hermitian, entry by entry up to rounding, or far from it? None: neither, or they are not known now."""
-    relative = asymmetry(A.without_offset)
-    if relative is None or not relative < REFUSED:
-        return None if relative is None or np.isnan(relative) else False
-    known = A.without_offset.known()
-    if not all(map(_has_entries, known if isinstance(known, tuple) else (known,))):
-        return True if relative < PRODUCTS * np.finfo(A.dtype).eps else None
-    return True if all(map(is_hermitian, known if isinstance(known, tuple) else (known,))) else None
-
-
-def _has_entries(known: Any) -> bool:
-    return sp.issparse(known) or isinstance(known, np.ndarray)
-
-
 def stored_entries(A: Operator) -> int | None:
-    """Stored entries, with which costs are compared; None where A is no matrix."""
+    """Number of stored entries, the unit of costs; None if A is no matrix."""
     A = A.without_offset
     return A.nnz if isinstance(A, Matrix) else None

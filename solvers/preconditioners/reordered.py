@@ -1,4 +1,4 @@
-"""An operator in another order of the unknowns."""
+"""A permuted operator: the unknowns in another order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reordered(Composed):
 
 
 def reordered(inner: Operator, order: np.ndarray) -> Reordered:
-    """`inner`, of NumPy or any library, takes unknown `order[k]` as its number k; int32."""
+    """Permuted operator: `inner` takes unknown `order[k]` as its number k; int32."""
     places = np.empty_like(order)
     places[order] = np.arange(len(order), dtype=order.dtype)
     own, back = (inner.bk.asarray(index) if not inner.bk.compiled() else index for index in (order, places))

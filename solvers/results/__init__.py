@@ -1,1 +1,1 @@
-"""What a solve returns, in numbers, in words, and as errors."""
+"""Results: numbers, messages and errors."""

@@ -1,4 +1,4 @@
-"""What to try after a failure whose cause is not known, by the family of the method that failed."""
+"""Advice after a failure of unknown cause, by the family of the method."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SINGULAR = "check that A is not singular: name its null vectors (nullspace=...)
 
 
 def is_least_squares(method: Method) -> bool:
-    """Does it minimise |b - A x| by products with A and its transpose?"""
+    """Is it a least-squares method?"""
     return method.least_squares or (method.minimises_residual and method.needs_transpose)
 
 
@@ -37,7 +37,7 @@ def advice(
         name: what the result calls it, which names those tried before.
         preconditioner: the kind that was given, or None.
         precision: "float32" or "float64".
-        looked: have A and M been looked at, with nothing found that explains it?
+        looked: were A and M examined without finding a cause?
     """
     if method is None:  # of a result that was read from a file of another version
         found = ["look at A and b"]
@@ -53,7 +53,7 @@ def advice(
 
 
 def untried(advice: list[str], method: Method | None, name: str) -> list[str]:
-    """Without methods of a family that has been tried."""
+    """Drop methods of families that have been tried."""
     squares = "LSMR" in name or (method is not None and is_least_squares(method))
     return [one for one in advice if not ((squares and "LSMR" in one) or ("direct" in name and "direct" in one))]
 

@@ -1,4 +1,4 @@
-"""Results in the library of b: a NumPy b with a matrix of another library gives a NumPy x."""
+"""Conversion of results to the library of b: a NumPy b with a matrix of another library gives a NumPy x."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .result import SolveResult
 
 
 def is_numpy_elsewhere(problem: Problem, b: Any) -> bool:
-    """Is b made of NumPy's arrays only, and solved with another library, whose numbers are known now?"""
+    """Is b NumPy's, and the result another library's, with known values?"""
     bk = problem.bk
     return not (problem.compiled or bk.compiled()) and libraries_of(b) == ["numpy"]
 
 
 def as_numpy(bk: Backend, result: SolveResult) -> SolveResult:
-    """The result on NumPy's arrays; as it is where x has no number yet, or has derivatives, which would be lost."""
+    """Convert the result to NumPy; unchanged if x is traced, or has derivatives, which would be lost."""
     leaves, _ = bk.leaves(result.x)
     if any(bk.tracks(leaf) or bk.compiled(leaf) for leaf in leaves) or bk.concrete_value(lambda: leaves[0]) is None:
         return result

@@ -1,4 +1,4 @@
-"""One thing that keeps a solve from its tolerance, in words."""
+"""Cause of a failure, in words."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 class Cause(NamedTuple):
-    """What was seen, and what to do about it.
+    """A cause and what to do about it.
 
     Attributes:
-        seen: a sentence without its period.
+        seen: the finding, a sentence without its period.
         advice: what to do, alternatives in the imperative.
         settles: does it explain the failure by itself? Then the general advice is left out.
     """
@@ -22,16 +22,16 @@ class Cause(NamedTuple):
 
 
 class LookForCauses(Protocol):
-    """What can be looked at after a solve."""
+    """Protocol of diagnoses after a solve."""
 
     def __call__(self, *numbers: np.ndarray) -> tuple[Cause, ...] | None:
-        """From how each system ended, `numbers_of` a result, to the causes; None where nothing was looked at."""
+        """Find the causes for the end states of the systems; None if nothing could be examined."""
 
     @property
     def name(self) -> str | None:
-        """The same for looks in compiled functions that see the same, in every process; None where there is none."""
+        """Name of a diagnosis in compiled functions, equal across processes; None if there is none."""
 
 
 def from_the_start() -> Cause:
-    """Of a solve that diverged in no steps, whose right-hand side is not at hand."""
+    """Cause of a solve that diverged in 0 steps, with an unknown right-hand side."""
     return Cause("b is not finite, or x0 or its product with A", ("look in b (and x0) for NaN and infinity",))

@@ -1,4 +1,4 @@
-"""What a result says in words: one sentence for success; for failures also the cause, and what to try."""
+"""Messages of results: one sentence for success; for failures also the cause, and what to try."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WITHOUT_SOLUTION = [
 
 
 class _Worst(NamedTuple):
-    """How the system that is furthest from its tolerance has ended."""
+    """End state of the system that is furthest from its tolerance."""
 
     kind: Status
     steps: int
@@ -29,12 +29,12 @@ class _Worst(NamedTuple):
 
     @property
     def at_limit(self) -> bool:
-        """Is its residual as small as the precision makes it?"""
+        """Is its residual at the attainable level?"""
         return self.kind is Status.STAGNATED and self.norm <= self.attainable
 
     @property
     def out_of_reach(self) -> bool:
-        """Is its tolerance below what the precision allows?"""
+        """Is its tolerance below the attainable accuracy?"""
         return self.attainable > 0 and self.bound < self.attainable
 
 
@@ -62,7 +62,7 @@ def describe(
         method: the last one that was tried.
         preconditioner: the kind that was given, or None.
         no_solution: why there is none.
-        causes: of the failure, as far as it was looked at; None where it was not.
+        causes: of the failure, as diagnosed; None without a diagnosis.
     """
     kind_of_norm = "normal residual norm" if least_squares else "residual norm"
     status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
@@ -111,7 +111,7 @@ def _singular(singular: np.ndarray) -> str:
 
 
 def _from_numbers(worst: _Worst) -> list[Cause]:
-    """What the numbers of a solve tell whose inputs could not be looked at."""
+    """Findings from the numbers of a solve alone, without its inputs."""
     if worst.kind is not Status.DIVERGED or worst.steps or np.isfinite(worst.norm):
         return []
     return [from_the_start()]

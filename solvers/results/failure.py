@@ -1,4 +1,4 @@
-"""What happens when a solve fails: an error, a warning, or nothing but its status."""
+"""Handling of failures: an error, a warning, or the status alone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
 
 
 def _kept(result: SolveResult, on_failure: str, look: LookForCauses | None) -> Kept | None:
-    """What stands for the handler in a program that is stored; None where it has no name that lasts."""
+    """Persistent reference to the handler for stored programs; None without a lasting name."""
     seen = "" if look is None else look.name
     name = None if seen is None else fingerprint(on_failure, sorted(said_of(result).items()), seen)
     otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."

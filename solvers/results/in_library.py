@@ -1,4 +1,4 @@
-"""A result that NumPy has found, in the arrays of another library: x now, everything else where it is read.
+"""Lazy conversion of NumPy results to another library: x now, everything else when it is read.
 
 To make a dozen small arrays takes some libraries longer than the solve.
 """
@@ -14,7 +14,7 @@ from .result import SolveResult, register_result
 
 
 def in_library(bk: Backend, found: SolveResult, like: Array) -> SolveResult:
-    """`found`, of NumPy's arrays, on the device of `like`."""
+    """Convert `found` from NumPy, to the device of `like`."""
     register_result(bk)
     said = dict(found.__dict__, _sensitivity=None)
     numbers = {name: np.asarray(said.pop(name)) for name in _ARRAYS}
@@ -31,14 +31,14 @@ _ARRAYS = (
 
 @dataclass(frozen=True, eq=False)
 class Later:
-    """The arrays of a result that are still to be made."""
+    """Arrays of a result that are converted on access."""
 
     bk: Backend
     numbers: dict[str, np.ndarray]
     like: Array
 
     def made_for(self, result: SolveResult, name: str) -> Array:
-        """One of them, which the result keeps; but what is made in a program belongs to that."""
+        """Convert one, and keep it, unless it was made inside a trace."""
         (array,) = without_compilers(self.bk.results_from_host)([self.numbers[name]], self.like)
         if not self.bk.compiled(array):
             result.__dict__[name] = array

@@ -1,4 +1,4 @@
-"""Why a solve has failed that no method could have solved: b is outside of the range of A."""
+"""Diagnosis of inconsistent systems: b is outside the range of A."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scipy.linalg import lapack
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import FunctionOperator, Matrix, Operator
-from ...sparse.equilibrate import equilibrated, scales
-from ...sparse.facts import component_labels
-from ...sparse.rounding import ROWS, closed_components, half_units, of_region, rounded_product
+from ...sparse.analysis.equilibrate import equilibrated, scales
+from ...sparse.analysis.facts import component_labels
+from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ..iteration.outcome import Outcome
 from ..iteration.status import Status
 from ..preconditioners.known import as_matrix
@@ -25,7 +25,7 @@ _SAME = 1e-3  # relative: what rounding of norms may be
 
 
 def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
-    """In words, where a known matrix shows that no x meets the tolerance; None if it does not, or nothing failed.
+    """Explain that no x meets the tolerance, if a known matrix shows it; else None.
 
     Costs what `unreachable` costs, after a failure only.
     """
@@ -46,9 +46,9 @@ def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
 
 
 def without_refuted(bk: Backend, A: Operator, b: Array, rtol: Array, atol: Array, outcome: Outcome) -> Outcome:
-    """The outcome without success where the precision alone has let x pass, and the matrix shows that there is none.
+    """Withdraw convergence by attainable accuracy alone, if the matrix shows that the system is inconsistent.
 
-    Such x have a large part in null vectors, which makes what the precision allows large.
+    Such x have large null-space components, which make the attainable residual large.
 
     Cost: where the precision has decided, of matrices of at most 300 unknowns an LU factorisation, see `unreachable`.
     """
@@ -70,7 +70,7 @@ def without_refuted(bk: Backend, A: Operator, b: Array, rtol: Array, atol: Array
 
 
 def unreachable(A: Operator, b: np.ndarray, asked: np.ndarray) -> np.ndarray | None:
-    """`(batch,)`: the norm of the part of b in the left null vectors of A that are found; None where A is not known.
+    """`(batch,)`: norm of the component of b in the detected left null space of A; None for unknown A.
 
     For left null vectors w, `A^H w = 0`, each residual has the part of b in them. Those that are looked for: the
     constants on each connected part of the matrix, which a row of zeros is too, and of small matrices all.
@@ -95,7 +95,7 @@ def unreachable(A: Operator, b: np.ndarray, asked: np.ndarray) -> np.ndarray | N
 
 
 def _entries(A: Operator) -> Any:
-    """The matrix of SciPy or NumPy, of a batch one per system, where it is square and known."""
+    """The known square matrix as SciPy's or NumPy's, one per system for a batch."""
     A = A.without_offset
     if A.shape[0] != A.shape[1]:
         return None
@@ -108,7 +108,7 @@ def _entries(A: Operator) -> Any:
 
 
 def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
-    """`(batch,)`: the norm of the part of each row of b in the left null vectors that are found."""
+    """`(batch,)`: norm of the component of each row of b in the detected left null space."""
     if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
         return np.zeros(len(b))
     n, matrix = matrix.shape[0], sp.csr_array(matrix)
@@ -119,13 +119,13 @@ def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
         parts = b[:, empty], b[:, ~empty] @ _left_null_vectors(matrix[~empty]).conj()
         return np.linalg.norm(np.concatenate(parts, axis=1), axis=1)
     count, labels = component_labels(matrix)
-    closed = closed_components(rounded_product(matrix.T), labels, count, matrix.dtype)
+    closed = closed_components(rounded_row_sums(matrix.T), labels, count, matrix.dtype)
     totals = np.stack([np.bincount(labels, row.real, count) + 1j * np.bincount(labels, row.imag, count) for row in b])
     return np.linalg.norm((np.abs(totals) / np.sqrt(np.bincount(labels)))[:, closed], axis=1)
 
 
 def _is_regular(matrix: Any) -> bool:
-    """Is its condition far from what rounding can make singular? By LAPACK's estimate, in a fraction of the time."""
+    """Is it certainly regular, by LAPACK's condition estimate, which is cheaper than singular values?"""
     n, kind = matrix.shape[0], np.result_type(matrix.dtype, np.float64)
     dense = matrix.toarray().astype(kind)
     factor, estimate = lapack.get_lapack_funcs(("getrf", "gecon"), (dense,))

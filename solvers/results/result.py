@@ -1,4 +1,4 @@
-"""What a solve returns."""
+"""The SolveResult class."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SolveResult:
         return describe(*values, **said_of(self))
 
     def _look_now(self, *numbers: np.ndarray) -> None:
-        """Looks for the causes of a failure where nobody has yet, once."""
+        """Diagnose a failure once, if that has not been done."""
         look = self._look
         if look is not None:
             object.__setattr__(self, "_look", None)
@@ -202,14 +202,14 @@ _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 
 
 def end_state_of(result: SolveResult) -> tuple[Array, ...]:
-    """What `describe` takes, of the last checkpoint."""
+    """End state for `describe`, of the last checkpoint."""
     r = result
     found = r.status, r.iterations, r.residual_norm, r.tolerance, r.attainable, r.null_part, r.singular
     return tuple(a[-1] for a in found) if result.checkpoints else found
 
 
 def said_of(result: SolveResult) -> dict[str, Any]:
-    """What `describe` says of a result besides numbers."""
+    """Keyword arguments of `describe` besides numbers."""
     return {
         "name": result.method, "method": result._by, "preconditioner": result.preconditioner,
         "least_squares": result.least_squares, "no_solution": result._no_solution, "causes": result._causes,
@@ -217,13 +217,13 @@ def said_of(result: SolveResult) -> dict[str, Any]:
 
 
 def arrays_of(result: SolveResult) -> tuple[Any, ...]:
-    """What is an array for each system (and checkpoint)."""
+    """Arrays per system (and checkpoint)."""
     values = tuple(getattr(result, name) for name in _ARRAYS)
     return values[:-1] if result.history is None else values
 
 
 def with_arrays(result: SolveResult, arrays: Sequence[Any]) -> SolveResult:
-    """The same solve with other arrays, in the order of `arrays_of`."""
+    """The result with other arrays, in the order of `arrays_of`."""
     return _restore(_static(result), arrays)
 
 

@@ -1,4 +1,4 @@
-"""The warning of a solve that has converged to one of many solutions, or whose solution rounding decides."""
+"""SingularMatrixWarning: the solution is one of many, or decided by rounding."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _TEXTS = {
 
 
 def _outside() -> int:
-    """The level of the caller that is not in this library, as seen by `warn_of_singular`."""
+    """Stack level of the first caller outside of this library, for `warn_of_singular`."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
         level, frame = level + 1, frame.f_back

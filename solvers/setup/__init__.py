@@ -1,1 +1,1 @@
-"""From what a user hands over to a checked problem and a choice."""
+"""Set-up: from a user's arguments to a checked problem and a method."""

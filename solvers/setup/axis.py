@@ -1,4 +1,4 @@
-"""Which axis of b is the vector of a matrix, and which axes are systems beside each other."""
+"""The `axis` argument: which axis of b is the vector, and which axes are systems."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def last_axis(bk: Backend, request: Request, b: Array) -> Array:
 
 
 def expected_vectors(b: Array, m: int, axis: int | None) -> str:
-    """What b should have been for a matrix with m rows, in words that go on after its shape."""
+    """Expected shape of b for a matrix with m rows, as the end of a message."""
     shape = tuple(b.shape)
     if axis in (None, -1):
         expected = f"expected b of shape (..., {m}), the vector on the last axis"
@@ -80,7 +80,7 @@ def expected_vectors(b: Array, m: int, axis: int | None) -> str:
 
 
 def _refuse_ambiguous(bk: Backend, request: Request, b: Any) -> None:
-    """One matrix of n rows and b of shape (n, n): rows here, but columns to NumPy, and both have an answer."""
+    """Refuse a square b for one n x n matrix: vectors are rows here, but columns in NumPy."""
     if request.batch_ndim:
         return
     n, A = b.shape[0], request.A

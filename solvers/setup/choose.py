@@ -1,4 +1,4 @@
-"""The automatic choice of a method: the first row of the table that holds."""
+"""Automatic choice of a method: the first row of the table that holds."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 
 class MethodChoice(NamedTuple):
-    """A method, the preconditioner for it where the user gave none, and what to try where it fails.
+    """Chosen method, default preconditioner, and fallback.
 
     Attributes:
         method: what solves the system.
         preconditioner: its kind, to be made of `matrix`.
         fallback: what to try where that fails.
-        factors: those of the method, where they were made in order to choose it.
+        factors: the factorisation, if it was made in order to choose the method.
         matrix: the entries of A, where they are known or were traced; else A.
-        row: the line of the table that decided, counted from 0.
+        row: index of the table row that decided.
         facts: what was found out.
     """
 
@@ -38,23 +38,23 @@ class MethodChoice(NamedTuple):
     facts: Facts
 
     def explain(self) -> Explanation:
-        """In words."""
+        """Explain the choice."""
         return explain(self.facts, self.row, self.fallback)
 
     @property
     def is_last(self) -> bool:
-        """Has the table no other row?"""
+        """Is it the last row of the table?"""
         return self.row == len(ROWS) - 1
 
     def next(self) -> MethodChoice:
-        """The one after it, for systems that it turns out not to solve. It is not the last."""
+        """Choice by the next row that holds, if this one cannot be used; not for the last row."""
         return _from_row(self.facts, self.row + 1)
 
 
 def choose(
     problem: Problem, preconditioned: bool = False, many: bool = False, calls_host: bool = False
 ) -> MethodChoice:
-    """What suits the system; only methods that take a preconditioner where the user gives one.
+    """Choose a method; one that takes a preconditioner if the user gives one.
 
     Args:
         problem: the system.
@@ -66,10 +66,10 @@ def choose(
 
 
 def first_that_can(choice: MethodChoice, make: Callable[[MethodChoice], T]) -> tuple[MethodChoice, T]:
-    """The first choice, from this one on, of which `make` makes something, and that.
+    """The first usable choice, from this one on, and what `make` returns for it.
 
     Raises:
-        UnsupportedOperation: it can be made of none; what is raised for the last.
+        UnsupportedOperation: no choice is usable; the error of the last one.
     """
     while True:
         try:

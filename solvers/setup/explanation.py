@@ -1,4 +1,4 @@
-"""The automatic choice in words."""
+"""Explanation of the automatic choice."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .table import ROWS
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a system is solved as it is; hashable.
+    """Explanation of an automatic choice; hashable.
 
     Attributes:
-        system: what it is.
-        passed: what would have decided, but does not hold.
-        row: what holds.
-        method: what that means.
+        system: description of the system.
+        passed: rows of the table that do not hold.
+        row: the row that holds.
+        method: its method and preconditioner.
         why: the reason for it.
         fallback: the method that is tried where this one fails.
     """
@@ -38,7 +38,7 @@ class Explanation:
 
 
 def explain(facts: Facts, number: int, fallback: Method | None) -> Explanation:
-    """Why row `number` of the table decides."""
+    """Explain why row `number` of the table decides."""
     row = ROWS[number]
     method = row.method if row.preconditioner is None or facts.preconditioned else f"{row.method}, preconditioned"
     name = None if fallback is None else fallback.name

@@ -1,4 +1,4 @@
-"""The factorisation of a direct method, made as soon as the matrix is known."""
+"""Early factorisation for direct methods, as soon as the matrix is known."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .problem import Problem
 
 
 def factors_of_known(problem: Problem, method: Refinement) -> Operator | None:
-    """In a function that is being compiled: the factors of a matrix that does not depend on its arguments, else None.
+    """While tracing: factors of a matrix that does not depend on the function's arguments, else None.
 
-    They are made now, once, however often the compiled function runs.
+    They are computed once, at trace time.
     """
     bk, A = problem.bk, problem.A
     try:
@@ -37,7 +37,7 @@ def factors_of_known(problem: Problem, method: Refinement) -> Operator | None:
 
 
 def factors_now(problem: Problem, method: Refinement) -> Operator | None:
-    """The factors, where they can be made before b is known; None where each solve has to make them."""
+    """Factors, if they can be computed before b is known; None if each solve has to compute them."""
     bk, A = problem.bk, problem.A
     if problem.compiled:
         found = factors_of_known(problem, method)

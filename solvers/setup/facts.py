@@ -1,13 +1,9 @@
-"""What is known about a system before it is solved, each fact found when it is first asked for."""
+"""Facts of a system, each found when it is first asked for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
-
-import numpy as np
-import scipy.sparse as sp
 
 from ...sparse import (
     DenseOperator,
@@ -18,16 +14,11 @@ from ...sparse import (
     SparseMatrix,
     UnsupportedOperation,
 )
-from ...sparse.definite import is_seen_indefinite
-from ...sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
+from ...sparse.analysis.analysis import Analysis, analysis_of, on_its_grid
 from ...sparse.operators.by_record import products_agree
-from ...sparse.row_sums import RowSums, row_sums
-from ...sparse.symmetry import seems_hermitian
 from ...sparse.tracing.engine.limits import entries_at_most
-from ..grids.find import on_its_grid
 from ..methods.direct.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
-from ..preconditioners.choose import is_easy
 from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known
 from ..preconditioners.multigrid.from_matrix import couples_neighbours
@@ -36,9 +27,9 @@ from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix
 from .problem import Problem
 
 FAST = FastDirect()
-SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
+SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function is not traced
 MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
-_LEAST_GRID = 256  # unknowns of a grid from which looking for a fast solver pays
+_LEAST_GRID = 256  # grid unknowns from which a fast solver is considered
 _LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix that does not know its grid
 BAND = 4  # diagonals beside the main one, up to which cyclic reduction takes no longer than some iterations
 BAND_TO_COMPILE = 2  # likewise where the reduction is a part of the program: for 4 it compiles in ten seconds
@@ -47,7 +38,7 @@ _LEAST_EASY = 1000  # unknowns from which factors take longer than a few iterati
 
 @dataclass(eq=False)
 class Facts:
-    """What the table of the automatic choice asks for.
+    """Facts for the table of the automatic choice.
 
     Attributes:
         problem: the system.
@@ -60,26 +51,26 @@ class Facts:
     preconditioned: bool = False
     many: bool = False
     calls_host: bool = False
-    untraced: str | None = None  # why a function has no matrix here
+    untraced: str | None = None  # why a function could not be traced
 
     @property
     def A(self) -> Operator:
-        """Without a constant that is added to its entries."""
+        """A without `matrix_offset`."""
         return self.problem.A.without_offset
 
     @property
     def unknowns(self) -> int:
-        """Of one system."""
+        """Unknowns of one system."""
         return self.problem.layout.size
 
     @property
     def is_dense(self) -> bool:
-        """Is it stored with all its entries?"""
+        """Is the matrix dense?"""
         return isinstance(self.A, DenseOperator)
 
     @cached_property
     def matrix(self) -> Matrix | None:
-        """The entries: of a matrix, or of a function that is traced, where that is likely to pay."""
+        """The matrix; a function is traced where that is likely to pay."""
         A = self.A
         if isinstance(A, Matrix):
             return A
@@ -97,40 +88,33 @@ class Facts:
             return None
 
     @cached_property
-    def _known(self) -> Any:
-        return None if self.matrix is None else self.matrix.known()
+    def analysis(self) -> Analysis | None:
+        """What is found out about the entries."""
+        return None if self.matrix is None else analysis_of(self.matrix)
 
     @cached_property
     def is_known(self) -> bool:
-        """Are the values of the entries at hand now, or while a function is compiled? Without converting them."""
-        return is_known(self.matrix) if isinstance(self.matrix, SparseMatrix) else self._known is not None
+        """Are the values concrete, also while tracing? Without converting them."""
+        if isinstance(self.matrix, SparseMatrix):
+            return is_known(self.matrix)
+        return self.analysis is not None and self.analysis.known is not None
 
     @cached_property
     def entries(self) -> int | None:
-        """How many entries one sparse matrix has, whose values are known now."""
+        """Number of entries of a single sparse matrix with known values."""
         one = isinstance(self.matrix, SparseMatrix) and self.matrix.systems is None and self.is_known
         return self.matrix.nnz if one else None  # type: ignore[union-attr]
 
     @cached_property
-    def rows(self) -> RowSums | None:
-        """Sums over the rows of known diagonals, which need no entries row by row."""
-        return None if self.matrix is None else row_sums(self.matrix)
-
-    @cached_property
-    def values(self) -> sp.csr_array | None:
-        """One sparse matrix for all systems, where it is known now, or while a function is compiled."""
-        return sp.csr_array(self._known) if sp.issparse(self._known) else None
-
-    @cached_property
     def on_host(self) -> bool:
-        """Can the host factorise it now, and solve with that quickly?"""
+        """Can the host factorise the matrix now, with quick solves?"""
         problem = self.problem
         is_concrete = not problem.compiled and problem.bk.is_concrete(problem.b)
         return is_concrete and self.unknowns > 0 and self.is_known
 
     @cached_property
     def while_compiling(self) -> bool:
-        """Can it be factorised while a function is compiled? A known sparse matrix, which no multigrid is made for."""
+        """Can it be factorised while tracing? For a known sparse matrix that multigrid does not suit."""
         problem, A = self.problem, self.A
         if not problem.compiled or not isinstance(A, SparseMatrix) or self.entries is None or not self.unknowns:
             return False
@@ -140,12 +124,12 @@ class Facts:
 
     @cached_property
     def factors_on_host(self) -> bool:
-        """Can the host factorise it now and solve with that, also from a compiled function?"""
+        """Can the host factorise it now, and solve, also from a compiled function?"""
         return self.on_host or (self.while_compiling and self.calls_host and self.problem.bk.can_rescue())
 
     @cached_property
     def fast(self) -> Operator | None:
-        """Factors of the fast solver on grids, if it is one for this matrix."""
+        """Factors of the fast direct solver, if it applies to this matrix."""
         problem = self.problem
         suits = self.unknowns >= _LEAST_GRID and not problem.A.offset and (problem.null is None or problem.both)
         if self.preconditioned or not suits or not isinstance(self.matrix, SparseMatrix):
@@ -161,7 +145,7 @@ class Facts:
 
     @cached_property
     def banded(self) -> bool:
-        """Has it few diagonals, and can the host not factorise it, which is quicker?"""
+        """Is it banded, and not a case for factors on the host, which are quicker?"""
         found, problem = self.matrix, self.problem
         if self.preconditioned or problem.A.offset or not isinstance(found, SparseMatrix) or not self.unknowns:
             return False
@@ -172,56 +156,36 @@ class Facts:
 
     @cached_property
     def symmetric(self) -> bool:
-        """Is it as good as Hermitian, as far as can be seen now?"""
+        """Is it Hermitian up to rounding, as far as is known now?"""
         if self.matrix is not None:
-            return seems_hermitian(self.matrix)
+            return analysis_of(self.matrix).seems_hermitian
         problem = self.problem
         return isinstance(self.A, FunctionOperator) and products_agree(self.A, problem.layout.systems, problem.like)
 
     @cached_property
     def is_easy(self) -> bool:
         """Symmetric, with a diagonal so large everywhere that scaled conjugate gradients take few iterations?"""
-        if self.unknowns <= _LEAST_EASY or (self.rows is None and self.values is None):
+        if self.unknowns <= _LEAST_EASY or self.analysis is None or not self.analysis.dominates(DOMINANT):
             return False
-        easy = is_easy(self.values) if self.rows is None else self.rows.dominates(DOMINANT)
-        return easy and self.symmetric and self.one_sign
+        return self.symmetric and bool(self.analysis.one_sign)
 
-    @cached_property
-    def one_sign(self) -> bool:
-        """Has its diagonal one sign, but for rows of zeros, which obstacles on a grid make?"""
-        if self.rows is not None:
-            return self.rows.one_sign
-        if self.values is not None:
-            return has_diagonal_of_one_sign(self.values)
-        found = self.matrix
-        diagonal = None if found is None else found.bk.concrete_value(lambda: found.bk.real(found.diagonals()))
-        return diagonal is not None and bool(np.all(diagonal > 0) or np.all(diagonal < 0))
-
-    @cached_property
+    @property
     def maybe_definite(self) -> bool:
         """One sign on the diagonal, and definite by proof, or as far as a few steps of Lanczos' method see."""
-        if not self.one_sign:
-            return False
-        if self.rows is not None and self.rows.is_dominant:
-            return True
-        if self.values is None:  # dense, or a batch
-            return True
-        if self.rows is None and is_diagonally_dominant(self.values):  # by Gershgorin's circles
-            return True
-        return not is_seen_indefinite(self.values * np.sign(self.values.diagonal().real.sum()))
+        return self.analysis is not None and bool(self.analysis.maybe_definite)
 
     @cached_property
     def cost(self) -> FactorCost | None:
-        """Of factors of the known matrix, or those of a batch."""
+        """Cost of factors of the known matrix, or of a batch."""
         matrix = self.matrix
         if matrix is not None and matrix.systems is None and self.unknowns > LARGE and diagonals_of(matrix) is not None:
             return matrix_cost(matrix)
-        known = self._known
+        known = None if self.analysis is None else self.analysis.known
         return None if known is None or not self.unknowns else known_cost(known)
 
     @cached_property
     def factors_fit(self) -> bool:
-        """May the host factorise it where all else fails, as far as the pattern shows?"""
+        """Do its factors fit into memory, by its pattern, so that the host may factorise it as a fallback?"""
         if self.matrix is None:
             small = self.unknowns <= SMALL_FUNCTION
             return small and isinstance(self.A, FunctionOperator) and not self.problem.compiled

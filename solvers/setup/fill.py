@@ -1,4 +1,4 @@
-"""What a sparse factorisation costs, before it is made."""
+"""Fill-in and cost of a sparse factorisation, estimated beforehand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...sparse import DIA, Matrix, SparseMatrix, Stencil
 
 
 class FactorCost(NamedTuple):
-    """Upper bounds, by the widths of the rows in a narrow order.
+    """Upper bounds of fill and operations, from the envelope (skyline) in a narrow order.
 
     SuperLU's own order needs less, on grids of three axes a tenth of the operations.
     """
@@ -31,22 +31,22 @@ _BLOCKED = 0.1  # of the time that an operation on sparse factors takes, one on 
 
 
 def dense_cost(shape: tuple[int, ...]) -> FactorCost:
-    """What it takes to factorise dense matrices `(..., n, n)`, in operations on sparse ones."""
+    """Cost of factorising dense matrices `(..., n, n)`, in sparse operations."""
     *batch, n, _ = shape
     count = float(math.prod(batch))
     return FactorCost(_BLOCKED * count * n**3, count * n**2)
 
 
 def band_cost(n: int, offsets: Sequence[int]) -> FactorCost:
-    """What it takes to factorise a matrix of n unknowns whose entries are on these diagonals, in their order."""
+    """Cost of factorising a matrix with these diagonals in the given order."""
     width = float(max((abs(int(offset)) for offset in offsets), default=0))
     return FactorCost(n * width**2, 2 * n * width)
 
 
 def matrix_cost(matrix: Matrix) -> FactorCost:
-    """What it takes to factorise a matrix, or those of a batch, by their pattern where their values are not known yet.
+    """Cost of factorising a matrix or a batch, from the pattern if values are unknown.
 
-    Where the pattern is not known either, what a grid of three axes would take.
+    For an unknown pattern, the cost of a three-dimensional grid.
     """
     n, count = matrix.shape[0], matrix.systems or 1
     structure: Any = matrix.structure if isinstance(matrix, SparseMatrix) else None
@@ -70,7 +70,7 @@ def diagonals_of(matrix: Matrix) -> Sequence[int] | None:
 
 
 def known_cost(known: Any) -> FactorCost:
-    """Of a sparse matrix of SciPy, several of mostly one pattern, or dense ones `(..., n, n)`."""
+    """Cost for a SciPy matrix, several of mostly one pattern, or dense ones `(..., n, n)`."""
     if sp.issparse(known):
         return factor_cost(sp.csr_array(known))
     if isinstance(known, tuple):
@@ -80,7 +80,7 @@ def known_cost(known: Any) -> FactorCost:
 
 
 def fits(cost: FactorCost, dtype: np.dtype) -> bool:
-    """Have the factors room in the memory of this machine, beside all else?"""
+    """Do the factors fit into the memory of this machine?"""
     return cost.numbers * np.dtype(dtype).itemsize * 2 <= _MEMORY * _memory()
 
 
@@ -103,7 +103,7 @@ def _memory() -> float:
 
 
 def factor_cost(A: sp.csr_array) -> FactorCost:
-    """What it takes to factorise A. Cost: a few passes over the entries."""
+    """Cost of factorising A. Takes a few passes over the entries."""
     as_given = _in_order(A, np.arange(A.shape[0]))
     if A.shape[0] > LARGE or as_given.operations <= A.nnz:
         return as_given

@@ -1,4 +1,4 @@
-"""From what a user hands to `linear_solve` to checked arrays and operators: every input error is raised here."""
+"""Checked problem from the arguments of `linear_solve`: every input error is raised here."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ...sparse import (
     operand_dtype,
     to_operator,
 )
+from ...sparse.analysis.analysis import analyse_anew
 from ..grids.numbers import with_numbers
 from ..iteration.method import Method
 from ..null_space.found import find_constants
@@ -44,9 +45,9 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
 
     Args:
-        request: what was asked for; its method and preconditioner are looked at elsewhere.
+        request: the arguments; method and preconditioner are checked elsewhere.
         method: the method that will solve, None where it is still to be chosen.
-        null: the null vectors of A, where these were looked for before.
+        null: the null vectors of A, where these were looked for before: then the other facts of A hold, too.
 
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
@@ -75,6 +76,8 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
     unknown = _unknown(bk, A, x0, layout, method)
     operator = _operator(bk, request, layout, unknown, dtype, like, method)
+    if null is None and (operator is A or operator.offset):
+        analyse_anew(operator.without_offset)
     if unknown is layout and operator.shape[0] != operator.shape[1]:
         unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
     if isinstance(operator, OffsetOperator | FunctionOperator):
@@ -103,7 +106,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
 
 
 def _null_vectors(request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool) -> KnownNull:
-    """Given, or looked for."""
+    """Null vectors, given or detected."""
     given = request.nullspace
     if isinstance(given, str) and given == "auto":
         return KnownNull(find_constants(A, layout, like) if look else None, both=True)
@@ -131,7 +134,7 @@ def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
 
 
 def _layout(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dtype]:
-    """How b becomes rows, and the dtype in which the solve computes."""
+    """Layout of b as rows, and the working dtype."""
     found = operand_dtype(A, bk)
     if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
@@ -243,7 +246,7 @@ def _operator(
 
 
 def _as_compiled(A: Matrix) -> Matrix:
-    """A known matrix as a program has the least to hold, and to compute, of it."""
+    """A known matrix in the form that is cheapest in a compiled program."""
     own = constant_folded(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
     return with_numbers(own) if A.bk.fuses_elementwise else own
 

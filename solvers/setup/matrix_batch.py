@@ -1,4 +1,4 @@
-"""A batch of matrices and the batch axes of the right-hand sides."""
+"""Batches of matrices matched with the batch axes of right-hand sides."""
 
 from __future__ import annotations
 

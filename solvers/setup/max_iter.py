@@ -1,4 +1,4 @@
-"""What users give for `max_iter`: one number, checkpoints, one number per system, or checkpoints per system."""
+"""The `max_iter` argument: one number, checkpoints, one number per system, or checkpoints per system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Least squares as a square system: the normal equations, and what the user gets to see of them."""
+"""Normal equations of least-squares problems, and the user's view of their results."""
 
 from __future__ import annotations
 

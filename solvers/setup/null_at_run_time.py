@@ -1,4 +1,4 @@
-"""Null vectors that nobody named, of values that are known when the system is solved, and not before."""
+"""Null vectors by default (`nullspace="auto"`) where values are known only at run time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .request import Request
 
 
 def with_constants(problem: Problem, method: Method, matrix: Operator, request: Request) -> Problem:
-    """The problem with what takes constants off where A turns out to map them to zero, see `constants_at_run_time`.
+    """Add the projection of `constants_at_run_time` to the problem.
 
-    Dense factors show by themselves where A is singular.
+    Dense factors detect singularity by themselves.
 
     Args:
         method: what will solve.

@@ -1,4 +1,4 @@
-"""What other libraries call things: an argument or a method by their name is refused with ours."""
+"""Errors for arguments and methods by their names in other libraries, with ours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ARGUMENTS = {
 
 
 def with_our_names(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, which refuses arguments that it does not have with what they are called here."""
+    """Decorator: unknown arguments are refused with the name that they have here."""
     known = set(inspect.signature(function).parameters)
 
     @wraps(function)

@@ -1,4 +1,4 @@
-"""The checked problem that methods solve."""
+"""The Problem class: checked arrays and operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .normal_equations import Given
 
 
 class KnownNull(NamedTuple):
-    """What takes null vectors of A off rows, if any are known; and whether its transpose is known to have them, too."""
+    """Projection that removes known null vectors of A, and whether the transpose has them too."""
 
     projection: Operator | None
     both: bool
@@ -31,12 +31,12 @@ class Problem:
     like: Array
     rtol: Array
     atol: Array
-    by_default: bool  # was rtol left to the library? Then what the precision can reach counts as converged too
+    by_default: bool  # default rtol? Then the attainable accuracy counts as converged too
     has_atol: bool  # may atol be more than zero? If it is known to be zero, it needs no scaling for derivatives
     limits: Limits
     several: bool  # was max_iter a sequence?
-    null: Operator | None  # takes the null vectors off rows that are known of A, and ...
-    both: bool  # ... that the transpose is known to have, too
+    null: Operator | None  # projects known null vectors of A out of rows, and ...
+    both: bool  # ... those that the transpose has too
     compiled: bool
     derived: bool = False  # is it the solve for a derivative?
     least_squares: bool = False  # are A x = b the normal equations of a problem of least squares, which is ...

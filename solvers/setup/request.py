@@ -1,4 +1,4 @@
-"""What the caller of `linear_solve` or `prepare` asked for."""
+"""The Request class: arguments of `linear_solve` and `prepare` as given."""
 
 from __future__ import annotations
 

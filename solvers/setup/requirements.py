@@ -1,12 +1,13 @@
-"""What a method needs of a matrix and a preconditioner, checked before anything is computed."""
+"""Requirements of methods on A and M, checked before anything is computed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...sparse import NonlinearError, Operator, UnsupportedOperation
-from ...sparse.finite import not_finite
-from ...sparse.symmetry import is_far_from_hermitian
+from ...sparse.analysis.analysis import analysis_of
+from ...sparse.analysis.finite import not_finite
+from ...sparse.analysis.symmetry import REFUSED
 from ..iteration.method import Method
 from ..preconditioners import Preconditioner
 from ..preconditioners.symmetry import far_from_hermitian
@@ -20,7 +21,7 @@ def refuse_preconditioner(method: Method, M: Any) -> None:
 
 
 def check_requirements(problem: Problem, method: Method, M: Operator | None) -> None:
-    """Refuse what the method cannot solve, as far as that is known now.
+    """Refuse systems that the method cannot solve, as far as is known now.
 
     Raises:
         TypeError, ValueError, UnsupportedOperation: got / expected / do this instead.
@@ -42,8 +43,8 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
             _check_transpose(M, method)
     if not method.needs_hermitian:
         return
-    relative = is_far_from_hermitian(problem.A)
-    if relative is not None:
+    relative = analysis_of(problem.A).asymmetry
+    if relative is not None and relative > REFUSED:
         word, adjoint = (
             ("symmetric", "transpose") if problem.A.dtype.kind != "c" else ("Hermitian", "conjugate transpose")
         )
@@ -51,12 +52,12 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
             f"{method.name} needs a {word} matrix; this one differs from its {adjoint} by a relative {relative:.1e}. "
             "Use biCG-stab(2), scipy-GMres or scipy-direct."
         )
-    if isinstance(M, Preconditioner):
+    if M is not None and isinstance(M, Preconditioner):
         refuse_asymmetric(method, M)
 
 
 def refuse_asymmetric(method: Method, M: Preconditioner) -> None:
-    """Raises ValueError for a preconditioner that is seen not to be symmetric, for a method that needs it to be."""
+    """Raise ValueError for a non-symmetric preconditioner with a method that needs symmetry."""
     relative = far_from_hermitian(M)
     if M.hermitian is not False and relative is None:
         return
@@ -70,7 +71,7 @@ def refuse_asymmetric(method: Method, M: Preconditioner) -> None:
 
 
 def refuse_unsuited(problem: Problem, method: Method, M: Operator | None) -> None:
-    """As `check_requirements`, of a method that nobody named.
+    """`check_requirements` for an automatically chosen method.
 
     Raises:
         UnsupportedOperation: it cannot solve this.

@@ -1,4 +1,4 @@
-"""The table of the automatic choice: what must be known about a system, and what then solves it.
+"""Decision table of the automatic choice: facts of a system, and the method that solves it.
 
 The first row that holds decides. docs/choosing.md shows it; the tests run over it.
 """
@@ -20,8 +20,8 @@ class Row(NamedTuple):
     """One line of the table.
 
     Attributes:
-        known: what must be known, in words.
-        holds: is it?
+        known: the condition, in words.
+        holds: the condition as a function.
         method: its name.
         preconditioner: the kind to take where the user gives none; "auto" has a table of its own.
         why: in words.

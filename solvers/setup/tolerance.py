@@ -1,4 +1,4 @@
-"""What users give for `rtol` and `atol`: one number, or one per system."""
+"""The `rtol` and `atol` arguments: one number, or one per system."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _EXPECTED = {
 
 
 def default_rtol(dtype: np.dtype) -> float:
-    """For a solve in this dtype."""
+    """Default rtol of a solve in this dtype."""
     return 1e-5 if dtype.itemsize == (8 if dtype.kind == "c" else 4) else 1e-10
 
 
 def check_tolerance_number(name: str, value: Any) -> None:
-    """Refuse a number that is no tolerance; what is no number at all is left alone.
+    """Refuse an invalid tolerance; anything but a number passes unchecked.
 
     Raises:
         TypeError: a boolean or a complex number.

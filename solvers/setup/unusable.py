@@ -1,4 +1,4 @@
-"""What cannot be solved with: sparse right-hand sides, arrays without numbers, offsets that are no numbers."""
+"""Errors for unusable inputs: sparse right-hand sides, arrays without numbers, offsets that are no numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_SHAPES = (ValueError, TypeError, RuntimeError, IndexError)  # what libraries
 
 
 def refuse_unusable(bk: Backend, x: Any, what: str) -> None:
-    """Refuse `x`, or what is in a container, where it is no dense array with numbers.
+    """Refuse `x`, or leaves of a container, that are no dense arrays with values.
 
     Raises:
         TypeError: a sparse matrix, or an array that is spread over processes.
@@ -40,7 +40,7 @@ def refuse_unusable(bk: Backend, x: Any, what: str) -> None:
 
 
 def checked_offset(bk: Backend, offset: Any, dtype: np.dtype) -> complex:
-    """`matrix_offset` as a number.
+    """Check `matrix_offset`, and return it as a number.
 
     Raises:
         TypeError: it is none, or complex where the system is real, or not known yet.

@@ -1,1 +1,1 @@
-"""Triangular systems: by levels of rows that do not depend on each other, on the host by SuperLU."""
+"""Triangular solves: by level scheduling, or on the host by SuperLU."""

@@ -1,4 +1,4 @@
-"""The inverse of a triangular matrix in the library's own operations, level by level."""
+"""Triangular solves by level scheduling, in the library's own operations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .short_rows import WithOnes, in_pieces
 @storable("triangle by levels")
 @dataclass(eq=False, repr=False)
 class LevelSolve(Composed):
-    """The inverse of D + S, S strictly triangular: a loop whose steps solve rows that do not depend on each other.
+    """Inverse of D + S, S strictly triangular, by level scheduling: each step solves independent rows.
 
     Rows are divided by the diagonal D after their products, so that nothing leaves the range of numbers that b and x
     do not leave, however rows and columns are scaled.
@@ -34,7 +34,7 @@ class LevelSolve(Composed):
         rows: S in the order of the steps, with empty rows where a step has places to spare.
         order: int32 `(steps * width,)`: the row in each place, their number where there is none, or a partial sum.
         places: int32 `(n,)`: the place of each row.
-        pivots: D in the places, `(1 or systems, steps * width)`; where `is_unit` none.
+        pivots: D in schedule order, `(1 or systems, steps * width)`; empty if `is_unit`.
         width: places of a step.
         levels: how many levels there are.
         is_unit: is D = I?
@@ -54,7 +54,7 @@ class LevelSolve(Composed):
 
     @classmethod
     def of(cls, S: SparseMatrix, diagonal: Array | None = None) -> LevelSolve:
-        """The inverse of D + S with a diagonal `(n,)` or `(systems, n)`, NumPy's where it is known; None: ones.
+        """Inverse of D + S for a diagonal `(n,)` or `(systems, n)`, in NumPy if known; None: ones.
 
         Cost: a gather of the values; once per structure a few calls of NumPy per level.
         """
@@ -133,7 +133,7 @@ class LevelSolve(Composed):
 
 
 class _Plan(NamedTuple):
-    """What the inverse of I + S needs besides values: depends on the structure of S only."""
+    """Symbolic data of the inverse of I + S: depends on the structure of S only."""
 
     schedule: Schedule
     order: np.ndarray

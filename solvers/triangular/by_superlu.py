@@ -1,4 +1,4 @@
-"""The inverse of a unit triangular matrix on the host, by the compiled solves of SuperLU."""
+"""Unit triangular solves on the host by SuperLU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AS_IT_IS: dict[str, Any] = {
 @storable("triangle on the host")
 @dataclass(eq=False, repr=False)
 class HostSolve(Composed):
-    """The inverse of I + S, S strictly triangular, of NumPy; in another library it becomes a `LevelSolve`.
+    """Inverse of I + S, S strictly triangular, in NumPy; a `LevelSolve` in other libraries.
 
     Stores S, and SuperLU's copy of it, made when it is first applied. Costs about what two to four products with S do.
     """

@@ -1,4 +1,4 @@
-"""Which rows of a triangular system may be solved at the same time."""
+"""Level schedule of a triangular system: rows that may be solved at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_PLACES = 4  # for each row
 
 
 class Schedule(NamedTuple):
-    """Rows by level, in steps of one width, so that a loop reads and writes whole blocks.
+    """Rows grouped by level, in steps of equal width, so that a loop reads and writes whole blocks.
 
     Attributes:
         levels: how many levels there are.
@@ -28,12 +28,12 @@ class Schedule(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """How many steps solve all rows."""
+        """Number of steps."""
         return len(self.order) // self.width
 
 
 def find_levels(starts: np.ndarray, cols: np.ndarray, n: int) -> np.ndarray:
-    """int32 `(n,)`: the level of each row, one more than the highest of the rows `cols` that it depends on, else 0.
+    """int32 `(n,)`: level of each row, one above the highest level of the rows that it depends on, else 0.
 
     Args:
         starts, cols: rows and columns of the entries beside the diagonal of a triangular matrix, as in CSR.
@@ -63,14 +63,14 @@ def find_levels(starts: np.ndarray, cols: np.ndarray, n: int) -> np.ndarray:
 
 
 def _dependents(starts: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and rows: which rows depend on each row."""
+    """Dependents of each row, as pointers and row indices."""
     by_row = sp.csr_array((np.ones(len(cols), np.int8), cols, starts), (n, n))
     by_column = by_row.tocsc()
     return by_column.indptr.astype(np.intp), by_column.indices.astype(np.intp)  # as NumPy indexes with
 
 
 def make_schedule(levels: np.ndarray) -> Schedule:
-    """The schedule of rows with these levels."""
+    """Make a schedule for rows with these levels."""
     n = len(levels)
     sizes = np.bincount(levels, minlength=1)
     width = _best_width(sizes)
@@ -86,7 +86,7 @@ def make_schedule(levels: np.ndarray) -> Schedule:
 
 
 def _best_width(sizes: np.ndarray) -> int:
-    """Wide steps are few, narrow ones leave few places empty: at most 3 for each row, so that little more is stored.
+    """Width of the steps: wide ones are few, narrow ones have little padding, at most 3 places per row.
 
     That takes at most half as many steps more than there are levels.
     """

@@ -1,4 +1,4 @@
-"""Long rows and columns of a triangular system in pieces, so that rows of equal length stay about as large as it is."""
+"""Splitting of long rows and columns of triangular systems, so that padding takes about as much memory as entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMES_MEAN = 4  # longer than the mean row, with its diagonal: is cut
 
 
 class Pieces(NamedTuple):
-    """The entries of S in a system that has more unknowns, none of whose rows and columns is long.
+    """Entries of S in an extended system with more unknowns, without long rows and columns.
 
     Attributes:
         rows, cols: int32, below `size`; those below n are rows and columns of S.
@@ -45,7 +45,7 @@ def in_pieces(rows: np.ndarray, cols: np.ndarray, slots: np.ndarray, n: int) -> 
 
 
 def _cut_rows(S: Pieces, limit: int) -> Pieces:
-    """A long row of S is that of its partial sums, whose rows hold `limit` entries each; these may be long in turn."""
+    """Replace a long row by partial sums with `limit` entries each, recursively."""
     rows, cols, slots, size = S
     while True:
         lengths = np.bincount(rows, minlength=size)
@@ -67,7 +67,7 @@ def _cut_rows(S: Pieces, limit: int) -> Pieces:
 
 @dataclass(frozen=True)
 class WithOnes:
-    """Lays out the values of S and, behind them, a -1."""
+    """Append a -1 to the values of S."""
 
     regather: Regather
 

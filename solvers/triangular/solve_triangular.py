@@ -103,7 +103,7 @@ def _sparse(A: SparseMatrix, b: Array, lower: bool, unit: bool, transpose: bool,
 
 
 def _triangle(A: SparseMatrix, lower: bool, unit: bool) -> SparseMatrix:
-    """With its diagonal, which must be stored, or is 1."""
+    """The triangle with its stored, or unit, diagonal."""
     rows, cols, _ = A.structure.entries()
     n, host = A.shape[0], A.stored.host
     inside = (rows > cols if lower else rows < cols) | (False if unit else rows == cols)
@@ -129,7 +129,7 @@ def _refuse_missing(stored: np.ndarray, n: int) -> None:
 
 
 def _refuse_zeros(A: Matrix, diagonal: Array) -> None:
-    """Where the diagonal `(n,)` or `(systems, n)` is known now."""
+    """Refuse zeros in a known diagonal, `(n,)` or `(systems, n)`."""
     if A.bk.compiled(diagonal):
         return
     zeros = np.argwhere(A.bk.to_numpy(diagonal) == 0)
@@ -142,7 +142,7 @@ def _refuse_zeros(A: Matrix, diagonal: Array) -> None:
 
 
 def _on_host(T: SparseMatrix, b: np.ndarray, lower: bool) -> np.ndarray:
-    """By SciPy: two to three times as fast as a factorisation by SuperLU, which would serve further solves.
+    """Solve by SciPy, two to three times as fast as a factorisation by SuperLU for a single solve.
 
     SciPy divides the columns by the diagonal first, which leaves the range of numbers where rows differ much in size.
     """
@@ -155,7 +155,7 @@ def _on_host(T: SparseMatrix, b: np.ndarray, lower: bool) -> np.ndarray:
 
 
 def _is_in_range(T: sp.csr_array) -> bool:
-    """Can any entry be divided by any other?"""
+    """Are quotients of all entries in range?"""
     sizes = np.abs(T.data[T.data != 0])
     with np.errstate(over="ignore"):
         return not sizes.size or bool(sizes.max() / sizes.min() < np.sqrt(np.finfo(T.dtype).max))

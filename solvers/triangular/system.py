@@ -47,8 +47,6 @@ class TriangularSystem(LinearSystem):
     def of(cls, T: SparseMatrix, rows: int) -> TriangularSystem:
         """The system of a triangular matrix."""
         bk = T.bk
-        if not bk.explicit_derivatives:
-            return cls(bk, lambda _: T, lambda _: inverse_of_triangular(T), (), (), rows)
         arrays, make = bk.flatten(T)
         return cls(
             bk, make, lambda arrays: inverse_of_triangular(make(arrays)), arrays,

@@ -72,6 +72,7 @@ class DiaStructure(Structure):
     """
 
     format: ClassVar[str] = "dia"
+    gathers = False
     cuts_values: ClassVar[bool] = True
 
     def __init__(

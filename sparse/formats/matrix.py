@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, choose_backend
+from ..analysis.facts import is_positive_definite
+from ..analysis.symmetry import is_hermitian
 from ..errors import UnsupportedOperation
-from ..facts import is_positive_definite
 from ..operator import Operator
-from ..symmetry import is_hermitian
 
 
 class Format(Protocol):

@@ -90,7 +90,7 @@ class SparseMatrix(Matrix):
         register_container(self.bk, type(self), _flatten, _restore)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_transposed": None, "_compiled": []}
+        return {**self.__dict__, "_transposed": None, "_compiled": [], "analysis": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -208,16 +208,16 @@ class SparseMatrix(Matrix):
     def known(self) -> Any:
         return self.stored.known()
 
-    def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        return self.stored.known_images(v) or super().known_images(v)
+    def known_images(self, v: np.ndarray, both: bool = True) -> tuple[np.ndarray, ...] | None:
+        return self.stored.known_images(v, both) or super().known_images(v, both)
 
-    def is_exactly_hermitian(self) -> bool:
+    def is_exactly_hermitian(self) -> bool | None:
         return self.stored.is_hermitian()
 
     def known_diagonal(self) -> np.ndarray:
-        values = None if self.stored.scipy is not None else self.stored.known_values()
-        host = get_backend("numpy")
-        return super().known_diagonal() if values is None else np.asarray(self.structure.diagonal(host, values, None))
+        if self.stored.scipy is not None or (values := self.stored.known_values()) is None:
+            return super().known_diagonal()
+        return np.asarray(self.structure.diagonal(get_backend("numpy"), values, None))
 
     # --- as a matrix ---
 

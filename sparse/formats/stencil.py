@@ -30,6 +30,7 @@ class StencilStructure(Structure):
     """Boxes on the grids of output and input, no two of which share a place; see `Shifted`."""
 
     format: ClassVar[str] = "stencil"
+    gathers = False
     takes_all: ClassVar[bool] = False
 
     def __init__(

@@ -16,7 +16,6 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Bilinear, Each
-from ..once import once
 from .compressed import CsrStructure
 from .entries.integers import LIMIT, starts_of
 from .entries.order import Order
@@ -186,11 +185,10 @@ class Stored:
             return None
         return self.constant or tuple(self.bk.to_numpy(v) for v in self.arrays())
 
-    @once
-    def is_hermitian(self) -> bool:
-        """`Structure.is_hermitian` of one matrix; False where its values are not known now."""
+    def is_hermitian(self) -> bool | None:
+        """`Structure.is_hermitian` of one matrix; None where its values are not known now."""
         values = self.known_values() if self.systems is None else None
-        return values is not None and self.structure.is_hermitian(values)
+        return None if values is None else self.structure.is_hermitian(values)
 
     def known(self) -> Any:
         """In SciPy, of a batch a tuple of matrices that share their indices; None where values are not known now."""
@@ -207,15 +205,16 @@ class Stored:
         starts, flat = starts_of(rows, self.shape[0]), concatenated_values(get_backend("numpy"), values, self.systems)
         return tuple(csr_array(row[slots], cols, starts, self.shape) for row in flat)
 
-    def known_images(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """`Operator.known_images` by the products of this format, where these read no indices; else None."""
-        values = None if self.structure.indices or self.scipy is not None else self.known_values()
+    def known_images(self, v: np.ndarray, both: bool) -> tuple[np.ndarray, ...] | None:
+        """`Operator.known_images` by the products of this format, where these gather nothing; else None."""
+        values = None if self.structure.gathers or self.scipy is not None else self.known_values()
         if values is None:
             return None
         host, form = get_backend("numpy"), self.form
         rows = np.broadcast_to(v.astype(np.result_type(v, self.dtype)), (self.systems or 1, *v.shape))
-        found = form.product(host, values, (), rows), form.product_transposed(host, values, (), rows)
-        return found if self.systems is not None else (found[0][0], found[1][0])
+        products = (form.product, form.product_transposed) if both else (form.product,)
+        found = tuple(product(host, values, (), rows) for product in products)
+        return found if self.systems is not None else tuple(image[0] for image in found)
 
     def compiled(self) -> Any:
         """SciPy's matrix of this format, whose product is compiled, sharing all arrays; None if it has none.

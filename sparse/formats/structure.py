@@ -45,6 +45,7 @@ class Structure(ABC):
 
     format: ClassVar[str]
     takes_all: ClassVar[bool] = True  # can entries at any places be stored in it?
+    gathers: ClassVar[bool] = True  # do its products read `indices`?
     cuts_values: ClassVar[bool] = False  # does a product take parts of the arrays?
     shape: tuple[int, int]
 

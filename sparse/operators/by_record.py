@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend
+from ..analysis.symmetry import PRODUCTS
 from ..layout import Layout
-from ..symmetry import PRODUCTS
 from ..tracing.front_end import front_end_of
 from .function import FunctionOperator
 
@@ -45,7 +45,7 @@ def known_product(A: FunctionOperator, x: np.ndarray, like: Any) -> np.ndarray |
 
 
 def products_agree(A: FunctionOperator, systems: int, like: Array) -> bool:
-    """<u, A v> = <A u, v> for random u and v, in each of the systems that are taken at once: see `sparse.symmetry`.
+    """<u, A v> = <A u, v> for random u and v, in each of the systems taken at once: see `analysis.symmetry`.
 
     False where the function cannot be evaluated now. Costs two products.
     """

@@ -106,7 +106,11 @@ class FunctionOperator(LinearFunction):
 
     def _as_program(self, constant: Array | None, is_linear: bool) -> FunctionOperator | None:
         """The container of the program; None where the function cannot be traced."""
-        found = self._trace() if self._traced is None else self._traced
+        found = self._traced
+        if self.recorded is not None:
+            found = self.recorded.function, self.recorded.program.consts
+        elif found is None:
+            found = self._trace()
         if found is None:
             return None
         self.bk.register(FunctionOperator, _flatten, _restore)

@@ -11,6 +11,7 @@ import numpy as np
 from ...backends import Array, Backend
 from ...backends.interface.sparse_kernels import Place
 from ...backends.numpy.kernels import dia_product, symmetric_places
+from ..analysis.analysis import analysis_of
 from ..formats import DIA
 from ..operator import Operator
 from .composed import Composed
@@ -24,7 +25,7 @@ def as_symmetric_dia(A: Operator) -> Operator:
     Images are the same to the last digit. Cost: a pass over the values of real matrices of diagonals in NumPy.
     """
     large = isinstance(A, DIA) and A.bk.on_host and A.systems is None and A.shape[0] >= _LEAST
-    return SymmetricDIA(A) if large and A.dtype.kind == "f" and A.is_exactly_hermitian() else A
+    return SymmetricDIA(A) if large and A.dtype.kind == "f" and analysis_of(A).is_exactly_hermitian else A
 
 
 @dataclass(eq=False, repr=False)

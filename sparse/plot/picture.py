@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..canonical import canonical
+from ..analysis.canonical import canonical
 from ..formats import Matrix
 from .pattern import draw_pattern
 from .stencil import arrange, draw_stencil, reach

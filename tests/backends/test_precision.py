@@ -113,15 +113,15 @@ def system(dtype: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def wait(mode: str, dtype: str, bits: int) -> bool:
-    """By default, compiled functions change the width: a narrow dtype in double precision, and a wide one in single."""
-    return mode in ("jax-jit", "tf-function") and bits == (32 if dtype in ("float32", "complex64") else 64)
+    """Programs are to change the width: of a narrow dtype in double precision, and of a wide one in single."""
+    return mode in ("jax", "jax-jit", "tf-function") and bits == (32 if dtype in ("float32", "complex64") else 64)
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
 @pytest.mark.parametrize(
     ("mode", "dtype", "bits"),
     [
-        pytest.param(mode, dtype, bits, marks=pytest.mark.merge if wait(mode, dtype, bits) else ())
+        pytest.param(mode, dtype, bits, marks=pytest.mark.slow if wait(mode, dtype, bits) else ())
         for mode, dtype in CELLS
         if mode != "jax-jit" or dtype == "float32"
         for bits in BITS

@@ -76,7 +76,7 @@ def test_numpy_and_scipy_mix_with_any(mode: str) -> None:
         assert choose_backend(constant).name == "numpy"
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_matrices_and_operators(mode: str) -> None:
     like = array(mode, np.ones(4))

@@ -27,6 +27,9 @@ _QUICK = {
 }
 
 
+# In the tests of contracts that give each method one system: they run one program (conftest.py).
+ONE_SYSTEM: dict[str, Any] = {"max_iter": 200, "on_failure": "status"}
+
 # For tests that are not about compiling, each method compiles in one library's graphs; these few do in every mode.
 _EVERYWHERE = (*REPRESENTATIVE, "scipy-direct")
 _ON_DEMAND = ("jax", "torch-compile", "tf-function")
@@ -63,7 +66,7 @@ def methods_and_modes(methods: Iterable[str], modes: Iterable[str] = MODES) -> l
 
 
 def in_turn(
-    first: Iterable[Any], second: Iterable[Any], always: Iterable[Any] = (), tier: str = "merge", shift: int = 0
+    first: Iterable[Any], second: Iterable[Any], always: Iterable[Any] = (), tier: str = "slow", shift: int = 0
 ) -> list[Any]:
     """Every pair; by default only so many that each value is in one of them, and those of the second in `always`.
 

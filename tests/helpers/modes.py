@@ -111,7 +111,7 @@ def solve(mode: str, A: Any, b: np.ndarray, x0: np.ndarray | None = None, **sett
     for name, value in {"A": A, **settings}.items():
         (arrays if is_array(value) else known)[name] = value
     try:
-        function = _solver(mode, krylix.get_precision(), tuple(known.items()))
+        function = _solver(mode, krylix.get_precision(), tuple(sorted(known.items(), key=lambda item: item[0])))
     except TypeError:  # without a hash
         function = _solver.__wrapped__(mode, None, tuple(known.items()))
     return Numbers(function(arrays))

@@ -7,7 +7,7 @@ that of another test: the compiled modes of all methods but some, which stand fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -63,6 +63,7 @@ class Cell(NamedTuple):
     method: str | None
     tier: str
     named: bool  # does the test itself say that this mode compiles by default?
+    asked: frozenset[str] = frozenset()  # the methods and modes that the test's own marker names
 
     def beside_its_twin(self, tier: str | None) -> Cell:
         """Later, where the same program runs in another mode, of `TWINS`, in this tier: a solve on demand."""
@@ -81,8 +82,8 @@ CELLS = pytest.StashKey[list[Cell]]()  # every test that was collected, whether 
 _MODES = {"test_sensitivity": "numpy", "test_jax": "jax", "test_torch": "torch", "test_tensorflow": "tf"}
 
 
-def cell(node: str, markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> Cell:
-    """Of a test's id, from `tests/` on."""
+def cell(node: str, markers: Mapping[str, Any], parameters: Mapping[str, Any], own: Iterable[Any] = ()) -> Cell:
+    """Of a test's id, from `tests/` on; `own` are the markers that are not those of its module."""
     test, method = node.partition("[")[0], parameters.get("method")
     mode = next(
         (m for start, m in _MODES.items() if test.partition("::")[0].rpartition("/")[2].startswith(start)), None
@@ -97,4 +98,6 @@ def cell(node: str, markers: Mapping[str, Any], parameters: Mapping[str, Any]) -
     named = mark is not None and (
         mode in mark.kwargs.get("modes", ()) or (mark.kwargs.get("eagerly", False) and method in AGAIN["jax"])
     )
-    return Cell(test, mode if isinstance(mode, str) else None, method, tier(markers, parameters), named)
+    marks = (m for m in own if m.name == "compiled_by_default")
+    asked = frozenset(name for m in marks for name in (*m.args, *m.kwargs.get("modes", ())))
+    return Cell(test, mode if isinstance(mode, str) else None, method, tier(markers, parameters), named, asked)

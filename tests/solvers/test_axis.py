@@ -27,7 +27,6 @@ def matrix_for(method: str) -> np.ndarray:
     return SYMMETRIC if METHODS[method].needs_hermitian or METHODS[method].least_squares else SKEWED
 
 
-@pytest.mark.every_method
 @pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", METHOD_NAMES)
@@ -45,20 +44,21 @@ def test_columns(method: str, mode: str) -> None:
 def test_every_operand(mode: str) -> None:
     """All but a function read columns, and must be told how to read a square b."""
     b, square = array(mode, COLUMNS), array(mode, SQUARE)
-    for name, A in operands(mode, SKEWED).items():
+    inverse = np.linalg.inv(SYMMETRIC)  # for CG, whose programs are the smallest
+    for name, A in operands(mode, SYMMETRIC).items():
         if name == "function":
             with pytest.raises(ValueError, match="batch_ndim=1"):
                 linear_solve(A, b, axis=0)
-            assert linear_solve(A, array(mode, COLUMNS.T), batch_ndim=1, axis=-1, method="GMRES").x.shape == (3, N)
+            assert linear_solve(A, array(mode, COLUMNS.T), batch_ndim=1, axis=-1, method="CG").x.shape == (3, N)
             continue
-        found = to_numpy(linear_solve(A, b, axis=0, method="GMRES").x)
-        np.testing.assert_allclose(found, INVERSE @ COLUMNS, rtol=1e-8, err_msg=name)
+        found = to_numpy(linear_solve(A, b, axis=0, method="CG", rtol=1e-10).x)
+        np.testing.assert_allclose(found, inverse @ COLUMNS, rtol=1e-8, err_msg=name)
         with pytest.raises(ValueError, match=r"axis=0 for columns.*axis=-1"):
             linear_solve(A, square)
         with pytest.raises(ValueError, match=r"per column.*axis=0"):
             linear_solve(A, b)
-        rows = to_numpy(linear_solve(A, square, batch_ndim=1, method="GMRES").x)
-        np.testing.assert_allclose(rows, SQUARE @ INVERSE.T, rtol=1e-8, err_msg=name)
+        rows = to_numpy(linear_solve(A, square, batch_ndim=1, method="CG", rtol=1e-10).x)
+        np.testing.assert_allclose(rows, SQUARE @ inverse, rtol=1e-8, err_msg=name)
 
 
 @pytest.mark.parametrize(("shape", "axis"), [
@@ -197,8 +197,10 @@ def derivatives(mode: str) -> Callable[..., Any]:
     return table[library(mode)]
 
 
-@pytest.mark.compiled_by_default("direct", modes=("jax-jit",))
-@pytest.mark.parametrize(("method", "mode"), in_turn(["GMRES", "direct"], [m for m in MODES if m != "torch-compile"]))
+@pytest.mark.compiled_by_default("GMRES", modes=("jax-jit",))
+@pytest.mark.parametrize(
+    ("method", "mode"), in_turn(["GMRES", "direct"], [m for m in MODES if m != "torch-compile"], tier="slow")
+)
 def test_gradients(method: str, mode: str) -> None:
     w = np.random.default_rng(3).standard_normal(SQUARE.shape)
     y = INVERSE.T @ w

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cells import cast, cells, check_true_residual, suits, two_dtypes
+from cells import ONE_SYSTEM, cast, cells, check_true_residual, suits, two_dtypes
 from modes import solve
 from problems import OPERATORS, SYSTEMS, has_operator, make_operator
 
@@ -17,7 +17,7 @@ def test_solution(method: str, mode: str, dtype: str) -> None:
     for name in names if mode in ("numpy", "torch") else names[:: max(1, len(names) // 3)]:
         system = SYSTEMS[name]
         matrix, b = cast(system.matrix, dtype), cast(system.right_hand_side(seed=1), dtype)
-        result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, on_failure="status")
+        result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, **ONE_SYSTEM)
         assert result.converged, f"{name}: {result.message}"
         assert result.x.dtype == np.dtype(dtype)
         check_true_residual(result, system.matrix, b)

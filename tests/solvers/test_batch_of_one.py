@@ -37,7 +37,8 @@ def cells(backend: str, methods: list[str]) -> list[Any]:
                 if dtype.startswith("c") and not METHODS[method].takes_complex:
                     continue
                 quick = n < LENGTHS[backend][-1] and dtype in ("float64", "complex64") and method in OURS
-                later = pytest.mark.slow if (backend, dtype) == ("torch", "complex128") else pytest.mark.merge
+                twice = n == LENGTHS[backend][-1] and dtype in ("float32", "complex128")  # the others are as long
+                later = pytest.mark.slow if twice or (backend, dtype) == ("torch", "complex128") else pytest.mark.merge
                 found.append(pytest.param(method, n, dtype, marks=() if quick else later))
     return found
 

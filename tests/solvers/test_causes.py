@@ -294,7 +294,7 @@ def test_symmetric_factors_of_a_prepared_solver_are_asked_for_once(monkeypatch: 
     A = sp.csc_array(DEFINITE)
     solver = prepare(A, B, method="CG", preconditioner=spl.splu(A))
     asked: list[Any] = []
-    monkeypatch.setattr("krylix.solvers.preconditioners.symmetry.asymmetry", lambda M: asked.append(M))
+    monkeypatch.setattr("krylix.sparse.analysis.analysis.asymmetry_of_products", lambda M: asked.append(M))
     assert solver.solve(B).converged and not asked
 
 

@@ -70,17 +70,34 @@ def test_calls_of_a_sparse_matrix() -> None:
 
     assert solve().iterations == STEPS
     calls, files = counted(solve, ("_by_loop", "_matmul_vector"))
-    assert calls <= 1000
-    assert 0 < files <= 36
+    assert calls <= 915
+    assert 0 < files <= 35
+
+
+@pytest.mark.usefixtures("alone")
+def test_calls_of_a_prepared_sparse_matrix() -> None:
+    """Nothing is proven about it again: the first product is one of the method."""
+    b = np.random.default_rng(0).normal(size=N)
+    solver = krylix.prepare(tridiagonal(), b, method="CG", rtol=1e-8)
+    calls, files = counted(lambda: solver.solve(b), ("product",))
+    assert calls <= 632
+    assert 0 < files <= 39
 
 
 @pytest.mark.usefixtures("alone")
 def test_calls_of_a_function() -> None:
     A = tridiagonal().toarray()
     b = np.random.default_rng(0).normal(size=N)
-    calls, files = counted(lambda: linear_solve(lambda x: A @ x, b, method="CG", rtol=1e-8), ("<lambda>",))
-    assert calls <= 1230
-    assert files <= 21
+
+    def image(x: np.ndarray) -> np.ndarray:
+        return A @ x
+
+    def solve() -> Any:
+        return linear_solve(lambda x: image(x), b, method="CG", rtol=1e-8)  # another function each time
+
+    calls, files = counted(solve, ("image",))
+    assert calls <= 1209
+    assert 0 < files <= 22
 
 
 @pytest.mark.usefixtures("alone")
@@ -118,4 +135,4 @@ def test_calls_of_a_training_step() -> None:
     with setup_cache(False):
         calls, _ = counted(run)
     assert products[0] == 4 * 3 + 4  # and the test of linearity, and of the size of images, once
-    assert calls <= 3100
+    assert calls <= 2700

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cells import DTYPES, METHOD_NAMES, cast, check_true_residual, suits
+from cells import DTYPES, METHOD_NAMES, cast, check_true_residual, in_turn, suits
 from krylix import ConvergenceError, NonlinearError, SolveResult, linear_solve, precision
 from krylix.solvers import METHODS, PRECONDITIONERS, first_call
 from krylix.solvers.results.result import arrays_of
@@ -142,15 +142,24 @@ def some(names: Any, by_default: Any) -> list[Any]:
     return [name if name in by_default else pytest.param(name, marks=pytest.mark.merge) for name in names]
 
 
-@pytest.mark.parametrize("method", some([*METHODS, "auto"], (*REPRESENTATIVE, "auto")))
-def test_later_solves_agree(method: str, on_numpy: list[bool]) -> None:
-    """In numbers to rounding, in all else exactly; a single system, and a batch in single precision."""
+def one_and_several() -> list[Any]:
+    """(method, several systems): both for those that stand for others, and one of both in turn for the others."""
+    found = [pytest.param(m, several) for m in (*REPRESENTATIVE, "auto") for several in (False, True)]
+    others = in_turn((m for m in METHODS if m not in REPRESENTATIVE), [False, True])
+    return found + [pytest.param(*case.values, marks=case.marks or pytest.mark.merge) for case in others]
+
+
+@pytest.mark.parametrize(("method", "several"), one_and_several())
+def test_later_solves_agree(method: str, several: bool, on_numpy: list[bool]) -> None:
+    """In numbers to rounding, in all else exactly; a single system, or a batch in single precision."""
     f, b = chain, B
     if method == "fast-direct":
         f, b = (lambda u: chain(u) + 4 * u - jnp.roll(u, 1, -2) - jnp.roll(u, -1, -2)), np.outer(B, B)
-    assert_alike(*solve_twice(f, jnp.asarray(b), on_numpy, method=method))
-    wide = jnp.asarray(np.stack([b, 3 * b, 0 * b]), "float32")
-    assert_alike(*solve_twice(f, wide, on_numpy, method=method, batch_ndim=1), rtol=1e-4)
+    if several:
+        wide = jnp.asarray(np.stack([b, 3 * b, 0 * b]), "float32")
+        assert_alike(*solve_twice(f, wide, on_numpy, method=method, batch_ndim=1), rtol=1e-4)
+    else:
+        assert_alike(*solve_twice(f, jnp.asarray(b), on_numpy, method=method))
 
 
 @pytest.mark.parametrize("kind", some(PRECONDITIONERS, ("jacobi",)))

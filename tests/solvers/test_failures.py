@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from cells import cast, cells, check_true_residual, methods_and_modes
+from cells import ONE_SYSTEM, cast, cells, check_true_residual, methods_and_modes
 from krylix import ConvergenceError, Diverged, NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
 from modes import COMPILED, EAGER, MODES, array, compiled, native_sparse, solve, to_numpy
@@ -23,7 +23,7 @@ def test_inconsistent_is_never_converged(method: str, mode: str, dtype: str) -> 
     for name in INCONSISTENT if mode in ("numpy", "torch") else INCONSISTENT[:1]:
         matrix = cast(SYSTEMS[name].matrix, dtype)
         b = cast(np.linspace(1, 2, len(matrix)), dtype)
-        result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, max_iter=200, on_failure="status")
+        result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, **ONE_SYSTEM)
         assert not result.converged
         check_true_residual(result, matrix, b)
 

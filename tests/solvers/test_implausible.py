@@ -20,6 +20,7 @@ KINDS = ["orthogonal", "definite", "oblique", "general"]
 SYMMETRIC = ["orthogonal", "definite"]
 LOST = 1e-3  # of b: outside of the range
 N, SYSTEMS = 24, 12
+DEAR = ("scipy-lGMres", "scipy-GCrotMK")  # all of their steps, thousands, run in Python
 
 
 def singular(kind: str, seed: int, n: int = N, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +53,7 @@ def needs_symmetry(method: str) -> bool:
 def test_no_method_converges(kind: str, method: str) -> None:
     if method != "auto" and needs_symmetry(method) and kind not in SYMMETRIC:
         pytest.skip("refused: the method is for symmetric matrices")
-    for seed in range(4):
+    for seed in range(1 if method in DEAR else 4):
         A, b = singular(kind, seed)
         result = linear_solve(A, b, method=method, on_failure="status")
         assert not result.converged, f"seed {seed}: {result.message}; |x| = {np.linalg.norm(result.x):.1e}"

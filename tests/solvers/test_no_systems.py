@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from cells import METHOD_NAMES
+from cells import METHOD_NAMES, in_turn
 from krylix import linear_solve, prepare
 from krylix.solvers import METHODS, PRECONDITIONERS
 from modes import MODES, array, compiled, library, to_numpy
@@ -55,9 +55,8 @@ def test_no_systems(method: str, mode: str) -> None:
         )
 
 
-@pytest.mark.compiled_by_default("jacobi", modes=("jax-jit",))
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", PRECONDITIONERS)
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.parametrize(("kind", "mode"), in_turn(PRECONDITIONERS, MODES, always=["numpy", "torch"], tier="slow"))
 def test_no_systems_with_a_preconditioner(kind: str, mode: str) -> None:
     none = array(mode, np.zeros((0, N)))
     for form in ("dense", "function", "batch"):

@@ -23,7 +23,7 @@ def hard(n: int = 40) -> np.ndarray:
     return np.diag(np.linspace(1, 300, n)) + np.eye(n, k=1) + np.eye(n, k=-1)
 
 
-@pytest.mark.compiled_by_default("CG", "direct", "scipy-CG", eagerly=True)
+@pytest.mark.compiled_by_default("CG", "scipy-CG", eagerly=True)
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes(METHOD_NAMES))
 def test_history_changes_nothing(method: str, mode: str) -> None:
     A, b = make_operator(mode, "dense", MATRIX), np.random.default_rng(14).standard_normal((3, 12))
@@ -96,7 +96,7 @@ DTYPES_IN_TURN = {"CG": ("float32", "complex128"), "direct": ("float64", "comple
 @pytest.mark.parametrize(
     ("method", "mode", "dtype"),
     [
-        pytest.param(method, mode, dtype, marks=pytest.mark.merge if later else ())
+        pytest.param(method, mode, dtype, marks=pytest.mark.slow if later else ())
         for method in ("CG", "biCG-stab(2)", "direct", "scipy-CG")
         for mode in MODES
         for dtype in DTYPES

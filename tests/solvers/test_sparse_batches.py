@@ -190,7 +190,8 @@ def check(got: Any, want: Any) -> None:
 
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize(
-    "method", ["CG", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "scipy-direct"))]
+    "method",
+    ["CG", pytest.param("scipy-direct", marks=pytest.mark.merge), pytest.param("direct", marks=pytest.mark.slow)],
 )
 def test_derivatives_jax(method: str) -> None:
     import jax

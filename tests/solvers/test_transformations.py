@@ -13,6 +13,7 @@ from krylix import as_operator, linear_solve
 from krylix.backends import get_backend
 from krylix.solvers import METHODS
 from modes import array, native_sparse, product
+from tiers import BEFORE_A_MERGE
 
 N = 24
 MATRIX = 2.5 * np.eye(N) - np.eye(N, k=1) - 1.2 * np.eye(N, k=-1)
@@ -170,26 +171,34 @@ def _programs_are_only_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(get_backend("jax")), "in_program", lambda self: False)
 
 
+def _methods_and_forms() -> list[Any]:
+    """(method, form): before a merge every form with one of each kind of loop, and one form with each other method."""
+    found, forms = [], ("dense", "sparse", "function")
+    for k, method in enumerate(m for m in METHODS if not METHODS[m].needs_known):  # no program is made of arguments
+        for i, form in enumerate(forms):
+            now = () if METHODS[method].least_squares else pytest.mark.merge
+            turn = method in BEFORE_A_MERGE or i == k % len(forms)
+            found.append(pytest.param(method, form, marks=now if turn else pytest.mark.slow))
+    return found
+
+
 @pytest.mark.needs("jax")
 @pytest.mark.usefixtures("_programs_are_only_traced")
-@pytest.mark.parametrize(
-    "method", [pytest.param(m, marks=() if METHODS[m].least_squares else pytest.mark.merge) for m in METHODS]
-)
-def test_every_method_is_traced_twice(method: str) -> None:
-    """With one matrix of each kind, which the traces share."""
+@pytest.mark.parametrize(("method", "form"), _methods_and_forms())
+def test_every_method_is_traced_twice(method: str, form: str) -> None:
+    """With one matrix, which the traces share."""
     import jax
 
     symmetric = 4 * np.eye(6) - np.eye(6, k=1) - np.eye(6, k=-1)
     dense, b = jax.numpy.asarray(symmetric), jax.numpy.ones(6)
-    for A in (dense, as_operator(sp.csr_array(symmetric), b), lambda x: dense @ x):
-        if METHODS[method].needs_known:  # and of its values: no program is made of arguments
-            continue
+    sparse = as_operator(sp.csr_array(symmetric), b)
+    A: Any = {"dense": dense, "sparse": sparse, "function": lambda x: dense @ x}[form]
 
-        def loss(b: Any, A: Any = A) -> Any:
-            return linear_solve(A, b, method=method).x.sum()
+    def loss(b: Any) -> Any:
+        return linear_solve(A, b, method=method).x.sum()
 
-        jax.eval_shape(jax.grad(loss), b)
-        jax.eval_shape(jax.vmap(loss), jax.numpy.stack([b, b]))
+    jax.eval_shape(jax.grad(loss), b)
+    jax.eval_shape(jax.vmap(loss), jax.numpy.stack([b, b]))
 
 
 # --- modes in which JAX refuses what it does by itself elsewhere ---

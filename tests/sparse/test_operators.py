@@ -129,7 +129,7 @@ def test_scipy_matrices_stay_as_they_were(mode: str, kind: str) -> None:
         np.testing.assert_array_equal(vars(A)[name], part)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
 @eager
 def test_batched_dense(mode: str, dtype: str) -> None:
@@ -154,7 +154,7 @@ def test_batched_dense(mode: str, dtype: str) -> None:
     assert four.systems == 3
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_functions_of_shaped_arrays(mode: str) -> None:
     """With axes of their own, with batch axes, with args; called with more in front than they know of."""
@@ -283,7 +283,7 @@ class RowsScaled(Composed):
         return RowsScaled(self.inner.transpose(), self.factors, not self.flipped)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_an_operator_made_of_parts(mode: str) -> None:
     """It states its parts, `apply` and `transpose`: all else follows."""
@@ -315,7 +315,7 @@ def test_an_operator_made_of_parts(mode: str) -> None:
         assert RowsScaled(function, d).on_backend(krylix.choose_backend("numpy"), None) is None
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_the_same_on_the_host(mode: str) -> None:
     """`for_host` gives what SciPy's methods work with."""

@@ -41,5 +41,5 @@ def _spoiled(primals: Any, tangents: Any) -> tuple[Array, Array]:
         changes = failed & jnp.any(rows[0] != 0, 1, keepdims=True)
         return (jnp.where(changes, jnp.full((), jnp.nan, rows[0].dtype), rows[0]),), ()
 
-    (found,), _ = custom_linear_solve(lambda u: u, (tangent,), spoil, spoil)
+    (found,), _ = custom_linear_solve(lambda u: (u,), (tangent,), spoil, spoil)
     return x, found

@@ -1,1 +1,1 @@
-"""Calls of the host from programs of JAX: failures that are told, second attempts, set-up by NumPy."""
+"""Host callbacks from JAX programs: reports of failures, second attempts, set-up by NumPy."""

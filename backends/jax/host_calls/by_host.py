@@ -1,4 +1,4 @@
-"""Calls of the host with arrays as they lie in memory, in JAX.
+"""Host callbacks on the arrays' own memory, without the copies of `jax.pure_callback`.
 
 `jax.pure_callback` makes arrays of JAX of what the host is given. NumPy then waits for a copy by a thread that may be
 the one that waits for the host: with one core, or with several calls at a time, for ever.
@@ -49,7 +49,7 @@ def by_host(
 
 @cache
 def can_be_kept() -> bool:
-    """Does XLA call functions of Python by name here?"""
+    """Can XLA call Python functions by name here?"""
     return register(TARGET, _by_name)
 
 
@@ -85,7 +85,7 @@ def _abstract(*arrays: Any, function: Callable[..., Any], returns: Sequence[Spec
 
 
 def _batch(arrays: Sequence[Array], axes: Sequence[Any], **params: Any) -> tuple[list[Array], list[int]]:
-    """One lane after the other."""
+    """Batching rule: one call per element."""
     lanes = [jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True) if axis is not None]
 
     def one(own: Sequence[Array]) -> list[Array]:

@@ -1,4 +1,4 @@
-"""Functions of Python that XLA calls by a name, through the C interface of `xla/ffi/api/c_api.h`.
+"""Named XLA custom calls to Python functions, through the C interface of `xla/ffi/api/c_api.h`.
 
 A program holds the name, no pointer, so that it can be stored and read by another process. The structures here are
 those of version 0.3. XLA tells at registration whether it still calls such functions: it does for at least 12 months.
@@ -109,7 +109,7 @@ def register(name: str, function: Callable[..., Sequence[Any]]) -> bool:
 
 
 def _run(frame: Any, function: Callable[..., Sequence[Any]]) -> int | None:
-    """The address of an error, or None: what leaves a function of ctypes would not be seen."""
+    """Run a function; return the address of an error, or None, since ctypes drops exceptions."""
     try:
         results, attributes = [_array(buffer) for buffer in _each(frame.results)], frame.attributes
         for result in results:
@@ -143,7 +143,7 @@ def _each(buffers: Any) -> list[Any]:
 
 
 def _array(buffer: Any) -> np.ndarray:
-    """The memory of XLA as it lies there."""
+    """A NumPy view of XLA's memory."""
     dtype, shape = np.dtype(_DTYPES[buffer.dtype]), tuple(buffer.shape[i] for i in range(buffer.rank))
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if not size:

@@ -1,4 +1,4 @@
-"""Programs that leave this process (`jax.export`) cannot call back into it, and so do something else instead."""
+"""Fallbacks in exported programs (`jax.export`), which cannot call back into this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that are there after a handler has seen a failure, in compiled programs of JAX."""
+"""Failure callbacks that run before a compiled JAX program returns its arrays."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
 
 
 def _never() -> Array:
-    """False, in more operations than XLA runs in the caller's thread, where JAX makes ValueError of all errors."""
+    """False, by so many operations that XLA leaves the caller's thread, where JAX turns all errors into ValueError."""
     return jnp.sum(lax.optimization_barrier(jnp.zeros(_CHEAP, np.int32))) > 0
 
 
 def _by_dtype(arrays: Sequence[Array]) -> tuple[list[Array], Callable[[Sequence[Any]], list[np.ndarray]]]:
-    """One vector for each dtype, as each array that is handed over is a kernel; and what takes NumPy's apart again."""
+    """Concatenate by dtype, since each operand costs a kernel; and the function that splits NumPy's again."""
     shapes, given = [a.shape for a in arrays], [np.dtype(a.dtype) for a in arrays]
     dtypes = [np.dtype(np.int32) if dtype.kind == "b" else dtype for dtype in given]
     groups = [[k for k, dtype in enumerate(dtypes) if dtype == one] for one in dict.fromkeys(dtypes)]

@@ -1,4 +1,4 @@
-"""What the user sees first when a callback raises inside a compiled program.
+"""Report of an error that a callback raises inside a compiled program, ahead of XLA's own text.
 
 XLA turns the error into a `JaxRuntimeError` of its own whose text ends with ours, of a Python callback below pages of
 traceback, and before that JAX logs the traceback too: neither keeps the class or `__cause__`. So the message goes out

@@ -1,4 +1,4 @@
-"""What the host finds where a compiled solve has failed, for one program or for all lanes of `jax.vmap`.
+"""Second attempt on the host after a compiled solve has failed; one callback for all lanes of `jax.vmap`.
 
 A condition that differs from lane to lane would run both of its branches, and call the host every time. So all lanes
 ask together, and the host looks which of them failed.

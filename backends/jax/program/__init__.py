@@ -1,1 +1,1 @@
-"""Programs that JAX has traced, in a canonical form: equal where they compute the same, with numbers as arguments."""
+"""Canonical forms of traced JAX programs: equal where they compute the same, with numbers as arguments."""

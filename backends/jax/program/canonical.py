@@ -1,4 +1,4 @@
-"""A program in canonical form: variables by number, literals and closed-over arrays as arguments, inner programs too.
+"""Canonical form of a jaxpr: numbered variables; literals and closed-over arrays, also of inner jaxprs, as arguments.
 
 Two programs of one key compute the same from the same arguments, and have the same derivatives.
 """
@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from ..derivatives.solve import Rules
 from .form import Constant, Equation, Fixed, Program
 from .hoisting import are_places, index_variables, is_hoisted
 from .inner import inner_programs
@@ -27,14 +28,14 @@ _Named = tuple[Any, Hashable]  # an operand, and what stands for it in the key
 
 @dataclass
 class ProgramBuilder:
-    """Makes programs of those of JAX, and gathers their constants.
+    """Builds canonical programs from jaxprs, and collects their constants.
 
     Attributes:
         hoists: do literals and arrays become arguments? In programs that stand in the key whole, they do not.
-        rules: do derivative rules count?
+        rules: are derivative rules compared?
         constants: the arguments, in the order in which they are met.
-        kept: what stands in a key by identity, so it must live as long.
-        above: the derivative rules inside of which this is, see `rules`.
+        kept: objects that keys hold by identity, so they must live as long.
+        above: the enclosing derivative rules, see `rules`.
     """
 
     hoists: bool = True
@@ -116,7 +117,7 @@ class ProgramBuilder:
         return Constant(index), (Constant(index), aval)
 
     def key(self, value: Any) -> Hashable:
-        """A hashable stand-in for a parameter of an equation."""
+        """Hashable key of a parameter of an equation."""
         if isinstance(value, core.Jaxpr):
             value = core.ClosedJaxpr(value, ())
         if isinstance(value, core.ClosedJaxpr):
@@ -131,15 +132,17 @@ class ProgramBuilder:
             self.kept.append(value)
             small = not isinstance(value, jax.core.Tracer) and value.size <= _SMALL and value.is_fully_addressable
             return ("values", self.key(np.asarray(value))) if small else ("identity", id(value))
+        if isinstance(value, Rules):
+            return "rules of a solve", tuple(self.key(program) for program in value.programs)
         hash(value)  # TypeError: not comparable
         return type(value), value
 
     def fixed(self, rules: bool | None = None) -> ProgramBuilder:
-        """For a program that stands in the key as it is."""
+        """Builder of a program that is part of the key."""
         return ProgramBuilder(False, self.rules if rules is None else rules, [], self.kept, self.above)
 
     def within(self, rule: Any) -> ProgramBuilder:
-        """For the program of a derivative rule; its constants are arguments of the same program."""
+        """Builder of a derivative rule; its constants are arguments of the same program."""
         return ProgramBuilder(self.hoists, self.rules, self.constants, self.kept, (*self.above, rule), self._places)
 
 

@@ -1,4 +1,4 @@
-"""Compiled functions that keep a limited number of programs."""
+"""Compiled functions with a bounded cache of programs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class CompiledFunction:
         return self._run(*args, **known)
 
     def programs(self) -> int:
-        """How many are kept; 0 where JAX does not tell."""
+        """Number of cached programs; 0 where JAX does not tell."""
         size = getattr(self._run, "_cache_size", None)  # not public
         return 0 if size is None else int(size())
 
 
 @cache
 def compiled(function: Callable[..., Any], static: tuple[str, ...]) -> CompiledFunction:
-    """`function` compiled, once for all that ask for it."""
+    """The compiled `function`, shared by all callers."""
     return CompiledFunction(function, static)

@@ -27,16 +27,24 @@ def hiding_constants(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def hiding(*arrays: Any) -> Any:
-        if not is_tracing() or is_mapped() or jax.device_count() > 1:
+        if not _may_hide():
             return function(*arrays)
         program, shapes = jax.make_jaxpr(function, return_shape=True)(*arrays)
-        consts = list(program.consts)
-        large = [i for i, x in enumerate(consts) if np.size(x) > _LARGE]
-        if large:
-            hidden = lax.optimization_barrier([jnp.asarray(consts[i]) for i in large])
-            for i, x in zip(large, hidden, strict=True):
-                consts[i] = x
-        results = jaxpr_as_fun(ClosedJaxpr(program.jaxpr, consts))(*jax.tree.leaves(arrays))
-        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+        return jax.tree.unflatten(jax.tree.structure(shapes), evaluated(program, *jax.tree.leaves(arrays)))
 
     return hiding
+
+
+def evaluated(program: ClosedJaxpr, *leaves: Any) -> list[Any]:
+    """What a program computes, none of whose large arrays is a constant to XLA."""
+    consts = list(program.consts)
+    large = [i for i, x in enumerate(consts) if np.size(x) > _LARGE] if _may_hide() else []
+    if large:
+        hidden = lax.optimization_barrier([jnp.asarray(consts[i]) for i in large])
+        for i, x in zip(large, hidden, strict=True):
+            consts[i] = x
+    return list(jaxpr_as_fun(ClosedJaxpr(program.jaxpr, consts))(*leaves))
+
+
+def _may_hide() -> bool:
+    return is_tracing() and not is_mapped() and jax.device_count() == 1

@@ -1,4 +1,4 @@
-"""Running a canonical program: inside of a trace, where it becomes a program of JAX again."""
+"""Evaluate a canonical program inside a trace, so that it becomes equations of JAX again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Constants = Mapping[int, Any]
 
 
 def run_program(program: Program, constants: Constants, operands: Sequence[Any]) -> list[Any]:
-    """The results.
+    """Evaluate a program.
 
     Args:
         constants: the arguments of the whole program, by their places.
@@ -109,7 +109,7 @@ _OF_PROGRAMS: dict[str, Callable[[Equation, Constants, list[Any]], Sequence[Any]
 
 
 class _Surroundings:
-    """The place in the user's code, for messages, and the settings under which an operation was traced."""
+    """Source location and settings of a traced operation."""
 
     def __init__(self, origin: Any) -> None:
         self.origin = origin

@@ -1,4 +1,4 @@
-"""What a canonical program is made of."""
+"""Data types of a canonical program."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 
 class Constant(NamedTuple):
-    """An operand that is an argument of the whole program."""
+    """Operand: an argument of the whole program."""
 
     place: int
 
 
 class Fixed:
-    """An operand that is a part of the program."""
+    """Operand: a value that is part of the program."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -39,7 +39,7 @@ class Program(NamedTuple):
 
 
 def constants_of(program: Program, found: set[int], seen: set[int]) -> None:
-    """Gather the places of the arguments that a program uses, with those of the rules in it that are not in `seen`."""
+    """Indices of the arguments that a program and its derivative rules use; skips rules in `seen`."""
 
     def gather(operands: tuple[Any, ...]) -> None:
         found.update(one.place for one in operands if isinstance(one, Constant))

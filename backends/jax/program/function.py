@@ -1,4 +1,4 @@
-"""Python functions on JAX arrays as values that compare equal when they compute the same.
+"""JAX functions that compare equal by their programs: the cache key of eager solves.
 
 An eager solve is compiled once for each function. The function object cannot be the key: it may close over a variable
 that has another value by now, or be a new lambda in every time step. So the function is traced at each call, which
@@ -43,9 +43,9 @@ class TracedFunction:
 
 
 def trace(function: Callable[[Any], Any], x: Any) -> tuple[TracedFunction, Sequence[Any]] | None:
-    """The program of `function` for arrays like `x` (shapes and dtypes suffice), and what it is to be called with.
+    """Trace `function` for arrays like `x` (or their shapes and dtypes), with the constants to call it with.
 
-    None where a part of the program cannot be compared.
+    None if a part of the program is not comparable.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(x)
     try:

@@ -1,4 +1,4 @@
-"""Which numbers of a program become arguments: those that may change from call to call and decide no structure.
+"""Which literals of a program become arguments: those that may change from call to call and decide no structure.
 
 A number in the Python code of a function is a literal of its program. As an argument, a new time step is the same
 program. What tells where elements come from stays a literal, as do zeros that fill arrays: tracing into a sparse matrix
@@ -24,7 +24,7 @@ def is_hoisted(value: Any, primitive: str, in_loop: bool, is_place: bool) -> boo
 
     Args:
         in_loop: is the operation part of a loop?
-        is_place: is a place in an array computed of it, or the number of a branch?
+        is_place: does an index or a branch number depend on it?
     """
     if primitive in _STATIC or primitive.startswith("scatter"):
         return False
@@ -36,7 +36,7 @@ def is_hoisted(value: Any, primitive: str, in_loop: bool, is_place: bool) -> boo
 
 
 def index_variables(jaxpr: Any, all_outputs: bool) -> set[Any]:
-    """The variables of a program of which places in arrays and numbers of branches are computed.
+    """Variables on which indices or branch numbers depend.
 
     Args:
         all_outputs: do all its results serve that?
@@ -56,5 +56,5 @@ def index_variables(jaxpr: Any, all_outputs: bool) -> set[Any]:
 
 
 def are_places(equation: Any, found: set[Any]) -> bool:
-    """Does a result of this equation serve as a place?"""
+    """Is a result of this equation used as an index?"""
     return not found.isdisjoint(equation.outvars)

@@ -1,4 +1,4 @@
-"""Operations that are made of programs: what these are, and what else tells what the operation does."""
+"""Inner jaxprs of higher-order primitives, and the other parameters that identify such an equation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = ("name", "inline", "keep_unused", "ctx_mesh")
 
 
 class Inner(NamedTuple):
-    """The programs of an operation, and its other parameters."""
+    """Inner jaxprs of an operation, and its other parameters."""
 
     programs: list[Any]
     others: dict[str, Any]
@@ -30,7 +30,7 @@ class Inner(NamedTuple):
 
 
 def inner_programs(equation: Any) -> Inner | None:
-    """None for an operation that is taken as a whole, with the programs in its parameters."""
+    """Inner programs; None for an operation that is compared by all its parameters."""
     name, params = equation.primitive.name, equation.params
     if name not in _PROGRAMS or (name in CALLS and _has_placement(params)):
         return None
@@ -43,7 +43,7 @@ def inner_programs(equation: Any) -> Inner | None:
 
 
 def _has_placement(params: dict[str, Any]) -> bool:
-    """Does an inner `jit` say where its arrays are, or how it is compiled?"""
+    """Does an inner `jit` set shardings or compiler options?"""
     shardings = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
     layouts = (*params.get("in_layouts", ()), *params.get("out_layouts", ()))
     placed = any(type(one).__name__ != "UnspecifiedValue" for one in shardings)

@@ -1,4 +1,4 @@
-"""A user's function in a program that is being made: its Python runs once, for all places where the program needs it.
+"""Trace a user's function once, and inline its program wherever the solver's program calls it.
 
 Solvers multiply by the same function in ten places: its matrix is traced, it is tested, and it stands in several loops.
 """
@@ -18,7 +18,7 @@ from .function import called
 
 
 class RecordedFunction:
-    """What `function(x)` did when it was recorded. It belongs to the trace that was running then.
+    """A recorded `function(x)`; it belongs to the trace in which it was recorded.
 
     Attributes:
         program: the closed program, of the arrays in x.
@@ -30,13 +30,17 @@ class RecordedFunction:
         self._inlined = jax.jit(self._results, inline=True)  # traced once, and no call in the program
 
     def __call__(self, x: Any) -> Any:
-        return self._packed(self._inlined(self.program.consts, jax.tree.leaves(x)))
+        return self.function(x, *self.program.consts)
+
+    def function(self, x: Any, *constants: Any) -> Any:
+        """The same with other values of what it closes over: of `program.consts`, in its order."""
+        return self._packed(self._inlined(constants, jax.tree.leaves(x)))
 
     def by_lines(self, x: Any) -> Any:
         return self._packed(self._results(self.program.consts, jax.tree.leaves(x)))
 
     def fits(self, x: Any) -> bool:
-        """Are these arrays of the shapes and dtypes that it was recorded with?"""
+        """Do these arrays have the recorded shapes and dtypes?"""
         avals, leaves = self.program.in_avals, jax.tree.leaves(x)
         return len(avals) == len(leaves) and all(
             tuple(x.shape) == a.shape and x.dtype == a.dtype for x, a in zip(leaves, avals, strict=True)
@@ -44,7 +48,7 @@ class RecordedFunction:
 
     @cached_property
     def is_known(self) -> bool:
-        """Do its results depend on x and known numbers alone?"""
+        """Do results depend on x and known values only?"""
         jaxpr, consts = self.program.jaxpr, self.program.consts
         traced = {v for v, x in zip(jaxpr.constvars, consts, strict=True) if isinstance(x, jax.core.Tracer)}
         for equation in jaxpr.eqns:

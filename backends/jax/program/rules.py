@@ -1,4 +1,4 @@
-"""Derivative rules of `jax.custom_jvp` and `jax.custom_vjp` in a program: compared by what they compute.
+"""Custom derivative rules (`jax.custom_jvp`, `jax.custom_vjp`) in a program, compared by what they compute.
 
 JAX hands over functions that are made anew at each trace. They are traced here, as JAX would to take a derivative,
 so a rule is a program as well. A rule may use the function that it belongs to: then its program ends where it comes to
@@ -20,20 +20,20 @@ from .form import Program, constants_of
 
 
 class RuleBuilder(Protocol):
-    """What makes programs canonical, as rules use it: see `canonical.ProgramBuilder`."""
+    """Protocol of `canonical.ProgramBuilder`, as rules use it."""
 
     rules: bool
     kept: list[Any]
     above: tuple[Any, ...]
 
     def program(self, closed: Any) -> Program:
-        """A program of JAX in canonical form."""
+        """Canonical form of a jaxpr."""
 
     def fixed(self, rules: bool) -> RuleBuilder:
-        """For programs whose numbers are no arguments."""
+        """Builder of programs whose literals are no arguments."""
 
     def within(self, rule: Any) -> RuleBuilder:
-        """For the programs of a rule."""
+        """Builder of the programs of a rule."""
 
 
 _DEEPEST = 8  # rules inside of each other that are told apart
@@ -41,7 +41,7 @@ _DEEPEST = 8  # rules inside of each other that are told apart
 
 @dataclass(eq=False)
 class CustomRule:
-    """What a function of its own rule is made of.
+    """A function with a custom derivative rule.
 
     Attributes:
         origin: the equation of JAX.
@@ -61,12 +61,12 @@ class CustomRule:
 
     @property
     def closed_over(self) -> int:
-        """How many operands come first that are arrays which the function closes over: JAX has no derivatives there."""
+        """Number of leading operands that are closed-over arrays, which have no derivatives in JAX."""
         return int(self.origin.params["num_consts"])
 
     @cached_property
     def used(self) -> tuple[int, ...]:
-        """The arguments of the whole program that the function or its rule use."""
+        """Arguments of the whole program that the function or its rule uses."""
         found: set[int] = set()
         for program in (self.call, *self.programs):
             constants_of(program, found, {id(self)})
@@ -74,12 +74,12 @@ class CustomRule:
 
 
 def has_rule(equation: Any) -> bool:
-    """Has the operation a derivative rule of its own?"""
+    """Does the operation have a custom derivative rule?"""
     return equation.primitive.name in ("custom_jvp_call", "custom_vjp_call")
 
 
 def find_rule(builder: RuleBuilder, equation: Any, call: Program) -> tuple[CustomRule | None, Hashable]:
-    """The rule, and what it is compared by. No rule where it cannot be traced by itself: it is compared by identity."""
+    """The rule and its key; no rule, and a key by identity, if it cannot be traced by itself."""
     if not builder.rules:
         return None, None
     trace = _forward_rule if equation.primitive.name == "custom_jvp_call" else _reverse_rule
@@ -102,7 +102,7 @@ def find_rule(builder: RuleBuilder, equation: Any, call: Program) -> tuple[Custo
 
 
 def _shallow(builder: RuleBuilder, rule: CustomRule) -> Hashable:
-    """What a function and its rule compute, numbers included, but for rules inside of it."""
+    """Key of a function and its rule without nested rules."""
     if rule.shallow is None:
         compared = builder.fixed(rules=False)
         programs = [rule.origin.params["call_jaxpr"], *rule.traced]
@@ -111,12 +111,12 @@ def _shallow(builder: RuleBuilder, rule: CustomRule) -> Hashable:
 
 
 def _operands(equation: Any) -> list[Any]:
-    """The avals of the operands that a rule knows."""
+    """Avals of the operands of a rule."""
     return [v.aval for v in equation.invars[equation.params["num_consts"] :]]
 
 
 def _moves(aval: Any) -> bool:
-    """Has it tangents?"""
+    """Is its tangent non-trivial?"""
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 

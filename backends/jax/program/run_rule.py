@@ -1,4 +1,4 @@
-"""Running a function with a derivative rule of its own: a new one for JAX, of the programs that the old one had."""
+"""Evaluate a function with a custom derivative rule: a new `custom_jvp` or `custom_vjp` from its recorded programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Evaluate = Callable[[Any, Mapping[int, Any], Sequence[Any]], list[Any]]
 
 
 def run_rule(rule: CustomRule, evaluate: Evaluate, constants: Mapping[int, Any], operands: Sequence[Any]) -> list[Any]:
-    """The results of its function.
+    """Evaluate the function of a rule.
 
     The arguments of the whole program are handed over, as a rule runs when the trace that made them has ended.
     """

@@ -1,1 +1,1 @@
-"""Arrays that are spread over several devices, and the types that JAX gives them."""
+"""Arrays sharded over several devices, and their sharding in types."""

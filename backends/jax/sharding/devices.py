@@ -1,4 +1,4 @@
-"""Where JAX keeps an array that is made beside another one."""
+"""Device placement of an array that is made beside another one."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ..tracing import is_tracing
 
 
 def placed_like(array: Array, like: Any) -> Array:
-    """An array that was made of NumPy's where operations take it beside `like`; of one on several devices on all.
+    """Place an array made from NumPy beside `like`; on all its devices if there are several.
 
-    JAX itself moves arrays that nobody has placed beside those that somebody has.
+    JAX itself moves uncommitted arrays to committed ones.
     """
     place = _place(like)
     return array if place is None else jax.device_put(array, place)
 
 
 def first_placed(arrays: Sequence[Any]) -> Any:
-    """The first of the arrays that somebody has placed; None if there is none."""
+    """The first committed array, or None."""
     return next((x for x in arrays if getattr(x, "committed", False)), None)
 
 
 def _place(like: Any) -> Any:
-    """None where there is no choice, nobody has made one, or a program is recorded."""
+    """Device of a committed array; None for a single device or while tracing."""
     if isinstance(like, jax.core.Tracer) or not getattr(like, "committed", False) or jax.device_count() == 1:
         return None
     if is_tracing():

@@ -1,4 +1,4 @@
-"""Meshes whose axes are Explicit, as `jax.make_mesh` makes them: then shardings are part of types.
+"""Meshes with Explicit axes, as `jax.make_mesh` makes them: the solve runs with Auto axes inside.
 
 Most operations of a solve (it flattens, stacks and gathers) would have to say how their results are spread, so it runs
 where XLA finds that out by itself, and its results are spread as their types say outside.
@@ -20,7 +20,7 @@ _WHAT_TO_DO = (
 
 
 def with_auto_axes(function: Callable[[Any], Any], tree: Any, like: Any = None) -> Any:
-    """`function(tree)` where the axes of the mesh that arrays of the tree are spread over are Auto.
+    """`function(tree)` with the Explicit mesh axes of its arrays turned into Auto.
 
     Args:
         like: None, or an array: arrays of the result that are shaped as it is, or as its first axes, are spread as it
@@ -45,7 +45,7 @@ def with_auto_axes(function: Callable[[Any], Any], tree: Any, like: Any = None) 
 
 
 def _explicit(x: Any) -> Any:
-    """The sharding of an array that is spread over a mesh with Explicit axes; None of all else."""
+    """Sharding of an array over Explicit mesh axes; None for others."""
     sharding = getattr(getattr(x, "aval", None), "sharding", None)
     return sharding if getattr(getattr(sharding, "mesh", None), "explicit_axes", ()) else None
 

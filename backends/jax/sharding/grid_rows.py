@@ -1,4 +1,4 @@
-"""Rows `(batch, n)` of which each is a grid, kept as `(batch, *grid)`.
+"""Sharded grid vectors: rows `(batch, n)` kept as `(batch, *grid)`.
 
 XLA spreads arrays over devices axis by axis. An axis that is merged with one in front of it, as flattening does, can be
 spread no more, and XLA then gathers the whole array on every device, silently. So where there are several devices the
@@ -22,7 +22,7 @@ from ...interface.arrays import Array
 
 @jax.tree_util.register_pytree_node_class
 class GridRows:
-    """`(batch, *grid)` in the place of `(batch, n)`: combines with numbers, `(batch, 1)`, `(batch, n)` and its like.
+    """`(batch, *grid)` in place of `(batch, n)`; combines with scalars, `(batch, 1)`, `(batch, n)` and its like.
 
     JAX's own functions do not take it; those of the backend that solves need do.
     """
@@ -59,7 +59,7 @@ class GridRows:
         return GridRows(self.cells.astype(dtype))
 
     def fitted(self, other: Any) -> Any:
-        """`other` in a form that broadcasts with the cells.
+        """Reshape `other` to broadcast with the cells.
 
         Raises:
             ValueError: it has another shape than rows, scalars of rows and numbers have.
@@ -108,7 +108,7 @@ class GridStack:
         return GridStack(self.cells, not self.transposed)
 
     def __getitem__(self, key: tuple[slice, slice]) -> GridStack:
-        """Some of the systems and of the vectors."""
+        """Index systems and vectors."""
         systems, vectors = key
         if self.transposed or not (isinstance(systems, slice) and isinstance(vectors, slice)):
             raise TypeError(f"A stack was asked for {key}; expected slices of systems and of vectors.")

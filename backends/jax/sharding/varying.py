@@ -1,4 +1,4 @@
-"""Inside `jax.shard_map`: over which axes of the mesh arrays differ from device to device, which is part of their type.
+"""Varying mesh axes inside `jax.shard_map`: casts where loop states or branches differ in them.
 
 Where the state of a loop or the branches of a condition differ in that, JAX wants them to be cast.
 """
@@ -22,22 +22,22 @@ def is_mapped() -> bool:
 
 
 def axes_of(arrays: Iterable[Any]) -> Axes:
-    """The axes over which some of the arrays, or of their types, differ."""
+    """Varying mesh axes of the arrays, or of their types."""
     return frozenset().union(*map(_axes, arrays))
 
 
 def vary(tree: Any, axes: Axes) -> Any:
-    """The same arrays, taken for different ones over `axes` too."""
+    """Cast the arrays to vary over `axes` too."""
     return jax.tree.map(lambda leaf: _cast(leaf, axes), tree)
 
 
 def vary_alike(tree: Any) -> Any:
-    """All arrays over the axes of any of them."""
+    """Cast all arrays to vary over the axes of any of them."""
     return vary(tree, axes_of(jax.tree.leaves(tree)))
 
 
 def varying_function(function: Callable[..., Any], axes: Axes) -> Callable[..., Any]:
-    """`function` with its results taken for different ones over `axes`."""
+    """`function` with its results cast to vary over `axes`."""
 
     def varying(*arrays: Any) -> Any:
         with casts(automatic=True):
@@ -59,7 +59,7 @@ def casts(automatic: bool) -> AbstractContextManager[Any]:
 
 
 def axes_after(function: Callable[..., Any], *arrays: Any) -> Axes:
-    """The axes over which arrays, or what a function makes of them, differ."""
+    """Varying axes of arrays and of a function's results."""
     program = jax.make_jaxpr(function)(*arrays)
     return axes_of([*program.in_avals, *program.out_avals])
 

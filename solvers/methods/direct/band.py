@@ -1,4 +1,4 @@
-"""How near to its diagonal the entries of a matrix lie, and the matrix as blocks along that diagonal."""
+"""Bandwidth of a matrix, and its partition into a block tridiagonal matrix."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ....sparse.formats.dia import DiaStructure
 from ....sparse.formats.entries.regather import take_or_zero
 from ...preconditioners.known import concrete_entries
 
-WIDEST = 8  # diagonals beside the main one: blocks take 5 times as many numbers per unknown
+WIDEST = 8  # half bandwidth: blocks store 5 times as many numbers per unknown
 
 
 class Band(NamedTuple):
-    """Diagonals beside the main one; and the order of the unknowns in which that is so, if it is not their own."""
+    """Half bandwidth, and the permutation that gives it, None for the given order."""
 
     width: int
     order: np.ndarray | None = None
 
 
 def may_be_narrow(matrix: SparseMatrix) -> bool:
-    """A look that costs nothing: has it few entries, and is its grid a line, or close to one?"""
+    """Cheap test: has the matrix few entries, and is its grid (nearly) one-dimensional?"""
     grid, n = matrix.in_shape, matrix.shape[0]
     sides = [k for k in grid if isinstance(k, int)]
     on_line = len(sides) < len(grid) or n <= WIDEST * max(sides, default=0)
@@ -33,7 +33,7 @@ def may_be_narrow(matrix: SparseMatrix) -> bool:
 
 
 def narrow(matrix: SparseMatrix) -> Band:
-    """The narrowest band that is found. Cost: a pass over the entries, and a search for an order where it is wide."""
+    """The narrowest band found. Cost: a pass over the entries, and a search for an order where it is wide."""
     structure: Any = matrix.structure
     if isinstance(matrix, DIA) and max(map(abs, structure.offsets), default=0) <= WIDEST:
         return Band(max(map(abs, structure.offsets), default=0))
@@ -50,7 +50,7 @@ def narrow(matrix: SparseMatrix) -> Band:
 
 
 def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | None) -> tuple[Array, Array, Array]:
-    """Blocks `(systems or 1, width, width, count)` before, on and after the diagonal; the last is filled up with ones.
+    """Sub-diagonal, diagonal and super-diagonal blocks `(systems or 1, width, width, count)`; the last is padded.
 
     Args:
         width: of a band that all entries lie in.
@@ -74,7 +74,7 @@ def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | Non
 
 
 def _line(bk: Backend, diagonal: Any, offset: int, count: int, width: int) -> Array:
-    """`(systems or 1, count, width)`: a diagonal `(systems or 1, n)`, with zeros where it leaves the matrix."""
+    """A diagonal `(systems or 1, n)` as `(systems or 1, count, width)`, zero outside the matrix."""
     n = int(diagonal.shape[1])
     first, last = max(0, -offset), min(n, n - offset)
     padded = bk.pad(diagonal[:, first:last], [(0, 0), (first, count * width - last)])
@@ -82,7 +82,7 @@ def _line(bk: Backend, diagonal: Any, offset: int, count: int, width: int) -> Ar
 
 
 def _diagonals(matrix: SparseMatrix, order: np.ndarray | None) -> tuple[Backend, tuple[int, ...], Array]:
-    """Offsets and diagonals, `(systems or 1, k, n)`, in another order of the unknowns."""
+    """Offsets and diagonals `(systems or 1, k, n)` of the permuted matrix."""
     if order is None:
         own: Any = matrix.to("dia")
         values: Any = own.stored.known_or_arrays()[0]

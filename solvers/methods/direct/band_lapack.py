@@ -1,4 +1,4 @@
-"""LU of a matrix with few diagonals, with exchanges of rows, by LAPACK: in the way of `scipy.sparse.linalg.SuperLU`."""
+"""Banded LU with partial pivoting by LAPACK, behind the interface of `scipy.sparse.linalg.SuperLU`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-_WASTE, _SMALL = 4, 8  # numbers stored per row: at most so many times its entries, and so many more
+_WASTE, _SMALL = 4, 8  # storage limit per row: multiple of its entries, plus a constant
 
 
 class BandLU:
-    """Factors `(2 lower + upper + 1, n)` in double precision, and the exchanges.
+    """LU factors in band storage `(2 lower + upper + 1, n)`, double precision, and the row interchanges.
 
     A line of a thousand points has a condition of a million, which leaves single precision no digits, or two, as the
     processor rounds. Bands are so small that double precision costs next to nothing.
     """
 
     def __init__(self, A: Any, lower: int, upper: int) -> None:
-        """Of a SciPy matrix by columns, without duplicates.
+        """Factorise a SciPy CSC matrix without duplicates.
 
         Raises:
             RuntimeError: a pivot is exactly zero, as SuperLU does.
@@ -35,17 +35,17 @@ class BandLU:
 
     @property
     def nnz(self) -> int:
-        """Numbers that are stored."""
+        """Stored numbers."""
         return int(self.factors.size)
 
     def solve(self, b: np.ndarray, trans: str = "N") -> np.ndarray:
-        """For b `(n,)` or `(n, count)`, in double precision; "T" with the transpose."""
+        """Solve for b `(n,)` or `(n, count)`, in double precision; "T" for the transpose."""
         found, _ = self._solve(self.factors, self.lower, self.upper, b, self.exchanges, trans="NT".index(trans))
         return np.asarray(found)
 
 
 def band_lu(A: Any) -> BandLU | None:
-    """The factors of a matrix by columns whose entries all lie near the diagonal, in its own order; None of others.
+    """Factors of a CSC matrix that is banded in its own order; None for others.
 
     Raises:
         RuntimeError: a pivot is exactly zero.

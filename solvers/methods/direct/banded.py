@@ -1,4 +1,4 @@
-"""Direct solves of matrices whose entries lie near the diagonal, on the array library itself."""
+"""Banded direct solver in the array library's own operations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BandedDirect(Refinement):
 
 
 def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
-    """Of a matrix with few diagonals; made by NumPy where its values are known.
+    """Factors of a banded matrix, by NumPy where its values are known.
 
     Raises:
         UnsupportedOperation: it has too many, or its entries cannot be found.
@@ -94,7 +94,7 @@ def _without_null_vectors(
 
 
 def _entries(A: Operator) -> Matrix:
-    """Of a function by tracing, of SciPy's LinearOperator by evaluations, about 12 for each entry of a row."""
+    """Matrix of A: a function is traced, a LinearOperator probed by about 12 evaluations per entry of a row."""
     try:
         return A.matrix() if isinstance(A, HostOperator) else as_matrix(A)
     except UnsupportedOperation as error:

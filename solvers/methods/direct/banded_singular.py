@@ -1,4 +1,4 @@
-"""Banded matrices that seem singular: are they, or is it their units? And which are their null vectors?"""
+"""Singular banded matrices: told from badly scaled ones, with their null vectors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .dense_singular import balanced, probe_vector
 from .null_vectors import Equations, both_null_vectors
 from .singular import Singularity, suspicious
 
-_MOST, _MOST_COMPILED = 64, 2  # null vectors to look for; a program has room for these, which each solve takes off
-_INACCURATE = 1e-4  # of a random vector that the product with its solution may miss before a closer look
+_MOST, _MOST_COMPILED = 64, 2  # most null vectors: each solve in a compiled program projects out so many
+_INACCURATE = 1e-4  # relative residual of a random solve above which the matrix is examined
 _PARTS = CyclicReduction.parts
 
 
 class BlockTridiagonal(NamedTuple):
-    """Blocks `(systems or 1, width, width, count)` before, on and after the diagonal of a matrix of `size` unknowns."""
+    """Block tridiagonal matrix of `size` unknowns, with blocks `(systems or 1, width, width, count)`."""
 
     before: Array
     on: Array
@@ -32,7 +32,7 @@ class BlockTridiagonal(NamedTuple):
         return self.before, self.on, self.after
 
     def product(self, bk: Backend, x: Array) -> Array:
-        """`(batch, size)` -> likewise."""
+        """Matrix-vector product on `(batch, size)`."""
         blocks = as_blocks(bk, x, int(self.on.shape[1]))
         found = (
             block_product(self.on, blocks)
@@ -46,7 +46,7 @@ class BlockTridiagonal(NamedTuple):
         return BlockTridiagonal(_later(bk, after), on, _sooner(bk, before), self.size)
 
     def sizes(self, bk: Backend) -> BlockTridiagonal:
-        """The absolute values of the entries."""
+        """The matrix of absolute values."""
         before, on, after = map(bk.abs, self.parts)
         return BlockTridiagonal(before, on, after, self.size)
 
@@ -56,7 +56,7 @@ class BlockTridiagonal(NamedTuple):
 
 
 def _later(bk: Backend, blocks: Array) -> Array:
-    """Each block one place later."""
+    """Shift blocks by one place."""
     return shifted(bk, blocks, int(blocks.shape[-1]))
 
 
@@ -69,7 +69,7 @@ def examined_blocks(
 ) -> tuple[Array, Array, Array] | None:
     """Orthonormal null vectors of A and of its adjoint, `(systems or 1, most, n)`, and numbers of `Singularity`.
 
-    None where all systems are seen to be regular.
+    None where all systems are regular.
 
     Args:
         given: the precision that the entries were given in.
@@ -86,7 +86,7 @@ def examined_blocks(
     look = partial(_look, size=n, most=most, given=given)
 
     def found(*_: Array) -> tuple[Array, ...]:
-        """By NumPy where a program may call it, which leaves a third of it to compile."""
+        """Run by NumPy where a program may call the host, which saves two thirds of the compile time."""
         arrays = [bk.constant(part) for part in (*matrix.parts, suspect)]
         return tuple(bk.by_host(partial(look, get_backend("numpy")), partial(look, bk), *arrays, name=name))
 
@@ -102,7 +102,7 @@ def examined_blocks(
 def _look(
     bk: Backend, before: Array, on: Array, after: Array, suspect: Array, size: int, most: int, given: np.dtype
 ) -> list[Array]:
-    """Null vectors of the matrix of these blocks and of its adjoint, in the dtype of these."""
+    """Null vectors of the block matrix and of its adjoint, in its dtype."""
     if bk.on_host and not suspect.any():  # of a lane of several, of which others are
         return [np.zeros((len(on), most, size), on.dtype)] * 2
     matrix = BlockTridiagonal(before, on, after, size)
@@ -111,7 +111,7 @@ def _look(
 
 
 def _seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype) -> Array:
-    """`(systems or 1, 1)`: is a random vector blown up, or lost, as only the inverse of a singular matrix does it?
+    """`(systems or 1, 1)`: does the inverse amplify a random vector, or lose part of it, as for a singular matrix?
 
     Pivots that vanish were replaced, which loses the part of a vector that is out of the range. Regular matrices lose
     some of it, too, where the elimination is not stable.
@@ -129,7 +129,7 @@ def _seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduct
 def _null_vectors(
     bk: Backend, matrix: BlockTridiagonal, suspect: Array, most: int, given: np.dtype
 ) -> tuple[Array, Array]:
-    """In double precision where the library has it; the units of unknowns and equations play no role."""
+    """Null vectors in double precision where available, independent of row and column scaling."""
     n, batch = matrix.size, int(matrix.on.shape[0]) > 1
     wide = bk.stored_dtype(np.result_type(bk.dtype(matrix.on), np.float64))
     own = matrix.astype(bk, wide)

@@ -1,4 +1,4 @@
-"""Block tridiagonal systems solved by cyclic reduction: every second block is eliminated, until one is left."""
+"""Block cyclic reduction of block tridiagonal systems: every second block is eliminated, until one is left."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Composed, storable
 
-_NONE = 16  # rounding units of what it is a difference of, for each of its terms: a pivot below may be zero
-_SHIFT = 100  # rounding units, of the rows of a last matrix that is singular, or nearly so
+_NONE = 16  # rounding units per term of the difference that makes a pivot: a smaller one may be zero
+_SHIFT = 100  # shift of a (nearly) singular last matrix, in rounding units of its rows
 _LAST = 128  # unknowns of the last matrix, at most
 
 
 class _Level(NamedTuple):
-    """How many blocks of a level stay and go, and where in the stored arrays those lie that go."""
+    """Numbers of kept and eliminated blocks of a level, and the range of the latter in the stored arrays."""
 
     kept: int
     gone: int
@@ -31,7 +31,7 @@ class _Level(NamedTuple):
 
 
 def _levels(size: int, width: int) -> Iterator[_Level]:
-    """Until the blocks that are left take, as one dense matrix, no more numbers than the levels do."""
+    """Levels, until the remaining dense matrix takes no more storage than they do."""
     first, count = 0, -(-size // width)
     while count > 1 and count * width > min(_LAST, 2 * math.isqrt(size * width)):
         gone = count // 2
@@ -45,10 +45,10 @@ class CyclicReduction(Composed):
     """The inverse of a block tridiagonal matrix, of `count` blocks of `width` unknowns; the last block may have fewer.
 
     Attributes:
-        pivots: the inverses of the blocks that go, level after level, `(systems or 1, width, width, gone)`.
-        down_before, down_after: what the blocks before and after take of such a one on the way down; likewise.
-        up_before, up_after: what it takes of them on the way up.
-        last: the inverse of what stays, `(systems or 1, m, m)`.
+        pivots: inverses of the eliminated blocks, level by level, `(systems or 1, width, width, gone)`.
+        down_before, down_after: couplings of the previous and next block to an eliminated one, in the reduction.
+        up_before, up_after: couplings of an eliminated block to them, in back substitution.
+        last: inverse of the last matrix, `(systems or 1, m, m)`.
         size: unknowns.
         batch: is there one matrix for each system?
 
@@ -120,7 +120,7 @@ class CyclicReduction(Composed):
 def reduced(
     bk: Backend, before: Array, blocks: Array, after: Array, size: int, batch: bool, given: np.dtype
 ) -> CyclicReduction:
-    """Of the blocks on the diagonal, `(systems or 1, width, width, count)`, and those before and after them.
+    """Reduce diagonal blocks `(systems or 1, width, width, count)` and the off-diagonal ones.
 
     Args:
         given: the precision that the matrix was given in.
@@ -167,7 +167,7 @@ def _dense(bk: Backend, before: Array, blocks: Array, after: Array) -> Array:
 
 
 def _last_inverse(bk: Backend, matrix: Array, sizes: Array, eps: float) -> Array:
-    """Of `(systems or 1, m, m)` whose rows are differences of numbers of these sizes, `(systems or 1, m)`."""
+    """Inverse of `(systems or 1, m, m)`; `sizes` `(systems or 1, m)` bounds the terms of its rows."""
     m, dtype = int(matrix.shape[1]), bk.dtype(matrix)
     sizes = bk.where(sizes > 0, sizes, bk.full_like(sizes, 1))
     scaled = matrix / bk.astype(sizes, dtype)[..., None]
@@ -190,18 +190,18 @@ def as_rows(bk: Backend, blocks: Array) -> Array:
 
 
 def _next_to(bk: Backend, before: Array, after: Array, kept: int) -> Array:
-    """What blocks that go leave in those before and after them, which stay."""
+    """Contributions of eliminated blocks to the kept ones before and after them."""
     gone, lead = int(before.shape[-1]), [(0, 0)] * (len(before.shape) - 1)
     return bk.pad(before, [*lead, (0, kept - gone)]) + shifted(bk, after, kept)
 
 
 def shifted(bk: Backend, x: Array, kept: int) -> Array:
-    """Each one place later, of so many."""
+    """Shift blocks by one place, to `count` of them."""
     return bk.pad(x[..., : kept - 1], [(0, 0)] * (len(x.shape) - 1) + [(1, 0)])
 
 
 def _after(bk: Backend, y: Array, level: _Level) -> Array:
-    """The blocks that stay after each of those that go, zeros where there is none."""
+    """The kept block after each eliminated one, zero where there is none."""
     return bk.pad(y[..., 1:], [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
 
 
@@ -225,7 +225,7 @@ def block_product(A: Array, B: Array) -> Array:
 
 
 def _inverse(bk: Backend, blocks: Array, sizes: Array, eps: float) -> Array:
-    """Of all blocks at once, by Gauss and Jordan; no rows are exchanged."""
+    """Batched Gauss-Jordan inverse without pivoting."""
     w, dtype = int(blocks.shape[1]), bk.dtype(blocks)
     other = bk.astype(bk.where(sizes > 0, sizes, bk.full_like(sizes, 1)) * eps**0.5, dtype)
 

@@ -1,4 +1,4 @@
-"""Dense factorisation."""
+"""Dense direct solver: LU or Cholesky."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ....backends import Backend
 from ....sparse import DenseOperator, Operator
-from ....sparse.symmetry import has_equal_triangles
+from ....sparse.analysis.analysis import analysis_of
 from ...null_space.projections import WithoutVectors
 from .dense_singular import examined_factors, seems_singular
 from .factorisation import DenseFactors
@@ -36,7 +36,7 @@ class Direct(Refinement):
 
 
 def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
-    """Factors of `A`'s entries; where these are singular to working precision, what is like the pseudoinverse."""
+    """Factors of A; for a numerically singular A an operator like the pseudo-inverse."""
     matrix = bk.constant(A.dense())
     systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
     dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
@@ -59,8 +59,8 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
 
 
 def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
-    """Hermitian to working precision with a positive diagonal, as far as is known now: is Cholesky to be tried?"""
+    """May A be positive definite, so that Cholesky is tried: Hermitian to working precision with positive diagonal?"""
     if bk.compiled(A.matrix):
         return False
     diagonal = bk.real(A.diagonals())
-    return has_equal_triangles(A) and not bool(bk.any(~(diagonal > 0)))
+    return bool(analysis_of(A).has_equal_triangles) and not bool(bk.any(~(diagonal > 0)))

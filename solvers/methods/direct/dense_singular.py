@@ -1,4 +1,4 @@
-"""Dense matrices that seem singular: are they, or is it their units? And which are their null vectors?"""
+"""Singular dense matrices: told from badly scaled ones, with their null vectors."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .null_vectors import Equations, both_null_vectors
 from .singular import Singularity, suspicious
 
 _SWEEPS = 20  # of the scales
-_MOST_COMPILED = 8  # null vectors that a compiled program has room for
+_MOST_COMPILED = 8  # most null vectors in a compiled program
 _MOST = 64  # otherwise, of matrices of more unknowns than
 _FEW = 256
 _REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.ILL_CONDITIONED, Singularity.SINGULAR))
 
 
 def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], pivots: Array) -> tuple[Array, Array]:
-    """Is a pivot zero to working precision, or does the inverse blow up a random vector as only such a one can?
+    """Is a pivot zero to working precision, or does the inverse amplify a random vector as much?
 
-    Rows are scaled alike for that, columns are not: what seems singular need not be.
+    Rows are equilibrated for that, columns are not, so a regular matrix may seem singular.
 
     Args:
         matrix: `(n, n)` or `(systems, n, n)`.
@@ -44,7 +44,7 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
 
 @lru_cache(maxsize=64)
 def probe_vector(n: int, dtype: str) -> np.ndarray:
-    """`(1, n)` numbers of either sign, none small: of plain signs a product with one column may consist."""
+    """`(1, n)` numbers of either sign, none small; not plain signs, to which a column may be proportional."""
     rng = np.random.default_rng(2)
     found: np.ndarray = (rng.choice([-1.0, 1.0], (1, n)) * rng.uniform(0.5, 1.5, (1, n))).astype(dtype)
     found.flags.writeable = False
@@ -52,9 +52,9 @@ def probe_vector(n: int, dtype: str) -> np.ndarray:
 
 
 def examined_factors(bk: Backend, matrix: Array, factors: tuple[Array, ...], suspect: Array) -> tuple[Array, ...]:
-    """Factors of R A C with powers of two R, C where A seems singular, shifted where that is; and its null vectors.
+    """Factors of R A C, equilibrated by powers of two if A seems singular, shifted if it is; and null vectors.
 
-    Rows of different size make pivots of different size, which say nothing: units play no role for what R A C is.
+    Equilibration makes the decision independent of row and column scaling.
 
     Returns:
         The factors; the diagonals of R and C as `(n or systems * n, 1)`; orthonormal null vectors of A and of its
@@ -96,7 +96,7 @@ def _shifted(
     image: Array,
     most: int,
 ) -> tuple[Array, ...]:
-    """Factors of the scaled matrices, of those that are singular with a shift, their null vectors and `Singularity`.
+    """Factors of the scaled matrices, shifted for singular ones, their null vectors and `Singularity`.
 
     In double precision where the library has it, which tells singular from nearly singular in single precision.
     """
@@ -123,7 +123,7 @@ def _shifted(
 def _null_vectors(
     bk: Backend, A: Array, shifted: Array, scales: tuple[Array, Array], where: Array, most: int, given: np.dtype
 ) -> tuple[Array, Array]:
-    """Of A and its adjoint, by the inverse of the shifted R A C, of which one loop takes both sides in turn."""
+    """Null vectors of A and its adjoint by inverse iteration with the shifted R A C, both in one loop."""
     single = len(A.shape) == 2
     inverse = bk.linalg.inverse(shifted[None] if single else shifted)
     inverse = inverse[0] if single else inverse
@@ -150,7 +150,7 @@ def _null_vectors(
 
 
 def _like(bk: Backend, mask: Array, array: Array) -> Array:
-    """`(systems or 1, 1)` such that it selects whole matrices, or rows of pivots."""
+    """Reshape `(systems or 1, 1)` to select whole matrices, or rows of pivots."""
     lead = int(mask.shape[0])
     return bk.reshape(mask, (lead, *(1,) * (len(array.shape) - 1)))
 
@@ -159,7 +159,7 @@ def _is_ill_conditioned(bk: Backend, matrix: Array, factors: tuple[Array, ...], 
     """Is the reciprocal condition number below the rounding unit?
 
     Args:
-        image: what the inverse makes of a random vector; what its adjoint makes of that shows its norm.
+        image: the inverse times a random vector; its adjoint times that estimates the norm.
     """
     n, eps = int(matrix.shape[-1]), float(np.finfo(bk.dtype(matrix)).eps)
     size = bk.norm(image)
@@ -169,9 +169,9 @@ def _is_ill_conditioned(bk: Backend, matrix: Array, factors: tuple[Array, ...], 
 
 
 def _shift(bk: Backend, matrix: Array, given: float, own: float) -> Array:
-    """A small diagonal, in proportion to the size of each row, and about as much spread over all entries.
+    """Shift: a small diagonal in proportion to the row sizes, plus a dense part of about the same norm.
 
-    A diagonal is enough where null vectors of A look like those of its adjoint. They need not have an entry in common.
+    A diagonal suffices where null vectors of A resemble those of its adjoint; but their supports may be disjoint.
 
     Args:
         given: rounding unit of the entries, below which singular values may lie that should be zero.
@@ -194,12 +194,12 @@ def _row_maxima(bk: Backend, matrix: Array) -> Array:
 
 
 def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
-    """`(systems * n, 1)` twice: powers of two that make sums over rows and over columns alike, for some systems.
+    """Equilibration by powers of two, `(systems * n, 1)` for rows and for columns, of some systems.
 
     Args:
         where: `(systems, 1)`; the scales of the others are 1.
 
-    As `sparse.equilibrate.scales`, which says more.
+    As `sparse.analysis.equilibrate.scales`, which says more.
     """
     n = int(matrix.shape[-1])
     sizes = bk.abs(matrix)
@@ -216,10 +216,10 @@ def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
 def balanced(
     bk: Backend, product: Callable[[Array], Array], adjoint: Callable[[Array], Array], one: Array, like: Array
 ) -> tuple[Array, Array]:
-    """Positive scales `(systems, n)` of rows and of columns that make sums over each of them about alike.
+    """Equilibrate: positive scales `(systems, n)` of rows and columns that make their sums about equal.
 
     Args:
-        product, adjoint: by the absolute values of the entries, of rows `(systems, n)`.
+        product, adjoint: products of |A| and its transpose with rows `(systems, n)`.
         one: `(systems, n)` ones.
     """
 

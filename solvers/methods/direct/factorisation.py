@@ -1,4 +1,4 @@
-"""A factorisation, seen as the operator that solves with it; one serves the transposed matrix too."""
+"""Factorisations as operators that solve; one serves the transposed matrix too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .pivots import as_interchanges, check_interchanges, from_interchanges
 
 
 class Solves:
-    """What direct methods make of A: an operator that is its inverse."""
+    """The inverse of A, as a direct method returns it."""
 
     kind = "factors"  # as a preconditioner
 
@@ -34,7 +34,7 @@ class Solves:
 
 @dataclass(eq=False, repr=False)
 class MatrixToFactorise(Composed):
-    """A as a matrix, which direct methods factorise in the place of A."""
+    """The matrix of A, to be factorised in its place."""
 
     inner: Operator
 
@@ -66,7 +66,7 @@ class InverseFactors(Composed, Solves):
 
 
 class DenseFactors(Factorisation):
-    """LU or Cholesky factors in arrays of the library; behind those of LU, the scales of its rows and columns."""
+    """LU or Cholesky factors in arrays of the library; LU also has row and column scales."""
 
     is_container = True
 
@@ -111,7 +111,7 @@ class DenseFactors(Factorisation):
         return self.bk.conj(self.bk.linalg.cholesky_solve(self.factors[0], self.bk.conj(x)))
 
     def _scaled(self, x: Array, scales: Array) -> Array:
-        """`(batch, n)` times the diagonal of a matrix, or those of one per system."""
+        """`(batch, n)` times a diagonal, shared or one per system."""
         return self.bk.astype(self.bk.reshape(scales, (-1, self.shape[0])), self.dtype) * x
 
     def turned(self, *, transposed: bool, conjugated: bool) -> DenseFactors:
@@ -124,7 +124,7 @@ class DenseFactors(Factorisation):
         return (), lambda _: self
 
     def on_backend(self, bk: Backend, like: Array | None) -> DenseFactors:
-        """Factors of NumPy in another library, whose LU counts row interchanges in its own way."""
+        """Factors of NumPy in another library, whose LU may have another convention of interchanges."""
         factors = list(self.factors)
         if not self.cholesky and bk is not self.bk:
             factors[1] = from_interchanges(factors[1], bk.linalg.first_pivot)
@@ -133,7 +133,7 @@ class DenseFactors(Factorisation):
         return DenseFactors(bk, moved, *static)
 
     def astype(self, dtype: np.dtype) -> DenseFactors:
-        """The factors rounded, or wider; complex ones do not serve real vectors."""
+        """The factors in another precision; complex ones are refused for real vectors."""
         dtype = np.dtype(dtype)
         if self.dtype.kind == "c" and dtype.kind != "c":
             return self
@@ -145,7 +145,7 @@ class DenseFactors(Factorisation):
 
 
 def check_truths(given: Fields, *names: str) -> None:
-    """Raises ValueError where a field of a file is neither true nor false."""
+    """Raise ValueError where a field of a file is no bool."""
     for name in names:
         if not isinstance(given[name], bool):
             raise ValueError(f"{name} is {given[name]!r}; expected true or false")

@@ -1,4 +1,4 @@
-"""Fast direct solves on grids, by waves or other eigenvectors along each axis."""
+"""Fast direct solver on grids: fast diagonalisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Null vectors of a matrix, by inverse iteration with factors of it that are shifted off zero."""
+"""Null vectors by inverse iteration with shifted factors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from ....backends import Array, Backend
 
 _MOST_STEPS = 12  # of the iteration; mostly 3, more where other singular values lie near the shift
-_ABOUT, _MORE = 1e4, 32  # rounding units, and times what is allowed in the end, that a first guess may leave
+_ABOUT, _MORE = 1e4, 32  # tolerance of the first guess: rounding units, and multiple of the final one
 _BY_DOUBLE, _BY_SINGLE = 4, 0.5  # rounding units of the entries that may make the sum over a row what it is
 _SEED = 7
 
 
 class Equations(NamedTuple):
-    """A matrix and what is like its inverse, as functions of rows `(systems, n)`.
+    """A matrix and its shifted inverse, as functions of rows `(systems, n)`.
 
     Attributes:
         image: x -> A x.
-        solve: r -> F r, with the factors of A + S; the smaller S, the faster do other vectors than null vectors vanish.
+        solve: r -> F r, with factors of A + S; the smaller S, the faster the iteration.
         sizes: `(systems, n)`, the sum of `|a_ij| scales_j` over each row.
-        scales: `(systems, n)`, the units of the unknowns.
+        scales: `(systems, n)`, column scaling.
     """
 
     image: Callable[[Array], Array]
@@ -40,14 +40,14 @@ def both_null_vectors(
     most: int,
     dtypes: tuple[np.dtype, np.dtype],
 ) -> tuple[Array, Array]:
-    """Orthonormal null vectors of A and of its adjoint, each `(systems, most, n)`, zeros behind the last one.
+    """Orthonormal null vectors of A and of its adjoint, each `(systems, most, n)`, padded with zeros.
 
     First about those of the adjoint. Rounding errors of a solve in these are all that S then stands against, and it may
     be nearly orthogonal to them; without them those of A are found to the last digit, and with these those again.
 
     Args:
-        adjoint: what its equations are made of; in a compiled function a container of arrays.
-        equations: makes them of that.
+        adjoint: the operand of `equations` for the adjoint; in a compiled function a container of arrays.
+        equations: makes the equations of it.
         turned: from the adjoint to A, and back.
         where: `(systems, 1)`: for which systems to look.
         most: vectors to look for, at most.
@@ -73,7 +73,7 @@ def both_null_vectors(
 
 
 def rounding_of_entries(dtype: np.dtype) -> float:
-    """What the product with a null vector may be, relative to the sum of the absolute values of its terms.
+    """Bound of the product with a null vector, relative to the sum of the absolute values of its terms.
 
     Rounding the entries of a singular matrix to single precision makes half a unit of each. More would take matrices
     for singular that are not, as of long time steps.
@@ -85,7 +85,7 @@ def rounding_of_entries(dtype: np.dtype) -> float:
 def _null_vectors(
     bk: Backend, equations: Equations, none: Array, where: Array, goal: float, limit: Array
 ) -> tuple[Array, Array]:
-    """Orthonormal null vectors, in the place of zeros `(systems, most, n)`, and of which systems there are any.
+    """Orthonormal null vectors `(systems, most, n)`, padded with zeros, and the systems that have any.
 
     `z - F A z` takes off a random z what A does not map to zero, but for the part `S / (A + S)` of it. A vector counts
     if what A makes of it is no more than `limit` times the sum of the absolute values of the terms; `goal` ends the
@@ -143,5 +143,5 @@ def _converged(
 
 
 def _off(bk: Backend, basis: Array, x: Array) -> Array:
-    """x less its part in orthonormal vectors, `(systems, k, n)`."""
+    """Project orthonormal vectors `(systems, k, n)` out of x."""
     return x - bk.product(bk.matrix_transpose(basis), bk.product(bk.conj(basis), x))

@@ -1,4 +1,4 @@
-"""In which order SuperLU eliminates the unknowns, and whether it may exchange rows."""
+"""SuperLU's column ordering, and whether it may interchange rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse.definite import is_seen_indefinite
-from ....sparse.facts import is_diagonally_dominant
+from ....sparse.analysis.definite import is_seen_indefinite
+from ....sparse.analysis.facts import is_diagonally_dominant
 from .band_lapack import band_lu
 
 _LEAST = 500  # unknowns; for fewer the look takes as long as the factors
@@ -18,7 +18,7 @@ _STABLE = 100  # times the rounding unit of what is added up: what a solve may l
 
 
 def lu_of(A: Any) -> Any:
-    """Factors of a square `csc_array`, as band where its entries lie near the diagonal, else SuperLU's.
+    """LU factors of a square `csc_array`: banded LU if it is banded, else SuperLU.
 
     Raises:
         RuntimeError: a pivot is zero.
@@ -53,7 +53,7 @@ def factors_of(A: Any) -> Any:
 
 
 def _is_alike(A: Any) -> bool:
-    """Has it the pattern of its transpose, about, and no column that takes long to order?"""
+    """Is the pattern nearly symmetric, without a column that takes long to order?"""
     n = A.shape[0]
     if n < _LEAST or np.diff(A.indptr).max() > _DENSE * np.sqrt(n):
         return False
@@ -62,14 +62,14 @@ def _is_alike(A: Any) -> bool:
 
 
 def _has_definite_part(A: Any) -> bool:
-    """Is (A + Aᴴ) / 2 definite, as far as can be seen? No pivot is zero then, in any order."""
+    """Does (A + Aᴴ) / 2 seem definite? Then no pivot is zero, in any order."""
     diagonal = A.diagonal().real
     sign = 1 if diagonal[0] > 0 else -1
     return bool(np.all(sign * diagonal > 0)) and not is_seen_indefinite(sp.csr_array(sign * (A + A.conj().T)))
 
 
 def _is_stable(A: Any, lu: Any) -> bool:
-    """Does each equation hold up to rounding for a solution that the factors give?
+    """Is the componentwise backward error of a solve at rounding level?
 
     Source: Oettli and Prager, Numer. Math. 6 (1964).
     """

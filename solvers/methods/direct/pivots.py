@@ -1,4 +1,4 @@
-"""Row interchanges of LU: as LAPACK counts them, from 0, which files have, and as each library does."""
+"""Row interchanges of LU in the conventions of LAPACK (from 0, as in files) and of each library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def as_interchanges(pivots: np.ndarray, first: int | None) -> np.ndarray:
-    """Row i was swapped with row `interchanges[..., i]`, one after the other.
+    """Convert pivots to LAPACK's interchanges: row i was swapped with row `interchanges[..., i]`, in order.
 
     Args:
         pivots: `(..., n)` of a library.
@@ -19,7 +19,7 @@ def as_interchanges(pivots: np.ndarray, first: int | None) -> np.ndarray:
 
 
 def from_interchanges(interchanges: np.ndarray, first: int | None) -> np.ndarray:
-    """The same as a library has it."""
+    """Convert LAPACK's interchanges to the convention of a library."""
     if first is not None:
         return (interchanges + first).astype(np.int32)
     found = [_permutation(one) for one in interchanges.reshape(-1, interchanges.shape[-1])]
@@ -27,7 +27,7 @@ def from_interchanges(interchanges: np.ndarray, first: int | None) -> np.ndarray
 
 
 def check_interchanges(interchanges: np.ndarray) -> None:
-    """LAPACK swaps unchecked.
+    """Check interchanges, which LAPACK does not.
 
     Raises:
         ValueError: a row is swapped with one above, or that is not there.

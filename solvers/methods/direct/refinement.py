@@ -51,5 +51,5 @@ class Refinement(Method):
         return RefinementState(s.x + d, r, rr, bk.square_norm(d), rr > 0.25 * s.rr)
 
     def is_settled(self, bk: Backend, state: RefinementState, x: Array, scale: Array) -> Array:
-        """Factors of a singular matrix, whose pivots rounding hides, give corrections as large as x itself."""
+        """Corrections as large as x reveal factors of a singular matrix whose zero pivots are hidden by rounding."""
         return bk.sqrt(state.dd) <= _SMALL_CORRECTION * bk.norm(x) / scale

@@ -1,4 +1,4 @@
-"""What factors tell of a matrix that is singular, or too close to that, and what they then leave out of a solution."""
+"""Singularity seen in factors, and the components that a solution then leaves out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .factorisation import Solves
 
 
 class Singularity(IntEnum):
-    """What is known of one matrix; the numbers that results of a solve are made of."""
+    """Levels of what is known about the singularity of a matrix, as stored in results."""
 
     REGULAR = 0
     ILL_CONDITIONED = 1
@@ -22,21 +22,21 @@ class Singularity(IntEnum):
 
 
 def suspicious(dtype: np.dtype) -> float:
-    """Over the rounding unit: what an inverse may make of a random vector before a closer look."""
+    """Growth of a random vector under the inverse, in inverse rounding units, from which a matrix is examined."""
     return 0.03 if np.dtype(dtype).char in "fF" else 1e-4
 
 
 @storable("factors of a singular matrix")
 @dataclass(eq=False, repr=False)
 class SingularFactors(Composed, Solves):
-    """`R F`, the pseudoinverse of singular matrices on their range: R takes off what A maps to zero.
+    """`R F`, a pseudo-inverse of a singular A on its range: R projects out the null space.
 
     F is any inverse of A on its range, as factors are that are shifted off zero. What is out of the range of A is left
     in b: a solve has to see that it has no solution. What is regular passes unchanged.
 
     Attributes:
         inner: F.
-        right, left: R, and what takes off what the adjoint maps to zero.
+        right, left: projections that remove the null spaces of A and of its adjoint.
         singularity: `(systems or 1, 1)`, numbers of `Singularity`.
     """
 
@@ -55,7 +55,7 @@ class SingularFactors(Composed, Solves):
         return self.left.apply(self.left.apply(b))  # once leaves rounding, which may be all that there is
 
     def without_null(self, x: Array) -> Array:
-        """x less its part in the null vectors."""
+        """Project null vectors out of x."""
         return self.right.apply(x)
 
     def transpose(self) -> SingularFactors:

@@ -1,4 +1,4 @@
-"""Sparse matrices on the host that seem singular: factors that are shifted off zero, and null vectors."""
+"""Singular sparse matrices on the host: shifted factors and null vectors."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from ....backends import get_backend
-from ....sparse.canonical import row_maxima
+from ....sparse.analysis.canonical import row_maxima
 from .null_vectors import Equations, both_null_vectors
 from .pivot_order import lu_of
 from .singular import Singularity
 
 Solve = Callable[[np.ndarray, bool], np.ndarray]  # (rows b, transposed) -> rows x
 _MOST, _FEW, _NUMBERS = 64, 256, 2 * 10**7  # null vectors, for matrices of more unknowns than, in so many numbers
-_NOTHING = 1e-10  # numbers of unit vectors that are none but for rounding
+_NOTHING = 1e-10  # entries of unit vectors below are rounding errors
 _BLOWN = 1e4  # over the shift: what the inverse makes of a random vector that the shift does not keep off zero
 
 
 class HostSolver(NamedTuple):
-    """How one matrix, or some, is solved for, and what its factors have shown.
+    """Solver of one matrix or a batch on the host, and what its factors have shown.
 
     Attributes:
         solve: (rows b, transposed) -> rows x.
         singularity: numbers of `Singularity`, `(systems or 1, 1)`.
         null: for each matrix its null vectors and those of its adjoint, `(k, n)` each; or None.
-        numbers: how many its factors hold.
+        numbers: stored in the factors.
     """
 
     solve: Solve
@@ -38,16 +38,16 @@ class HostSolver(NamedTuple):
 
     @classmethod
     def of(cls, solve: Solve, singularity: int = 0, null: Any = None, lu: Any = None) -> HostSolver:
-        """For one matrix, and its factors."""
+        """From one matrix and its factors."""
         numbers = 0 if lu is None else int(lu.nnz)
         return cls(solve, np.full((1, 1), singularity, np.int32), [null], numbers)
 
     def in_range(self, b: np.ndarray, transposed: bool) -> np.ndarray:
-        """Rows b less the part that no x has an influence on."""
+        """Project rows b onto the range of A."""
         return self._taken_off(b, 1, transposed)
 
     def without_null(self, x: np.ndarray, transposed: bool) -> np.ndarray:
-        """Rows x less the part that has no influence."""
+        """Project null vectors out of rows x."""
         return self._taken_off(x, 0, transposed)
 
     def _taken_off(self, rows: np.ndarray, side: int, transposed: bool) -> np.ndarray:
@@ -68,10 +68,10 @@ class HostSolver(NamedTuple):
 def singular_solver(
     A: Any, scaled: Any, scales: tuple[np.ndarray, np.ndarray], given: np.dtype, exact: bool
 ) -> HostSolver:
-    """What is the pseudoinverse of a matrix on its range, in double precision.
+    """Solver that acts as a pseudo-inverse on the range of A, in double precision.
 
     Args:
-        A: by columns, in double precision.
+        A: CSC, in double precision.
         scaled: R A C, which shows whether it is singular.
         scales: the diagonals of R and C.
         given: the precision in which the entries were given.
@@ -103,7 +103,7 @@ def singular_solver(
 def _null_vectors(
     A: Any, solve: Solve, scales: tuple[np.ndarray, np.ndarray], given: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Those of A and of its adjoint, `(k, n)` each."""
+    """Null vectors of A and of its adjoint, `(k, n)` each."""
     bk, n, (rows, columns) = get_backend("numpy"), A.shape[0], scales
     most = n if n <= _FEW else max(1, min(_MOST, _NUMBERS // n))
     adjoint = sp.csc_array(A.conj().T)
@@ -124,14 +124,14 @@ def _null_vectors(
 
 
 def _off(basis: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Rows x less their part in orthonormal rows."""
+    """Project orthonormal rows out of rows x."""
     basis = basis.astype(np.result_type(basis.dtype, x.dtype), copy=False)
     found: np.ndarray = x - (x @ basis.conj().T) @ basis
     return found
 
 
 def _shifted_factors(matrix: Any, given: np.dtype) -> Any:
-    """Factors of the matrix plus a few small entries, in proportion to the size of each row.
+    """Factors of the matrix plus a sparse shift, in proportion to the row sizes.
 
     On the diagonal, which is enough where null vectors look like those of the adjoint; else, where the null vectors
     have no entry in common with those, at the places of a matching of rows and columns, and of those left over.
@@ -156,7 +156,7 @@ def _shifted_factors(matrix: Any, given: np.dtype) -> Any:
 
 
 def _matched(matrix: Any) -> np.ndarray:
-    """`(n,)`: a column for each row, that of an entry for as many rows as can be."""
+    """`(n,)`: a maximum matching of rows with columns, completed to a permutation."""
     entries = sp.csr_matrix(matrix, copy=True)
     entries.eliminate_zeros()
     found = maximum_bipartite_matching(entries, perm_type="column").astype(np.int64)

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Operator, SparseMatrix, storable
-from ....sparse.canonical import row_maxima
-from ....sparse.equilibrate import equilibrated, scales
+from ....sparse.analysis.canonical import row_maxima
+from ....sparse.analysis.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
 from ...preconditioners.known import kept
 from .dense import factorise
@@ -22,7 +22,7 @@ from .refinement import Refinement
 from .singular import Singularity, suspicious
 from .sparse_singular import HostSolver, Solve, singular_solver
 
-_BLOWN, _SLACK = 0.1, 10  # over the rounding unit: what the inverse of a singular matrix makes of a random vector
+_BLOWN, _SLACK = 0.1, 10  # growth of a random vector under the inverse of a singular matrix, in inverse rounding units
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class HostFactors(Factorisation):
         return bk.host_call(lambda rows: (self._solved(np.asarray(rows)),), spec, x)[0]
 
     def _solved(self, rows: np.ndarray) -> np.ndarray:
-        """For rows in the operator's dtype; factors may be in another precision, and real for complex rows."""
+        """Solve for rows in the operator's dtype; factors may have another precision, or be real for complex rows."""
         if rows.dtype.kind == "c" and self.working.kind == "f":
             return self._solved(rows.real) + np.asarray(1j, rows.dtype) * self._solved(rows.imag)
         found = self.solver.solve(rows.astype(self.working, copy=False), self.transposed)
@@ -100,7 +100,7 @@ class HostFactors(Factorisation):
 
     @property
     def nbytes(self) -> int:
-        """Memory of the factors, but for the places of their numbers."""
+        """Memory of the values of the factors, without indices."""
         return self.solver.numbers * self.working.itemsize
 
     @property
@@ -110,11 +110,11 @@ class HostFactors(Factorisation):
         return found if found.any() else None
 
     def in_range(self, b: np.ndarray) -> np.ndarray:
-        """NumPy's rows less the part that no x has an influence on."""
+        """Project NumPy rows onto the range of A."""
         return self._conjugated(self.solver.in_range, b)
 
     def without_null(self, x: np.ndarray) -> np.ndarray:
-        """NumPy's rows less the part that has no influence."""
+        """Project null vectors out of NumPy rows."""
         return self._conjugated(self.solver.without_null, x)
 
     def _conjugated(self, take_off: Callable[[np.ndarray, bool], np.ndarray], rows: np.ndarray) -> np.ndarray:
@@ -126,7 +126,7 @@ class HostFactors(Factorisation):
         return self._with(transposed=transposed, conjugated=conjugated)
 
     def astype(self, dtype: np.dtype) -> HostFactors:
-        """The same factors for vectors in another precision; complex ones do not serve real vectors."""
+        """The same factors for vectors of another precision; complex ones are refused for real vectors."""
         if self.working.kind == "c" and np.dtype(dtype).kind != "c":
             return self
         return self._with(dtype=np.dtype(dtype))
@@ -176,7 +176,7 @@ def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype) -> HostSo
 
 
 def _one_by_one(solvers: Sequence[HostSolver]) -> HostSolver:
-    """Each row with the factors of its own matrix."""
+    """Solve each row with the factors of its own matrix."""
 
     def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
         rows = zip(solvers, b, strict=True)
@@ -208,7 +208,7 @@ def _solver(matrix: Any, offset: complex) -> HostSolver:
 
 
 def _factorise(matrix: Any) -> HostSolver:
-    """Factors in the precision of the matrix; where that cannot tell it from a singular one, of R A C, in double.
+    """Factors in the precision of the matrix, or of the equilibrated R A C in double if it seems singular.
 
     R and C are powers of two, as a solution of very different units looks like that of a singular matrix.
     """
@@ -236,7 +236,7 @@ def _factorise(matrix: Any) -> HostSolver:
 
 
 def _suspicious(dtype: np.dtype, n: int) -> float:
-    """What an inverse may make of a random vector. A pivot of many rounding errors is larger than one of a few.
+    """Growth of a random vector from which a matrix is suspected to be singular; it depends on n.
 
     The vector may be nearly orthogonal to what the adjoint maps to zero, so this is far below what pivots of rounding
     make of most; a closer look then tells.
@@ -253,7 +253,7 @@ def _solve_with(lu: Any, dtype: np.dtype) -> Solve:
 
 
 def _factors(matrix: Any) -> tuple[Any, float]:
-    """And how much the inverse blows up a random vector."""
+    """Factors, and the growth of a random vector under the inverse."""
     try:
         lu = lu_of(matrix)
     except RuntimeError:  # "Factor is exactly singular"
@@ -262,7 +262,7 @@ def _factors(matrix: Any) -> tuple[Any, float]:
 
 
 def _condition(matrix: Any, lu: Any) -> float:
-    """About the condition number of a matrix whose rows and columns are alike, by two solves."""
+    """Estimate of the condition number of an equilibrated matrix, by two solves."""
     v = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(matrix.dtype)
     image = lu.solve(v)
     back = lu.solve((image / np.linalg.norm(image)).conj(), "T")
@@ -270,7 +270,7 @@ def _condition(matrix: Any, lu: Any) -> float:
 
 
 def _blown_up(matrix: Any, lu: Any) -> float:
-    """The largest number that the inverse makes of a random vector: by rounding alone, where a pivot is no more."""
+    """Growth of a random vector under the inverse: largest entry of the image."""
     n = matrix.shape[0]
     rows = row_maxima(sp.csr_array(matrix))
     rng = np.random.default_rng(2)

@@ -1,4 +1,4 @@
-"""What methods for least squares have in common."""
+"""Base class of least-squares methods."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class LeastSquares(Method):
 
 
 def of_normal(A: Operator) -> Operator:
-    """The matrix itself where A is its normal operator."""
+    """The matrix of a normal operator."""
     return A.inner if isinstance(A, NormalOperator) else A
 
 
 def damp_of(A: Operator) -> float:
-    """The damping in A."""
+    """The damping of a normal operator."""
     return A.damp if isinstance(A, NormalOperator) else 0.0
 
 
 def length(bk: Backend, v: Array, more: Any = ()) -> Array:
-    """The 2-norm of rows `(batch, m)`, which may have a second part."""
+    """The 2-norm of rows `(batch, m)`, optionally with a second block."""
     square = bk.square_norm(v)
     return bk.sqrt(square if isinstance(more, tuple) else square + bk.square_norm(more))
 

@@ -1,4 +1,4 @@
-"""Conjugate gradients for least squares."""
+"""CGLS: conjugate gradients for least squares."""
 
 from __future__ import annotations
 

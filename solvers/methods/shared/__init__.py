@@ -1,1 +1,1 @@
-"""What several methods are made of."""
+"""Shared parts of methods."""

@@ -1,4 +1,4 @@
-"""Several vectors per system, for methods that keep a basis.
+"""Krylov bases: stacks of several vectors per system.
 
 A stack is `(batch, k, n)`; in the state of a method it is flat, `(batch, k n)`, as the driver freezes rows. Which of
 the k vectors are in use is known to eager libraries only, so a stack has room for all of them from the start.
@@ -33,7 +33,7 @@ def identity(bk: Backend, count: int, like: Array) -> Array:
 
 
 def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
-    """`combination` of each system's first vectors: `counts` `(batch, 1)` of them, beyond which c is zero.
+    """`combination` of the first `counts` `(batch, 1)` vectors of each system; c is zero beyond.
 
     Where the counts are known, each system's sum has as many terms as it has alone: BLAS adds more in another order.
     """
@@ -48,7 +48,7 @@ def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
 
 
 def span(bk: Backend, index: Array, live: Array, count: int) -> tuple[int, int]:
-    """The smallest and the largest entry of `index` `(batch, 1)` where it is `live` and known, else 0 and `count`."""
+    """Range of `index` `(batch, 1)` over `live` systems, if known, else 0 and `count`."""
     known = bk.concrete_value(lambda: bk.where(live, index, 0 * index - 1))
     found = None if known is None else known[known >= 0]
     return (0, count) if found is None or not found.size else (int(found.min()), int(found.max()))

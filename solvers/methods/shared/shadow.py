@@ -1,4 +1,4 @@
-"""Left vectors of bi-orthogonal methods: fixed numbers without a pattern, and others after each breakdown."""
+"""Shadow vectors of bi-orthogonal methods: deterministic pseudo-random, and new ones after each breakdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ....backends import Array, Backend, real_dtype
 
 
 def left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
-    """`(batch, n)`: r itself, the usual choice; after a breakdown r plus a vector without a pattern.
+    """`(batch, n)`: shadow vector: r, or after a breakdown r plus a pseudo-random vector.
 
     That is as long as r, and longer with each attempt; `attempt` is that of the `Goal`.
     """
@@ -21,7 +21,7 @@ def left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
 
 
 def left_vectors(bk: Backend, r: Array, count: int, attempt: Array) -> Array:
-    """A flat stack `(batch, count n)` of vectors without a pattern, of length about 1, complex where r is.
+    """A flat stack `(batch, count n)` of pseudo-random vectors of norm about 1, complex where r is.
 
     They do not depend on r; others with each attempt.
     """

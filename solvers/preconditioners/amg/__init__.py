@@ -1,1 +1,1 @@
-"""Algebraic multigrid: hierarchies of pyamg, or of patterns, and cycles of matrices of the library."""
+"""Algebraic multigrid: set-up by pyamg or on a known pattern, cycles of the library's own matrices."""

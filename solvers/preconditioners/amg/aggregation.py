@@ -1,4 +1,4 @@
-"""Levels by aggregation: pyamg says which unknowns are put together, prolongations and matrices are made here."""
+"""Levels of aggregation AMG: pyamg aggregates, prolongations and coarse matrices are made here."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .galerkin import adjoint, eigenvalue_bound, smoothed_prolongation
 from .hierarchy import HostLevel
 from .settings import AmgSettings
 
-_SWEEPS = 4  # of Gauss-Seidel, which bring constants closer to what A nearly maps to zero
+_SWEEPS = 4  # of Gauss-Seidel, which turn constants into better near-null-space candidates
 
 
 def aggregated_levels(
     A: sp.csr_array, settings: AmgSettings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
 ) -> list[HostLevel]:
-    """Finest first, until a level is small, or cannot be made smaller.
+    """Levels, finest first, until one is small or cannot be coarsened.
 
     Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
     """
@@ -40,7 +40,7 @@ def aggregated_levels(
 def _candidates(
     A: sp.csr_array, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Columns that A nearly maps to zero, and where it is not Hermitian those of its adjoint, too."""
+    """Near-null-space candidates of A, and for a non-Hermitian A of its adjoint."""
     if near_nullspace is not None:
         given = near_nullspace.astype(A.dtype)
         return given, None if hermitian else given
@@ -49,7 +49,7 @@ def _candidates(
 
 
 def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
-    """Each after some steps for A x = 0; itself where these do not make it finite and non-zero."""
+    """Candidates relaxed on A x = 0; unchanged where that gives zero or non-finite ones."""
     from pyamg.relaxation.relaxation import gauss_seidel
 
     found = []

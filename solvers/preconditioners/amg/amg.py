@@ -1,4 +1,4 @@
-"""Algebraic multigrid: pyamg decides what is put together, the cycle is made of matrices of the library."""
+"""Algebraic multigrid: pyamg coarsens, the cycle consists of matrices of the library."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_operator
+from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.formats.making.build import from_csr
-from ....sparse.symmetry import is_hermitian
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored, work_of
@@ -148,9 +148,9 @@ def _renewal(M: Preconditioner, A: Operator) -> Preconditioner:
 
 
 def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
-    """M with the numbers of another matrix: which unknowns are put together stays as it was.
+    """M for the values of another matrix, with the same aggregates.
 
-    None where that has entries in places where the first one had none, or is real and the first one was complex.
+    None if the pattern has new entries, or the matrix is real and the first one was complex.
 
     Raises:
         ValueError: M is of another kind or size.
@@ -171,7 +171,7 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
 def _on_pattern(
     matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: AmgSettings, order: np.ndarray | None = None
 ) -> Preconditioner:
-    """By SciPy where all numbers are known, else by products in the library."""
+    """Set up on a pattern: by SciPy for known values, else in the library."""
     known, prolongations = in_scipy(matrix), [T.known() for T in tentative]
     if known is None or any(T is None for T in prolongations):
         cycle = renewed(reordered_matrix(matrix, order), tentative, settings, None)
@@ -188,7 +188,7 @@ def _on_pattern(
 
 
 def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: AmgSettings) -> Preconditioner:
-    """The levels of pyamg's hierarchy; where A is not known, or is a batch, its prolongations with A's numbers."""
+    """Take levels of a pyamg hierarchy; for a traced A or a batch only its prolongations."""
     if not getattr(hierarchy, "levels", None):
         raise TypeError(f"hierarchy={hierarchy!r} was given; expected a MultilevelSolver of pyamg.")
     levels = levels_of_pyamg(hierarchy)
@@ -224,7 +224,7 @@ def _known_pattern(pattern: Any, A: Matrix) -> sp.csr_array:
 
 
 def _placed(tentative: Sequence[sp.csr_array], A: SparseMatrix) -> list[SparseMatrix]:
-    """In the library of A, and on its device."""
+    """Convert to the library and device of A."""
     like = A.stored.anchor()
     return [from_csr(A.bk, T.astype(A.dtype), prune=False, format="csr", like=like) for T in tentative]
 

@@ -1,4 +1,4 @@
-"""From a known matrix to the levels of its hierarchy."""
+"""Set-up of the levels of a known matrix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .settings import AmgSettings
 def coarsened(
     A: sp.csr_array, settings: AmgSettings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
 ) -> list[HostLevel]:
-    """Finest first; one where A is small already.
+    """Levels, finest first; a single one for a small A.
 
     Raises:
         ValueError: pyamg fails, or has no such coarsening for complex matrices.

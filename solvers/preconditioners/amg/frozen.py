@@ -1,4 +1,4 @@
-"""Tentative prolongations for matrices whose values are not known: those of unit coefficients on their pattern."""
+"""Tentative prolongations for matrices of unknown values: those of unit coefficients on the same pattern."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .settings import AmgSettings
 def tentative_of(
     structure: Structure, settings: AmgSettings, near_nullspace: np.ndarray | None, block_size: int
 ) -> tuple[sp.csr_array, ...]:
-    """From the finest level on; found once for each structure.
+    """Tentative prolongations, finest first; cached by structure.
 
-    Unit coefficients serve all others that there may be; those of one matrix, with jumps, only matrices like it.
+    Unit coefficients suit any values; those of one matrix with jumps only similar matrices.
 
     Raises:
-        UnsupportedOperation: this coarsening makes its prolongations of values.
+        UnsupportedOperation: prolongations of this coarsening depend on values.
     """
     if not settings.aggregates:
         raise UnsupportedOperation(

@@ -1,4 +1,4 @@
-"""Levels of a known matrix on given tentative prolongations, by SciPy's products."""
+"""Galerkin products of a known matrix with given tentative prolongations, by SciPy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import get_backend
+from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
-from ..cycle.smoother import power_method_bound
 from .hierarchy import HostLevel
 from .settings import OMEGA, AmgSettings
 
@@ -18,7 +18,10 @@ from .settings import OMEGA, AmgSettings
 def galerkin_levels(
     A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: AmgSettings, hermitian: bool
 ) -> list[HostLevel]:
-    """Finest first. Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing."""
+    """Galerkin levels, finest first.
+
+    Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
+    """
     found = []
     for T in tentative:
         rho = eigenvalue_bound(A)
@@ -36,22 +39,22 @@ def smoothed_prolongation(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.cs
 
 
 def adjoint(A: sp.csr_array) -> sp.csr_array:
-    """Its conjugate transpose."""
+    """Conjugate transpose."""
     return sp.csr_array(A.conj().T)
 
 
 def eigenvalue_bound(A: sp.csr_array) -> float:
-    """Of A divided by its diagonal, from above; 1 of a matrix that is zero."""
+    """Upper bound of the eigenvalues of D⁻¹ A; 1 for a zero matrix."""
     host, lengths = get_backend("numpy"), np.diff(A.indptr)
     sums = np.bincount(np.repeat(np.arange(A.shape[0]), lengths), np.abs(relative(A).data), minlength=A.shape[0])
     left, right = scales_of(A, False)
     matrix = from_csr(host, times_diagonals(left, A, right), prune=False, format="csr")
-    rho = float(power_method_bound(host, matrix, sums.max(initial=0, keepdims=True))[0])
+    rho = float(bounded_eigenvalue(host, matrix, sums.max(initial=0, keepdims=True))[0])
     return rho if rho > 0 else 1.0
 
 
 def relative(A: sp.csr_array) -> sp.csr_array:
-    """A divided by its diagonal where that is not zero."""
+    """D⁻¹ A, with 1 for zeros of the diagonal D."""
     diagonal = A.diagonal()
     inverse = 1 / np.where(diagonal == 0, 1, diagonal)
     return sp.csr_array((A.data * np.repeat(inverse, np.diff(A.indptr)), A.indices, A.indptr), A.shape)

@@ -1,4 +1,4 @@
-"""Hierarchies by pyamg, on the host: which unknowns are put together, and how values go between levels."""
+"""Hierarchies by pyamg, on the host: aggregates or coarse points, and prolongations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _SEED = 5
 
 
 class HostLevel(NamedTuple):
-    """Matrices of SciPy; P leads to the next coarser level, R to it, and all but A are None on the coarsest.
+    """SciPy matrices of a level: A, and P from and R to the next coarser one; both None on the coarsest.
 
-    `tentative` is what P was made of by smoothing; P itself where it was made in another way. `rho`, if it was needed,
-    bounds the eigenvalues of A divided by its diagonal.
+    `tentative` is the prolongation before smoothing, or P. `rho` bounds the eigenvalues of D⁻¹ A, if computed.
     """
 
     A: sp.csr_array
@@ -29,7 +28,7 @@ class HostLevel(NamedTuple):
 
 
 def levels_of_pyamg(solver: Any) -> list[HostLevel]:
-    """Those of a `MultilevelSolver`, but for levels that are empty."""
+    """Levels of a `MultilevelSolver`, without empty ones."""
     found: list[HostLevel] = []
     for level, coarser in zip(solver.levels, [*solver.levels[1:], None]):
         if coarser is None or coarser.A.shape[0] == 0:
@@ -73,7 +72,7 @@ def _solver(
 
 
 def is_diagonal(A: sp.csr_array) -> bool:
-    """Has it entries nowhere else?"""
+    """Is the matrix diagonal?"""
     return A.nnz <= A.shape[0] and bool(np.all(A.indices == np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))))
 
 
@@ -85,7 +84,7 @@ def _csr(A: Any) -> sp.csr_array:
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    """pyamg starts from random vectors: always the same ones, and the caller's numbers go on as they would have."""
+    """Fix the seed of pyamg's random vectors, and restore NumPy's global state after it."""
     state = np.random.get_state()  # noqa: NPY002, as pyamg uses these
     np.random.seed(_SEED)  # noqa: NPY002
     try:

@@ -1,4 +1,4 @@
-"""The cycle of a hierarchy whose numbers are known, in variables in which the diagonals of all levels are one."""
+"""Cycle of a hierarchy with known values, scaled to unit diagonals on all levels."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _level(
 
 
 def _inverse(A: sp.csr_array, scales: Scales, hermitian: bool, rounding: float) -> np.ndarray:
-    """Of `left A right`.
+    """(Pseudo-)inverse of `left A right`.
 
     Raises:
         ValueError: it is too large.

@@ -1,4 +1,4 @@
-"""A level that remembers what its prolongation was made of."""
+"""AMG level that keeps the tentative prolongation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..cycle.scaled import DiagonallyScaled
 @storable("level of an algebraic cycle")
 @dataclass(eq=False, repr=False)
 class AlgebraicLevel(Level):
-    """A level whose matrix can get other numbers.
+    """A level whose matrix values can be updated.
 
     Attributes:
-        tentative: what P was made of, in variables of its own; new numbers of A make a new P of it.
+        tentative: the unsmoothed, unscaled prolongation, from which an update makes a new P.
     """
 
     parts = (*Level.parts, "tentative")
@@ -33,7 +33,7 @@ class AlgebraicLevel(Level):
 
 
 def tentative_matrices(cycle: Operator) -> list[SparseMatrix] | None:
-    """Those of all levels, finest first; None where there is one level only."""
+    """Tentative prolongations of all levels, finest first; None for a single level."""
     found: list[Any] = []
     while isinstance(cycle, AlgebraicLevel | DiagonallyScaled | Recast):
         if isinstance(cycle, AlgebraicLevel):

@@ -1,7 +1,7 @@
-"""An order of the unknowns in which those that are coupled are near each other.
+"""Reordering of the unknowns (reverse Cuthill-McKee) that places coupled ones near each other.
 
-Unknowns are put together in their order: in a random one, as of many meshes, aggregates have odd shapes, which costs a
-third of the iterations, and products take half as long again, as they gather from everywhere.
+Aggregation visits the unknowns in their order: in a random one, as of many meshes, aggregates have odd shapes, which
+costs a third of the iterations, and products take half as long again for lack of locality.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_entries
 
 _LEAST = 2000  # unknowns: fewer are in the cache anyway
-_FAR = 0.1  # of the number of unknowns, that lie between two which are coupled on average: a third in a random order
-_NEARER = 0.25  # as much of that at most in a better order
+_FAR = 0.1  # relative mean distance of coupled unknowns: a third in a random order
+_NEARER = 0.25  # required reduction of that distance
 _SAMPLE = 1000  # rows
 
 
 def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
-    """Unknown `order[k]` comes as number k, int32: by reverse Cuthill-McKee, where that is better by far, else None.
+    """Reverse Cuthill-McKee order (unknown `order[k]` becomes number k, int32) if it is much better, else None.
 
     Blocks of consecutive unknowns stay together.
 
@@ -49,14 +49,14 @@ def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
 
 
 def places_in(order: np.ndarray) -> np.ndarray:
-    """The number that each unknown gets."""
+    """Inverse permutation: the new number of each unknown."""
     places = np.empty_like(order)
     places[order] = np.arange(len(order), dtype=order.dtype)
     return places
 
 
 def rows_in(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
-    """The matrix of the same system with its unknowns in another order; None: as they are."""
+    """Symmetrically permuted matrix; None: unchanged."""
     if order is None:
         return matrix
     found = sp.csr_array(matrix[order][:, order])
@@ -65,7 +65,7 @@ def rows_in(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
 
 
 def reordered_matrix(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:
-    """Likewise, in its library, with values that may be traced. Cost: a sort."""
+    """Symmetrically permuted matrix in its library; values may be traced. Cost: a sort."""
     if order is None:
         return matrix
     rows, cols, _ = matrix.structure.entries()

@@ -1,4 +1,4 @@
-"""What of a hierarchy depends on patterns alone: which entries meet in its products, found once.
+"""Symbolic set-up of AMG: the index pairs of its sparse products, found once per pattern.
 
 With it new numbers of A give a new hierarchy by gathers, products and sums of segments, in compiled programs, too.
 """
@@ -57,7 +57,7 @@ class LevelPattern(NamedTuple):
 
 
 class HierarchyPattern(NamedTuple):
-    """Of all levels, and of the matrix of the coarsest one."""
+    """Symbolic data of all levels, and of the coarsest matrix."""
 
     levels: tuple[LevelPattern, ...]
     coarsest: CsrStructure
@@ -104,7 +104,7 @@ def _level(bk: Backend, A: CsrStructure, T: Structure, smoothed: bool) -> LevelP
 
 
 def _sources(both: Order, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of each entry of a union: its number in the first list, which has `count` of them, and in the second, or -1."""
+    """Sources of each entry of a union: index in the first list (of `count`) and in the second, or -1."""
     total = len(both.order) if both.order is not None else len(both.rows)
     order = both.order if both.order is not None else np.arange(total, dtype=np.int32)
     ids = both.ids if both.ids is not None else np.arange(total, dtype=np.int32)

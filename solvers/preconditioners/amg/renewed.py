@@ -1,4 +1,4 @@
-"""New numbers on the old pattern: the hierarchy of a matrix whose values may be traced, by Galerkin products."""
+"""Numeric set-up of AMG on a known pattern: Galerkin products of values that may be traced."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import Dense, Operator, SparseMatrix
+from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.regather import take_or_zero
 from ..cycle.dense import check_dense, traced_inverse
 from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled
-from ..cycle.smoother import power_method_bound, steps_for
+from ..cycle.smoother import steps_for
 from ..diagonal import DiagonalOperator
 from .level import AlgebraicLevel
 from .pattern import LevelPattern, pattern_of
@@ -23,7 +24,7 @@ from .settings import OMEGA, AmgSettings
 
 
 class Current(NamedTuple):
-    """The matrix of a level in row order, in variables in which its diagonal is one, or where A has none, zero."""
+    """Matrix of a level in CSR order, scaled to a unit diagonal (zero where A has none)."""
 
     values: Array  # (nnz,) or (systems, nnz)
     scale: Array  # (n,) or (systems, n): the matrix is what it was before, times this from both sides
@@ -32,7 +33,7 @@ class Current(NamedTuple):
 def renewed(
     A: SparseMatrix, tentative: Sequence[SparseMatrix], settings: AmgSettings, hermitian: bool | None
 ) -> Operator:
-    """The cycle for A whose prolongations are made of tentative ones, from the finest level on.
+    """Cycle for A from tentative prolongations, finest first: numeric set-up.
 
     Cost: two products of sparse matrices and 15 with vectors on each level, and an eigenvalue decomposition on the
     coarsest. What depends on patterns only is found once for each.
@@ -61,7 +62,7 @@ def renewed(
 
 
 def _coarsest(bk: Backend, A: CsrStructure, current: Current, like: Array | None) -> Operator:
-    """A dense (pseudo-)inverse; of a matrix that can hold nothing but a diagonal, which is one, the identity.
+    """Coarsest solve: a dense (pseudo-)inverse, or the identity for a (scaled) diagonal matrix.
 
     Raises:
         ValueError: it is too large.
@@ -82,7 +83,7 @@ def unit_diagonal(bk: Backend, A: CsrStructure, values: Array) -> Current:
 
 
 def _phase(bk: Backend, A: CsrStructure, values: Array, each: bool) -> Array:
-    """`(n,)` or `(systems, n)`, of size one: by which rows are turned so that smoothing reduces errors.
+    """Unit factors `(n,)` or `(systems, n)` of the rows, with which the smoother converges.
 
     One phase for all rows of a system, which a Hermitian matrix stays one with; or with `each`, one for each row. Of a
     real diagonal -1 where no entry is positive; of a complex one against the phase of its sum.
@@ -120,7 +121,7 @@ def _level(
     """A, P and R of a level with the coefficients of its smoother, and the next coarser level."""
     a, last = current.values, len(current.values.shape) - 1
     A = level.A.matrix(bk, a, like)
-    rho = power_method_bound(bk, A, _row_sums(bk, level.rows, current))
+    rho = bounded_eigenvalue(bk, A, _row_sums(bk, level.rows, current))
     rho = bk.where(rho > 0, rho, 1)
     t = bk.astype(bk.constant(T.stored.entry_arrays()), bk.dtype(a))
     t = t / bk.take(current.scale, T.structure.entries().rows, last)
@@ -147,12 +148,12 @@ def _row_sums(bk: Backend, A: CsrStructure, current: Current) -> Array:
 
 
 def _or_zero(bk: Backend, values: Array, places: np.ndarray) -> Array:
-    """The values at some places, 0 where these are -1."""
+    """Gather values, 0 for index -1."""
     if places.size and places.min() >= 0:
         return bk.take(values, places, len(values.shape) - 1)
     return take_or_zero(bk, values, places)
 
 
 def _as_rows(x: Array) -> Array:
-    """`(systems, n)`, of one matrix `(1, n)`."""
+    """Reshape to `(systems, n)`; `(1, n)` for a single matrix."""
     return x if len(x.shape) == 2 else x[None]

@@ -1,4 +1,4 @@
-"""The motions of a body that do not deform it: what elasticity maps to zero but for supports."""
+"""Rigid body motions, the near null space of elasticity."""
 
 from __future__ import annotations
 

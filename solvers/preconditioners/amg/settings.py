@@ -1,4 +1,4 @@
-"""What can be asked of an algebraic multigrid preconditioner, checked."""
+"""Settings of AMG and their checks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..cycle.recast import check_precision
 from ..cycle.smoother import SMOOTHERS
 
 COARSENINGS = ("smoothed-aggregation", "aggregation", "ruge-stuben", "root-node", "energy-minimising", "adaptive")
-GIVEN = "given"  # the prolongations of a hierarchy of the user
+GIVEN = "given"  # prolongations of a user's hierarchy
 OMEGA = 4 / 3  # of smoothed prolongations, over the largest eigenvalue
 _STRENGTH = {"ruge-stuben": 0.25}  # all others: 0, every coupling is strong
 
 
 @dataclass(frozen=True)
 class AmgSettings:
-    """As `amg` documents them."""
+    """Settings of `amg`, which documents them."""
 
     coarsening: str = "smoothed-aggregation"
     cycle: str = "V"
@@ -53,32 +53,32 @@ class AmgSettings:
 
     @property
     def threshold(self) -> float:
-        """How strong a coupling is at least that points are put together by."""
+        """Strength threshold."""
         return _STRENGTH.get(self.coarsening, 0.0) if self.strength is None else self.strength
 
     @property
     def factor(self) -> float:
-        """By which corrections of coarser levels are multiplied."""
+        """Factor of coarse-grid corrections."""
         if self.over_correction is not None:
             return self.over_correction
         return 1.6 if self.coarsening == "aggregation" else 1.0
 
     @property
     def aggregates(self) -> bool:
-        """Are tentative prolongations made of aggregates, which need the pattern only?"""
+        """Are tentative prolongations aggregates, which depend on the pattern only?"""
         return self.coarsening in ("smoothed-aggregation", "aggregation")
 
     @property
     def smooths(self) -> bool:
-        """Are prolongations smoothed, when new numbers come on an old pattern?"""
+        """Are prolongations smoothed in the numeric set-up?"""
         return self.coarsening == "smoothed-aggregation"
 
     def smoother_of(self, hermitian: bool | None) -> str:
-        """Chebyshev's polynomials are made for real eigenvalues; None: not known whether these are."""
+        """Default smoother: Chebyshev requires real eigenvalues; `hermitian` None: not known."""
         return self.smoother or ("jacobi" if hermitian is False else "chebyshev")
 
     def pairs(self) -> tuple[tuple[str, Any], ...]:
-        """Names and values, of those that were not left to the default."""
+        """Pairs of name and value that differ from the defaults."""
         default = AmgSettings()
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return tuple((k, v) for k, v in found.items() if k == "coarsening" or v != getattr(default, k))
@@ -95,9 +95,9 @@ def _at_least_one(name: str, given: Any) -> None:
 
 
 def near_nullspace_columns(given: Any, n: int, block_size: int | None) -> tuple[np.ndarray | None, int]:
-    """Vectors on the first axis as columns `(n, k)`, and how many unknowns there are at each point.
+    """Near null space as columns `(n, k)`, and the number of unknowns per point.
 
-    Vectors `(k, points, unknowns per point)`, such as those of `rigid_motions`, tell the latter.
+    The latter is taken from vectors `(k, points, unknowns per point)`, such as those of `rigid_motions`.
 
     Raises:
         ValueError: they do not fit to n unknowns, or are not finite.
@@ -126,7 +126,7 @@ def near_nullspace_columns(given: Any, n: int, block_size: int | None) -> tuple[
 
 
 def in_dtype(columns: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
-    """For a real matrix the real and the imaginary parts of complex vectors, each a vector of its own."""
+    """Convert vectors; for a real matrix complex ones are split into real and imaginary parts."""
     if columns is None or dtype.kind == "c" or columns.dtype.kind != "c":
         return columns
     parts = np.concatenate([columns.real, columns.imag], axis=1)

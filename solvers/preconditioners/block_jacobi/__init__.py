@@ -1,1 +1,1 @@
-"""Inverses of blocks on the diagonal."""
+"""Block Jacobi."""

@@ -1,4 +1,4 @@
-"""The block Jacobi preconditioner: solve for the unknowns of each block alone."""
+"""The block Jacobi preconditioner: the inverse of the block diagonal."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
 
 
 def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array:
-    """`(systems, numbers)`: the numbers of all blocks, with the identity where they are filled up."""
+    """`(systems, numbers)`: entries of all blocks, padded with the identity."""
     total = places.stacks[-1].stop if places.stacks else 0
     padding = np.zeros(total)
     for stack, members in zip(places.stacks, places.members, strict=True):
@@ -72,7 +72,7 @@ def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array
 
 
 def _inverted(bk: Backend, stack: Stack, numbers: Array) -> tuple[Array, int, bool | None]:
-    """The inverses as rows of numbers, how many blocks were seen to be singular, and are all Hermitian?"""
+    """Inverses as flat rows, number of singular blocks, and whether all are Hermitian."""
     systems, size = int(numbers.shape[0]), stack.size
     blocks = bk.reshape(numbers, (systems * stack.blocks, size, size))
     found, singular = inverses(bk, blocks)
@@ -89,7 +89,7 @@ def _inverted(bk: Backend, stack: Stack, numbers: Array) -> tuple[Array, int, bo
 
 
 def _mend(blocks: np.ndarray, found: np.ndarray, singular: np.ndarray) -> int:
-    """Put regular inverses in the place of singular ones; how many."""
+    """Replace inverses of singular blocks by regular ones; returns their number."""
     wrong = np.flatnonzero(singular.reshape(-1) & np.isfinite(blocks).all(axis=(1, 2)))
     if len(wrong):
         found[wrong] = regular_inverses(blocks[wrong])
@@ -97,7 +97,7 @@ def _mend(blocks: np.ndarray, found: np.ndarray, singular: np.ndarray) -> int:
 
 
 def _all(facts: list[bool | None]) -> bool | None:
-    """False if one is, else None if one is not known."""
+    """Three-valued `all`: False if one is False, else None if one is unknown."""
     return False if False in facts else None if None in facts else True
 
 

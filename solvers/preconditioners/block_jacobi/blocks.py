@@ -1,4 +1,4 @@
-"""Sets of unknowns that belong together: given, of equal size, or found in the pattern; and where their entries are."""
+"""Partition of the unknowns into blocks: given, of equal size, or from the pattern; and where their entries are."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from ..checks import check_integer
 
-_LONGEST = 128  # rows of one pattern that make one block
+_LONGEST = 128  # largest block of rows with one pattern
 _COMPONENTS = 6  # most unknowns at a node
-_FILLED = 0.65  # of the blocks of a node with its neighbours; elasticity on a regular grid has 0.7
+_FILLED = 0.65  # required fill of node blocks; elasticity on a regular grid has 0.7
 _SAMPLE = 8000  # rows
 
 
 def labels_of(n: int, block_size: Any, blocks: Any, pattern: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """`(n,)`: the number of the block of each unknown, 0, 1, ...
+    """`(n,)`: block label of each unknown, 0, 1, ...
 
     Args:
         n: number of unknowns.
@@ -38,7 +38,7 @@ def labels_of(n: int, block_size: Any, blocks: Any, pattern: tuple[np.ndarray, n
 
 
 def given_labels(name: str, labels: Any, n: int) -> np.ndarray:
-    """Labels of a user, numbered 0, 1, ...
+    """Labels of a user, renumbered to 0, 1, ...
 
     Raises:
         ValueError: they are no integers, or not one for each unknown.
@@ -51,9 +51,9 @@ def given_labels(name: str, labels: Any, n: int) -> np.ndarray:
 
 
 def _found(n: int, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """Rows next to each other with entries in the same columns, where these are at least half of all rows.
+    """Detect blocks: adjacent rows with one pattern, if these are at least half of all rows.
 
-    Else k unknowns that follow each other, where the pattern is one of k x k blocks with some zeros in them.
+    Else blocks of k consecutive unknowns, if the pattern is (nearly) one of k x k blocks.
 
     Raises:
         ValueError: there is neither.
@@ -101,7 +101,7 @@ def same_as_next(n: int, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
 
 
 def _cut(sizes: np.ndarray) -> np.ndarray:
-    """Labels of blocks of these sizes; those that are too long in parts of about one size."""
+    """Labels of blocks of these sizes; too long ones are split evenly."""
     parts = -(-sizes // _LONGEST)
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     part = within * np.repeat(parts, sizes) // np.repeat(sizes, sizes)
@@ -109,7 +109,7 @@ def _cut(sizes: np.ndarray) -> np.ndarray:
 
 
 class Stack(NamedTuple):
-    """Dense blocks of about one size, one after the other in a row of numbers.
+    """Dense blocks of about one size, stored consecutively in a flat array.
 
     Attributes:
         start: where the first number is.
@@ -126,7 +126,7 @@ class Stack(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where the entries of a block diagonal matrix are among the numbers of stacks of dense blocks.
+    """Positions of the entries of a block diagonal matrix in stacks of dense blocks.
 
     Attributes:
         stacks: of blocks, by rising size.
@@ -143,12 +143,12 @@ class Places(NamedTuple):
     place: np.ndarray
 
     def of(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Of entries whose row and column are in one block."""
+        """Flat positions of entries within blocks."""
         return self.block[rows] + self.place[rows] * self.size[rows] + self.place[cols]
 
 
 def places_of(labels: np.ndarray) -> Places:
-    """Blocks by their size, up to a power of two, so that few stacks hold all."""
+    """Group blocks by size, rounded up to powers of two."""
     n, sizes = len(labels), np.bincount(labels)
     order = np.argsort(labels, kind="stable")
     starts = np.cumsum(sizes) - sizes

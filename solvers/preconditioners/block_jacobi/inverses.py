@@ -1,4 +1,4 @@
-"""Inverses of many small dense matrices, and which of them are singular."""
+"""Batched inverses of small dense matrices, with a test for singular ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend, get_backend
-from ....sparse.symmetry import REFUSED
+from ....sparse.analysis.symmetry import REFUSED
 
 _SINGULAR = 0.1  # over the rounding unit: the condition from which an inverse holds nothing but rounding
 _SWEEPS = 5  # of scaling, each of which halves the digits that are missing
@@ -15,9 +15,9 @@ _HERMITIAN = 100  # times the rounding unit: how far entries of a Hermitian matr
 
 
 def inverses(bk: Backend, blocks: Array) -> tuple[Array, Array]:
-    """The inverses of `(m, k, k)`, and `(m, 1, 1)` bool: which are singular to working precision.
+    """Inverses of `(m, k, k)`, and the mask `(m, 1, 1)` of numerically singular ones.
 
-    Inverses of Hermitian matrices are Hermitian. Those of singular ones hold anything.
+    Inverses of Hermitian matrices are Hermitian; those of singular ones are unspecified.
     """
     with bk.errstate():
         scale = _scale(bk, blocks)
@@ -48,7 +48,7 @@ def all_hermitian(blocks: np.ndarray) -> bool | None:
 def regular_inverses(blocks: np.ndarray) -> np.ndarray:
     """Inverses of singular matrices `(m, k, k)` in which null vectors count as if their eigenvalue were the largest.
 
-    So no direction is lost, and what is semi-definite gets a definite inverse. Zeros count as the identity.
+    No direction is lost, and a semi-definite matrix gets a definite inverse. Zeros count as the identity.
     """
     scale = _scale(get_backend("numpy"), blocks)
     even = scale * blocks * np.swapaxes(scale, -1, -2)

@@ -1,1 +1,1 @@
-"""A coarse space that is constant on clusters of unknowns."""
+"""Deflation with piecewise constant coarse spaces."""

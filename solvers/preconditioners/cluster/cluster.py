@@ -1,4 +1,4 @@
-"""The cluster preconditioner: Jacobi, and a correction that is constant on each cluster of unknowns."""
+"""The cluster preconditioner: Jacobi plus a coarse-grid correction that is constant on each cluster of unknowns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Operator
+from ....sparse.analysis.analysis import analysis_of
 from ..base import Preconditioner
 from ..checks import check_choice
 from ..composed.multiplicative import multiplicative
 from ..jacobi import jacobi
-from ..known import as_matrix, grid_of, is_known_hermitian, pattern, stored_entries
+from ..known import as_matrix, grid_of, pattern, stored_entries
 from .clusters import labels_of_clusters
 from .coarse import coarse_correction
 
@@ -54,7 +55,7 @@ def cluster(
     fine, coarse = jacobi(matrix), coarse_correction(matrix, P)
     M = fine + coarse if form == "additive" else multiplicative(matrix, coarse, fine, coarse)
     settings = (("clusters", count), ("form", form))
-    hermitian = True if is_known_hermitian(matrix) else M.hermitian
+    hermitian = True if analysis_of(matrix.without_offset).hermitian else M.hermitian
     return replace(M, kind="cluster", hermitian=hermitian, entries=stored_entries(A), settings=settings)
 
 

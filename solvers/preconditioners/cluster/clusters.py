@@ -1,4 +1,4 @@
-"""Clusters of unknowns: boxes of a grid, and connected sets of about one size in the graph of a matrix."""
+"""Partition of the unknowns into clusters: boxes of a grid, or connected sets of about equal size in the graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FULL = 0.25  # of all entries, from which a pattern says nothing of who is near
 def labels_of_clusters(
     n: int, clusters: Any, grid: Sequence[int], pattern: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """`(n,)`: the number of the cluster of each unknown, 0, 1, ..., or -1 for one that is in none.
+    """`(n,)`: cluster label of each unknown, 0, 1, ..., or -1 for none.
 
     Args:
         n: number of unknowns.
@@ -43,7 +43,7 @@ def labels_of_clusters(
 
 
 def boxes_per_axis(grid: Sequence[int], count: int) -> tuple[int, ...]:
-    """About cubic boxes, `count` of them or so; short axes are cut at each place."""
+    """Boxes per axis: about `count` nearly cubic boxes."""
     found = {axis: size for axis, size in enumerate(grid) if size <= _SHORT}
     rest = [axis for axis in range(len(grid)) if axis not in found]
     left = count / math.prod(found.values())
@@ -67,7 +67,7 @@ def _boxes(grid: Sequence[int], boxes: Sequence[Any]) -> np.ndarray:
 
 
 def _of_graph(n: int, rows: np.ndarray, cols: np.ndarray, count: int) -> np.ndarray:
-    """Of nodes, where each has as many unknowns, which stay apart."""
+    """Clusters of nodes with equally many unknowns, one set of clusters per component."""
     if len(rows) > _FULL * n * n:
         return np.arange(n) * count // n
     k = components_per_node(n, rows, cols)
@@ -79,7 +79,7 @@ def _of_graph(n: int, rows: np.ndarray, cols: np.ndarray, count: int) -> np.ndar
 
 
 def connected_clusters(n: int, rows: np.ndarray, cols: np.ndarray, count: int) -> np.ndarray:
-    """`(n,)`: to which of `count` centres each node is nearest, -1 where it is connected to none.
+    """`(n,)`: nearest of `count` centres in the graph, -1 where none is connected (Lloyd aggregation).
 
     Centres start at random and move to where it is farthest to other clusters, as in Lloyd's algorithm: Bell, Algebraic
     Multigrid for Discrete Differential Forms, 2008, section 4.3.

@@ -1,4 +1,4 @@
-"""Corrections in a small space: solve there, where the others take long."""
+"""Coarse-grid corrections: the exact solution in a subspace."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..base import Preconditioner
 from ..block_jacobi.inverses import all_hermitian, are_hermitian, inverses
 from ..known import as_matrix, concrete, from_host, kept, linear, stored_entries, without_derivatives
 
-_LARGEST = 4096  # columns, of which there is a dense inverse
+_LARGEST = 4096  # most columns: their matrix is inverted as a dense one
 
 
 @storable("through a coarse space")
 @dataclass(eq=False, repr=False)
 class CoarseGridCorrection(Composed):
-    """`left inner right`."""
+    """`left inner right`: prolongation, inverse of the coarse matrix, restriction."""
 
     parts = ("left", "inner", "right")
 
@@ -100,10 +100,10 @@ def _assembled(
 
 
 def _coarse_inverse(bk: Backend, blocks: Array) -> tuple[Array, bool | None, bool]:
-    """The inverses of `(systems, m, m)`, whether they are Hermitian, and whether one was seen to be singular.
+    """Inverses of `(systems, m, m)`, whether they are Hermitian, and whether one is singular.
 
-    Where values are known, a singular one has its pseudo-inverse. Else it is tried again with a multiple of the matrix
-    of ones, as constants are null vectors of many; where this is singular too, there is no correction.
+    For known values a singular one gets its pseudo-inverse. Else it is tried again with a multiple of the matrix of
+    ones, since constants are the usual null vectors; if that is singular too, there is no correction.
     """
     found, singular = inverses(bk, blocks)
     if bk.on_host:

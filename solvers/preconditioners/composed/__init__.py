@@ -1,1 +1,1 @@
-"""Preconditioners that are made of others."""
+"""Composed preconditioners."""

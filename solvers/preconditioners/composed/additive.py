@@ -1,4 +1,4 @@
-"""`M1 + M2` and `c * M`."""
+"""Additive composition: `M1 + M2` and `c * M`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .sums import ScalarMultiple, Sum
 
 
 def operator_sum(first: Any, second: Any) -> Preconditioner:
-    """The sum of two of what `in_one_library` takes.
+    """Sum of two preconditioners, see `in_one_library`.
 
     Raises:
         TypeError: a function, or operators of two libraries.
@@ -35,7 +35,7 @@ def _hermitian(pair: list[Any]) -> bool | None:
 
 
 def operator_multiple(M: Preconditioner, factor: Any) -> Preconditioner:
-    """A multiple by a number.
+    """Scalar multiple.
 
     Raises:
         TypeError: an array, or a complex number for a real preconditioner.

@@ -1,4 +1,4 @@
-"""Preconditioners one after the other: each corrects the residual that those before it leave."""
+"""Multiplicative composition: each preconditioner corrects the residual that those before it leave."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 
 from ....backends import Array
 from ....sparse import Composed, Operator, storable
+from ....sparse.analysis.analysis import analysis_of
 from ..base import Preconditioner, in_brackets, joint_cost, joint_note
-from ..known import is_known_hermitian, kept, stored_entries
+from ..known import kept, stored_entries
 from .pieces import in_one_library
 
 
 @storable("one after the other")
 @dataclass(eq=False, repr=False)
 class Successive(Composed):
-    """`y = first r`, then `y + second (r - A y)`. Cost: 1 product with A."""
+    """Multiplicative combination: `y = first r`, then `y + second (r - A y)`. Cost: 1 product with A."""
 
     parts = ("A", "first", "second")
 
@@ -66,7 +67,8 @@ def _described(A: Operator, inner: Operator, every: Sequence[Any], symmetric: bo
     memory, work = joint_cost(every, "memory"), joint_cost(every, "work")
     if work is not None:
         work = None if entries is None else work + (len(every) - 1) * entries
-    hermitian = True if symmetric and every[len(every) // 2].hermitian and is_known_hermitian(A) else None
+    middle = every[len(every) // 2]
+    hermitian = True if symmetric and middle.hermitian and analysis_of(A.without_offset).hermitian else None
     kind = ", then ".join(in_brackets(M.kind) for M in every)
     M = Preconditioner(inner, kind, hermitian, memory, work, entries, (), joint_note(every))
     return M.on_grid_of(A)

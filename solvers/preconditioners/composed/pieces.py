@@ -1,4 +1,4 @@
-"""What preconditioners are composed of: anything that can be applied, brought to one library and dtype."""
+"""Operands of composed preconditioners: operators and callables, converted to one library and dtype."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def as_piece(M: Any) -> Preconditioner:
 
 
 def foreign_piece(M: Any) -> Preconditioner | None:
-    """Of SciPy's factors and pyamg's hierarchies, on NumPy arrays; None for anything else."""
+    """SciPy's factors or pyamg's hierarchy as a preconditioner on NumPy arrays; None for anything else."""
     foreign = from_foreign(M)
     if foreign is None:
         return None
@@ -39,7 +39,7 @@ def foreign_piece(M: Any) -> Preconditioner | None:
 
 
 def in_one_library(pieces: Sequence[Any], A: Any = None, like: Any = None) -> list[Any]:
-    """The pieces as preconditioners, and A, if there is one, as an operator after them: of one library and dtype.
+    """Convert the pieces (and A, which then comes last) to operators of one library and dtype.
 
     Raises:
         TypeError: they are of two libraries, neither of which is NumPy.
@@ -62,6 +62,6 @@ def in_one_library(pieces: Sequence[Any], A: Any = None, like: Any = None) -> li
 
 
 def _anchor(bk: Backend, operators: Sequence[Operator]) -> Any:
-    """An array on the device of those that are of this library."""
+    """An array of this library on the device of the pieces."""
     arrays = (array for M in operators if M.bk is bk for array in bk.flatten(M)[0])
     return next(arrays, None)

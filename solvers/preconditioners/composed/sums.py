@@ -1,4 +1,4 @@
-"""Sums and multiples of preconditioners."""
+"""Sum and scalar multiple of operators."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sum(Composed):
 @storable("multiple")
 @dataclass(eq=False, repr=False)
 class ScalarMultiple(Composed):
-    """`factor` times an operator; the factor is no array but a number, complex where the operator is."""
+    """`factor` times an operator; the factor is a Python number, complex only for a complex operator."""
 
     passes_grids = True
 

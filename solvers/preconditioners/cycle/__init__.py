@@ -1,1 +1,1 @@
-"""One multigrid cycle: its levels, smoothers and the inverse of the coarsest matrix."""
+"""Multigrid cycles: levels, smoothers and the coarsest solve."""

@@ -1,18 +1,18 @@
-"""What smoothers need of a known matrix."""
+"""Checks of a known matrix before it is smoothed: Hermitian, double precision."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse.symmetry import is_hermitian, nearest_hermitian
+from ....sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 
 
 def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
-    """Is it Hermitian, and it in double precision; exactly so where it is as good as that for an iteration.
+    """Whether A is Hermitian, and A in double precision, made exactly Hermitian if it is nearly so.
 
     Raises:
-        ValueError: it has what is no finite number, or a row with entries but a zero on the diagonal.
+        ValueError: an entry is not finite, or a row with entries has a zero on the diagonal.
     """
     if not np.isfinite(A.data).all():
         raise ValueError(f"{kind} was asked for a matrix with entries that are infinite or NaN; expected numbers.")

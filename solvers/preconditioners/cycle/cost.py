@@ -1,4 +1,4 @@
-"""What a cycle stores, and what it multiplies."""
+"""Storage and work of a cycle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .scaled import DiagonallyScaled
 
 
 def numbers_stored(cycle: Operator) -> int:
-    """Of all levels and systems, without padding."""
+    """Numbers stored in all levels and systems, without padding."""
     if isinstance(cycle, Matrix):
         return cycle.nnz
     parts = [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []

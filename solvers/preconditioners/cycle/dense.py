@@ -1,4 +1,4 @@
-"""Inverses of small dense matrices, also of singular ones: what the coarsest level is solved with."""
+"""(Pseudo-)inverses of small dense matrices: the coarsest solve."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_dense(n: int) -> None:
 
 
 def rounding_of(given: np.dtype, levels: int) -> float:
-    """On the coarsest of so many levels, of a matrix in this precision.
+    """Relative rounding of the coarsest of so many levels, for a fine matrix in this precision.
 
     What rounding takes from the sum of a row counts about four times as much on each coarser level.
     """
@@ -46,7 +46,7 @@ def known_inverse(A: np.ndarray, hermitian: bool, rounding: float) -> np.ndarray
 
 
 def _are_kept(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Array:
-    """Of ascending eigenvalues, those above `cut`; and above `cut_beyond` those of the sign that the largest has not.
+    """Mask of ascending eigenvalues above `cut`; above `cut_beyond` for the sign opposite to the largest one.
 
     Rounding on finer levels adds up on coarse ones, and makes null vectors of semidefinite matrices such eigenvalues,
     with which M would be indefinite.
@@ -60,7 +60,7 @@ def _are_kept(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Arra
 
 
 def traced_inverse(bk: Backend, A: Array) -> Array:
-    """The same in a compiled program, of `(n, n)` or `(systems, n, n)`.
+    """(Pseudo-)inverse of traced values, `(n, n)` or `(systems, n, n)`.
 
     What is not Hermitian is inverted by LU with a small shift, which serves singular matrices, too.
     """

@@ -1,4 +1,4 @@
-"""One of two operators, which an array decides when a compiled program runs."""
+"""One of two operators, selected by an array when a compiled program runs."""
 
 from __future__ import annotations
 

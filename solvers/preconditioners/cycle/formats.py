@@ -1,4 +1,4 @@
-"""In which format a matrix of a level is stored."""
+"""Choice of a format for the matrices of a level."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALL = 50_000  # entries, whose product takes as long in rows, and compiles in
 
 
 def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
-    """Of a matrix in rows, for products in a library: programs have many of them, so that compiling them counts.
+    """Format for the products of a CSR matrix in a library, with regard to compile time.
 
     PyTorch's product of short diagonals is an operation for each, and takes longer than that of rows.
     """
@@ -29,7 +29,7 @@ def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
 def suited(A: Operator, bk: Backend, like: Array | None) -> Operator:
     """A sparse matrix in the format for a library, on the device of `like`.
 
-    All else as it is, and stencils, which suit all libraries that have them.
+    Anything else is unchanged, also stencils, which suit every library that has them.
     """
     if not isinstance(A, SparseMatrix) or isinstance(A, Stencil):
         return A

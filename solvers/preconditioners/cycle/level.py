@@ -1,4 +1,4 @@
-"""One multigrid cycle from zero, as an operator made of the operators of its levels."""
+"""Multigrid cycle from a zero initial guess, as an operator composed of its levels."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Level(Composed):
         A: the matrix of this level, with ones on its diagonal.
         P: prolongation, from the next coarser level.
         R: restriction, to it.
-        coarse: approximation of the inverse of the matrix of the next coarser level.
+        coarse: approximate inverse of the next coarser matrix.
         steps: coefficients of the smoother, `(degree, 2, 1)` or one column per system.
-        visits: how often the coarser levels are gone to.
+        visits: number of visits to the coarser levels (1: V-cycle, 2: W-cycle).
         hermitian: is it known to be?
 
     Cost: 2 degree products with A, one with P and R each for every visit, and 1 more with A for all but the first.
@@ -60,7 +60,7 @@ class Level(Composed):
         return self.of_negative(self.bk.materialize(negated(self.bk, x)))
 
     def of_negative(self, e: Array) -> Array:
-        """The same of -e, which may be overwritten."""
+        """The cycle applied to -e, which may be overwritten."""
         A, steps = self._in_products, self.array("steps")
         found, e = smoothed_from_zero(self.bk, A, steps, e)
         change = self._from_below(e)
@@ -74,7 +74,7 @@ class Level(Composed):
         return as_symmetric_dia(self.A) if self.hermitian else self.A
 
     def _from_below(self, e: Array) -> Array:
-        """What the coarser levels add to an x with the residual -e."""
+        """Coarse-grid correction of an x with the residual -e."""
         materialize, coarse = self.bk.materialize, self.coarse
         e = self.R.apply(e)
         change = coarse.of_negative(materialize(e)) if isinstance(coarse, Level) else coarse.apply(materialize(-e))

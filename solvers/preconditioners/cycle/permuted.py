@@ -1,4 +1,4 @@
-"""An operator in another order of the unknowns, which is known wherever it goes."""
+"""A permuted operator, with its permutation known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .target import Target
 @storable("in another order")
 @dataclass(eq=False, repr=False)
 class Permuted(Composed):
-    """`back inner there`, where row k of `there` has a one in column `order[k]`, and `back` is its transpose.
+    """`Q^T inner Q` with the permutation matrix Q that has a one in row k and column `order[k]`.
 
     The order is in the places of the entries, which nothing traces: who gets M as an argument of a compiled function
     can still tell which unknown is which.
@@ -51,7 +51,7 @@ class Permuted(Composed):
 
 
 def permuted(inner: Operator, order: np.ndarray, target: Target) -> Permuted:
-    """`inner` takes unknown `order[k]` as its number k."""
+    """Permuted operator: `inner` takes unknown `order[k]` as its number k."""
     n, places = len(order), np.argsort(order).astype(order.dtype)
     rows = np.arange(n + 1, dtype=np.int32)
     there, back = (target.matrix(csr_array(np.ones(n), cols, rows, (n, n))) for cols in (order, places))

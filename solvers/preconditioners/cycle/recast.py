@@ -1,4 +1,4 @@
-"""An operator in another precision than the vectors that it is applied to."""
+"""An operator in another precision than its vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SINGLE = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)
 
 
 def check_precision(precision: Any) -> None:
-    """Of a cycle.
+    """Check the `precision` setting of a cycle.
 
     Raises:
         ValueError: there is no such precision.
@@ -26,17 +26,17 @@ def check_precision(precision: Any) -> None:
 
 
 def inner_dtype(precision: str | None, dtype: np.dtype) -> np.dtype:
-    """In which a cycle for a matrix of `dtype` computes."""
+    """Dtype in which a cycle for a matrix of `dtype` computes."""
     return _SINGLE.get(dtype.name, dtype) if precision == "single" else dtype
 
 
 def precision_as_setting(precision: str | None) -> tuple[tuple[str, Any], ...]:
-    """If it was given."""
+    """The setting as a tuple, empty if it was not given."""
     return () if precision is None else (("precision", precision),)
 
 
 def note_on_precision(M: Operator) -> str | None:
-    """What a preconditioner says, parts of which may be in single precision where it is not."""
+    """Note of a preconditioner that is partly in a lower precision."""
     return "single precision inside" if _has_recast(M) else None
 
 
@@ -46,7 +46,7 @@ def _has_recast(M: Operator) -> bool:
 
 
 def recast(inner: Operator, dtype: np.dtype) -> Operator:
-    """`inner` for vectors of `dtype`; itself where it takes these."""
+    """Wrap `inner` for vectors of `dtype`; itself where it has that dtype."""
     return inner if inner.dtype == dtype else Recast(inner, np.dtype(dtype).name)
 
 
@@ -102,7 +102,7 @@ class Recast(Composed):
         return self._times_factor(scaled(left, self.inner.apply(lower), self.dtype)) if self._in_range(lower) else None
 
     def _as_it_is(self, x: Array) -> Array | None:
-        """NumPy's vectors in the lower precision, where none of them has to be divided before; None for others."""
+        """NumPy vectors cast to the lower precision, where none needs scaling; else None."""
         if not self.bk.on_host:
             return None
         with np.errstate(over="ignore"):
@@ -110,7 +110,7 @@ class Recast(Composed):
         return lower if self._in_range(lower) else None
 
     def _in_range(self, lower: Array) -> bool:
-        """Are all vectors so, in the lower precision, that none has to be divided before?"""
+        """Are all vectors in the range of the lower precision without scaling?"""
         size = self.bk.max_abs(lower)
         return bool(np.all((size > 2 / _PLAIN) & (size < _PLAIN / 2)))  # as the scale is rounded
 

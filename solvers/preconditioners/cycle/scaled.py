@@ -1,4 +1,4 @@
-"""An operator between two diagonal matrices."""
+"""Two-sided diagonal scaling of an operator."""
 
 from __future__ import annotations
 

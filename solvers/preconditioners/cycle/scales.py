@@ -1,4 +1,4 @@
-"""Diagonal matrices that make the diagonal of a known matrix one."""
+"""Diagonal scalings to a unit diagonal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def times_diagonals(left: np.ndarray, A: Any, right: np.ndarray) -> sp.csr_array
 
 
 def scales_of(A: sp.csr_array, hermitian: bool) -> Scales:
-    """Those of a Hermitian matrix are equal but for one sign, so that the product is Hermitian."""
+    """Scales to a unit diagonal; for a Hermitian matrix equal up to sign, so that the product is Hermitian."""
     diagonal = A.diagonal()
     size = np.abs(diagonal)
     positive = size > 0

@@ -1,4 +1,4 @@
-"""One level only: the (pseudo-)inverse of a small matrix, or of each of a batch, as a dense matrix."""
+"""Single-level cycle: the dense (pseudo-)inverse of a small matrix, or of each of a batch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .target import Target
 
 
 def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
-    """And whether it is Hermitian, None where that is not known. Found in variables in which its diagonal is one.
+    """(Pseudo-)inverse, computed with a unit diagonal, and whether it is Hermitian (None: unknown).
 
     Raises:
-        ValueError: the matrix has what is no finite number, or a row with entries but a zero on the diagonal.
+        ValueError: an entry is not finite, or a row with entries has a zero on the diagonal.
     """
     known, target = in_scipy(matrix), Target.of(matrix)
     if known is None:

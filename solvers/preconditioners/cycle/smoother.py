@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from ....backends import Array, Backend
 from ....sparse import Operator
 
 _LOWER, _UPPER = 0.35, 1.05  # the interval of Chebyshev's polynomials, of the bound of the eigenvalues
-_POWER_STEPS = 15
-_SAFETY = 1.1  # the largest eigenvalue over what the power method finds of it
 
 
 def smoothed_from_zero(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, Array]:
-    """From x = 0, where e = -b: the new x, and A x - b, both the caller's own. Cost: one product with A per step.
+    """Smooth from x = 0, where e = -b; returns new arrays x and A x - b. Cost: one product with A per step.
 
     e may be overwritten.
     """
@@ -33,7 +29,7 @@ def smoothed_from_zero(bk: Backend, A: Operator, steps: Array, e: Array) -> tupl
 
 
 def corrected(bk: Backend, A: Operator, steps: Array, x: Array, e: Array, change: Array) -> Array:
-    """From x + change, where e = A x - b: the new x. Cost: one product with A per step.
+    """Smooth from x + change, where e = A x - b; returns the new x. Cost: one product with A per step.
 
     x and e may be overwritten.
     """
@@ -45,7 +41,7 @@ def corrected(bk: Backend, A: Operator, steps: Array, x: Array, e: Array, change
 
 
 def negated(bk: Backend, x: Array) -> Array:
-    """`-x`, the caller's own."""
+    """`-x` as a new array."""
     return bk.times(bk.full_like(x[:, :1], -1), x)
 
 
@@ -55,14 +51,14 @@ def add_in_place(bk: Backend, x: Array, y: Array) -> Array:
 
 
 def _coefficients(bk: Backend, steps: Array, rows: int) -> list[tuple[Array, Array]]:
-    """Each `(rows, 1)`, from one for all rows or one for each."""
+    """Coefficients `(rows, 1)`, from one for all rows or one for each."""
     pairs = ((steps[k, 0], steps[k, 1]) for k in range(int(steps.shape[0])))
     each = ([bk.broadcast_to(c[:, None], (rows, 1)) for c in pair] for pair in pairs)
     return [(alpha, beta) for alpha, beta in each]
 
 
 def chebyshev_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
-    """Coefficients for eigenvalues up to `rho`: the least polynomial on the upper two thirds of them.
+    """Chebyshev coefficients for the upper two thirds of the eigenvalues up to `rho`.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., Algorithm 12.1; Adams, Brezina, Hu and Tuminaro,
     Parallel multigrid smoothing: polynomial versus Gauss-Seidel, J. Comput. Phys. 188 (2003).
@@ -78,7 +74,7 @@ def chebyshev_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]
 
 
 def jacobi_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
-    """Coefficients of damped Jacobi: the largest eigenvalue, `rho`, is reduced as much as a quarter of it.
+    """Coefficients of damped Jacobi for eigenvalues up to `rho`.
 
     Source: Saad, section 13.2.2, for the damping.
     """
@@ -93,30 +89,5 @@ SMOOTHERS: dict[str, Callable[[Array, int], list[tuple[Array, Array]]]] = {
 
 
 def steps_for(bk: Backend, smoother: str, rho: Array, degree: int) -> Array:
-    """`(degree, 2, systems or 1)` from bounds `(systems or 1,)`."""
+    """Coefficients `(degree, 2, systems or 1)` of a smoother from eigenvalue bounds `(systems or 1,)`."""
     return bk.stack([bk.stack(pair) for pair in SMOOTHERS[smoother](rho, degree)])
-
-
-def power_method_bound(bk: Backend, A: Operator, row_sums: Array) -> Array:
-    """`(systems or 1,)`: a bound of the eigenvalues of A from above, by the power method, with `_SAFETY`.
-
-    Args:
-        row_sums: bounds that hold, the largest sums of |entries| in a row of some D⁻¹ A D, `(systems or 1,)`.
-
-    From a vector without a pattern: that of a smooth one finds the wrong eigenvalue on grids. Cost: 15 products.
-    """
-    n, rows = A.shape[1], A.systems or 1
-    example = A.diagonals()
-    start = bk.scatter_numbers(n, np.dtype(bk.dtype(bk.real(example))), example)
-    v = bk.astype(bk.broadcast_to(start[None], (rows, n)), A.dtype)
-
-    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        """One more product, of the vector divided by its size."""
-        v, size, count = state
-        v = bk.materialize(A.apply(bk.times(1 / bk.where(size > 0, size, 1), v)))
-        return v, bk.norm(v), count + 1
-
-    count = bk.asarray(np.int32(0), like=example)
-    _, size, _ = bk.while_loop(lambda state: state[2] < _POWER_STEPS, step, (v, bk.norm(v), count))
-    found = _SAFETY * size[:, 0]
-    return bk.where(found < row_sums, found, row_sums)

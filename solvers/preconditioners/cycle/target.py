@@ -1,4 +1,4 @@
-"""Where a cycle is to work."""
+"""Library, device and precision of a cycle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .formats import suitable_format
 
 
 class Target(NamedTuple):
-    """Where the cycle is to work: a library, an array on the device or None, and the dtype of A."""
+    """Target of a cycle: a library, an array on the device or None, and the dtype of A."""
 
     bk: Backend
     like: Array | None
@@ -22,7 +22,7 @@ class Target(NamedTuple):
 
     @classmethod
     def of(cls, matrix: Matrix) -> Target:
-        """Where a matrix is."""
+        """The target of a matrix."""
         return cls(matrix.bk, anchor(matrix), matrix.dtype)
 
     @property
@@ -35,12 +35,12 @@ class Target(NamedTuple):
         return Dense(self.bk, self.bk.asarray(known, like=self.like), known)
 
     def array(self, values: np.ndarray) -> Array:
-        """A constant: of NumPy where a program is compiled, or where that is the library."""
+        """A constant array: NumPy's inside compiled programs and in the NumPy backend."""
         known = values.astype(self.stored)
         return known if self.bk.on_host or self.bk.compiled() else self.bk.asarray(known, like=self.like)
 
     def matrix(self, A: Any, format: str | None = None) -> SparseMatrix:
-        """Of SciPy's CSR, in a format, or the one that suits it in the library."""
+        """Convert SciPy's CSR to a format, by default the one that suits it in the library."""
         return from_csr(
             self.bk, A.astype(self.dtype), prune=False, like=self.like, format=format or suitable_format(self.bk, A)
         )

@@ -1,1 +1,1 @@
-"""Fast transforms of a nearby operator."""
+"""Fast diagonalisation of a nearby separable operator."""

@@ -1,4 +1,4 @@
-"""A matrix on a grid taken apart: what couples neighbours along each axis, and the sums of rows; and means of these."""
+"""Axis couplings of a matrix on a grid: its off-diagonals along each axis and its row sums, and means of both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .sizes import planes, planes_at_a_time
 
 
 class AxisCouplings(NamedTuple):
-    """What couples neighbours along an axis: from point i to i + 1 (mod n), and the part of the sum of rows, `(n,)`."""
+    """Means along one axis: couplings of points i and i + 1 (mod n), and the share of the row sums, `(n,)`."""
 
     up: np.ndarray
     rows: np.ndarray
@@ -21,11 +21,11 @@ class AxisCouplings(NamedTuple):
 
 
 class CouplingsByAxis(NamedTuple):
-    """A matrix taken apart.
+    """Couplings of a matrix, split by axis.
 
     Attributes:
-        up: for each axis what couples a point to the next ones along it, `(*grid)`.
-        rows: the sums of rows, `(*grid)`.
+        up: for each axis the coupling of a point to the next one along it, `(*grid)`.
+        rows: the row sums, `(*grid)`.
         lines: means of both over the other axes.
     """
 
@@ -35,7 +35,7 @@ class CouplingsByAxis(NamedTuple):
 
 
 def couplings_by_axis(A: Couplings, root: np.ndarray | None) -> CouplingsByAxis:
-    """Of D^-1/2 A D^-1/2. Some planes at a time, in the cache."""
+    """Split D^-1/2 A D^-1/2, some planes at a time, in the cache."""
     grid, rank = A.grid, len(A.grid)
     up, rows = [np.empty(grid, A.diagonal.dtype) for _ in grid], np.empty(grid, A.diagonal.dtype)
     inverse = None if root is None else inverse_with_rim(root, A.periodic)
@@ -58,12 +58,12 @@ def couplings_by_axis(A: Couplings, root: np.ndarray | None) -> CouplingsByAxis:
 
 
 def _joined(parts: list[np.ndarray], axis: int) -> np.ndarray:
-    """Of parts along the first axis what belongs to the points of an axis."""
+    """Join means of parts along the first axis."""
     return np.concatenate(parts) if axis == 0 else np.sum(parts, axis=0)
 
 
 def inverse_with_rim(root: np.ndarray, periodic: Sequence[bool]) -> np.ndarray:
-    """1 / root, with one more number at both ends of each axis: of the other end of a ring, else 0."""
+    """1 / root with halo points at both ends of each axis: wrapped if periodic, else 0."""
     found = np.zeros([n + 2 for n in root.shape])
     np.divide(1, root, out=found[(slice(1, -1),) * root.ndim])
     for axis, ring in enumerate(periodic):
@@ -74,7 +74,7 @@ def inverse_with_rim(root: np.ndarray, periodic: Sequence[bool]) -> np.ndarray:
 
 
 def scaled_planes(A: Couplings, inverse: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray]:
-    """What couples points along each axis to the next ones, and the sums of rows; with a scaling that has a rim."""
+    """Couplings to the next points along each axis, and row sums; `inverse` is a scaling with halo points."""
     up: list[np.ndarray | None] = [None] * len(A.grid)
     rows = np.zeros(A.grid, A.diagonal.dtype)
     for s, a in A.values.items():
@@ -92,5 +92,5 @@ def scaled_planes(A: Couplings, inverse: np.ndarray | None) -> tuple[list[np.nda
 
 
 def _sum_beside(a: np.ndarray, axis: int) -> np.ndarray:
-    """Over the other axes."""
+    """Sum over the other axes."""
     return a.sum(axis=tuple(k for k in range(a.ndim) if k != axis))

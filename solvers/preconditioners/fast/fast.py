@@ -1,4 +1,4 @@
-"""A fast direct solve of a nearby sum of matrices along the axes of a grid, as a preconditioner."""
+"""The fast preconditioner: fast diagonalisation of a nearby Kronecker sum."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SPREAD, _LEFT = 0.2, 15  # of what is near: then CG takes at most some twenty i
 
 
 def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | None = None) -> Preconditioner:
-    """The inverse of a matrix near A that fast transforms along the axes of a grid invert at once.
+    """The inverse of a nearby Kronecker sum, by fast transforms along the axes of a grid.
 
     For coefficients that vary smoothly, by large factors too: these are taken out by a scaling, and what is left is
     averaged along each axis. The number of iterations does not depend on that of the points. Jumps are not for it: use
@@ -68,7 +68,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
 
 
 def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner | None:
-    """The same for a known matrix on the grid that it knows, where a few iterations will do; else None.
+    """`fast` for a known matrix on a known grid if few iterations are expected, else None.
 
     Cost: a few passes over the values, where the answer is no.
     """
@@ -85,7 +85,7 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
 
 
 def _symmetric_part(couplings: Couplings) -> Couplings:
-    """The real one."""
+    """Real symmetric part."""
     if not couplings.is_finite():
         raise ValueError("fast was asked for a matrix with entries that are infinite or NaN; expected numbers.")
     return _real(couplings).astype(np.dtype(np.float64)).symmetrised()
@@ -96,7 +96,7 @@ def _real(couplings: Couplings) -> Couplings:
 
 
 def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
-    """For NumPy's arrays, and the smallest eigenvalue of the sum; 0 where there are some of either sign."""
+    """Inverse in NumPy, and the smallest eigenvalue of the sum; 0 for an indefinite one."""
     within = inner_dtype(precision, matrix.dtype)
     narrow = within != matrix.dtype
     size = 1.0 if narrow else found.size  # of which single precision may have no inverse
@@ -115,7 +115,7 @@ def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Oper
 
 
 def _regular_inverse(values: np.ndarray, eps: float) -> float:
-    """In place, with none of zero, and all of one sign but for waves; the smallest in size, 0 for waves."""
+    """Reciprocals in place, made non-zero, and of one sign unless indefinite; returns the smallest |value|, or 0."""
     sign = 1 if values.sum() >= 0 else -1
     values *= sign
     tiny = eps * float(np.max(np.abs(values), initial=0))

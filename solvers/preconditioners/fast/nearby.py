@@ -1,4 +1,4 @@
-"""A sum of matrices along the axes of a grid that is near a given matrix on the grid.
+"""The Kronecker sum nearest to a given matrix on a grid, by averages over the other axes.
 
 The matrix is taken apart into differences of neighbours and the sums of its rows,
 
@@ -55,10 +55,10 @@ class Nearby(NamedTuple):
 
 
 def nearby(A: Couplings, most: float = np.inf) -> Nearby:
-    """The nearest of those that are tried, for one real symmetric matrix of NumPy.
+    """The nearest Kronecker sum among several candidates, for one real symmetric NumPy matrix.
 
     Args:
-        most: the spread that is of use; of what has a larger one only that is sure.
+        most: the largest useful spread; above it only that fact is reliable.
     """
     size = _size(A)
     if not 1 / _PLAIN < size < _PLAIN:  # far from the ends of the range units of powers of two change no digit
@@ -70,14 +70,14 @@ def nearby(A: Couplings, most: float = np.inf) -> Nearby:
 
 
 def _size(A: Couplings) -> float:
-    """The power of two below the largest number; 1 where there is none but zeros."""
+    """The power of two below the largest entry; 1 for zeros."""
     upper = [A.values[s] for s in A.values if s >= A.here]
     largest = max(max(float(np.max(a, initial=0)), -float(np.min(a, initial=0))) for a in upper)
     return float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
 
 
 def is_far(A: Couplings, most: float) -> bool:
-    """Is the spread of what is near surely larger? Of one real symmetric matrix of NumPy, by a few planes of points.
+    """Is the spread certainly larger than `most`? For one real symmetric NumPy matrix, from a few planes.
 
     Whatever number is near the couplings that lead on from a plane, it is as far from the least or the largest of them.
     """
@@ -97,7 +97,7 @@ def is_far(A: Couplings, most: float) -> bool:
 
 
 def _spread(a: np.ndarray) -> float:
-    """The least spread of these numbers around any other one; 0 if it is not known."""
+    """Lower bound of the spread of these numbers around any value; 0 if unknown."""
     low, high = float(np.min(a, initial=np.inf)), float(np.max(a, initial=-np.inf))
     low, high = min(abs(low), abs(high)), max(abs(low), abs(high))
     same = bool(np.all(a >= 0) or np.all(a <= 0))
@@ -105,7 +105,7 @@ def _spread(a: np.ndarray) -> float:
 
 
 def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -> Nearby:
-    """By averages along each axis; constant ones if these are about as near, unless both are of no use."""
+    """Averages along each axis; constant ones if about as near, unless both are too far."""
     up, rows, lines = couplings_by_axis(A, root)
     general = simple = _compared(lines, up, rows)
     constant = [_constant(line) for line in lines]
@@ -121,7 +121,7 @@ def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -
 
 
 def _constant(line: AxisCouplings) -> AxisCouplings:
-    """With one coupling, and a multiple of it added at the ends, as boundaries make them."""
+    """Constant coefficients, with a multiple of the coupling added at the ends for boundary conditions."""
     n = len(line.up)
     if n < 3:
         return line
@@ -137,7 +137,7 @@ def _constant(line: AxisCouplings) -> AxisCouplings:
 
 
 def _compared(lines: list[AxisCouplings], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
-    """Distance, spread and what is left of the sums of rows, see Nearby. Some planes at a time, in the cache."""
+    """Distance, spread and residual row sums, see Nearby; some planes at a time, in the cache."""
     rank, found = len(lines), []
 
     def compare(first: int, last: int) -> None:
@@ -162,7 +162,7 @@ def _compared(lines: list[AxisCouplings], couplings: list[np.ndarray], rows: np.
 
 
 def _matrix(line: AxisCouplings, size: float) -> sp.csr_array:
-    """In units of `size`."""
+    """Matrix along one axis, in units of `size`."""
     n = len(line.up)
     here = np.arange(n if line.ring else n - 1)
     there = (here + 1) % n

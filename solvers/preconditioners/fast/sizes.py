@@ -1,4 +1,4 @@
-"""How large the couplings of a matrix on a grid are: along each axis, and around each point."""
+"""Magnitudes of the couplings of a matrix on a grid: along each axis, and around each point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PART = 2**17  # numbers that are computed with at a time: with less, threads wai
 
 
 def means(A: Couplings) -> list[float]:
-    """The mean size of the couplings along each axis, of those that are not zero; 0 without any."""
+    """Mean magnitude of the non-zero couplings along each axis; 0 without any."""
     found = []
     for axis in range(len(A.grid)):
         values = [A.values[s] for s in shifts_along(A, axis) if s[axis] > 0 or not A.is_exactly_hermitian]
@@ -26,7 +26,7 @@ def means(A: Couplings) -> list[float]:
 
 
 def _blocks(a: np.ndarray) -> list[np.ndarray]:
-    """Views of some numbers at a time."""
+    """Views of blocks of the arrays."""
     if not a.flags.c_contiguous:
         return [a]
     flat = a.reshape(-1)
@@ -34,7 +34,7 @@ def _blocks(a: np.ndarray) -> list[np.ndarray]:
 
 
 def around(A: Couplings, means: Sequence[float]) -> np.ndarray:
-    """`(*grid)`: the mean size of a point's couplings, in units of the mean along each axis; 1 without any."""
+    """`(*grid)`: mean magnitude of a point's couplings, relative to the mean along each axis; 1 without any."""
     found = np.empty(A.grid)
 
     def fill(first: int, last: int) -> None:
@@ -61,12 +61,12 @@ def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
 
 
 def shifts_along(A: Couplings, axis: int) -> list[Shift]:
-    """Shifts by one point along this axis only."""
+    """Offsets of one point along this axis only."""
     return [s for s in A.values if s[axis] and not any(step for k, step in enumerate(s) if k != axis)]
 
 
 def planes(A: Couplings, axis: int, first: int, last: int) -> Couplings:
-    """Those of the points whose index along an axis is from `first` on and below `last`."""
+    """Coefficients of the points with an index from `first` to `last` - 1 along an axis."""
     at = (slice(None),) * (axis + 1) + (slice(first, last),)
     grid = (*A.grid[:axis], last - first, *A.grid[axis + 1 :])
     rings = (*A.periodic[:axis], False, *A.periodic[axis + 1 :])
@@ -74,5 +74,5 @@ def planes(A: Couplings, axis: int, first: int, last: int) -> Couplings:
 
 
 def planes_at_a_time(grid: Sequence[int]) -> int:
-    """Of the first axis, that stay in the cache with what is made of them."""
+    """Number of planes of the first axis that fit the cache with their intermediates."""
     return max(1, PART * grid[0] // max(math.prod(grid), 1))

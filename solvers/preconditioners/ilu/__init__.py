@@ -1,4 +1,4 @@
-"""Incomplete factorisations and symmetric relaxation: two triangles and a diagonal, applied one after the other."""
+"""Incomplete factorisations and SSOR: two triangular factors and a diagonal, applied one after the other."""
 
 from .kinds import ic, ilu
 from .ssor import ssor

@@ -1,4 +1,4 @@
-"""Incomplete factors that drop small entries: SciPy's, as matrices of the library."""
+"""Incomplete LU with a drop tolerance: SciPy's factors as matrices of the library."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from scipy.sparse.linalg import SuperLU, spilu
 
 from ....backends import get_backend
 from ....sparse import Operator, UnsupportedOperation
+from ....sparse.analysis.symmetry import CHOSEN
 from ....sparse.formats import from_csr
-from ....sparse.symmetry import CHOSEN
 from ...triangular.by_superlu import inverse_of_unit
 from ..base import Preconditioner
 from ..checks import check_number

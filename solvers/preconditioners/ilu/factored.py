@@ -1,4 +1,4 @@
-"""Two triangles and a diagonal between them as a preconditioner."""
+"""Preconditioner of two triangular factors with a diagonal between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .scaled import UnitDiagonalMatrix
 @storable("factored")
 @dataclass(eq=False, repr=False)
 class Factored(Composed):
-    """`upper inverse lower`, where `lower` and `upper` are inverses of unit triangles, or stand for them."""
+    """`upper inverse lower`, with (approximate) inverses of the unit triangular factors."""
 
     parts = ("lower", "inverse", "upper")
 
@@ -38,7 +38,7 @@ class Factored(Composed):
 @storable("sweeps over a triangle")
 @dataclass(eq=False, repr=False)
 class TriangleSweeps(Composed):
-    """Sweeps of Jacobi's method for `(I + S) y = r` from y = r: `I - S + S^2 - ...`. Costs one product with S each.
+    """Jacobi sweeps (a truncated Neumann series) for `(I + S) y = r`: `I - S + S^2 - ...`; one product with S each.
 
     Always finite, and exact after as many sweeps as there are levels. The factors of a Hermitian matrix get polynomials
     that are the adjoint of each other, so that with positive pivots M is positive definite after any number.
@@ -68,7 +68,7 @@ class TriangleSweeps(Composed):
 def factored(
     A: UnitDiagonalMatrix, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0
 ) -> tuple[Factored, str | None]:
-    """M = scale x the inverse of `(L + D) D^-1 (D + U)`, and what was done to make it.
+    """M = scale x the inverse of `(L + D) D^-1 (D + U)`, and a note on its construction.
 
     Args:
         factors: L and U in the places of A's pattern, `(nnz,)` or `(systems, nnz)`, in rows divided by A's units.
@@ -125,7 +125,7 @@ def _damping(A: UnitDiagonalMatrix, below: Array, above: Array, sweeps: int) -> 
 
 
 def diagonal_on_host(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperator:
-    """In the library of a matrix, on its device."""
+    """A diagonal in the library of a matrix, on its device."""
     found: Any = DiagonalOperator(host, values)
     if host is not matrix.bk:
         found = from_host(found, matrix)

@@ -1,4 +1,4 @@
-"""Incomplete factors of matrices whose values are not known yet, by sweeps of a fixed point."""
+"""Incomplete factors of traced values, by fixed-point sweeps (Chow and Patel)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .scaled import UnitDiagonalMatrix
 
 
 def by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> tuple[Array, Array]:
-    """The factors without fill in one array, and the pivots, after some sweeps over all entries at once.
+    """Zero-fill factors in one array, and the pivots, by fixed-point sweeps over all entries at once.
 
     f_ij <- a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), from F = A. Every sweep keeps the symmetry of A, and
     commutes with transposing it; as many sweeps as there are levels of rows, less one, are exact. A pivot smaller than
@@ -48,7 +48,7 @@ def _pivots_only(A: UnitDiagonalMatrix, sweeps: int) -> Array:
 
 
 def safe(A: UnitDiagonalMatrix, pivots: Array) -> Array:
-    """Where they can be divided by; 1, for the diagonal, elsewhere."""
+    """Usable pivots; 1, the diagonal, in place of others."""
     bk, size = A.host, A.host.real(pivots)
     if A.hermitian:
         pivots = bk.astype(size, bk.dtype(pivots))

@@ -1,4 +1,4 @@
-"""Incomplete LU and Cholesky factorisations."""
+"""ILU and IC preconditioners."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _factors(
 def incomplete_preconditioner(
     M: Factored, kind: str, A: UnitDiagonalMatrix, operator: Operator, settings: dict[str, Any], note: str | None
 ) -> Preconditioner:
-    """With its facts and costs."""
+    """The preconditioner with its facts and costs."""
     entries, n = (len(A.pattern.rows) - A.pattern.n) * A.systems, A.pattern.n * A.systems
     return Preconditioner(
         M, kind, A.hermitian, memory=entries + n, work=entries * settings.get("sweeps", 1) + n,

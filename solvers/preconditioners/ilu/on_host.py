@@ -1,4 +1,4 @@
-"""Incomplete factors of known matrices, exact, by NumPy."""
+"""Zero-fill incomplete factors of known matrices, by NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHIFTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 def incomplete_factors(
     A: UnitDiagonalMatrix, shift: float | str, definite: bool
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The factors without fill in one array, the pivots, and the largest shift that was needed.
+    """Zero-fill factors in one array, the pivots, and the largest shift that was needed.
 
     The pivots of Hermitian matrices must keep the sign of the diagonal, as CG needs it, those of others be no smaller
     than 1 % of it; else the diagonal is multiplied by 1 + shift, of each system on its own. Where no shift keeps the
@@ -54,7 +54,7 @@ def incomplete_factors(
 def _are_good(
     A: UnitDiagonalMatrix, factors: np.ndarray, values: np.ndarray, keep_sign: np.ndarray | bool
 ) -> np.ndarray:
-    """bool `(systems,)`: may the pivots be divided by; where `keep_sign` have they the sign of the diagonal?"""
+    """bool `(systems,)`: are pivots large enough, and where `keep_sign` of the sign of the diagonal?"""
     pivots, size = factors[:, A.pattern.diagonal], np.abs(factors[:, A.pattern.diagonal])
     signed = np.broadcast_to(keep_sign, len(factors))[:, None] & (values[:, A.pattern.diagonal] != 0)
     size = np.where(signed, pivots.real, size)

@@ -1,4 +1,4 @@
-"""Where the entries of an incomplete factorisation are, and which of them meet: static NumPy integers."""
+"""Symbolic incomplete factorisation: its pattern, and the index pairs of its products; static NumPy integers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pairs(NamedTuple):
     """Products f_ik f_kj / d_k, k < min(i, j), where (i, j) is an entry: int32 arrays, sorted by `target`.
 
     Attributes:
-        first, second, target: numbers of the entries (i, k), (k, j) and (i, j).
+        first, second, target: indices of the entries (i, k), (k, j) and (i, j).
         pivot: k.
     """
 
@@ -37,7 +37,7 @@ class Pattern:
 
     Attributes:
         rows, cols: int32 `(nnz,)`.
-        mirror: the number of the entry (j, i) for each entry (i, j).
+        mirror: index of the entry (j, i) for each entry (i, j).
         n: rows.
     """
 
@@ -49,9 +49,9 @@ class Pattern:
 
     @classmethod
     def of(cls, rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[Pattern, np.ndarray | None]:
-        """The smallest such pattern with these entries, given in row order, and what is in each place.
+        """The smallest symmetric pattern of these entries (in row order), and the source of each.
 
-        That is the number of the given entry, -1 where there is none; None where all are as they were.
+        Sources are indices of given entries, -1 for none; None where the pattern is unchanged.
         """
         starts = starts_of(rows, n)
         given = sp.csr_array((np.arange(1, len(rows) + 1), cols, starts), (n, n))
@@ -69,13 +69,13 @@ class Pattern:
 
     @cached_property
     def levels(self) -> np.ndarray:
-        """int32 `(n,)`: the level of each row among those that the lower triangle lets wait for others."""
+        """int32 `(n,)`: level of each row in the schedule of the lower triangle."""
         rows, cols = self.rows[self.lower], self.cols[self.lower]
         return find_levels(starts_of(rows, self.n), cols, self.n)
 
     @cached_property
     def is_triangle_free(self) -> bool:
-        """Do no three unknowns meet each other, as on grids? Then the diagonal alone changes. Seen by offsets only."""
+        """Is the graph free of triangles, as on grids? Then only pivots change. Decided by offsets."""
         offsets = (self.rows - self.cols)[self.lower]
         found = np.flatnonzero(np.bincount(offsets, minlength=1)) if len(offsets) else offsets
         if len(found) > _MOST_OFFSETS:
@@ -114,7 +114,7 @@ class Pattern:
         return Pairs(first[order], second[order], target[order], pivot[order])
 
     def capped(self, levels: int) -> tuple[Pattern, np.ndarray]:
-        """Only entries between rows of one band of so many levels, so that no row waits longer; and their numbers."""
+        """Entries within bands of so many levels, which bounds the depth of a solve; and their indices."""
         band = self.levels // levels
         kept = np.flatnonzero(band[self.rows] == band[self.cols])
         number = np.full(len(self.rows), -1, np.int32)

@@ -1,4 +1,4 @@
-"""A matrix whose rows are divided by their diagonal, on a symmetric pattern: what incomplete factors are made of."""
+"""Matrices with rows scaled to a unit diagonal, on a symmetric pattern: the input of incomplete factorisations."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Dense, Matrix, Operator, SparseMatrix
+from ....sparse.analysis.symmetry import REFUSED
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.formats.traced_coo import places_unknown
-from ....sparse.symmetry import REFUSED
 from ..known import as_matrix, in_scipy
 from .pattern import Pattern
 
-_ROUNDING = 100  # units of it that a Hermitian matrix may differ from its adjoint, as in `sparse.symmetry`
+_ROUNDING = 100  # units of it that a Hermitian matrix may differ from its adjoint, as in `sparse.analysis.symmetry`
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class UnitDiagonalMatrix:
 
     @classmethod
     def of(cls, A: Operator, lower_only: bool = False) -> UnitDiagonalMatrix:
-        """Of any matrix, also a function that can be traced.
+        """From any matrix, also a function that can be traced.
 
         Args:
             lower_only: read the lower triangle only, for a matrix that is Hermitian.
@@ -98,24 +98,24 @@ class UnitDiagonalMatrix:
         return 1 if self.last == 0 else int(self.values.shape[0])
 
     def capped(self, levels: int) -> UnitDiagonalMatrix:
-        """Without entries between bands of so many levels."""
+        """Drop entries between bands of so many levels."""
         pattern, kept = self.pattern.capped(levels)
         return replace(self, pattern=pattern, values=self.host.take(self.values, kept, self.last))
 
     def shifted(self, shift: float) -> UnitDiagonalMatrix:
-        """With the diagonal multiplied by 1 + shift."""
+        """Multiply the diagonal by 1 + shift."""
         if not shift:
             return self
         on = self.host.asarray((self.pattern.rows == self.pattern.cols) * shift, self.host.dtype(self.values))
         return replace(self, values=self.values + on)
 
     def diagonal(self, values: Array | None = None) -> Array:
-        """Of values on this pattern, by default its own."""
+        """Diagonal of values on this pattern, by default its own."""
         return self.host.take(self.values if values is None else values, self.pattern.diagonal, self.last)
 
 
 def check_finite_rows(A: sp.csr_array) -> None:
-    """Raises ValueError where a known matrix has what is no finite number."""
+    """Raise ValueError for NaN or infinity in a known matrix."""
     _check_finite(A.data, np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)))
 
 

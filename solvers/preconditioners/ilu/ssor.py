@@ -1,4 +1,4 @@
-"""Symmetric successive over-relaxation: a sweep forward and one backward."""
+"""SSOR: symmetric successive over-relaxation, a sweep forward and one backward."""
 
 from __future__ import annotations
 

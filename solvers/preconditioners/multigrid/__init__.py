@@ -1,1 +1,1 @@
-"""Multigrid on grids: coarser grids, and what goes between them, made of the couplings of neighbours."""
+"""Geometric multigrid on structured grids, from the couplings of neighbours."""

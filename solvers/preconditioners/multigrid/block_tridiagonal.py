@@ -1,4 +1,4 @@
-"""The exact inverse of a matrix on a small grid, by elimination of one block of its points after the other."""
+"""Block tridiagonal inverse of a matrix on a small grid, by block elimination."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHIFT = 100  # times the rounding unit, of the diagonal: for singular matrices
 @storable("block tridiagonal inverse")
 @dataclass(eq=False, repr=False)
 class BlockTridiagonalInverse(Composed):
-    """`(L + D) D^-1 (D + U)`, inverted: D holds the blocks that elimination leaves, L and U those beside it.
+    """Inverse of `(L + D) D^-1 (D + U)`: D holds the pivot blocks (Schur complements), L and U the off-diagonal ones.
 
     Attributes:
         pivots: the inverses of D, `(systems or 1, blocks, m, m)`.
@@ -98,7 +98,7 @@ class BlockTridiagonalInverse(Composed):
         return bk.permute_dims(bk.stack(kept), (1, 0, 2))
 
     def _by_loop(self, b: Array) -> Array:
-        """Forward and back by one loop, of one step, as a program takes as long to compile for each."""
+        """Forward and back substitution by a compiled loop, which costs one step of compile time."""
         bk, blocks, pivots = self.bk, self._blocks, self.array("pivots")
         count, size = blocks.count, blocks.size
         width = max(blocks.lower.shape[1], blocks.upper.shape[1])
@@ -120,18 +120,18 @@ class BlockTridiagonalInverse(Composed):
 
 
 def _as_wide(columns: np.ndarray, width: int) -> np.ndarray:
-    """`(count, width, m)`; with places that couplings of zero belong to."""
+    """Positions `(count, width, m)`, padded for couplings of zero."""
     return np.pad(columns, [(0, 0), (0, width - columns.shape[1]), (0, 0)])
 
 
 def _widened(bk: Backend, sides: Array, width: int) -> Array:
-    """`(systems or 1, count, width, m)`; with couplings of zero."""
+    """Couplings `(systems or 1, count, width, m)`, padded with zeros."""
     missing = width - int(sides.shape[2])
     return bk.pad(sides, [(0, 0), (0, 0), (0, missing), (0, 0)]) if missing else sides
 
 
 def _taken(bk: Backend, side: Array, columns: Array, last: Array) -> Array:
-    """`S y` for couplings `(systems or 1, width, m)` in the columns `(width, m)` of the block that came before."""
+    """Product `S y` of couplings `(systems or 1, width, m)` with columns `(width, m)` of the previous block."""
     width, size = map(int, columns.shape)
     near = bk.take(last, bk.reshape(columns, (width * size,)), 1)
     return bk.sum(side * bk.reshape(near, (int(last.shape[0]), width, size)), 1)
@@ -142,7 +142,7 @@ def _product(bk: Backend, matrix: Array, x: Array) -> Array:
 
 
 def _at(bk: Backend, x: Any, i: Any, axis: int) -> Array:
-    """`x[i]`, or `x[:, i]`, for a number or an index that is counted by the library's loop, `(1,)`."""
+    """`x[i]`, or `x[:, i]`, for a Python integer or the index of a compiled loop, `(1,)`."""
     if isinstance(i, int):
         return x[i] if axis == 0 else x[:, i]
     shape = tuple(map(int, x.shape))
@@ -150,7 +150,7 @@ def _at(bk: Backend, x: Any, i: Any, axis: int) -> Array:
 
 
 def scanned(bk: Backend, step: Callable[[Any, Array], Array], first: Array, count: int, backward: bool) -> Array:
-    """All results `(rows, count, m)` of `step(i, result of the step before)`, from the first or the last i on."""
+    """Scan: all results `(rows, count, m)` of `step(i, previous result)`, forward or backward."""
     if bk.is_eager:
         found, last = [], first
         for i in reversed(range(count)) if backward else range(count):
@@ -172,12 +172,12 @@ def scanned(bk: Backend, step: Callable[[Any, Array], Array], first: Array, coun
 
 
 def mirrored(bk: Backend, sides: Array, positions: np.ndarray) -> Array:
-    """The couplings back, `(systems or 1, *positions.shape)`."""
+    """Transposed couplings, `(systems or 1, *positions.shape)`."""
     return take_or_zero(bk, bk.reshape(sides, (int(sides.shape[0]), -1)), positions)
 
 
 def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool = False) -> tuple[Array, Array, Array]:
-    """The parts of the inverse of a matrix of couplings; rows of zeros, of obstacles, count as those of the identity.
+    """Factorise a matrix of stencil coefficients; zero rows (obstacles) count as rows of the identity.
 
     Args:
         shift: of the diagonal, in parts of it, where A may be singular up to more than rounding.
@@ -215,12 +215,12 @@ def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool 
 
 
 def _regular(dtype: np.dtype, shift: float) -> float:
-    """By which diagonals are multiplied."""
+    """Factor of the diagonals: 1 + shift."""
     return 1 + max(_SHIFT * float(np.finfo(dtype).eps), shift)
 
 
 def _within(bk: Backend, blocks: Blocks, flat: Array, shift: float) -> Array:
-    """The blocks on the diagonal `(systems, count, m * m)`, made regular: a one where a place has no unknown."""
+    """Diagonal blocks `(systems, count, m * m)`, with ones for padding, so that they are regular."""
     m, dtype = blocks.size, bk.dtype(flat)
     regular = np.ones(m * m, dtype)
     regular[:: m + 1] = _regular(dtype, shift)

@@ -1,4 +1,4 @@
-"""The unknowns of a grid in blocks, each of which is coupled to the one before and the one after it only."""
+"""Partition of a grid into planes, each of which is coupled to the one before and the one after it only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Grid = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Positions, for `count` blocks of `size` places; -1 stands for nothing.
+    """Index arrays of a partition into `count` blocks of `size` places; -1 is padding.
 
     Attributes:
         order: the unknown at each place, `(count * size,)`.
@@ -42,13 +42,13 @@ class Blocks:
 
     @cached_property
     def entries_within(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each block the places of its couplings among its m m numbers, and where these are."""
+        """For each block the positions of its entries in the m x m matrix, and their sources."""
         found = [np.flatnonzero(one >= 0) for one in self.within]
         return [(places, one[places]) for places, one in zip(found, self.within)]
 
 
 def numbers_of_blocks(grid: Grid, periodic: tuple[bool, ...]) -> int:
-    """How many numbers the inverses of all blocks have."""
+    """Number of entries of the inverses of all blocks."""
     return min(_layout(grid, periodic, axis)[2] for axis in range(len(grid)))
 
 
@@ -61,7 +61,7 @@ def _layout(grid: Grid, periodic: tuple[bool, ...], axis: int) -> tuple[int, int
 
 @lru_cache(maxsize=16)
 def block_layout(grid: Grid, periodic: tuple[bool, ...], shifts: tuple[Shift, ...]) -> Blocks:
-    """Across the axis that takes the least memory."""
+    """Partition across the axis that takes the least memory."""
     axis = min(range(len(grid)), key=lambda k: _layout(grid, periodic, k)[2])
     count, size, _ = _layout(grid, periodic, axis)
     n, strides = math.prod(grid), row_strides(grid)
@@ -97,7 +97,7 @@ def block_layout(grid: Grid, periodic: tuple[bool, ...], shifts: tuple[Shift, ..
 
 
 def _packed(found: list[tuple[np.ndarray, ...]], count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns and sources `(count, width, size)` of couplings that are listed by shift."""
+    """Columns and sources `(count, width, size)` of couplings that are listed by offset."""
     filled = np.zeros(count * size, np.int64)
     chosen = []
     for places, columns, sources in found:

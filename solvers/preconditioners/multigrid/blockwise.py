@@ -1,4 +1,4 @@
-"""A level of multigrid made part by part: rows of the grid, which stay in the cache.
+"""Blockwise set-up of a multigrid level: blocks of rows of the grid, which stay in the cache.
 
 Everything that a point of the coarser grid has comes from the points around it. A part therefore has some rows more on
 each side than are kept of it, and numbers are the same, to the last digit, as if the grid were taken at once. Threads
@@ -23,7 +23,7 @@ _LEAST = 2**15  # points of a grid that is worth more than one part
 
 
 class LevelArrays(NamedTuple):
-    """What is computed for a level from its couplings.
+    """Arrays of a level, computed from its stencil coefficients.
 
     Attributes:
         scale: of its unknowns, `(systems or 1, *grid)`.
@@ -41,7 +41,7 @@ class LevelArrays(NamedTuple):
 def blockwise_setup(
     make: Callable[[Couplings], LevelArrays], A: Couplings, factors: Shift, dtype: np.dtype
 ) -> LevelArrays:
-    """`make(A)` for couplings of NumPy, with its own couplings and weights in the given dtype."""
+    """`make(A)` for NumPy arrays, block by block; coefficients and weights are returned in `dtype`."""
     grid, factor = coarse_grid(A.grid, factors), factors[0]
     if A.grid[0] * int(np.prod(A.grid[1:])) < _LEAST or grid[0] < 2 * _ROWS:
         made = make(A)
@@ -57,12 +57,12 @@ def blockwise_setup(
 
 
 def _around(start: int, end: int, n: int, ring: bool) -> tuple[int, int]:
-    """Rows before and after these that a part has besides: at the ends of the grid there are none."""
+    """Halo rows of a part before and after its own: none at the ends of the grid."""
     return (_AROUND, _AROUND) if ring else (min(_AROUND, start), min(_AROUND, n - end))
 
 
 def _rows(A: Couplings, start: int, end: int) -> Couplings:
-    """Of these rows of the first axis, beyond the ends of a ring those of the other end."""
+    """Coefficients of these rows of the first axis, with wrap-around if it is periodic."""
     n = A.grid[0]
     if A.periodic[0]:
         rows = np.arange(start, end) % n
@@ -74,7 +74,7 @@ def _rows(A: Couplings, start: int, end: int) -> Couplings:
 
 
 class _Whole:
-    """Arrays for the numbers of all parts."""
+    """Arrays of the whole level, filled part by part."""
 
     def __init__(self, A: Couplings, grid: Shift, first: LevelArrays, dtype: np.dtype) -> None:
         systems, wide = first.scale.shape[0], first.coarse.diagonal.dtype
@@ -85,7 +85,7 @@ class _Whole:
         self.coarse = np.empty((len(self.coarse_shifts), systems, *grid), wide)
 
     def put(self, part: LevelArrays, rows: slice, before: int, factor: int) -> None:
-        """What is kept of a part: some rows of the coarser grid, before which it has others."""
+        """Copy a part without its halo rows."""
         kept = slice(before, before + rows.stop - rows.start)
         own = slice(factor * rows.start, min(factor * rows.stop, self.scale.shape[1]))
         kept_own = slice(factor * before, factor * before + own.stop - own.start)

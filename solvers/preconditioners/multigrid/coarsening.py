@@ -1,4 +1,4 @@
-"""Which grids there are, and which axes are coarsened from one to the next."""
+"""Coarsening: which grids there are, and which axes are coarsened from one to the next."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MOST_NUMBERS = 4 * 10**7  # of the inverse on the coarsest grid
 
 
 class Coarsest(NamedTuple):
-    """How many points the coarsest grid has.
+    """Size of the coarsest grid.
 
     Attributes:
-        most: at most.
+        most: points at most.
         fine: grids of so many points are made coarser only as far as details allow, see `has_details`.
     """
 
@@ -31,16 +31,16 @@ class Coarsest(NamedTuple):
 
 
 def coarsest(grid: tuple[int, ...]) -> Coarsest:
-    """By default."""
+    """Default size of the coarsest grid."""
     axes = sum(n > 1 for n in grid)
     most = {0: 64, 1: 64, 2: 64**2}.get(axes, 16**3)
     return Coarsest(most, 128**2 if axes == 2 else most)
 
 
 def has_details(A: Couplings) -> bool:
-    """Do coefficients jump so often that a coarser grid could not show them? Of known values, of the first system.
+    """Do coefficients jump so often that a coarser grid cannot resolve them? For known values of the first system.
 
-    Blocks of three points, of coefficients that have nothing to do with each other, do.
+    Independent random coefficients on blocks of three points do.
     """
     return max((_jumps(A, axis) for axis in range(len(A.grid))), default=0.0) > _OFTEN
 
@@ -71,7 +71,7 @@ def coarsening_factors(A: Couplings, directional: bool) -> tuple[int, ...] | Non
 
 
 def _strengths(A: Couplings) -> list[float]:
-    """What a point in the middle of the field has of couplings to its neighbours along each axis; by some of them."""
+    """Strength of the couplings along each axis: the median over a sample of points."""
     some = (0, *np.ix_(*(evenly_spread(n, _least(A.grid)) for n in A.grid)))
     sizes = {s: np.abs(a[some]) for s, a in A.values.items()}
     own = sizes[A.here]
@@ -83,7 +83,7 @@ def _strengths(A: Couplings) -> list[float]:
 
 
 def _least(grid: tuple[int, ...]) -> int:
-    """Points along each axis that are looked at; scattered ones, as coefficients may come in layers of any period."""
+    """Size of the sample along each axis; evenly spread, as coefficients may be periodic layers."""
     return int(_SAMPLE ** (1 / max(sum(n > 1 for n in grid), 1)))
 
 

@@ -1,4 +1,4 @@
-"""A matrix on a grid as an array for each neighbour: with what factor a point takes from the one at a distance."""
+"""Stencil coefficients by offset: a matrix on a grid as an array for each neighbour."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend
+from ....sparse.analysis.symmetry import CHOSEN, ENTRIES
 from ....sparse.formats.entries.grid import row_strides
-from ....sparse.symmetry import CHOSEN, ENTRIES
 
 Shift = tuple[int, ...]
 
 
 def neighbours(axes: int) -> list[Shift]:
-    """All distances of a point and its neighbours, also across corners; its own is in the middle."""
+    """All offsets to neighbours, diagonal ones included; the zero offset is in the middle."""
     return [*itertools.product((-1, 0, 1), repeat=axes)]
 
 
@@ -54,26 +54,26 @@ class Couplings:
         return tuple(sorted(self.values))
 
     def moved(self, u: Array, shift: Shift) -> Array:
-        """`u[x + shift]`, 0 where that is off the grid. For `(systems or 1, *grid)` of any lengths."""
+        """`u[x + shift]`, and 0 off the grid, for `(systems or 1, *grid)` of any lengths."""
         return shifted_array(self.bk, u, shift, self.periodic)
 
     def with_values(self, values: Mapping[Shift, Array]) -> Couplings:
-        """Others, computed once."""
+        """With other values, materialized."""
         return replace(self, values=settled(self.bk, values))
 
     def map(self, function: Callable[[Array], Array]) -> Couplings:
-        """With a function of each number."""
+        """Apply a function to each coefficient."""
         values = self.values
         if isinstance(values, Stacked):
             return replace(self, values=Stacked([*values], function(values.array)))
         return replace(self, values={s: function(a) for s, a in values.items()})
 
     def astype(self, dtype: np.dtype) -> Couplings:
-        """Themselves where they have that dtype."""
+        """Cast; itself where it has that dtype."""
         return self if self.bk.dtype(self.diagonal) == dtype else self.map(lambda a: self.bk.astype(a, dtype))
 
     def mirrored(self, shift: Shift) -> Array:
-        """What the transpose has for a shift: from x to x + shift instead of the other way."""
+        """Coefficient of the transpose for an offset: from x to x + shift."""
         return self.moved(self.values[opposite(shift)], shift)
 
     def sum_of_sizes(self) -> Array:
@@ -81,12 +81,12 @@ class Couplings:
         return sum_of_terms([self.bk.abs(a) for a in self.values.values()])
 
     def is_finite(self) -> bool:
-        """Are all numbers finite? For values that are known; mostly their sum tells."""
+        """Are all coefficients finite? For known values; mostly their sum shows it."""
         with np.errstate(all="ignore"):
             return all(np.isfinite(np.sum(a)) or np.isfinite(a).all() for a in self.values.values())
 
     def is_hermitian(self) -> bool:
-        """As good as that for an iteration, for values that are known; looked at with ones on the diagonal.
+        """Is it Hermitian up to what matters to an iteration? For known values, scaled to a unit diagonal.
 
         The dtype is the one that they were given in: its rounding is no reason to say no.
         """
@@ -103,12 +103,12 @@ class Couplings:
 
     @cached_property
     def is_exactly_hermitian(self) -> bool:
-        """Digit by digit, for values that are known."""
+        """Is it bitwise Hermitian? For known values."""
         upper = (s for s in self.values if s >= self.here)
         return all(np.array_equal(self.values[s], np.conj(self.mirrored(s))) for s in upper)
 
     def symmetrised(self) -> Couplings:
-        """`(A + A^H) / 2`; itself where that is seen to be the same."""
+        """`(A + A^H) / 2`; itself where it is known to be Hermitian."""
         bk = self.bk
         if bk.on_host and self.is_exactly_hermitian:
             return self
@@ -116,7 +116,7 @@ class Couplings:
 
 
 def opposite(shift: Shift) -> Shift:
-    """From the neighbour back."""
+    """The opposite offset."""
     return tuple(-s for s in shift)
 
 
@@ -129,19 +129,19 @@ def sum_of_terms(terms: list[Array]) -> Array:
 
 
 def sum_in_place(own: Array, term: Array) -> Array:
-    """Their sum; may overwrite the first one, of NumPy."""
+    """`own + term`; may overwrite `own` in NumPy."""
     if isinstance(own, np.ndarray) and own.shape == term.shape and own.dtype == term.dtype:
         return np.add(own, term, out=own)
     return own + term
 
 
 def accumulate(sums: dict[Any, Array], key: Any, term: Array) -> None:
-    """Of arrays that are nobody else's."""
+    """Add a term to `sums[key]`, whose arrays may be overwritten."""
     sums[key] = sum_in_place(sums[key], term) if key in sums else term
 
 
 class Stacked(Mapping[Shift, Array]):
-    """Arrays `(rows, *grid)` that are parts of one, `(count, rows, *grid)`."""
+    """Mapping of arrays `(rows, *grid)` that are slices of one array `(count, rows, *grid)`."""
 
     def __init__(self, keys: Sequence[Any], array: Array) -> None:
         self.places, self.array = {key: k for k, key in enumerate(keys)}, array
@@ -157,26 +157,26 @@ class Stacked(Mapping[Shift, Array]):
 
 
 def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
-    """The same, computed once: in a compiled program as parts of one array, as each one costs time to compile."""
+    """Materialize: in a compiled program as slices of one array, since each array costs compile time."""
     if bk.is_eager or isinstance(arrays, Stacked):
         return arrays
     return Stacked([*arrays], bk.stack_materialized([*arrays.values()]))
 
 
 def are_flat(bk: Backend, periodic: tuple[bool, ...]) -> bool:
-    """Are grids taken as rows `(batch, n)`, of which windows are read? Each is an operation, and none copies."""
+    """Are grids read as windows of flat rows `(batch, n)`, each a single operation without a copy?"""
     return bk.has_windows and not bk.spreads_arrays() and not any(periodic)
 
 
 def distance(shift: Shift, grid: tuple[int, ...]) -> int:
-    """In a row of the points of a grid, last axis fastest."""
+    """Distance of an offset in the flat order of the points, last axis fastest."""
     return sum(s * stride for s, stride in zip(shift, row_strides(grid)))
 
 
 def shifted_arrays(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tuple[bool, ...]) -> dict[Shift, Array]:
-    """`u[x + shift]` by shift, for `(rows, *grid)`.
+    """`u[x + shift]` by offset, for `(rows, *grid)`.
 
-    Of no use past the end of a line of the grid, where `shifted_array` has zeros, and the next line may stand here.
+    Unspecified past the end of a grid line, where `shifted_array` has zeros.
     """
     rows, *grid = map(int, u.shape)
     steps = {s: distance(s, tuple(grid)) for s in shifts}
@@ -189,7 +189,7 @@ def shifted_arrays(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tup
 
 
 def shifted_array(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:
-    """`u[x + shift]` on `(rows, *grid)`, with zeros from outside; around the ring along periodic axes."""
+    """`u[x + shift]` on `(rows, *grid)`, with zeros outside, and wrap-around along periodic axes."""
     cut, widths = [slice(None)], [(0, 0)]
     for axis, (step, ring) in enumerate(zip(shift, periodic), 1):
         n = int(u.shape[axis])

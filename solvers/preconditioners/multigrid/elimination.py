@@ -1,4 +1,4 @@
-"""What the elimination of one block after the other leaves on the diagonal, on the host: couplings stay sparse."""
+"""Schur complements of block elimination, on the host with sparse couplings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def inverse_pivots(
     """`(systems, count, m, m)`: inverses of `D_i - L_i (D_(i-1) - ...)^-1 U_(i-1)`; not finite where one is singular.
 
     Args:
-        flat: the couplings of all points `(systems, n)`, which `blocks.within` counts through.
-        regular: by which the diagonals of all D are multiplied.
+        flat: the coefficients of all points `(systems, n)`, which `blocks.within` indexes.
+        regular: factor of the diagonals of all D.
         lower: L, `(systems, count, width, m)` in the columns `blocks.lower`.
         back: the transpose of U, likewise.
         hermitian: is the matrix, so that the pivots of a definite one are inverted by Cholesky's factors?
@@ -43,7 +43,7 @@ def inverse_pivots(
 
 
 def _rows(values: np.ndarray, columns: np.ndarray) -> sp.csr_array:
-    """Of `(width, m)`: row k has the k-th of each."""
+    """Split `(width, m)` into its rows."""
     width, m = columns.shape
     starts = np.arange(0, width * m + 1, width, dtype=np.int32)
     entries, cols = (np.ascontiguousarray(part.T).reshape(-1) for part in (values, columns))

@@ -1,4 +1,4 @@
-"""From a matrix that knows its grid to the couplings of neighbours."""
+"""Stencil coefficients of a matrix whose grid is known."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import CSR, DIA, Matrix, SparseMatrix, Stencil, UnsupportedOperation
+from ....sparse.analysis.analysis import analysis_of
+from ....sparse.analysis.neighbours import are_neighbours, differences, shift_of, step_of
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
 from ...grids.diagonals import neighbours_diagonals
-from ...grids.neighbours import are_neighbours, differences, shift_of, step_of
 from ..known import concrete, concrete_entries
 from .couplings import Couplings, Shift, opposite, sum_of_terms
 
@@ -19,7 +20,7 @@ Parts = dict[Shift, list[Array]]
 
 
 def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
-    """Of a square matrix whose unknowns are the points of a grid, last axis fastest; NumPy's where values are known.
+    """Stencil coefficients of a square matrix on a grid, last axis fastest; in NumPy where values are known.
 
     Raises:
         UnsupportedOperation: it couples points that are no neighbours.
@@ -39,13 +40,13 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
     for shift in [(0,) * len(grid), *map(opposite, values)]:
         values.setdefault(shift, zero)
     couplings = Couplings(bk, grid, rings, values, systems)
-    if matrix.is_exactly_hermitian():
+    if analysis_of(matrix).is_exactly_hermitian:
         couplings.__dict__["is_exactly_hermitian"] = True  # of this object: those made of it may have other numbers
     return couplings
 
 
 def couples_neighbours(matrix: Matrix) -> bool:
-    """Does a matrix know its grid, of two axes or more, and couple neighbours only? By its structure."""
+    """Is it a matrix with a known grid of two axes or more that couples neighbours only, by its structure?"""
     own: Any = matrix
     grid = own.in_shape
     if len(grid) < 2 or own.out_shape != grid or not isinstance(own, SparseMatrix):
@@ -85,7 +86,7 @@ def _of_boxes(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ..
 
 
 def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]] | None:
-    """Of known diagonals of neighbours that stay on the grid; None for others. Rows are looked at as diagonals, too."""
+    """From DIA, or CSR read as diagonals, where offsets are neighbours and stay on the grid; else None."""
     if matrix.systems is not None or min(grid) < 3 or not isinstance(matrix, (CSR, DIA)) or matrix.constant is None:
         return None
     if isinstance(matrix, DIA):

@@ -1,4 +1,4 @@
-"""The matrix of the coarser grid, `P^T A P`, by shifts of whole arrays: neighbours couple to neighbours again."""
+"""Galerkin product `P^T A P` on grids, by shifts of whole arrays: neighbours couple to neighbours again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .weights import Weights, coarse_grid, every, parities, without_dust
 def coarse_couplings(
     A: Couplings, W: Weights, factors: tuple[int, ...], hermitian: bool, dust: float = 0.0
 ) -> Couplings:
-    """Of the interpolation with the weights W, which are real; the diagonal is that of `without_dust`.
+    """Galerkin product for the interpolation with real weights W; the diagonal is that of `without_dust`.
 
     Cost: in two dimensions 130 products of arrays of the coarse grid for a matrix of nine points and half of that for
     one of five, in three 1100 for one of 27; of a Hermitian matrix half of the second part is mirrored.
@@ -40,7 +40,7 @@ def coarse_couplings(
 
 
 def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dict[Shift, Array]:
-    """Row `factor X + p` of A P: what it takes from the coarse point X + k, by k."""
+    """Row `factor X + p` of A P: its coefficients of the coarse points X + k, by k."""
     sums: dict[Shift, Array] = {}
     for s, a in A.values.items():
         rows = every(A.bk, a, p, factors)

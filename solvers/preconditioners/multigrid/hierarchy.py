@@ -1,4 +1,4 @@
-"""The levels of structured multigrid, in variables in which the absolute row sums of each matrix are one."""
+"""Levels of structured multigrid, scaled to unit absolute row sums."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .weights import Weights, every, weights
 
 
 class GridLevel(NamedTuple):
-    """A matrix, and how values come to it from the next coarser grid; of the coarsest one only the matrix.
+    """A level: its matrix, and the prolongation from the next coarser grid (None on the coarsest).
 
     Attributes:
         A: scaled on both sides; the coarsest one of several is not.
         P: the interpolation from the next coarser grid's own variables to the scaled ones; None on the coarsest one.
-        scale: what A was multiplied with on each side, `(systems or 1, *grid)`, if it was.
+        scale: the diagonal scaling of A on both sides, `(systems or 1, *grid)`, if any.
     """
 
     A: Couplings
@@ -36,7 +36,7 @@ class GridLevel(NamedTuple):
 def levels_of(
     A: Couplings, direct: Coarsest, hermitian: bool, directional: bool, dust: float, dtype: np.dtype
 ) -> list[GridLevel]:
-    """Finest first, until there are as few points as asked for, or no axis can be coarsened.
+    """Levels, finest first, until the grid is as small as asked for, or no axis can be coarsened.
 
     Args:
         A: with a diagonal that is positive where it is not zero.
@@ -65,7 +65,7 @@ def levels_of(
 
 
 def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> LevelArrays:
-    """The numbers of a level, and the matrix of the next one."""
+    """Set up one level: scaling, weights and Galerkin product."""
     bk, scale = A.bk, _scale(A)
     own = diagonally_scaled(A, scale)
     W = _as(bk, weights(_symmetric_part(A, hermitian), factors), bk.dtype(A.diagonal))
@@ -83,7 +83,7 @@ def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpol
 
 
 def diagonally_scaled(A: Couplings, scale: Array) -> Couplings:
-    """With a diagonal on both sides: for both points of a pair in the same order, so that symmetry is kept exactly."""
+    """Scale by a diagonal on both sides, in the same order for both entries of a pair: symmetry stays exact."""
     values = {}
     for s, a in A.values.items():
         here, there = scale, A.moved(scale, s)
@@ -99,7 +99,7 @@ def _points(grid: Sequence[int]) -> int:
 
 
 def _scale(A: Couplings) -> Array:
-    """`1 / sqrt` of the absolute row sums, by which no eigenvalue is above one; 1 for rows of zeros.
+    """`1 / sqrt` of the absolute row sums (l1-Jacobi), so that no eigenvalue exceeds one; 1 for zero rows.
 
     Source: Baker, Falgout, Kolev and Yang, Multigrid smoothers for ultraparallel computing, SIAM J. Sci. Comput. 33
     (2011), for smoothing with these sums.
@@ -110,7 +110,7 @@ def _scale(A: Couplings) -> Array:
 
 
 def _symmetric_part(A: Couplings, hermitian: bool) -> Couplings:
-    """The real one, that interpolation follows."""
+    """Real symmetric part, from which interpolation weights are made."""
     return (A if hermitian else A.symmetrised()).map(A.bk.real)
 
 
@@ -119,7 +119,7 @@ def _as(bk: Backend, W: Weights, dtype: object) -> Weights:
 
 
 def _divided(bk: Backend, W: Weights, scale: Array, factors: tuple[int, ...]) -> Weights:
-    """For the variables `u / scale` of the finer grid."""
+    """Weights for the scaled variables `u / scale` of the finer grid."""
     found = {}
     for p, own in W.items():
         rows = every(bk, scale, p, factors)

@@ -1,4 +1,4 @@
-"""Couplings as a matrix: diagonals for SciPy, shifted copies of the grid for other libraries."""
+"""Stencil coefficients as a matrix: DIA for SciPy, a Stencil for other libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .on_grid import MatrixOnGrid, as_diagonals
 
 
 def couplings_matrix(A: Couplings, as_grid: bool = False) -> Operator:
-    """In the format whose products are the fastest on its library, or on those that are not NumPy."""
+    """Matrix in the format with the fastest products in its library, or for `as_grid` as in other libraries."""
     if as_grid or not A.bk.on_host:
         return MatrixOnGrid.of(A)
     if A.systems is None and not any(A.periodic):
@@ -28,7 +28,7 @@ def _of_diagonals(A: Couplings) -> SparseMatrix:
 
 
 def couplings_stencil(A: Couplings) -> SparseMatrix:
-    """Boxes of points whose neighbours are a box, too: along a ring there is one more for its end."""
+    """As a Stencil: a box of points per offset, and one more for each wrap-around of a periodic axis."""
     boxes, values = [], []
     for shift, a in A.values.items():
         for box in itertools.product(*(_ranges(n, s, ring) for n, s, ring in zip(A.grid, shift, A.periodic))):
@@ -44,7 +44,7 @@ def couplings_stencil(A: Couplings) -> SparseMatrix:
 
 
 def _ranges(n: int, step: int, ring: bool) -> list[tuple[int, int, int]]:
-    """First row, number and first column of the rows whose neighbour along an axis does not leave it."""
+    """First row, count and first column of the rows whose neighbour along an axis stays on the grid."""
     inside = (max(0, -step), n - abs(step), max(0, step))
     if not ring or not step:
         return [inside]

@@ -1,4 +1,4 @@
-"""Multigrid from a stencil: the grid's neighbours decide, and nothing else is needed of the matrix."""
+"""The multigrid preconditioner: structured multigrid from the stencil of a matrix."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def multigrid(
 
 
 class Smoothing(NamedTuple):
-    """What runs on each grid but the coarsest, and how often that is visited."""
+    """Smoother and cycle type of all levels but the coarsest."""
 
     smoother: str = "chebyshev"
     degree: int = 2
@@ -110,7 +110,7 @@ def cycle_of(
     hermitian: bool | None = None,
     directional: bool = False,
 ) -> tuple[Operator, int]:
-    """The cycle for these couplings, in the given dtype, and how many points the coarsest grid has."""
+    """Cycle for stencil coefficients in the given dtype, and the number of points of the coarsest grid."""
     known = own.bk.on_host
     wide = np.result_type(dtype, np.float64)
     working = own.astype(wide) if known else own.map(own.bk.constant)
@@ -128,7 +128,7 @@ def cycle_of(
 def with_cost(
     cycle: Operator, hermitian: bool | None, A: Operator, settings: tuple[tuple[str, Any], ...]
 ) -> Preconditioner:
-    """With its cost."""
+    """The preconditioner with its cost."""
     costs = numbers_stored(cycle), work_of(cycle), stored_entries(A)
     return Preconditioner(cycle, "multigrid", hermitian, *costs, settings, note_on_precision(cycle))
 

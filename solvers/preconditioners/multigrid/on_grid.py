@@ -1,4 +1,4 @@
-"""Couplings as an operator: products by shifted copies of the grid, of one array that holds all couplings."""
+"""Matrix-free stencil operator: products by shifted copies of the grid, with one array of all coefficients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .couplings import (
 class MatrixOnGrid(Composed):
     """`image[x] = sum over k of values[k][x] * u[x + shifts[k]]`.
 
-    All values are one array, so that a compiled program moves and keeps one: in loops each array costs time to compile.
+    All values are one array, since in compiled loops each array costs compile time.
 
     Attributes:
         values: `(shifts, systems or 1, *grid)`; zero where they leave the grid.
@@ -51,7 +51,7 @@ class MatrixOnGrid(Composed):
 
     @classmethod
     def of(cls, A: Couplings) -> MatrixOnGrid:
-        """Of couplings, in the order of their shifts."""
+        """From stencil coefficients, in the order of their offsets."""
         values = settled(A.bk, {s: A.values[s] for s in A.shifts} if [*A.values] != [*A.shifts] else A.values)
         array = values.array if isinstance(values, Stacked) else A.bk.stack([*values.values()])
         return cls(A.bk, array, A.shifts, A.grid, A.periodic, A.systems is not None)
@@ -85,7 +85,7 @@ class MatrixOnGrid(Composed):
         return bk.reshape(image, (int(x.shape[0]), self.shape[0]))
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        """As diagonals, whose products are quicker there, where that is possible."""
+        """As a DIA matrix where possible, whose products are quicker on the host."""
         arrays, make = super().for_host()
         if self.batch or any(self.periodic):
             return arrays, make
@@ -98,7 +98,7 @@ class MatrixOnGrid(Composed):
 
 
 def as_diagonals(bk: Backend, shifts: Sequence[Shift], values: Array) -> SparseMatrix:
-    """One matrix of `(shifts, 1, *grid)`, no axis of which is periodic."""
+    """DIA matrix of coefficients `(shifts, 1, *grid)` on a grid without periodic axes."""
     offsets = [distance(shift, tuple(map(int, values.shape[2:]))) for shift in shifts]
     diagonals = bk.reshape(values, (len(offsets), -1))
     return from_diagonals(bk, offsets, diagonals, (int(diagonals.shape[1]),) * 2, format="dia")

@@ -1,4 +1,4 @@
-"""The matrix of the coarser grid by products: what it makes of vectors with ones in every third point.
+"""Galerkin product by probing: products with vectors of ones in every third point.
 
 For compiled programs, where a loop over few vectors is an operation and the hundred products of `galerkin` are a
 hundred: they take ten seconds to compile, and the loop half a second.
@@ -22,7 +22,7 @@ from .weights import without_dust
 
 
 def probed_couplings(A: Operator, P: Interpolation, dust: float = 0.0) -> Couplings:
-    """`P^T A P`, of neighbours on the grid of P; the diagonal is that of `without_dust`.
+    """Stencil coefficients of `P^T A P`, by probing; the diagonal is that of `without_dust`.
 
     Cost: a product with each for every colour, 3^d on most grids.
     """
@@ -45,7 +45,7 @@ def probed_couplings(A: Operator, P: Interpolation, dust: float = 0.0) -> Coupli
 
 
 def colours_of(n: int, ring: bool) -> np.ndarray:
-    """Of n points along an axis: two that are neighbours of the same one differ."""
+    """Colours of n points along an axis: neighbours of the same point have different ones."""
     if not ring:
         return np.arange(n) % 3
     if n < 6:
@@ -57,7 +57,7 @@ def colours_of(n: int, ring: bool) -> np.ndarray:
 def _told_apart(
     A: Operator, P: Interpolation, images: Array, colours: Sequence[np.ndarray], counts: Sequence[int], dust: float
 ) -> Couplings:
-    """A coupling of x to x + s is what the image of that point's colour has at x, as no other neighbour has it."""
+    """Read coefficients off the images: that of x + s is the image of its colour at x, which no other neighbour has."""
     bk, grid, axes = P.bk, P.coarse, len(P.coarse)
     found = bk.reshape(images, (int(images.shape[0]), *counts, *grid))
     steps = [(0,) if n == 1 else (-1, 0, 1) for n in grid]

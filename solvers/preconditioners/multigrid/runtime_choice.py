@@ -1,4 +1,4 @@
-"""Multigrid as an automatic choice: where nobody knows the values before a compiled program runs, they decide then."""
+"""Runtime choice of multigrid: where values are known only when a compiled program runs, they decide then."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Matrix, Operator
+from ....sparse.analysis.analysis import on_its_grid
 from ....sparse.fingerprint import fingerprint
-from ...grids.find import on_its_grid
 from ..base import Preconditioner
 from ..cycle.either import Either
 from ..diagonal import DOMINANT
@@ -23,15 +23,15 @@ from .couplings import Couplings, Shift, Stacked, sum_of_terms
 from .from_matrix import couples_neighbours, couplings_of
 from .multigrid import Smoothing, cycle_of, with_cost
 
-_DIRECT = 64**2  # points of the coarsest grid: one for which elimination takes no longer than the finer grids
-_LEAST = {2: 100_000, 3: 500_000}  # unknowns by axes from which some solves take longer than to compile this
-_LOPSIDED = 0.3  # of the couplings may differ from those the other way: convection beside diffusion
-_POSITIVE = 0.25  # of the couplings may have the sign of the diagonal, as in finite elements
+_DIRECT = 64**2  # points of the coarsest grid: its elimination takes no longer than the finer grids
+_LEAST = {2: 100_000, 3: 500_000}  # unknowns by number of axes from which some solves take longer than compiling this
+_LOPSIDED = 0.3  # admissible asymmetry of the couplings: convection beside diffusion
+_POSITIVE = 0.25  # admissible share of positive off-diagonals, as in finite elements
 _INDEFINITE = 0.1  # of the diagonal may be missing in the sums of rows of the coarsest grid: waves of ten points there
 
 
 def pays_unseen(A: Matrix) -> bool:
-    """Is A, whose values are not known yet, on a grid so large that multigrid is worth the time to compile it?"""
+    """Is A, of traced values, on a grid so large that multigrid is worth its compile time?"""
     A = on_its_grid(A)
     bk, grid = A.bk, A.in_shape
     axes = sum(n > 1 for n in grid) if all(isinstance(n, int) for n in grid) else 0
@@ -40,11 +40,11 @@ def pays_unseen(A: Matrix) -> bool:
 
 
 def multigrid_or_jacobi(A: Operator, precision: str | None = None) -> Preconditioner:
-    """The values, which are not known yet, decide in each run between it, and `jacobi` where they do not suit it:
+    """Multigrid, or in runs whose values do not suit it, `jacobi`.
 
-    a diagonal with zeros, or so large that scaling by it is enough; mostly convection; waves; nonsense. It costs a few
-    passes over the values to see; the grids are set up only where they are used, and by NumPy where the program may
-    call the host, which leaves half of it to compile.
+    That is for a zero or dominant diagonal, dominant convection, indefinite (wave) operators and NaN. The decision
+    costs a few passes over the values; levels are set up only where they are used, and by NumPy where the program may
+    call the host, which halves the compile time.
     """
     matrix = as_matrix(A)
     other = jacobi(matrix)
@@ -63,7 +63,7 @@ def multigrid_or_jacobi(A: Operator, precision: str | None = None) -> Preconditi
 
 @dataclass(eq=False)
 class _SetUp:
-    """The arrays of a cycle, of couplings in the order of `shifts`; it outlives the trace, and keeps nothing of it.
+    """Set-up of a cycle from coefficients in the order of `shifts`; it outlives the trace and keeps no tracers.
 
     Attributes:
         grid: couplings without values.
@@ -78,7 +78,7 @@ class _SetUp:
     structure: Any = None
 
     def name(self) -> str | None:
-        """Of what the host does with the values, the same in every process."""
+        """Name of the host computation, the same in every process."""
         return fingerprint("multigrid", self.grid, self.shifts, self.dtype, self.smoothing)
 
     def in_program(self, values: Array) -> list[Array]:
@@ -104,7 +104,7 @@ class _SetUp:
 
 
 def _structure(M: Operator) -> Any:
-    """What a cycle is made of, without its arrays: those of two with the same have the same meaning."""
+    """Structure of a cycle without its arrays; cycles of equal structure have interchangeable arrays."""
     if not isinstance(M, Composed):
         return M.shape
     own = (f.name for f in fields(M) if f.name not in (*M.parts, "bk", "hermitian"))
@@ -114,7 +114,7 @@ def _structure(M: Operator) -> Any:
 
 
 def _suits(A: Couplings) -> Array:
-    """1 where multigrid will do, 0 where not, `(1,)`."""
+    """1 where multigrid suits the values, else 0, `(1,)`."""
     bk, diagonal = A.bk, A.diagonal
     size = bk.abs(diagonal)
     there = size > 0
@@ -140,6 +140,6 @@ def _suits(A: Couplings) -> Array:
 
 
 def _sum(bk: Backend, terms: list[Array]) -> Array:
-    """Of all numbers, `(1,)`."""
+    """Sum of all elements, `(1,)`."""
     sizes = sum_of_terms(terms)
     return bk.sum(bk.reshape(sizes, (1, -1)), 1)

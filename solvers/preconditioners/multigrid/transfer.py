@@ -1,4 +1,4 @@
-"""Interpolation from a coarser grid and its transpose, as operators made of weights."""
+"""Prolongation and restriction, as operators made of interpolation weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHARED = 4  # times as many points, with several threads
 
 
 def interpolation_places(factors: tuple[int, ...]) -> list[tuple[Shift, Shift]]:
-    """All (p, c): a fine point `factor X + p` takes from the coarse point X + c."""
+    """All (p, c) for which a fine point `factor X + p` interpolates from the coarse point X + c."""
     return [(p, c) for p in _box(factors) for c in _box(tuple(k + 1 for k in p))]
 
 
@@ -29,7 +29,7 @@ def _box(lengths: tuple[int, ...]) -> list[Shift]:
 
 
 def stacked_weights(bk: Backend, W: Weights, factors: tuple[int, ...]) -> Array:
-    """Weights by p and c as one array `(places, systems or 1, *coarse grid)`; those that are missing are zero."""
+    """Weights by p and c as one array `(places, systems or 1, *coarse grid)`, zero where there is none."""
     here = (0,) * len(factors)
     zero = bk.zeros_like(W[here][here])
     return bk.stack_materialized([W[p].get(c, zero) for p, c in interpolation_places(factors)])
@@ -38,7 +38,7 @@ def stacked_weights(bk: Backend, W: Weights, factors: tuple[int, ...]) -> Array:
 @storable("interpolation on a grid")
 @dataclass(eq=False, repr=False)
 class Interpolation(Composed):
-    """From the points of a coarser grid to all points, or the transpose of that.
+    """Interpolation from a coarser grid, or its transpose, the restriction.
 
     Attributes:
         weights: `(places, systems or 1, *coarse grid)`, in the order of `interpolation_places`; zero where one of
@@ -64,7 +64,7 @@ class Interpolation(Composed):
     @classmethod
     def of(cls, bk: Backend, W: Weights, grid: tuple[int, ...], factors: tuple[int, ...],
            periodic: tuple[bool, ...], systems: int | None) -> Interpolation:  # fmt: skip
-        """Of weights by p and c."""
+        """From weights by p and c."""
         return cls(bk, stacked_weights(bk, W, factors), grid, factors, periodic, systems is not None)
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class Interpolation(Composed):
         return found
 
     def scaled(self, scale: Array) -> Interpolation:
-        """From the coarser grid's unknowns over `scale`, `(systems or 1, *coarse grid)`."""
+        """Interpolation of the coarser unknowns divided by `scale`, `(systems or 1, *coarse grid)`."""
         bk, weights = self.bk, self.weights
         parts = [
             weights[k] * shifted_array(bk, scale, c, self.periodic)
@@ -134,7 +134,7 @@ class Interpolation(Composed):
         return shifted_arrays(self.bk, u, _box(self.factors), self.periodic)
 
     def _up_on_host(self, own: dict[tuple[Shift, Shift], Array], u: np.ndarray) -> np.ndarray:
-        """Rows of the coarser grid one after the other, which stay in the cache."""
+        """Interpolate in NumPy, block by block of coarse rows, which stay in the cache."""
         image = np.empty((len(u), *self.grid), np.result_type(u, self.dtype))
 
         def work(start: int, end: int) -> None:
@@ -150,7 +150,7 @@ class Interpolation(Composed):
 
     @property
     def _at_a_time(self) -> int:
-        """Rows of the coarser grid that NumPy takes: all of a ring, and more where threads wait for each other."""
+        """Coarse rows per block in NumPy: all of a periodic axis, and more with several threads."""
         size = _PART if cores.count == 1 else _SHARED * _PART
         return self.coarse[0] if self.periodic[0] else max(size // math.prod(self.coarse[1:]), _LEAST)
 
@@ -181,5 +181,5 @@ class Interpolation(Composed):
 
 
 def _from_near(own: dict[tuple[Shift, Shift], Array], near: dict[Shift, Array], p: Shift) -> Array:
-    """What the points `factor X + p` take."""
+    """Interpolated values at the points `factor X + p`."""
     return sum_of_terms([own[p, c] * near[c] for c in _box(tuple(k + 1 for k in p))])

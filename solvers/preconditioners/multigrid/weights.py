@@ -1,4 +1,4 @@
-"""Interpolation that follows the coefficients: the weights by which points between coarse points take from these.
+"""Operator-dependent interpolation weights (black box multigrid).
 
 Every axis is coarsened by a factor, 2 or 1: the coarse points are those whose indices are multiples of it. A fine point
 `factor X + p`, with p below the factors, takes `W[p][c](X)` times the coarse value at `X + c`, for c from 0 to p.
@@ -18,11 +18,11 @@ from ....backends import Array, Backend
 from .couplings import Couplings, Shift, Stacked, accumulate, opposite, settled, shifted_array, sum_of_terms
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
-_NONE = 1e-3  # of the diagonal: the sum of couplings below which a point takes nothing
+_NONE = 1e-3  # of the diagonal: a point whose couplings sum to less gets no weights
 
 
 def coarse_grid(grid: tuple[int, ...], factors: tuple[int, ...]) -> tuple[int, ...]:
-    """Lengths of its axes: of every first of so many points."""
+    """Shape of the coarse grid: every `factor`-th point of each axis."""
     return tuple(-(-n // f) for n, f in zip(grid, factors))
 
 
@@ -35,12 +35,12 @@ def every(bk: Backend, u: Array, start: Shift, factors: tuple[int, ...]) -> Arra
 
 
 def parities(factors: tuple[int, ...]) -> list[Shift]:
-    """All p, those along fewer axes first."""
+    """All p, sorted by the number of non-zero components."""
     return sorted(itertools.product(*(range(f) for f in factors)), key=sum)
 
 
 def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
-    """Of real couplings with a positive diagonal, such that A is nearly zero at fine points.
+    """Interpolation weights of real couplings with a positive diagonal, so that A P vanishes nearly at fine points.
 
     A point between two coarse ones along an axis takes the couplings of its row summed over the other axes; the points
     between four of them then take from the points that have their weights already, and so on. Where a row sums to
@@ -84,7 +84,7 @@ def without_dust(bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool,
 
 
 def _live(A: Couplings) -> Array | None:
-    """1 at points that are coupled to another one, 0 at others; None where all are, as far as that is known now."""
+    """1 at points with a coupling, 0 at isolated ones; None where all are known to have one."""
     bk = A.bk
     one = bk.full_like(A.diagonal, 1)
     others = [bk.abs(a) for s, a in A.values.items() if s != A.here]
@@ -95,7 +95,7 @@ def _live(A: Couplings) -> Array | None:
 
 
 def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Array]:
-    """The couplings of the points `factor X + p`."""
+    """Stencil coefficients of the points `factor X + p`."""
     bk, values = A.bk, A.values
     if not isinstance(values, Stacked):
         return {s: every(bk, a, p, factors) for s, a in values.items()}
@@ -108,7 +108,7 @@ def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Ar
 def _collapsed(
     A: Couplings, p: Shift, factors: tuple[int, ...], live: Array | None
 ) -> tuple[dict[Shift, Array], Array]:
-    """The couplings of the points p summed over the axes where p is 0, and the factor that makes them weights."""
+    """Couplings of the points p, collapsed over the axes where p is 0, and the factor that normalises them."""
     bk, rows = A.bk, _rows(A, p, factors)
     sums: dict[Shift, list[Array]] = {}
     for s, a in rows.items():
@@ -137,7 +137,7 @@ def _at_neighbour(A: Couplings, a: Array, p: Shift, t: Shift, factors: tuple[int
 
 
 def _weakest(bk: Backend, along: dict[Shift, Array], p: Shift) -> Array:
-    """The least of the couplings to either side along an axis of p."""
+    """Smaller coupling of the two sides along an axis of p."""
     found = None
     for axis in (axis for axis, q in enumerate(p) if q):
         for side in (-1, 1):

@@ -1,1 +1,1 @@
-"""What a failed solve has failed by, looked for after the failure only."""
+"""Diagnosis of failed solves, after the failure only."""

@@ -1,4 +1,4 @@
-"""A failed solve on the host: what it worked with, and where it ended."""
+"""A failed solve on the host: its inputs, and its state at the end."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class EndState:
 
 @dataclass(frozen=True)
 class Case:
-    """What is known of a failed solve. None: not at hand, as in a compiled function.
+    """A failed solve. None: unknown, as in a compiled function.
 
     Attributes:
         method: the one that failed, or the last one that was tried.
         numbers: how each system ended.
-        dtype: in which it computed.
+        dtype: the working dtype.
         A: the operator of the equations that were solved; in least squares of the normal equations.
         given: the matrix or function of the user: A, or what least squares are asked for.
         A_image, M_image: products of these equations and of the preconditioner.
@@ -59,9 +59,9 @@ class Case:
         right: the right-hand sides of the user, and their layout.
         x0: the start, or None.
         layout: of x.
-        null: are null vectors of A known, and taken off x?
-        both: has the transpose the same?
-        products: how many the solve has made; looking makes no more than that, or a few.
+        null: are null vectors of A known, and projected out of x?
+        both: are they null vectors of the transpose too?
+        products: number made by the solve; a diagnosis makes at most that, or a few.
     """
 
     method: Method
@@ -84,7 +84,7 @@ class Case:
 
     @property
     def status(self) -> Status:
-        """How the worst system ended."""
+        """Status of the worst system."""
         return Status(int(self.numbers.status[self.numbers.worst]))
 
     @property
@@ -94,7 +94,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What the matrix of the equations is called."""
+        """Name of the matrix of the equations."""
         return "A^H A" if self.least_squares else "A"
 
     @cached_property
@@ -104,7 +104,7 @@ class Case:
 
     @cached_property
     def matrix(self) -> Any:
-        """The user's matrix on the host, that of the worst system where each has its own; None if it is not known."""
+        """The user's matrix on the host, of the worst system in a batch of matrices; None if unknown."""
         A = self.given
         if A is None or A.offset or not isinstance(A.without_offset, Matrix):
             return None
@@ -115,7 +115,7 @@ class Case:
 
     @cached_property
     def of_which(self) -> str:
-        """The words that name the worst system's matrix where each has its own."""
+        """Words that name the worst system's matrix in a batch of matrices."""
         A = self.given
         own = A is not None and isinstance(A.without_offset, Matrix) and A.without_offset.systems is not None
         return f" of system {self.numbers.worst}" if own and self.numbers.status.size > 1 else ""

@@ -1,4 +1,4 @@
-"""Numbers that are not finite: of b, x0, A and M, and where they are."""
+"""Diagnosis of non-finite numbers in b, x0, A and M."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEND = ("mend it", "leave it out")
 
 
 def not_finite_cause(case: Case) -> list[Cause]:
-    """What the solve was given that is no finite number, or that makes such numbers."""
+    """Cause: non-finite inputs, or products that give non-finite numbers."""
     causes = []
     w = case.numbers.worst
     if case.b is None and case.status is Status.DIVERGED and not case.numbers.steps[w]:
@@ -43,7 +43,7 @@ def _of_rows(name: str, rows: np.ndarray, layout: Layout) -> list[Cause]:
 
 
 def place(layout: Layout, system: int, index: int) -> str:
-    """Where an unknown is in the user's arrays: an index, of a container also the number of the array."""
+    """Index of an unknown in the user's arrays; in a container also the number of the array."""
     batch = tuple(int(i) for i in np.unravel_index(system, layout.batch)) if layout.batch else ()
     for number, shape in enumerate(layout.shapes):
         size = int(np.prod(shape, dtype=np.int64))

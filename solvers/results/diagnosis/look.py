@@ -1,4 +1,4 @@
-"""Looking at a failed solve: eagerly at all of it, in a compiled function at what is known on the host."""
+"""Run the diagnosis: eagerly on everything, in a compiled function on what is known on the host."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _QUESTIONS: tuple[Callable[[Case], list[Cause]], ...] = (not_finite_cause, wrong
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What can be looked at after a solve; nothing is computed before it is called.
+    """Diagnosis of a solve; nothing is computed before it is called.
 
     Attributes:
         problem: what was solved; None in a compiled function, which may keep no arrays.
         method: that solved it.
         M: its preconditioner, or None.
         outcome: what it found, or None.
-        A, known_M: where they are known in a compiled function, what makes them on the host.
-        dtype: in which that computes.
+        A, known_M: functions that make them on the host, if known in a compiled function.
+        dtype: their working dtype.
         later: may the arrays have been written to since?
     """
 
@@ -52,7 +52,7 @@ class Look:
 
     @classmethod
     def at(cls, problem: Problem, method: Method, M: Operator | None, outcome: Outcome, later: bool = False) -> Look:
-        """At a solve that has ended, or will have where a compiled function runs."""
+        """Diagnosis of a finished solve, or of one in a compiled function."""
         M = M if isinstance(M, Preconditioner) else None  # factors are none
         if not (problem.compiled or problem.bk.compiled(outcome.status)):
             return cls(problem, method, M, outcome, later=later)
@@ -69,7 +69,7 @@ class Look:
         return fingerprint(self.method, self.dtype, *known)
 
     def __call__(self, *numbers: np.ndarray) -> tuple[Cause, ...] | None:
-        """The causes that are seen of how each system ended, see `numbers_of`; None where nothing could be looked at.
+        """Find the causes for the end states of the systems; None if nothing could be examined.
 
         Raises nothing. Cost: at most as many products as the solve has made, or a few; of a known matrix also factors,
         where they take less than a second.
@@ -123,7 +123,7 @@ def _asked(case: Case) -> tuple[Cause, ...]:
 
 
 def _on_host(A: Operator) -> Callable[[], Operator] | None:
-    """What makes A on NumPy arrays, where its values are known while a function is compiled."""
+    """Function that makes A on NumPy arrays, for values that are known while tracing."""
     inner = A.inner if isinstance(A, Preconditioner) else A
     if isinstance(A, Preconditioner) and A.kind == "user's function":
         return None
@@ -168,7 +168,7 @@ def _apply(A: Operator, x: Array) -> Array:
 
 
 def _has_changed(case: Case) -> bool:
-    """Is the residual another one than it was, as the arrays were written to?"""
+    """Has the residual changed, because the arrays were overwritten?"""
     if case.A_image is None or case.x is None or case.b is None or case.r is None:
         return False
     change, size = norms(case.b - case.A_image(case.x) - case.r), norms(case.b) + norms(case.r)

@@ -1,4 +1,4 @@
-"""How far a solve has come that reached its limit of iterations, and how many it would take at that rate."""
+"""Convergence rate of a solve that reached its iteration limit, and the iterations that it would take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MANY = 1e6  # iterations that nobody would wait for
 
 
 def too_few_iterations(case: Case) -> list[Cause]:
-    """From where to where the residual norm of the worst system went, and what max_iter it takes at that rate."""
+    """Cause: too few iterations, with the reduction of the worst residual and the max_iter that its rate requires."""
     numbers, w = case.numbers, case.numbers.worst
     if case.b is None or case.method.factorises or case.status is not Status.MAX_ITER:
         return []

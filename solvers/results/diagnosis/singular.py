@@ -1,4 +1,4 @@
-"""Whether A is singular, or as good as that: empty rows and columns, and its condition as far as it can be seen."""
+"""Diagnosis of singular and ill-conditioned matrices: empty rows and columns, condition estimates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from ....sparse.equilibrate import equilibrated, scales
+from ....sparse.analysis.equilibrate import equilibrated, scales
 from ...iteration.status import Status
 from ...setup.fill import factor_cost
 from ..advice import LEAST_SQUARES, SINGULAR
@@ -17,7 +17,7 @@ from ..cause import Cause
 from .case import Case, norms, precision_name
 
 _ROUNDING = 100  # rounding units of a product with random numbers, for one that should be zero ...
-_MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding, see `sparse.rounding`
+_MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding, see `sparse.analysis.rounding`
 _SMALL = 300  # unknowns up to which singular values are computed
 _DENSE = 1500  # unknowns up to which a dense matrix is factorised
 _OPERATIONS = 2e8  # of factors of a sparse matrix, some tenths of a second
@@ -30,12 +30,12 @@ _TAKE_OUT = "take the empty rows and columns out", "put 1 on their diagonal"
 
 
 def singular(case: Case) -> list[Cause]:
-    """Why A has no inverse, or none in this precision."""
+    """Cause: A is singular, exactly or in this precision."""
     return _empty(case) or _ill_conditioned(case) or _by_products(case)
 
 
 def _empty(case: Case) -> list[Cause]:
-    """Rows and columns of zeros, of a known matrix or as two products with random vectors show them."""
+    """Zero rows and columns, of a known matrix or from two products with random vectors."""
     if case.least_squares:
         return []  # which they do not keep from a solution
     rows, columns = _empty_places(case)
@@ -67,7 +67,7 @@ def _equation(row: int) -> tuple[str, str]:
 
 
 def _empty_places(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns; of a function rows only."""
+    """Indices of zero rows and columns; of a function rows only."""
     if case.matrix is not None:
         return _zeros(case.matrix, 1), _zeros(case.matrix, 0)
     none = np.zeros(0, np.int64)
@@ -92,7 +92,7 @@ def _some(what: str, indices: np.ndarray) -> str:
 
 
 class _Inverse(NamedTuple):
-    """What was found out about a matrix: its condition, the size of x and what rounding x leaves as a residual."""
+    """Estimates: condition number, norm of x, and the residual that rounding of x leaves."""
 
     condition: float
     largest: float
@@ -100,7 +100,7 @@ class _Inverse(NamedTuple):
 
 
 def _ill_conditioned(case: Case) -> list[Cause]:
-    """The condition of a known matrix, of rows and columns of one size, where it explains the failure."""
+    """Cause: the condition number of the known equilibrated matrix, if it explains the failure."""
     matrix, w = case.matrix, case.numbers.worst
     if matrix is None or case.least_squares or not 0 < matrix.shape[0] == matrix.shape[1]:
         return []
@@ -130,7 +130,7 @@ def _ill_conditioned(case: Case) -> list[Cause]:
 
 
 def _beyond_single(case: Case, condition: float) -> list[Cause]:
-    """Of a method that corrects in single precision what it knows in double."""
+    """Cause for mixed precision: the condition number exceeds single precision."""
     seen = (
         f"the condition number of A{case.of_which} is about {condition:.1e}, and {case.method.name} computes in "
         f"single precision inside, which has digits for {1 / _SINGLE:.1e}"
@@ -157,7 +157,7 @@ def _looked_at(matrix: Any, b: np.ndarray | None, case: Case) -> _Inverse | None
 
 
 def _inverse(scaled: Any, dense: bool) -> tuple[Any, float]:
-    """What solves with a matrix, None where it is exactly singular, and its condition number, or a lower bound."""
+    """A solve function, None for an exactly singular matrix, and (a lower bound of) the condition number."""
     n = scaled.shape[0]
     if n <= _SMALL:
         full = scaled.toarray()
@@ -186,7 +186,7 @@ def _inverse(scaled: Any, dense: bool) -> tuple[Any, float]:
 
 
 def _by_products(case: Case) -> list[Cause]:
-    """What x and b show of a matrix that is not known: A takes x, or the constant, to next to nothing."""
+    """Cause for an unknown matrix: A maps x, or the constants, nearly to zero."""
     if case.A_image is None or case.A is None or case.x is None or case.b is None or case.r is None:
         return []
     w, n, u = case.numbers.worst, case.A.shape[1], case.random(4, case.A.shape[1])

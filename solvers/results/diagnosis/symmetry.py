@@ -1,4 +1,4 @@
-"""Whether A and M have the symmetry and the sign that the method needs, seen by products with a few vectors."""
+"""Diagnosis of symmetry and definiteness of A and M, by products with a few vectors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from ....sparse.symmetry import CHOSEN, PRODUCTS, REFUSED
+from ....sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
 from ...preconditioners import Preconditioner
 from ..cause import Cause
 from .case import Case, Image, dots, norms
@@ -20,7 +20,7 @@ _UNSYMMETRIC = ("use biCG-stab(2) or GMRES, which take any matrix",)
 
 
 def wrong_symmetry(case: Case) -> list[Cause]:
-    """What CG and MINRES need and have not: A^H = A, M^H = M, and the signs."""
+    """Cause: a missing property that CG and MINRES need: A^H = A, M^H = M, definiteness."""
     if not case.method.needs_hermitian or case.A_image is None or case.A is None:
         return []
     n = case.A.shape[1]
@@ -70,7 +70,7 @@ def _not_symmetric(case: Case, name: str, gap: float) -> str:
 
 
 def _sign(case: Case, images: _Images) -> int | None:
-    """1 or -1 where all <v, A v> that were seen have that sign, None where both are seen, 0 if none is clear."""
+    """Sign of all observed <v, A v>: 1 or -1, None if both occur, 0 if none is clear."""
     system = case.numbers.worst
     pairs = [(images.u, images.Au), (images.v, images.Av)]
     if case.x is not None and case.b is not None and case.r is not None:
@@ -84,14 +84,14 @@ def _sign(case: Case, images: _Images) -> int | None:
 
 
 def _curvature(case: Case, v: np.ndarray, Av: np.ndarray) -> np.ndarray:
-    """The sign of <v, A v>, 0 where rounding may have made it."""
+    """The sign of <v, A v>, 0 if it may be rounding."""
     value, size = dots(v, Av).real, norms(v) * norms(Av)
     clear = np.isfinite(value) & (np.abs(value) > max(_CLEARLY, PRODUCTS * case.eps) * size)
     return np.where(clear, np.sign(value), 0).astype(int)
 
 
 def _of_diagonal(case: Case) -> set[int]:
-    """Both signs, where the diagonal of a known matrix has both; else none."""
+    """Both signs, if the diagonal of a known matrix has both; else no sign."""
     if case.matrix is None:
         return set()
     diagonal = np.asarray(case.matrix.diagonal()).real
@@ -99,7 +99,7 @@ def _of_diagonal(case: Case) -> set[int]:
 
 
 def _by_lanczos(case: Case, start: np.ndarray, system: int) -> set[int]:
-    """Clear signs of the eigenvalues that Lanczos' method sees, in no more products than the solve has made.
+    """Clear signs of Lanczos' eigenvalue estimates, in at most as many products as the solve has made.
 
     Source: Saad, Numerical Methods for Large Eigenvalue Problems, 2nd ed., algorithm 6.5.
     """

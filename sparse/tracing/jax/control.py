@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from jax import lax
 
+from ....backends.jax.derivatives.solve import primitive
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.linear import Linear, reshape
 from ..engine.operations.replace import cut
@@ -16,6 +17,7 @@ from ..engine.refusals import static, static_needed
 from ..engine.structural import stack
 from .known.table import is_known
 
+OF_KRYLIX = primitive.name
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
 
 
@@ -82,16 +84,19 @@ def _where(condition: np.ndarray, new: Any, old: Any) -> Any:
 
 
 def linear_solve(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> list[Any]:
-    """`lax.custom_linear_solve` by the program of the solve, which is linear in b if it is a direct one.
+    """`lax.custom_linear_solve`, or krylix's, by the program of the solve, which is linear in b if it is a direct one.
 
     Raises:
         UnsupportedOperation: it is iterative, or more than b depends on the input.
     """
-    lengths, programs = equation.params["const_lengths"], equation.params["jaxprs"]
-    first = lengths.matvec + lengths.vecmat
-    operands = [*values[first : first + lengths.solve], *values[sum(lengths) :]]
+    if equation.primitive.name == OF_KRYLIX:
+        program, operands = equation.params["program"], list(values)
+    else:
+        lengths, program = equation.params["const_lengths"], equation.params["jaxprs"].solve
+        first = lengths.matvec + lengths.vecmat
+        operands = [*values[first : first + lengths.solve], *values[sum(lengths) :]]
     try:
-        return runner.run(programs.solve, operands)
+        return runner.run(program, operands)
     except NonlinearError as error:
         why = "tracing follows no solve that is iterative. Leave it out of the traced function"
         raise UnsupportedOperation(f"{why}, or solve with the function itself.") from error
@@ -141,4 +146,5 @@ CONTROL: dict[str, Rule] = {
     "while": while_loop,
     "cond": cond,
     "custom_linear_solve": linear_solve,
+    OF_KRYLIX: linear_solve,
 }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..solvers import PRECONDITIONERS, ConvergenceError, SolveResult, prepare
-from ..sparse.facts import is_hermitian
+from ..sparse.analysis.facts import is_hermitian
 from .activity import Activity
 from .errors import SolveFailed, UsageError
 from .facts import column_norms, maps_constants_to_zero

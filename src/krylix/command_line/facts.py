@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..sparse.symmetry import is_hermitian, is_symmetric
+from ..sparse.analysis.symmetry import is_hermitian, is_symmetric
 from .system import System
 
 Line = tuple[str, str]  # label, text

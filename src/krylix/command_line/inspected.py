@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..sparse.facts import canonical
+from ..sparse.analysis.facts import canonical
 from .errors import UsageError
 from .files import name_of, read_matrix
 from .system import read_example

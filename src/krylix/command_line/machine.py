@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import __version__
-from ..sparse.facts import (
+from ..sparse.analysis.facts import (
     component_labels,
     has_symmetric_pattern,
     is_hermitian,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..sparse.facts import (
+from ..sparse.analysis.facts import (
     component_labels,
     dominance,
     has_symmetric_pattern,

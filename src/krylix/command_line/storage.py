@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import get_backend
-from ..sparse.facts import occupied_diagonals
+from ..sparse.analysis.facts import occupied_diagonals
 from ..sparse.formats import FormatChoice, choose_format, from_entries
 from ..sparse.formats.hyb import PIECE, best_width
 from .errors import UsageError

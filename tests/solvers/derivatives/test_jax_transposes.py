@@ -118,3 +118,45 @@ def test_the_transpose_of_a_solve(method: str) -> None:
     if method == "CG":
         twice = jax.linear_transpose(lambda c: jax.linear_transpose(solve, B)(c)[0], B)(B)[0]
         np.testing.assert_allclose(twice, np.linalg.solve(A, B), rtol=1e-8)
+
+
+@pytest.mark.merge
+def test_collectives_of_vmap() -> None:
+    """A function that sums over the lanes of `vmap` is one system of each lane, whose derivative sums likewise."""
+
+    def lane(k: Any, b: Any) -> Any:
+        total = jax.lax.psum(k, "lanes")
+        return linear_solve(lambda u: (2 + total) * u - 0.5 * jnp.roll(u, 1), b, method="GMRES", rtol=1e-12).x
+
+    def total(k: Any, B: Any) -> Any:
+        return (jax.vmap(lane, axis_name="lanes")(k, B) ** 2).sum()
+
+    def by_hand(k: Any, B: Any) -> Any:
+        A = (2 + k.sum()) * jnp.eye(N) - 0.5 * jnp.roll(jnp.eye(N), 1, 0)
+        return (jnp.linalg.solve(A, B.T) ** 2).sum()
+
+    k, both = jnp.asarray([1.0, 2.0]), jnp.stack([B, 2 + B])
+    for found, wanted in zip(*(jax.jit(jax.grad(f, (0, 1)))(k, both) for f in (total, by_hand)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-8)
+
+
+def test_traced_when_a_derivative_is_asked_for() -> None:
+    """The transposed solve is no part of a program without derivatives."""
+    traced = []
+
+    @jax.custom_vjp
+    def stencil(u: Any) -> Any:
+        return 3 * u - jnp.roll(u, 1)
+
+    def backward(_: None, c: Any) -> tuple[Any]:
+        traced.append(c)
+        return (3 * c - jnp.roll(c, -1),)
+
+    stencil.defvjp(lambda u: (stencil(u), None), backward)
+    solve = jax.jit(lambda b: linear_solve(stencil, b, method="GMRES", rtol=1e-12).x)
+    solve.trace(B)
+    assert not traced
+    found = jax.grad(lambda b: solve(b).sum())(B)
+    assert traced
+    A = 3 * np.eye(N) - np.roll(np.eye(N), 1, 0)
+    np.testing.assert_allclose(found, np.linalg.solve(A.T, np.ones(N)), rtol=1e-9)

@@ -125,11 +125,12 @@ DEAR = ("jacobian", "second order in a graph")
 ON_DEMAND = {
     ("CG", "function", "persistent tape in a graph"),
     ("direct", "dense", "vectorized_map"),
+    ("biCG-stab(2)", "function", "gradient in a graph"),  # as in `test_variables`
 }
 BEFORE_A_MERGE = {
     *(("CG", t) for t in ("persistent tape in a graph", "XLA", "gradient of a graph", "vectorized_map")),
     ("direct", "gradient in a graph"),
-    *(("biCG-stab(2)", t) for t in ("gradient in a graph", "second order")),
+    ("biCG-stab(2)", "second order"),
 }
 
 
@@ -253,7 +254,7 @@ def test_complex(method: str, mode: str) -> None:
         np.testing.assert_allclose(a, w, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(("method", "kind"), in_turn(["CG", "direct", "scipy-CG"], ["function", "dense"]))
+@pytest.mark.parametrize(("method", "kind"), in_turn(["CG", "direct", "scipy-CG"], ["dense", "function"], tier="slow"))
 def test_forward_mode_is_refused(method: str, kind: str) -> None:
     """TensorFlow would answer None."""
     p = point()
@@ -281,8 +282,7 @@ def test_a_failing_backward_solve_names_itself(mode: str) -> None:
         compiled(mode, by_b)(tf.constant([1.0, 1, 0], REAL))
 
 
-@pytest.mark.compiled_by_default(modes=("tf-function",))
-@pytest.mark.parametrize("mode", ["tf", "tf-function"])
+@pytest.mark.parametrize("mode", ["tf", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_tiny_and_huge_cotangents_in_single_precision(mode: str) -> None:
     m = tf.constant(np.diag([1.0, 2, 3]) + 0.5 * np.eye(3, k=1), tf.float32)
     b = tf.constant([1.0, 2, 3])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from cells import in_turn
 from krylix.solvers.grids.entry_by_entry import equals_sum
 from krylix.solvers.grids.separable import Separable, separable
 from krylix.sparse import DIA, SparseMatrix
@@ -44,12 +45,17 @@ def diagonals(A: np.ndarray, grid: tuple[int, ...], outside: float) -> SparseMat
     return SparseMatrix.of_stored(DIA(values, offsets, (n, n)).stored, grid, grid)
 
 
-@pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("kind", ["constant", "variable", "ring"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
-@pytest.mark.parametrize("outside", [0, 5, np.inf, np.nan])
-def test_sums_are_found_and_others_are_not(grid: tuple[int, ...], kind: str, dtype: str, outside: float) -> None:
+@pytest.mark.parametrize(
+    ("matrix", "numbers"),
+    in_turn(
+        itertools.product(GRIDS, ["constant", "variable", "ring"]),
+        itertools.product(["float32", "float64", "complex128"], [0, 5, np.inf, np.nan]),
+        tier="slow",
+    ),
+)
+def test_sums_are_found_and_others_are_not(matrix: tuple[tuple[int, ...], str], numbers: tuple[str, float]) -> None:
     """Each entry of a sum, and each place on its diagonals, also between lines, changed by a little and by more."""
+    (grid, kind), (dtype, outside) = matrix, numbers
     A = kronecker_sum(grid, kind, dtype)
     eps, size = float(np.finfo(dtype).eps), float(np.abs(A).max())
 

@@ -14,6 +14,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 import krylix
+from cells import in_turn
 from krylix import UnsupportedOperation, as_operator, linear_solve, prepare
 from krylix.solvers.methods.direct.band import WIDEST, narrow
 from krylix.solvers.methods.direct.band_lapack import band_lu
@@ -78,7 +79,7 @@ def diagonals(A: np.ndarray, width: int) -> np.ndarray:
 
 
 LATER = {  # eagerly in JAX, which compiles each operation of each shape, and which the tests in `jit` compile again
-    ("jax", case): pytest.mark.slow for case in CASES if case not in ("ring", "complex", "another order")
+    ("jax", case): pytest.mark.slow for case in CASES if case != "complex"
 }
 EAGER_CASES = [pytest.param(*cell, marks=LATER.get(cell, ())) for cell in itertools.product(EAGER, CASES)]
 COMPILED_CASES = [(mode, case) for mode in COMPILED[:2] for case in ("five diagonals", "another order")]
@@ -100,8 +101,7 @@ def test_known_matrices(mode: str, case: str) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
-@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize(("width", "mode"), in_turn([1, 3], ["tf-function", "jax-jit"], tier="slow"))
 def test_values_that_are_traced(mode: str, width: int) -> None:
     """Of one matrix, and of three at once; what DIA stores outside of the matrix counts for nothing."""
     n, offsets = 110, list(range(-width, width + 1))
@@ -172,9 +172,19 @@ def test_gradients_by_values_and_by_b(mode: str) -> None:
     assert found == pytest.approx((reference(1e-6) - reference(-1e-6)) / 2e-6, rel=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["numpy", pytest.param("jax-jit", marks=pytest.mark.merge)])
-@pytest.mark.parametrize("sides", ["ends", "ring"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("dtype", "sides", "mode"),
+    [
+        pytest.param(dtype, sides, mode, marks=later if mode == "jax-jit" else ())
+        for dtype, sides, later in (
+            ("float32", "ends", pytest.mark.merge),
+            ("float64", "ring", pytest.mark.merge),
+            ("float32", "ring", pytest.mark.slow),
+            ("float64", "ends", pytest.mark.slow),
+        )
+        for mode in ("numpy", "jax-jit")
+    ],
+)
 def test_singular(mode: str, sides: str, dtype: str) -> None:
     """A bar with free ends, and a ring: consistent systems are solved, others are never called solved."""
     n = 300
@@ -232,8 +242,7 @@ def test_long_lines() -> None:
     assert np.linalg.norm(x - expected) <= 1e-7 * np.linalg.norm(expected)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit",))
-@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_functions_on_a_line_get_it_in_compiled_functions(mode: str) -> None:
     """A diffusion with coefficients that are arguments, for which no iteration would end soon."""
     n = 2000

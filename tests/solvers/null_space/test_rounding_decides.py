@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from krylix import ConvergenceError, linear_solve
-from krylix.sparse.rounding import rounded_product
+from krylix.sparse.analysis.rounding import rounded_row_sums
 
 LONG_STEP = 2e4  # rounding of x leaves a residual that counts as converged
 TOO_LONG = 1e6  # ... and here it does not
@@ -125,7 +125,7 @@ def test_rounded_sums_are_null(dtype: str, dense: bool, seed: int) -> None:
 def test_row_sums_are_taken_in_double() -> None:
     A = np.array([[1e8, -1e8, 1.0], [0, 0, 0], [1, 1, 1]], np.float32)
     for form in (A, sp.csr_array(A)):
-        found = rounded_product(form)
+        found = rounded_row_sums(form)
         np.testing.assert_array_equal(found.sums, [1, 0, 3])
         np.testing.assert_allclose(found.allowed, [2 * 4 + 2.0**-24, 0, 3 * 2.0**-24])
         np.testing.assert_array_equal(found.negligible, [True, True, False])
@@ -134,11 +134,11 @@ def test_row_sums_are_taken_in_double() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_no_number_is_not_null(bad: float) -> None:
     A = np.array([[bad, -1.0], [-1.0, 1.0]])
-    assert not rounded_product(A).negligible[0]
+    assert not rounded_row_sums(A).negligible[0]
 
 
 def test_units_play_no_role() -> None:
     L = 2 * np.eye(4) - np.roll(np.eye(4), 1, 0) - np.roll(np.eye(4), -1, 0)
     for scale in (1e300, 1.0, 1e-300):
-        assert rounded_product(scale * L).negligible.all()
-        assert not rounded_product(scale * (L + 1e-12 * np.eye(4))).negligible.any()
+        assert rounded_row_sums(scale * L).negligible.all()
+        assert not rounded_row_sums(scale * (L + 1e-12 * np.eye(4))).negligible.any()

@@ -92,7 +92,12 @@ def test_pytorch_differentiates_what_they_return(kind: str) -> None:
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(k, marks=() if k in ("jacobi", "amg", "fast") else pytest.mark.merge) for k in PRECONDITIONERS],
+    [
+        pytest.param(
+            k, marks={"jacobi": (), "amg": (), "fast": (), "multigrid": pytest.mark.slow}.get(k, pytest.mark.merge)
+        )
+        for k in PRECONDITIONERS
+    ],
 )
 def test_jax_differentiates_what_they_return(kind: str) -> None:
     """By r, forward and backward, in a compiled function and as a sum of several products; loops too."""

@@ -65,12 +65,12 @@ def test_inverts_the_blocks(mode: str, dtype: str, form: str) -> None:
 @pytest.mark.parametrize(
     ("mode", "systems", "sparse"),
     [
-        pytest.param(mode, systems, sparse, marks=pytest.mark.merge if later else ())
+        pytest.param(mode, systems, sparse, marks=pytest.mark.slow if later else ())
         for i, mode in enumerate(("jax", "jax-jit", "torch", "tf", "tf-function"))
         for systems in ((), (3,))
         for sparse in (True, False)
         for later in [mode != "torch" and (i + len(systems) + sparse) % 2]
-    ],  # every two of the three together, by default
+    ],  # every two of the three together; all three on demand
 )
 def test_made_of_traced_values(mode: str, systems: tuple[int, ...], sparse: bool) -> None:
     A, which = matrix(systems=systems), labels()

@@ -83,7 +83,7 @@ def test_interval_holds_the_eigenvalues(A: sp.csr_array, degree: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "mode", [pytest.param(m, marks=pytest.mark.merge if m == "torch-compile" else ()) for m in MODES]
+    "mode", [pytest.param(m, marks=pytest.mark.slow if m == "torch-compile" else ()) for m in MODES]
 )
 def test_made_of_traced_values(mode: str) -> None:
     """The same as of known ones, to the accuracy of the bound."""
@@ -191,9 +191,7 @@ def test_takes_a_quarter_of_the_iterations() -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize(
-    "kind", ["chebyshev", *(pytest.param(k, marks=pytest.mark.merge) for k in ("block-jacobi", "cluster"))]
-)
+@pytest.mark.parametrize("kind", ["chebyshev", *(pytest.param(k, marks=pytest.mark.slow) for k in OTHERS)])
 def test_gradient_by_jax(kind: str) -> None:
     """Of a solve whose preconditioner is made of the same traced values: exact, and none of M's own."""
     import jax
@@ -235,7 +233,7 @@ def test_mapped_and_differentiated_by_torch(kind: str) -> None:
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("kind", ["chebyshev", *(pytest.param(k, marks=pytest.mark.merge) for k in OTHERS)])
+@pytest.mark.parametrize("kind", ["chebyshev", *(pytest.param(k, marks=pytest.mark.slow) for k in OTHERS)])
 def test_gradient_by_tensorflow(kind: str) -> None:
     import tensorflow as tf
 

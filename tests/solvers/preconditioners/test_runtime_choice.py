@@ -136,7 +136,7 @@ GEOMETRIES = {"plane": (plane, SUITED), "ring": (ring, ["smooth"]), "three axes"
 
 
 @pytest.mark.merge
-@pytest.mark.parametrize(("geometry", "dtype"), in_turn(GEOMETRIES, ["float64", "float32", "complex128"], tier="slow"))
+@pytest.mark.parametrize(("geometry", "dtype"), in_turn(GEOMETRIES, ["float32", "complex128", "float64"], tier="slow"))
 def test_the_host_and_the_program_set_up_the_same(
     monkeypatch: pytest.MonkeyPatch, geometry: str, dtype: str
 ) -> None:  # fmt: skip
@@ -176,7 +176,7 @@ def _applied(mode: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name in [*SUITED, *OTHERS] if name != "nothing"])
-@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
+@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_solves(mode: str, name: str) -> None:
     """All are right; with multigrid in few steps."""
     coefficients, b = (SUITED | OTHERS)[name], rng.standard_normal(X.size)
@@ -259,7 +259,7 @@ def test_lanes_of_vmap() -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.merge
+@pytest.mark.slow
 def test_single_precision() -> None:
     import jax
 

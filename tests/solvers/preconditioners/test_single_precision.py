@@ -204,8 +204,9 @@ def test_inside_of_a_method_in_single_precision(kind: str) -> None:
 
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=[] if k == "fast" else pytest.mark.merge) for k in KINDS]
-)  # which compile for ten seconds
+    "kind",  # which compile for ten seconds, and `multigrid` for longer
+    [pytest.param(k, marks={"fast": (), "multigrid": pytest.mark.slow}.get(k, pytest.mark.merge)) for k in KINDS],
+)
 def test_derivatives_of_solves(kind: str) -> None:
     """To second order, and of M @ r, against finite differences."""
     import jax
@@ -231,8 +232,15 @@ def test_derivatives_of_solves(kind: str) -> None:
     close(many[1], made(SMOOTH, kind, None) @ np.asarray(v))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "fast"])  # which needs values that are known
-@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        pytest.param(mode, kind, marks=pytest.mark.slow if (mode, kind) == ("tf-function", "multigrid") else later)
+        for mode, later in (("jax-jit", ()), ("tf-function", pytest.mark.merge))
+        for kind in KINDS
+        if kind != "fast"  # which needs values that are known
+    ],
+)
 def test_values_that_a_program_computes(mode: str, kind: str) -> None:
     pattern = in_krylix(mode, SMOOTH, "csr", known=False)
 

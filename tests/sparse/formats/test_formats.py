@@ -91,7 +91,7 @@ def test_compiled(mode: str, format: str, known: bool) -> None:
         np.testing.assert_allclose(to_numpy(got), want, **tolerance("float64"))
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @formats
 @eager
 def test_every_format_from_every_format(mode: str, format: str) -> None:
@@ -108,7 +108,7 @@ def test_every_format_from_every_format(mode: str, format: str) -> None:
         A.to("bsr")
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @formats
 @eager
 def test_edges(mode: str, format: str) -> None:
@@ -207,7 +207,7 @@ def test_pruning(mode: str) -> None:
     assert from_diagonals(bk, [-1, 1, 0], diagonals, (3, 3), prune=False).nnz == 7
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_diagonals_in_any_order_add_up(mode: str) -> None:
     bk, rng = krylix.choose_backend(library(mode)), np.random.default_rng(0)

@@ -51,7 +51,7 @@ def cases(mode: str) -> list[tuple[SparseMatrix, SparseMatrix, SparseMatrix]]:
     return found[2:] if mode == "jax" else found  # which compiles each operation for each shape
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_arithmetic(mode: str) -> None:
     for A, B, C in cases(mode):
@@ -85,7 +85,7 @@ def test_known_entries_that_cancel_are_dropped() -> None:
     assert B.nnz == 1
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_parts(mode: str) -> None:
     M = S.toarray()
@@ -109,7 +109,7 @@ def test_parts(mode: str) -> None:
             list(A)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_assembly(mode: str) -> None:
     for A, B, C in cases(mode):
@@ -205,7 +205,7 @@ def test_scipy_shares_memory() -> None:
     assert np.shares_memory(A.to_scipy().indices, S.indices) and np.shares_memory(A.T.values, S.data)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("mode", ["jax", "torch", "tf"])
 def test_native(mode: str) -> None:
     M = S.toarray()
@@ -253,7 +253,7 @@ def test_values_not_known_in_jit() -> None:
         jax.jit(lambda v: A.with_values(v).toarray())(A.values)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @eager
 def test_dense(mode: str) -> None:
     M, N = S.toarray(), T.toarray()

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from frameworks import FRAMEWORKS
 from krylix import UnsupportedOperation
 from krylix.backends import convert, get_backend
-from krylix.sparse.facts import canonical
+from krylix.sparse.analysis.facts import canonical
 from krylix.sparse.formats import from_entries
 from krylix.sparse.plot.colours import EntryColours, round_numbers
 from krylix.sparse.plot.pattern import count_entries

@@ -60,7 +60,7 @@ def test_stencils_whose_shifts_all_leave_the_grid(mode: str, systems: int | None
         np.testing.assert_array_equal(to_numpy(A(x)), np.zeros((2, 3)))
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "tf-function"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("kind", ["numbers", "traced", "arrays"])
 @eager
 def test_stencils(mode: str, kind: str) -> None:

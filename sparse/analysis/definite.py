@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from ..backends import get_backend
+from ...backends import get_backend
 
 _STEPS = 40
 _NEGATIVE = 1e-10  # of the largest eigenvalue: semi-definite matrices have rounding errors below zero

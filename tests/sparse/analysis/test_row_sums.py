@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from krylix.sparse import as_operator
-from krylix.sparse.facts import has_diagonal_of_one_sign, is_diagonally_dominant
+from krylix.sparse.analysis.facts import has_diagonal_of_one_sign, is_diagonally_dominant
+from krylix.sparse.analysis.row_sums import RowSums, row_sums
 from krylix.sparse.formats import DIA
-from krylix.sparse.row_sums import RowSums, row_sums
 
 
 def sums_of(A: Any) -> RowSums:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .formats import Dense, SparseMatrix
-from .operator import Operator
+from ..formats import Dense, SparseMatrix
+from ..operator import Operator
 
 
 def not_finite(A: Operator) -> str | None:

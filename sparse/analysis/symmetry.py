@@ -5,9 +5,9 @@ What is asked decides how sure the answer must be:
 | question | answer | up to |
 |---|---|---|
 | is it proven, entry by entry? | `is_hermitian`, `is_symmetric` | 100 eps of the largest entries of row and column |
-| may one triangle stand for both (Cholesky)? | `has_equal_triangles` | 10 eps, for a random vector |
-| shall a method for such matrices be chosen? | `seems_hermitian` | 1e-8, for a random vector |
-| must one that the user chose be refused? | `is_far_from_hermitian` | 1e-4, for a random vector |
+| may one triangle stand for both (Cholesky)? | `Analysis.has_equal_triangles` | 10 eps, for a random vector |
+| shall a method for such matrices be chosen? | `Analysis.seems_hermitian` | 1e-8, for a random vector |
+| must one that the user chose be refused? | `REFUSED` | 1e-4, for a random vector |
 | does a function look like it? | `products_agree` (by_record.py) | 1e3 eps of its products with two random vectors |
 
 A method is chosen where it works, and refused where it cannot; in between, the true residual tells. The limits are
@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..backends.rows import rows_times, transposed_times
+from ...backends.rows import rows_times, transposed_times
+from ..operator import Operator
 from .canonical import canonical, row_maxima
-from .once import once
-from .operator import Operator
 
 ENTRIES = 100  # in units of eps
 TRIANGLES = 10
@@ -73,38 +72,16 @@ def _equals(A: Any, adjoint: Callable[[Any], Any]) -> bool:
         return bool(np.all(np.abs(difference.data) <= limit) and np.isfinite(largest).all())
 
 
-@once
-def asymmetry(operator: Operator) -> float | None:
+def asymmetry_of_products(operator: Operator) -> float | None:
     """The relative size of A - Aᴴ, seen by one random vector; None where the entries are not known now.
 
-    Exactly Hermitian matrices give a value of the order of rounding. A batch gives that of its worst matrix.
-    Cost: two products; of diagonals that are seen to be equal a pass over them.
+    Cost: two products.
     """
-    if operator.is_exactly_hermitian():
-        return 0.0
     if operator.shape[0] != operator.shape[1]:
         return None if operator.known() is None else float("inf")
     with np.errstate(all="ignore"):
         images = operator.known_images(_random(operator.shape[1]))
-    return None if images is None else _difference(*images)
-
-
-def has_equal_triangles(operator: Operator) -> bool:
-    """Is it Hermitian to working precision? False where the entries are not known now."""
-    relative = asymmetry(operator)
-    return relative is not None and relative < TRIANGLES * np.finfo(operator.dtype).eps
-
-
-def seems_hermitian(operator: Operator) -> bool:
-    """Is it as good as Hermitian for an iteration? False where the entries are not known now."""
-    relative = asymmetry(operator)
-    return relative is not None and relative < CHOSEN
-
-
-def is_far_from_hermitian(operator: Operator) -> float | None:
-    """How far, if that is known now and too far for methods that need it; else None."""
-    relative = asymmetry(operator)
-    return relative if relative is not None and relative > REFUSED else None
+        return None if images is None else _difference(*images)
 
 
 def _asymmetry(matrix: Any) -> float:
@@ -116,11 +93,10 @@ def _asymmetry(matrix: Any) -> float:
 
 def _difference(forward: np.ndarray, backward: np.ndarray) -> float:
     """From the products of A and of its transpose with a real vector, for each system along a first axis."""
-    with np.errstate(all="ignore"):
-        backward = np.conj(backward)
-        scale = np.linalg.norm(forward, axis=-1) + np.linalg.norm(backward, axis=-1)
-        relative = np.linalg.norm(forward - backward, axis=-1) / np.where(scale > 0, scale, 1)
-    return float(np.max(relative, initial=0))  # NaN where the matrix has one: neither symmetric nor not
+    backward = np.conj(backward)
+    scale = np.linalg.norm(forward, axis=-1) + np.linalg.norm(backward, axis=-1)
+    relative = np.linalg.norm(forward - backward, axis=-1) / np.where(scale > 0, scale, 1)
+    return float(relative.max(initial=0))  # NaN where the matrix has one: neither symmetric nor not
 
 
 def _random(n: int) -> np.ndarray:

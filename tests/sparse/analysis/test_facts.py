@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krylix.sparse import facts
+from krylix.sparse.analysis import facts
 
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
 

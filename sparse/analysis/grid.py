@@ -1,4 +1,4 @@
-"""The grid that the unknowns of a matrix lie on, where nobody says so, as in a CSR matrix that a program assembled.
+"""Detection of the grid of a sparse matrix whose shape nobody gave, such as an assembled CSR matrix.
 
 A point's neighbours on a grid `(l, m, n)`, last axis fastest, are 1, about n and about m n places away in the list of
 points. A few rows show these distances, and then a thousand rows whether all of their entries are neighbours.
@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...sparse import Matrix, SparseMatrix, Stencil
-from ...sparse.formats.entries.some_rows import evenly_spread
+from ..formats import SparseMatrix, Stencil
+from ..formats.entries.some_rows import evenly_spread
+from ..operator import Operator
 from .neighbours import differences, shift_of, step_of
 
 Grid = tuple[int, ...]
@@ -21,23 +22,12 @@ _FEW, _MANY = 8, 1000  # runs of rows that are looked at for distances, and rows
 _LONGEST_ROW = 27  # entries: all neighbours in three dimensions
 
 
-def on_its_grid(matrix: Matrix) -> Matrix:
-    """A square matrix for arrays of the grid on which it couples neighbours, if its rows look like that; else itself.
-
-    For one matrix that maps vectors, last axis fastest, on a grid of two or three axes of at least 5 points each. It is
-    looked at by samples: who relies on it has to look at all entries.
-
-    Cost: about a thousand rows.
-    """
-    found = _grid_of(matrix)
-    return matrix if found is None else SparseMatrix.of_stored(matrix.stored, found, found)  # type: ignore[attr-defined]
-
-
-def _grid_of(matrix: Matrix) -> Grid | None:
+def find_grid(matrix: Operator) -> Grid:
+    """See `Analysis.grid`."""
     n, m = matrix.shape
     flat = isinstance(matrix, SparseMatrix) and matrix.in_shape == matrix.out_shape == (n,)
     if not flat or n != m or matrix.systems is not None or n < _LEAST**2:
-        return None
+        return ()
     if isinstance(matrix, Stencil) and matrix.own_grid is not None and len(matrix.own_grid) > 1:
         return matrix.own_grid
     structure: Any = matrix.structure  # type: ignore[attr-defined]
@@ -46,9 +36,10 @@ def _grid_of(matrix: Matrix) -> Grid | None:
     )  # in each there is one that is not at the end of its line
     rows, cols = structure.in_rows(np.unique(runs))
     if len(rows) > 3 * _FEW * _LONGEST_ROW:
-        return None
+        return ()
     grids = dict.fromkeys(g for row in np.unique(rows) for g in _candidates(cols[rows == row] - row, n))
-    best, fewest = None, np.inf
+    best: Grid = ()
+    fewest = np.inf
     for grid in grids:
         around = _around(matrix, grid)
         if around is not None and around < fewest:  # an axis that is taken for too short a one looks like a ring
@@ -57,7 +48,7 @@ def _grid_of(matrix: Matrix) -> Grid | None:
 
 
 def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
-    """Grids of n points on which all these steps from one of them lead to a neighbour."""
+    """Grids of n points on which all these index differences lead to neighbours."""
     ahead = sorted({int(s) for s in np.abs(steps)} - {0})
     beyond = [s for s in ahead if s > 1]
     if len(beyond) == len(ahead) or not beyond:  # nothing next to it, or nothing else
@@ -73,7 +64,7 @@ def _candidates(steps: np.ndarray, n: int) -> Iterator[Grid]:
 
 
 def _around(matrix: Any, grid: Grid) -> int | None:
-    """How many entries of a sample lead around an axis; None where some lead further than to a neighbour."""
+    """Number of sampled entries that wrap around an axis; None if some couple other points than neighbours."""
     n, width = matrix.shape[0], grid[-1]
     firsts = evenly_spread(n // width, _MANY // 4) * width
     rows, cols = matrix.structure.in_rows(

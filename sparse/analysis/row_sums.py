@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.cores import shared as cores
-from ..backends.interface.sparse_kernels import inside
-from .formats import DIA
-from .once import once
-from .operator import Operator
+from ...backends.cores import shared as cores
+from ...backends.interface.sparse_kernels import inside
+from ..formats import DIA
+from ..operator import Operator
 
 _ROWS = 65_536  # numbers that stay in the cache
 
@@ -51,7 +50,6 @@ class RowSums:
         return True
 
 
-@once
 def row_sums(matrix: Operator) -> RowSums | None:
     """Of one square matrix of diagonals whose values are known now; None for others. Cost: a pass over the values."""
     if not isinstance(matrix, DIA) or matrix.systems is not None or matrix.shape[0] != matrix.shape[1]:

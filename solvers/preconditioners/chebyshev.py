@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....backends import Array
-from ....sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
-from ..base import Preconditioner
-from ..checks import MOST_STEPS, check_integer, check_number
-from ..known import as_matrix, concrete, is_known_hermitian, kept, placed, stored_entries
-from .spectrum import absolute_row_sums, largest_eigenvalue, largest_row_sum
+from ...backends import Array
+from ...sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
+from ...sparse.analysis.analysis import analysis_of
+from ...sparse.analysis.spectrum import absolute_row_sums, largest_eigenvalue, largest_row_sum
+from .base import Preconditioner
+from .checks import MOST_STEPS, check_integer, check_number
+from .known import as_matrix, concrete, kept, placed, stored_entries
 
 _NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
 _MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenvalue
@@ -107,7 +108,7 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
     entries, count = stored_entries(A), math.prod(tuple(inverse.shape))
     work = None if entries is None else (degree - 1) * (entries + 2 * count) + count
     note = None if matrix is not None else f"{degree - 1} products with A per application, not scaled by its diagonal"
-    hermitian = is_known_hermitian(A)
+    hermitian = analysis_of(A.without_offset).hermitian
     if hermitian is False:
         note = "A is not symmetric, and the polynomial is for real eigenvalues"
     settings = (("degree", degree), ("ratio", ratio))

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .errors import NonlinearError
-from .operators.by_record import known_product
-from .operators.function import FunctionOperator
+from ..errors import NonlinearError
+from .by_record import known_product
+from .function import FunctionOperator
 
 _tested: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 

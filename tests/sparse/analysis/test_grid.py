@@ -14,9 +14,9 @@ import krylix
 from grid_problems import diffusion, entries
 from krylix import as_operator, linear_solve, preconditioner, prepare
 from krylix.solvers.grids.diagonals import neighbours_diagonals
-from krylix.solvers.grids.find import on_its_grid
 from krylix.solvers.grids.numbers import with_numbers
 from krylix.sparse import UnsupportedOperation
+from krylix.sparse.analysis.analysis import on_its_grid
 from matrices import FORMATS, in_krylix, in_random_order
 from modes import array, compiled, to_numpy
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from krylix.sparse import DIA
-from krylix.sparse.symmetry import asymmetry, seems_hermitian
+from krylix.sparse import DIA, Matrix
+from krylix.sparse.analysis.analysis import analysis_of, asymmetry
 
 N = 9
 OFFSETS = (-3, -1, 0, 1, 3)
+
+
+def seems_hermitian(A: Matrix) -> bool:
+    return analysis_of(A).seems_hermitian
 
 
 def hermitian(dtype: str, outside: float = 0) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..backends.cores import shared as cores
+from ...backends.cores import shared as cores
 from .canonical import canonical as canonical
 from .canonical import row_maxima, row_range
 from .symmetry import is_hermitian as is_hermitian
@@ -69,6 +69,21 @@ def is_diagonally_dominant(A: Any) -> bool:
 
     cores.in_blocks(look, A.shape[0], _ROWS)
     return not others
+
+
+def is_dominated(A: Any, factor: float) -> bool:
+    """Is |a_ii| >= that factor times the sum of the other |a_ij| in every row of a `csr_array`?
+
+    Mostly the first rows say no.
+    """
+
+    def holds(first: int) -> bool:
+        rows = A[first : first + _ROWS]
+        diagonal = np.abs(rows.diagonal(first))
+        rest = np.asarray(abs(rows).sum(axis=1)).reshape(-1) - diagonal
+        return bool(np.all(diagonal >= factor * rest))
+
+    return all(map(holds, range(0, A.shape[0], _ROWS)))
 
 
 def is_m_matrix(A: Any) -> bool:

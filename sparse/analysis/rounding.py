@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..backends import Array, Backend, get_backend
+from ...backends import Array, Backend, get_backend
 
 ROWS = 16  # half units, of each row
 _REGION, _REGION_IN_DOUBLE = 1, 4  # of a region: single precision is mostly rounded once, from double
 
 
-class RoundedProduct(NamedTuple):
+class RoundedRowSums(NamedTuple):
     """`A v` for each row, and what rounding of the entries allows it to be; `(n,)` or `(n, k)`, in double precision."""
 
     sums: np.ndarray
@@ -51,7 +51,7 @@ def of_region(dtype: np.dtype) -> int:
     return _REGION if np.dtype(dtype).char in "fF" else _REGION_IN_DOUBLE
 
 
-def rounded_product(A: Any, v: np.ndarray | None = None) -> RoundedProduct:
+def rounded_row_sums(A: Any, v: np.ndarray | None = None) -> RoundedRowSums:
     """Of a SciPy or NumPy matrix `(m, n)` and one vector `(n,)`, ones by default, or columns `(n, k)`.
 
     Cost: 2 products in double precision, and a pass over the entries.
@@ -64,10 +64,10 @@ def rounded_product(A: Any, v: np.ndarray | None = None) -> RoundedProduct:
         units: Any = sp.csr_array((half_units(host, A.data).astype(np.float64), A.indices, A.indptr), A.shape)
     else:
         units = half_units(host, A).astype(np.float64)
-    return RoundedProduct(np.asarray(wide @ v), np.asarray(units @ np.abs(v)))
+    return RoundedRowSums(np.asarray(wide @ v), np.asarray(units @ np.abs(v)))
 
 
-def closed_components(rows: RoundedProduct, labels: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
+def closed_components(rows: RoundedRowSums, labels: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
     """bool `(count,)`: are all row sums of a connected component zero, each by itself and all together?
 
     Args:

@@ -1,0 +1,214 @@
+"""The analysis of one matrix: its facts, each found once and kept with it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..formats import Matrix, SparseMatrix
+from ..operator import Operator
+from .definite import is_seen_indefinite
+from .facts import has_diagonal_of_one_sign, is_diagonally_dominant, is_dominated
+from .grid import Grid, find_grid
+from .row_sums import RowSums, row_sums
+from .symmetry import CHOSEN, PRODUCTS, REFUSED, TRIANGLES, asymmetry_of_products, is_hermitian
+
+T = TypeVar("T")
+_TEMPORARY = ("known", "entries", "row_sums")  # arrays as long as the matrix has rows, or longer
+
+
+class fact(Generic[T]):  # used as a decorator
+    """An attribute of an analysis that is found when it is first asked for, and kept.
+
+    None means that it is not known now, as in a program that gets the values as arguments, and is asked for again.
+    """
+
+    def __init__(self, find: Callable[[Any, Any], T]) -> None:
+        self.find, self.name, self.__doc__ = find, find.__name__, find.__doc__
+
+    def __get__(self, analysis: Analysis, owner: Any = None) -> T:
+        facts = analysis.facts
+        if self.name in facts:
+            kept: T = facts[self.name]
+            return kept
+        A = analysis._A()
+        if A is None:
+            raise ReferenceError("The matrix of this analysis is gone: keep it as long as its facts are asked for.")
+        found = self.find(analysis, A)
+        if found is not None:
+            facts[self.name] = found
+        return found
+
+
+class Analysis:
+    """Facts of a matrix, or of a batch of matrices, with the values that it has now.
+
+    | fact | found by | cost |
+    |---|---|---|
+    | `is_exactly_hermitian` | comparison of stored diagonals, digit by digit | a pass over the values |
+    | `asymmetry`, and what follows: `has_equal_triangles`, `seems_hermitian` | `A v` and `Aᵀ v` \
+for a random v; nothing where it is exactly Hermitian | 2 products |
+    | `hermitian` | the asymmetry; where that is small each entry, up to rounding | a transposition, a difference |
+    | `one_sign`, `dominates` | row sums of diagonals, else the entries row by row | a pass over the values |
+    | `maybe_definite` | bounds by Gershgorin's circles, else Lanczos' method | a pass, else at most 40 products |
+    | `grid` | a sample of rows | a thousand rows |
+
+    Questions that are asked once have functions beside this class: `closed_regions` (null vectors; one product),
+    `not_finite` (a sum of the values), `largest_eigenvalue` and `largest_row_sum` (bounds of the spectrum), `scales`,
+    and what `facts` proves entry by entry.
+
+    A solve begins with an empty analysis (`analyse_anew`), as numbers may have been written to since the one before;
+    prepared solvers and repeated solves own their matrix, and keep its analysis. Where somebody writes to it all the
+    same, methods rely on facts that no longer hold, and the true residual decides whether they have converged.
+
+    Attributes:
+        facts: those that were found, by name.
+    """
+
+    def __init__(self, A: Operator, facts: dict[str, Any] | None = None) -> None:
+        self._A = weakref.ref(A)  # A holds its analysis: a cycle would keep its memory until Python looks for cycles
+        self.facts: dict[str, Any] = {} if facts is None else facts
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """Pickles and copies of a matrix have no analysis."""
+        return type(None), ()
+
+    # --- symmetry ---
+
+    @fact
+    def is_exactly_hermitian(self, A: Operator) -> bool | None:
+        """Digit by digit, of finite numbers. False leaves it open: not all formats show that."""
+        return A.is_exactly_hermitian()
+
+    @fact
+    def asymmetry(self, A: Operator) -> float | None:
+        """The relative size of A - Aᴴ, seen by one random vector; NaN where A has one.
+
+        Exactly Hermitian matrices give a value of the order of rounding. A batch gives that of its worst matrix.
+        """
+        return 0.0 if self.is_exactly_hermitian else asymmetry_of_products(A)
+
+    @fact
+    def has_equal_triangles(self, A: Operator) -> bool | None:
+        """Is it Hermitian to working precision?"""
+        relative = self.asymmetry
+        return None if relative is None else bool(relative < TRIANGLES * np.finfo(A.dtype).eps)
+
+    @property
+    def seems_hermitian(self) -> bool:
+        """Is it as good as Hermitian for an iteration? False where the entries are not known now."""
+        relative = self.asymmetry
+        return relative is not None and relative < CHOSEN
+
+    @fact
+    def hermitian(self, A: Operator) -> bool | None:
+        """Is it Hermitian, entry by entry up to rounding, or far from it? None: neither, or not known now."""
+        relative = self.asymmetry
+        if relative is None or not relative < REFUSED:
+            return None if relative is None or np.isnan(relative) else False
+        known = self.known
+        each = known if isinstance(known, tuple) else (known,)
+        if not all(sp.issparse(one) or isinstance(one, np.ndarray) for one in each):  # products only
+            return True if relative < PRODUCTS * np.finfo(A.dtype).eps else None
+        return True if all(map(is_hermitian, each)) else None
+
+    # --- values ---
+
+    @fact
+    def known(self, A: Operator) -> Any:
+        """`Operator.known`, until `release`."""
+        return A.known()
+
+    @fact
+    def entries(self, A: Operator) -> sp.csr_array | None:
+        """Those of one sparse matrix, until `release`; None for dense ones and batches."""
+        return sp.csr_array(self.known) if sp.issparse(self.known) else None
+
+    @fact
+    def row_sums(self, A: Operator) -> RowSums | None:
+        """Of one matrix of diagonals, until `release`; None for others."""
+        return row_sums(A)
+
+    @fact
+    def one_sign(self, A: Operator) -> bool | None:
+        """Has the diagonal one sign, but for rows of zeros, which obstacles on a grid make?"""
+        if self.row_sums is not None:
+            return self.row_sums.one_sign
+        if self.entries is not None:
+            return has_diagonal_of_one_sign(self.entries)
+        diagonal = A.bk.concrete_value(lambda: A.bk.real(A.diagonals()))
+        return None if diagonal is None else bool(np.all(diagonal > 0) or np.all(diagonal < 0))
+
+    def dominates(self, factor: float) -> bool | None:
+        """Is each |a_ii| at least that times the sum of the others in its row? None for dense ones and batches."""
+        if self.row_sums is not None:
+            return self.row_sums.dominates(factor)
+        return None if self.entries is None else is_dominated(self.entries, factor)
+
+    @fact
+    def maybe_definite(self, A: Operator) -> bool | None:
+        """One sign on the diagonal, and definite by proof, or as far as a few steps of Lanczos' method see."""
+        if not self.one_sign:
+            return self.one_sign
+        rows = self.row_sums
+        if rows is not None and rows.is_dominant:
+            return True
+        entries = self.entries
+        if entries is None:  # dense, or a batch
+            return True
+        if rows is None and is_diagonally_dominant(entries):  # by Gershgorin's circles
+            return True
+        return not is_seen_indefinite(entries * np.sign(entries.diagonal().real.sum()))
+
+    # --- places ---
+
+    @fact
+    def grid(self, A: Operator) -> Grid:
+        """The grid that the unknowns of a sparse matrix lie on, as its rows look; () where they look like none."""
+        return find_grid(A)
+
+
+def analysis_of(A: Operator) -> Analysis:
+    """What was found out about A, and what will be."""
+    found: Analysis | None = A.analysis
+    if found is None or found._A() is not A:  # a copy of it, with other values
+        A.analysis = found = Analysis(A)
+    return found
+
+
+def analyse_anew(A: Operator) -> None:
+    """Forget what was found: its owner may have written to A since."""
+    A.analysis = None
+
+
+def release(A: Operator) -> None:
+    """Let go of what takes memory, once a solve with A is set up."""
+    if A.analysis is not None:
+        for name in _TEMPORARY:
+            A.analysis.facts.pop(name, None)
+
+
+def asymmetry(A: Operator) -> float | None:
+    """`Analysis.asymmetry` of A as it is now."""
+    return Analysis(A).asymmetry
+
+
+def on_its_grid(matrix: Matrix) -> Matrix:
+    """A square matrix for arrays of the grid on which it couples neighbours, if its rows look like that; else itself.
+
+    For one matrix that maps vectors, last axis fastest, on a grid of two or three axes of at least 5 points each. It is
+    looked at by samples: who relies on it has to look at all entries. Both have one analysis.
+
+    Cost: about a thousand rows, once.
+    """
+    analysis = analysis_of(matrix)
+    grid = analysis.grid
+    if not grid or matrix.in_shape == grid:
+        return matrix
+    placed = SparseMatrix.of_stored(matrix.stored, grid, grid)  # type: ignore[attr-defined]
+    placed.analysis = Analysis(placed, analysis.facts)
+    return placed
