@@ -3,25 +3,25 @@
 Front ends describe what they met as an `Operation`; the words are the same for all libraries.
 
 >>> operation = Operation("sin", "model.py:7 (rhs)", ["input-dependent"])
->>> print(unsupported(operation, f"it does not. {MATRIX_FREE}"))
-'sin' at model.py:7 (rhs) (operands: input-dependent) cannot be traced: it does not. Leave it out ...
+>>> print(unsupported(operation, "it does not. Leave it out."))
+'sin' at model.py:7 (rhs) (operands: input-dependent) cannot be traced: it does not. Leave it out.
 >>> print(nonlinear(operation))
 'sin' at model.py:7 (rhs) (operands: input-dependent) is not linear in the input. Expected a linear ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import NonlinearError, UnsupportedOperation
 from .engine.linear import Linear
+from .engine.refusals import NotLinear, NotStatic
 from .opaque import OpaqueFunction
 
 UNKNOWN = "an unknown line"
-MATRIX_FREE = "Leave it out of the traced function, or solve with the function itself instead of its matrix."
 _PACKAGE = Path(__file__).parents[__name__.count(".") - 1]  # wherever in the package this module lies
 FOLDERS = tuple(f"{_PACKAGE / name}/" for name in ("backends", "sparse", "solvers"))
 
@@ -80,26 +80,46 @@ def opaque(operation: Operation, why: str) -> OpaqueFunction:
     return _marked(OpaqueFunction, f"{operation} cannot be traced: {why}")
 
 
-def static_needed(operation: Operation, what: str, value: Any, how: str) -> Exception:
-    """`value`, which decides the structure, depends on the input or is not known while tracing; `how` to make it so."""
-    if isinstance(value, Linear):
-        return nonlinear(operation, f"the {what} depends on it")
-    return unsupported(
-        operation,
-        f"the {what} is not known while the function is traced, and the structure of a matrix must be. {how}",
-    )
-
-
 def located(error: Exception, operation: Operation) -> Exception:
-    """An error of the engine with the place added; one from inside a call with the line of the call, if it has none.
+    """An error of a rule or of the engine with the place added; one from inside a call with the line of the call, if it
+    has none.
 
     Functions of the library itself may be compiled pieces whose operations do not know the user's line.
     """
     message = str(error)
-    if not hasattr(error, "located"):
-        between = ":" if isinstance(error, NonlinearError) else " cannot be traced:"
-        return _marked(type(error), f"{operation}{between} {message}")
-    return _marked(type(error), message.replace(UNKNOWN, operation.place)) if UNKNOWN in message else error
+    if hasattr(error, "located"):
+        return _marked(type(error), message.replace(UNKNOWN, operation.place)) if UNKNOWN in message else error
+    if isinstance(error, NotLinear):
+        return nonlinear(operation, message)
+    if isinstance(error, NonlinearError):
+        return _marked(type(error), f"{operation}: {message}")
+    return unsupported(operation, message)
+
+
+class Reporter(NamedTuple):
+    """The errors of one front end, for operations as its library lists them.
+
+    Attributes:
+        describe: `(operation, values of its operands, another name or None)` -> `Operation`.
+        how_static: what makes a value known while the function is traced.
+    """
+
+    describe: Callable[[Any, Sequence[Any], str | None], Operation]
+    how_static: str = ""
+
+    def nonlinear(self, operation: Any, why: str, name: str | None = None) -> NonlinearError:
+        """It is not linear in the input."""
+        return nonlinear(self.describe(operation, (), name), why)
+
+    def unsupported(self, operation: Any, why: str, name: str | None = None) -> UnsupportedOperation:
+        """It may be linear, but has no sparse matrix here; `why` ends with the way out."""
+        return unsupported(self.describe(operation, (), name), why)
+
+    def located(self, error: Exception, operation: Any, values: Sequence[Any] = ()) -> Exception:
+        """An error of a rule or of the engine, which knows neither the operation nor the user's line."""
+        if isinstance(error, NotStatic):
+            error = UnsupportedOperation(f"{error} {self.how_static}")
+        return located(error, self.describe(operation, values, None))
 
 
 def named(error: Exception, function: Any) -> Exception:

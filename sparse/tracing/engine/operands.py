@@ -14,10 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from ....backends import Backend
 from . import coefficients as co
 from .coefficients import Coefficient
 from .linear import Linear, reshape
+from .positions import take
 from .structural import Config, broadcast_to, pad, reverse, transpose
 
 Operand: TypeAlias = Linear | Coefficient
@@ -41,6 +44,11 @@ def permuted(bk: Backend, x: Operand, axes: Sequence[int]) -> Operand:
 def reshaped(bk: Backend, x: Operand, shape: Sequence[int]) -> Operand:
     """In another shape."""
     return reshape(x, shape) if isinstance(x, Linear) else co.reshape(bk, x, shape)
+
+
+def taken(bk: Backend, x: Operand, positions: np.ndarray) -> Operand:
+    """Its elements at flat positions; zero where one is -1."""
+    return take(x, positions) if isinstance(x, Linear) else co.take(bk, co.reshape(bk, x, (-1,)), positions)
 
 
 def padded(bk: Backend, x: Operand, config: Config) -> Operand:

@@ -9,13 +9,13 @@ import numpy as np
 from jax import lax
 
 from ....backends.jax.derivatives.solve import primitive
-from ...errors import NonlinearError
+from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.linear import Linear, reshape
+from ..engine.operations.replace import cut
 from ..engine.positions import select
-from ..engine.structural import slice_, stack
+from ..engine.refusals import static, static_needed
+from ..engine.structural import stack
 from .known.table import is_known
-from .messages import static_needed, unsupported
-from .static import static
 
 OF_KRYLIX = primitive.name
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it
@@ -27,7 +27,7 @@ class JaxprRunner(Protocol):
     def run(self, program: Any, values: Sequence[Any]) -> list[Any]:
         """The results of a closed program."""
 
-    def spend(self, equation: Any, values: Sequence[Any], equations: int) -> None:
+    def spend(self, equations: int) -> None:
         """Count the equations of an unrolled loop, and refuse it where they are too many."""
 
 
@@ -44,7 +44,7 @@ def scan(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> list[Any]
     n_constants, n_carry, length = params["num_consts"], params["num_carry"], params["length"]
     constants, xs = values[:n_constants], values[n_constants + n_carry :]
     carry = list(values[n_constants : n_constants + n_carry])
-    runner.spend(equation, values, length * len(body.jaxpr.eqns))
+    runner.spend(length * len(body.jaxpr.eqns))
     rows: list[list[Any]] = []
     for i in reversed(range(length)) if params["reverse"] else range(length):
         results = runner.run(body, [*constants, *carry, *(element(x, i) for x in xs)])
@@ -64,10 +64,10 @@ def while_loop(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> lis
     carry = list(values[n_condition + n_body :])
     while True:
         (go_on,) = runner.run(condition, [*of_condition, *carry])
-        goes_on = static(equation, values, "condition", go_on)  # under vmap, one for each element of the batch
+        goes_on = static("condition", go_on)  # under vmap, one for each element of the batch
         if not goes_on.any():
             return carry
-        runner.spend(equation, values, 1 + len(body.jaxpr.eqns))
+        runner.spend(1 + len(body.jaxpr.eqns))
         new = runner.run(body, [*of_body, *carry])
         carry = new if goes_on.all() else [_where(goes_on, a, b) for a, b in zip(new, carry)]
 
@@ -99,7 +99,7 @@ def linear_solve(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> l
         return runner.run(program, operands)
     except NonlinearError as error:
         why = "tracing follows no solve that is iterative. Leave it out of the traced function"
-        raise unsupported(equation, values, f"{why}, or solve with the function itself.") from error
+        raise UnsupportedOperation(f"{why}, or solve with the function itself.") from error
 
 
 def cond(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> list[Any]:
@@ -107,7 +107,7 @@ def cond(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> list[Any]
     predicate, *operands = values
     branches = equation.params["branches"]
     if isinstance(predicate, Linear):
-        raise static_needed(equation, values, "predicate", predicate)
+        raise static_needed("predicate", predicate)
     if is_known(predicate):
         index = min(max(int(np.asarray(predicate)), 0), len(branches) - 1)
         return runner.run(branches[index], operands)
@@ -126,8 +126,7 @@ def element(x: Any, i: int) -> Any:
     """`x[i]`."""
     if not isinstance(x, Linear):
         return np.asarray(x[i]) if isinstance(x, np.ndarray) else x[i]
-    starts, limits = [i] + [0] * (x.ndim - 1), [i + 1, *x.shape[1:]]
-    return reshape(slice_(x, starts, limits), x.shape[1:])
+    return reshape(cut(x, 0, i, i + 1), x.shape[1:])
 
 
 def together(rows: Sequence[Any], aval: Any) -> Any:

@@ -24,7 +24,7 @@ from .control import CONTROL, is_short
 from .expand import is_call, program_of
 from .fold import JaxprConstantFolder
 from .known.table import as_known, bind, evaluate_by_jax, evaluate_equation, is_known
-from .messages import located, no_rule
+from .messages import REPORTER, no_rule
 from .rules.table import RULES
 
 
@@ -80,16 +80,16 @@ class JaxprInterpreter:
 
     def _results(self, equation: Any, values: list[Any]) -> list[Any]:
         linear = [value for value in values if isinstance(value, Linear)]
-        if not linear:
-            all_known = all(is_known(value) for value in values)
-            return self.known_results(equation, values) if all_known else self._traced_results(equation, values)
         try:
+            if not linear:
+                all_known = all(is_known(value) for value in values)
+                return self.known_results(equation, values) if all_known else self._traced_results(equation, values)
             results = self._linear_results(equation, values)
             for value in (*linear, *(result for result in results if isinstance(result, Linear))):
                 self.precision = max(self.precision, float(jnp.finfo(value.dtype).eps))
             return results
         except (NonlinearError, UnsupportedOperation) as error:
-            raise located(error, equation, values) from None
+            raise REPORTER.located(error, equation, values) from None
 
     def _linear_results(self, equation: Any, values: list[Any]) -> list[Any]:
         program = program_of(equation, values)
@@ -100,7 +100,7 @@ class JaxprInterpreter:
             return CONTROL[name](self, equation, values)
         rule = RULES.get(name)
         if rule is None:
-            raise no_rule(equation, values)
+            raise no_rule(equation)
         results = rule(equation, values)
         return results if isinstance(results, list) else [results]
 
@@ -130,16 +130,13 @@ class JaxprInterpreter:
         plain = value.plain()
         return plain if is_known(plain) or isinstance(plain, jax.core.Tracer) else np.asarray(plain, value.dtype)
 
-    def spend(self, equation: Any, values: Sequence[Any], equations: int) -> None:
+    def spend(self, equations: int) -> None:
         """Count the equations of an unrolled loop.
 
         Raises:
             UnsupportedOperation: there were too many in this trace.
         """
-        try:
-            self._budget.spend(equations)
-        except UnsupportedOperation as error:
-            raise located(error, equation, values) from None
+        self._budget.spend(equations)
 
 
 def _last_uses(jaxpr: Any) -> list[list[Any]]:

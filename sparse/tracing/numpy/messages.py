@@ -15,7 +15,7 @@ from .. import messages
 from ..engine.linear import Linear
 from ..messages import Operation, kind_of, place_of
 from ..opaque import OpaqueFunction
-from .values import NotFollowed, NotLinear
+from .values import NotFollowed
 
 _LIBRARIES = tuple(f"{Path(str(module.__file__)).parent}/" for module in (np, scipy))
 PROBING = "matrix_from_function(f, like) finds the matrix of such a function by evaluating it."
@@ -45,8 +45,6 @@ def not_linear(name: str, why: str | None = None) -> NonlinearError:
 def translated(error: Exception, name: str, values: list[Any]) -> Exception:
     """An error of a rule or of the engine, with the place and the operands."""
     where = operation(name, values)
-    if isinstance(error, NotLinear):
-        return messages.nonlinear(where, str(error) or None)
     if isinstance(error, NotFollowed):
         return messages.opaque(where, f"{error} {PROBING}")
     return messages.located(error, where)

@@ -10,7 +10,6 @@ import numpy as np
 
 from ....backends import get_backend
 from ..engine import structural
-from ..engine.along import along as take_along
 from ..engine.arithmetic import add, convert, real_part
 from ..engine.linear import Linear
 from ..engine.linear import reshape as reshape_linear
@@ -22,10 +21,6 @@ HOST = get_backend("numpy")
 
 class NotFollowed(Exception):
     """What a function does with these arguments may be linear, but is not known here."""
-
-
-class NotLinear(Exception):
-    """What a function does with these arguments is not linear."""
 
 
 def as_linear(value: Value) -> Linear:
@@ -74,15 +69,6 @@ def concatenate(parts: Sequence[Value], axis: int) -> Value:
     return np.concatenate(parts, axis)
 
 
-def part(x: Value, axis: int, start: int, stop: int) -> Value:
-    """A slice along one axis."""
-    if not isinstance(x, Linear):
-        return np.asarray(x)[(slice(None),) * (axis % np.ndim(x)) + (slice(start, stop),)]
-    starts, limits = [0] * x.ndim, list(x.shape)
-    starts[axis], limits[axis] = start, stop
-    return structural.slice_(x, starts, limits)
-
-
 def take(x: Value, positions: np.ndarray) -> Value:
     """`x.ravel()[positions]`, zero where the position is -1."""
     if isinstance(x, Linear):
@@ -90,11 +76,6 @@ def take(x: Value, positions: np.ndarray) -> Value:
     flat = np.asarray(x).reshape(-1)
     found = flat[positions] if flat.size else np.zeros(positions.shape, flat.dtype)
     return np.where(positions < 0, flat.dtype.type(0), found) if (positions < 0).any() else found
-
-
-def along(x: Value, axis: int, index: np.ndarray) -> Value:
-    """`np.take(x, index, axis)`."""
-    return take_along(x, axis, index) if isinstance(x, Linear) else np.take(x, index, axis)
 
 
 def cast(x: Value, dtype: Any) -> Value:

@@ -9,14 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 from ....backends.tensorflow.evaluate import tensor_of
+from ...errors import UnsupportedOperation
 from ..conjugates import Conjugate
 from ..engine import coefficients as co
 from ..engine.arithmetic import conjugate
 from ..engine.linear import Linear
 from ..engine.positions import select
-from ..messages import MATRIX_FREE
-from .messages import by_handle, random, unsupported
-from .static import static
+from ..engine.refusals import MATRIX_FREE, static
+from .messages import by_handle, random
 
 
 class GraphRunner(Protocol):
@@ -45,7 +45,7 @@ def called_graph(op: tf.Operation, name: str) -> Any:
             refuse_writes(found)
             return found
         graph = getattr(graph, "outer_graph", None)
-    raise unsupported(op, [], f"the graph of the function '{name}', which it calls, is not known. {MATRIX_FREE}")
+    raise UnsupportedOperation(f"the graph of the function '{name}', which it calls, is not known. {MATRIX_FREE}")
 
 
 _WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceSparseApply", "ResourceStridedSliceAssign")
@@ -116,7 +116,7 @@ def _branches(
     if isinstance(which, Exception):
         raise which
     if isinstance(which, Linear):
-        static(op, "condition", which)
+        static("condition", which)
     results = [runner.run(called_graph(op, name), operands, wanted) for name in names]
     if op.type.endswith("Case"):
         which = tf.where((which < 0) | (which >= len(names)), len(names) - 1, which)
@@ -146,7 +146,7 @@ def _while(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted:
         (go_on,) = runner.run(condition, values)
         if isinstance(go_on, Exception):
             raise go_on
-        if not bool(np.any(static(op, "condition", runner.coefficient(go_on)))):
+        if not bool(np.any(static("condition", runner.coefficient(go_on)))):
             return list(values)
         runner.spend(length)
         values = runner.run(body, values)

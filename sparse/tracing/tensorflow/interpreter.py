@@ -24,10 +24,10 @@ from ..engine import coefficients as co
 from ..engine.arithmetic import conjugate, convert
 from ..engine.limits import Budget
 from ..engine.linear import Linear
-from ..messages import MATRIX_FREE
+from ..engine.refusals import MATRIX_FREE, NotLinear
 from .control import CONTROL, refuse_random, refuse_writes
 from .lists import LISTS, ON_LISTS, WRITES_ITEM, TensorList
-from .messages import by_handle, located, nonlinear, unsupported
+from .messages import REPORTER, by_handle
 from .record import GraphRecord
 from .rules.local import without_rule
 from .rules.products import FOURIER
@@ -117,8 +117,8 @@ class GraphInterpreter:
         try:
             found = self._computed(op, values, needed)
         except (NonlinearError, UnsupportedOperation) as failure:
-            return [located(failure, op, values)] * len(op.outputs)
-        return [located(value, op, values) if isinstance(value, Exception) else value for value in found]
+            return [REPORTER.located(failure, op, values)] * len(op.outputs)
+        return [REPORTER.located(value, op, values) if isinstance(value, Exception) else value for value in found]
 
     def _computed(self, op: tf.Operation, values: list[Any], needed: list[bool]) -> list[Any]:
         if values and isinstance(values[0], tf.Variable) and op.type in BY_HANDLE:
@@ -144,7 +144,7 @@ class GraphInterpreter:
     def _of_lists(self, op: tf.Operation, values: list[Any]) -> list[Any]:
         rule = LISTS.get(op.type) or ON_LISTS.get(op.type)
         if rule is None:
-            raise unsupported(op, values, f"it has no rule for lists of tensors. {MATRIX_FREE}")
+            raise UnsupportedOperation(f"it has no rule for lists of tensors. {MATRIX_FREE}")
         for k, value in enumerate(values):  # an element without a matrix may stay in a list that nobody reads
             if isinstance(value, Exception) and (k == 0 or op.type not in WRITES_ITEM):
                 raise value
@@ -221,7 +221,7 @@ class GraphInterpreter:
             raise without_rule(op, values)
         if any(isinstance(value, Conjugate) for value in values):
             if op.type in FOURIER:
-                raise unsupported(op, values, f"it is of a conjugate of the input. {MATRIX_FREE}")
+                raise UnsupportedOperation(f"it is of a conjugate of the input. {MATRIX_FREE}")
             results = on_conjugates(self.bk, lambda *given: rule(op, *given), values, {})
         else:
             found = rule(op, *values)
@@ -236,12 +236,10 @@ class GraphInterpreter:
             return value
         output = op.outputs[number]
         if not (output.dtype.is_floating or output.dtype.is_complex):
-            raise nonlinear(op, values, f"its result is of {output.dtype.name}")
+            raise NotLinear(f"its result is of {output.dtype.name}")
         if output.shape.rank is not None and not output.shape.is_compatible_with(value.shape):
-            raise unsupported(
-                op,
-                values,
-                f"its rule found the shape {value.shape} where TensorFlow has {output.shape}. Please report it.",
+            raise UnsupportedOperation(
+                f"its rule found the shape {value.shape} where TensorFlow has {output.shape}. Please report it."
             )
         found = convert(value, np.dtype(output.dtype.as_numpy_dtype))
         if found.bias is None or not co.known(found.bias):

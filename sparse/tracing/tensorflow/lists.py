@@ -16,10 +16,10 @@ from ....backends.tensorflow.evaluate import tensor_of
 from ..engine import coefficients as co
 from ..engine.linear import Linear, reshape
 from ..engine.operands import shape_of
-from ..engine.replace import cut
+from ..engine.operations.replace import cut
+from ..engine.refusals import integers, static
 from ..engine.structural import concatenate, stack
 from .rules.arithmetic import plus
-from .static import integers, static
 
 Value = Any  # a `Linear`, a coefficient, a tensor; None in a list: not set yet
 
@@ -30,12 +30,12 @@ class TensorList(tuple[Value, ...]):
     __slots__ = ()
 
 
-def _number(op: tf.Operation, value: Any) -> int:
-    return int(static(op, "length or index", value))
+def _number(value: Any) -> int:
+    return int(static("length or index", value))
 
 
 def _reserve(op: tf.Operation, shape: Any, count: Any) -> TensorList:
-    return TensorList([None] * _number(op, count))
+    return TensorList([None] * _number(count))
 
 
 def _empty(op: tf.Operation, shape: Any, most: Any) -> TensorList:
@@ -51,14 +51,14 @@ def _element(x: Value, k: int) -> Value:
 
 
 def _set(op: tf.Operation, values: TensorList, index: Any, item: Any) -> TensorList:
-    k = _number(op, index)
+    k = _number(index)
     found = [*values, *[None] * (k + 1 - len(values))]
     found[k] = item
     return TensorList(found)
 
 
 def _get(op: tf.Operation, values: TensorList, index: Any, shape: Any) -> Value:
-    return _or_zeros(op, values, [values[_number(op, index)]], shape)[0]
+    return _or_zeros(op, values, [values[_number(index)]], shape)[0]
 
 
 def _or_zeros(op: tf.Operation, values: TensorList, chosen: Sequence[Value], shape: Any) -> list[Value]:
@@ -66,7 +66,7 @@ def _or_zeros(op: tf.Operation, values: TensorList, chosen: Sequence[Value], sha
     if not any(value is None for value in chosen):
         return list(chosen)
     known = next((shape_of(value) for value in values if value is not None and not _is_error(value)), None)
-    lengths = integers(op, "shape", shape) if known is None else known
+    lengths = integers("shape", shape) if known is None else known
     zeros = np.zeros(lengths, op.get_attr("element_dtype").as_numpy_dtype)
     return [zeros if value is None else value for value in chosen]
 
@@ -77,7 +77,7 @@ def _stack(op: tf.Operation, values: TensorList, shape: Any) -> Value:
         if _is_error(item):
             raise item
     if not items:
-        lengths = [max(n, 0) for n in integers(op, "shape", shape)]
+        lengths = [max(n, 0) for n in integers("shape", shape)]
         return np.zeros([0, *lengths], op.get_attr("element_dtype").as_numpy_dtype)
     if any(isinstance(item, Linear) for item in items):
         return stack([item if isinstance(item, Linear) else _array(item) for item in items], 0)
@@ -85,12 +85,12 @@ def _stack(op: tf.Operation, values: TensorList, shape: Any) -> Value:
 
 
 def _gather(op: tf.Operation, values: TensorList, indices: Any, shape: Any) -> Value:
-    return _stack(op, TensorList(values[k] for k in integers(op, "index", indices)), shape)
+    return _stack(op, TensorList(values[k] for k in integers("index", indices)), shape)
 
 
 def _scatter(op: tf.Operation, x: Any, indices: Any, shape: Any, count: Any) -> TensorList:
-    where = integers(op, "index", indices)
-    found: list[Value] = [None] * max([_number(op, count), *(k + 1 for k in where)])
+    where = integers("index", indices)
+    found: list[Value] = [None] * max([_number(count), *(k + 1 for k in where)])
     for i, k in enumerate(where):
         found[k] = _element(x, i)
     return TensorList(found)
@@ -105,7 +105,7 @@ def _concat(op: tf.Operation, values: TensorList, shape: Any, lengths: Any) -> l
 
 
 def _split(op: tf.Operation, x: Any, shape: Any, lengths: Any) -> TensorList:
-    ends = np.cumsum([0, *integers(op, "lengths", lengths)])
+    ends = np.cumsum([0, *integers("lengths", lengths)])
     return TensorList(
         cut(x, 0, int(a), int(b)) if isinstance(x, Linear) else x[int(a) : int(b)] for a, b in pairwise(ends)
     )
@@ -116,7 +116,7 @@ def _pop(op: tf.Operation, values: TensorList, shape: Any) -> list[Value]:
 
 
 def _resize(op: tf.Operation, values: TensorList, size: Any) -> TensorList:
-    n = _number(op, size)
+    n = _number(size)
     return TensorList([*values[:n], *[None] * (n - len(values))])
 
 

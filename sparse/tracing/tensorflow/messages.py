@@ -10,9 +10,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from ...errors import NonlinearError, UnsupportedOperation
+from ...errors import UnsupportedOperation
 from .. import messages
-from ..messages import FOLDERS, MATRIX_FREE, UNKNOWN, Operation, kind_of, place_of
+from ..engine.refusals import MATRIX_FREE
+from ..messages import FOLDERS, UNKNOWN, Operation, Reporter, kind_of, place_of
 
 LIBRARY = (f"{Path(tf.__file__).parent}/", *FOLDERS)  # code that is not the user's
 
@@ -24,44 +25,17 @@ _OUTSIDE = (
 _NAMES = {"__bool__": "bool", "__iter__": "iteration", "__array__": "numpy", "__getattr__": "numpy", "__len__": "len"}
 
 
-def nonlinear(op: tf.Operation, values: Sequence[Any], why: str | None = None) -> NonlinearError:
-    """The operation is not linear in the input."""
-    return messages.nonlinear(_operation(op, values), why)
-
-
-def unsupported(op: tf.Operation, values: Sequence[Any], why: str) -> UnsupportedOperation:
-    """The operation may be linear, but has no sparse matrix here; `why` ends with the way out."""
-    return messages.unsupported(_operation(op, values), why)
-
-
-def no_rule(op: tf.Operation, values: Sequence[Any]) -> UnsupportedOperation:
-    """The operation is linear, but the tables do not know it."""
-    return unsupported(op, values, f"it has no rule for these operands. {MATRIX_FREE}")
-
-
-def static_needed(op: tf.Operation, values: Sequence[Any], what: str, value: Any) -> Exception:
-    """`value`, which decides the structure, depends on the input or is not known while tracing."""
-    how = "Compute it with NumPy, or of what is no argument of the tf.function around."
-    return messages.static_needed(_operation(op, values), what, value, how)
-
-
-def located(error: Exception, op: tf.Operation, values: Sequence[Any]) -> Exception:
-    """An error of the engine with the place added."""
-    return messages.located(error, _operation(op, values))
-
-
 def random(op: tf.Operation) -> UnsupportedOperation:
     """It draws random numbers, or tells the time."""
-    return unsupported(
-        op, (), "it is random, or tells the time: another result each time, and a matrix has one. Compute it before."
+    return REPORTER.unsupported(
+        op, "it is random, or tells the time: another result each time, and a matrix has one. Compute it before."
     )
 
 
 def by_handle(op: tf.Operation) -> UnsupportedOperation:
     """It takes a variable, or a table, itself."""
-    return unsupported(
+    return REPORTER.unsupported(
         op,
-        (),
         "it takes a tf.Variable or a table by its handle, so that nobody sees its value. Take its value, as in "
         "tf.gather(tf.identity(v), i), and write to no variable in the traced function.",
     )
@@ -129,9 +103,9 @@ def _frames(found: TracebackType | None) -> Iterator[tuple[Any, int]]:
         found = found.tb_next
 
 
-def _operation(op: tf.Operation, values: Sequence[Any]) -> Operation:
+def _operation(op: tf.Operation, values: Sequence[Any], name: str | None = None) -> Operation:
     kinds = [kind_of(value, not isinstance(value, tf.Tensor)) for value in values]
-    return Operation(op.type, _place(op), kinds or ["input-dependent"])
+    return Operation(name or op.type, _place(op), kinds or ["input-dependent"])
 
 
 def _place(op: tf.Operation) -> str:
@@ -143,3 +117,6 @@ def _place(op: tf.Operation) -> str:
         for frame in reversed(list(frames))
         if not frame.filename.startswith(LIBRARY)
     )
+
+
+REPORTER = Reporter(_operation, "Compute it with NumPy, or of what is no argument of the tf.function around.")

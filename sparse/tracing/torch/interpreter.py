@@ -24,11 +24,11 @@ from ..conjugates import Conjugate, on_conjugates, proper
 from ..engine import coefficients as co
 from ..engine.arithmetic import conjugate, convert, negate, scale
 from ..engine.linear import Linear
+from ..engine.refusals import MATRIX_FREE, NotLinear
 from ..engine.structural import broadcast_to
-from ..messages import MATRIX_FREE
 from ..nested import mapped
 from .memory import Memory
-from .messages import located, nonlinear, unsupported
+from .messages import REPORTER
 from .rules.local import without_rule
 from .rules.products import FOURIER
 from .rules.table import RULES
@@ -179,7 +179,7 @@ class StepInterpreter:
         try:
             self._follow(step, written, values)
         except (NonlinearError, UnsupportedOperation) as error:
-            failed = located(error, step, values)
+            failed = REPORTER.located(error, step, values)
             for operand in (*written, *(r for r in step.results if r is not None)):
                 self._fail(operand, failed)
 
@@ -240,7 +240,7 @@ class StepInterpreter:
     def _by_rule(self, step: Step, rule: Any, args: Any, kwargs: Any, values: list[Any]) -> list[Any]:
         if any(isinstance(v, Conjugate) for v in values):
             if step.name in FOURIER:
-                raise unsupported(step, values, f"it is of a conjugate of the input. {MATRIX_FREE}")
+                raise UnsupportedOperation(f"it is of a conjugate of the input. {MATRIX_FREE}")
             return on_conjugates(self.bk, partial(rule, step), args, kwargs)
         found = rule(step, *args, **kwargs)
         return list(found) if isinstance(found, (list, tuple)) else [found]
@@ -275,7 +275,7 @@ class StepInterpreter:
         """A result into its place, in its dtype."""
         place = operand.place
         if isinstance(value, Exception):
-            self._fail(operand, value)
+            self._fail(operand, REPORTER.located(value, step, values))
             return
         if place is None or operand.is_meta:
             return
@@ -296,12 +296,12 @@ class StepInterpreter:
             value = co.cast(self.bk, value if tensor else np.asarray(value), dtype)
             return co.broadcast_to(self.bk, value, place.shape)
         if not (place.dtype.is_floating_point or place.dtype.is_complex):
-            raise nonlinear(step, values, f"its result is of {place.dtype}")
+            raise NotLinear(f"its result is of {place.dtype}")
         if place.dtype not in TORCH_DTYPE.values():
-            raise nonlinear(step, values, f"{place.dtype} rounds to less than single precision")
+            raise NotLinear(f"{place.dtype} rounds to less than single precision")
         if value.shape != place.shape:
-            raise unsupported(
-                step, values, f"its rule found the shape {value.shape} where torch has {place.shape}. Please report it."
+            raise UnsupportedOperation(
+                f"its rule found the shape {value.shape} where torch has {place.shape}. Please report it."
             )
         found = convert(value, numpy_dtype(place.dtype))
         if found.bias is None or not co.known(found.bias):

@@ -25,11 +25,11 @@ from ..engine import coefficients as co
 from ..engine.arithmetic import add, convert, imaginary_part, negate, real_part, scale
 from ..engine.linear import Linear, reshape
 from ..engine.operands import permuted, reshaped, shape_of
+from ..engine.operations.replace import replace_box
 from ..engine.positions import assemble, scatter_add, take
-from ..engine.replace import replace_box
+from ..engine.refusals import MATRIX_FREE
 from ..engine.strided import Slices, embed, slice_rows
 from ..engine.structural import stack
-from ..messages import MATRIX_FREE
 from .steps import Place
 
 Value = Any  # Linear, coefficient, or the error of an operation that has no matrix

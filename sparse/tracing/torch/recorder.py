@@ -24,8 +24,10 @@ from torch.utils._pytree import tree_flatten
 from ....backends.torch.recorded import Recording
 from ....backends.torch.transformed import is_tracked
 from ....backends.torch.watch import Watch
+from ..engine.refusals import NoRule
 from ..nested import mapped
-from .messages import LIBRARY, leaves_torch, no_rule, own_derivative, random, shape_of_values, writes_to_tracked
+from .lists import for_each, of_one
+from .messages import LIBRARY, REPORTER, leaves_torch, own_derivative, random, shape_of_values, writes_to_tracked
 from .steps import Operand, Step, StepRecord, place_in, written
 
 _DETACH = torch.ops.aten.detach.default
@@ -123,6 +125,11 @@ class Recorder(Recording):
             out = func(*args)
             self._same(out, self.operand(args[0]))
             return out
+        single = of_one(func)
+        if single is not None:
+            with self:
+                found = for_each(single, args, kwargs)
+            return found if func._schema.returns else None  # nothing where it writes in place
         if func._can_decompose():  # in inference mode, torch asks for the whole of what is made of others
             with self:
                 return func.decompose(*args, **kwargs)
@@ -218,7 +225,7 @@ class Recorder(Recording):
         if torch.Tag.data_dependent_output in tags:
             raise leaves_torch(step)
         if step.name in _UNUSABLE:
-            raise no_rule(step, ())
+            raise REPORTER.located(NoRule(), step)
         if torch.Tag.dynamic_output_shape in tags:
             deciding = list(step.operands())[1 if step.name in _MASKS else 0 :]
             if any(o.place is not None and o.place.storage in self._of_input for o in deciding):
@@ -229,7 +236,7 @@ class Recorder(Recording):
             if any(isinstance(r, (bool, int, float, complex)) for r in results):
                 raise leaves_torch(step)
             if any(isinstance(r, torch.Tensor) and r.layout != torch.strided for r in results):
-                raise no_rule(step, ())
+                raise REPORTER.located(NoRule(), step)
 
     def leave(self, func: Any) -> NoReturn:
         name = getattr(func, "__name__", str(func))

@@ -142,6 +142,20 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "convolve kernel": lambda u: np.convolve(u[0, :3], C[0]) + np.convolve(C[0], u[0, :3], "full"),
     "scipy sparse": lambda u: S @ u + u @ S + S.dot(u) + S.T @ u[:, 0] + sp.csr_matrix(S) * u,
     "solve": lambda u: np.linalg.solve(M, u),
+    "angles": lambda u: np.deg2rad(u) + np.radians(u) + np.rad2deg(u.T) - np.degrees(u),
+    **(
+        {
+            "of NumPy 2": lambda u: (
+                np.cumulative_sum(u, axis=1)
+                + np.linalg.trace(u, offset=1)
+                + np.linalg.vecdot(M, u)
+                + np.linalg.matmul(M, u)
+            ),
+            "outer of NumPy 2": lambda u: np.linalg.outer(u[0], M[1]) + np.linalg.tensordot(u, M, axes=1),
+        }
+        if hasattr(np, "cumulative_sum")
+        else {}
+    ),
     "rfft": lambda u: np.fft.irfft(np.fft.rfft(u) * np.arange(4), N),
     "fft2": lambda u: np.fft.ifft2(np.fft.fft2(u) * C).real,
     "rfftn": lambda u: np.fft.irfftn(np.fft.rfftn(u), (N, N), (0, 1)) + np.fft.fftshift(u),

@@ -56,6 +56,16 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "assigned": lambda x, k: x.index_put((INDEX[:1],), k[:1]) + (k * x).masked_fill(MASK, 2.0),
     "convolution": lambda x, k: F.conv2d(x[None, None], k[None, None, :3, :3], k[0, :1], padding=1)[0, 0],
     "transposed convolution": lambda x, k: F.conv_transpose2d(x[None, None], k[None, None, :2, :3]),
+    "batch norm": lambda x, k: (
+        F.batch_norm(x, k[0].detach(), k[1].detach(), k[2], k[3]) + F.batch_norm(k, x[0], k[1].detach(), k[2], x[1])
+    ),
+    "bags": lambda x, k: (
+        F.embedding_bag(INDEX, x, INDEX[:1] * 0, mode="sum", per_sample_weights=k[0])
+        + F.embedding_bag(INDEX, k, INDEX[:1] * 0, mode="sum", per_sample_weights=x[0])
+    ),
+    "bilinear": lambda x, k: F.bilinear(x, k, k[None]) + F.bilinear(k, k, x[None], k[0, :1]),
+    "lists": lambda x, k: torch.stack(torch._foreach_addcmul([x, k], [k, x], [k, k], 2.0)),
+    "blocks": lambda x, k: torch.block_diag(x, k),
     "reshaped": lambda x, k: (k * x).reshape(-1)[5:20].reshape(5, 3).flip(0) * k[:, :3],
     "summed": lambda x, k: (k * x).sum() + (k * x).cumsum(0) + k.cumsum(1),
     "stacked": lambda x, k: torch.stack([k * x, k, x], 1),

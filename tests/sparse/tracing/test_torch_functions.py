@@ -23,6 +23,7 @@ INDEX = torch.tensor(rng.integers(0, N, N))
 ORDER = torch.tensor(rng.permutation(N))
 TABLE = torch.tensor(rng.integers(0, N, (N, N)))
 MASK = W > 0
+PLACES = torch.tensor([[[0, 3, 5], [13, 14, 16], [24, 27, 35]]])
 DOMINANT = W + 5 * torch.eye(N, dtype=DOUBLE)
 MODULE = torch.nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular").double().requires_grad_(False)
 SPARSE = torch.where(MASK, W, 0.0)
@@ -108,6 +109,15 @@ class Own(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         return 3 * g.flip(0)
+
+
+def added_to_lists(x: Any) -> Any:
+    """One tensor is in the list twice, and gets both sums."""
+    y, z = x.clone(), 2 * W
+    torch._foreach_add_([y, y, z], [x.T, W, x], alpha=3)
+    torch._foreach_mul_([y, z], 2.0)
+    torch._foreach_copy_([z[0]], [x[1]])
+    return y + z
 
 
 def gradient_of_energy(x: Any) -> Any:
@@ -317,6 +327,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "patches": lambda x: F.unfold(image(x), 3).sum(-1) + F.fold(F.unfold(image(x), 3), (N, N), 3)[0, 0, 0, :1],
     "shuffle": lambda x: F.pixel_shuffle(x.reshape(1, 4, 3, 3), 2) + F.pixel_unshuffle(image(x), 3)[:, :1, :1, :1],
     "solve": lambda x: torch.linalg.solve(DOMINANT, x) + torch.linalg.solve_triangular(DOMINANT, x, upper=True),
+    "reflections": lambda x: (
+        torch.ormqr(*torch.geqrf(W), x) + torch.ormqr(*torch.geqrf(W), x, left=False, transpose=True)
+    ),
     "inverse": lambda x: torch.linalg.inv(DOMINANT) @ x,
     "vmap": lambda x: torch.vmap(lambda r, w: torch.roll(r, 1) * w - r.flip(0) + w @ r)(x, W),
     "vmap twice": lambda x: torch.vmap(torch.vmap(lambda s, w: s * w + 1))(x, W),
@@ -333,6 +346,84 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "vjp of resampling": lambda x: torch.func.vjp(
         lambda z: F.avg_pool2d(image(z), 2) + F.interpolate(image(z), (3, 3), mode="bilinear"), W
     )[1](image(x[:3, :3]))[0],
+    "vjp of a kernel": lambda x: torch.func.vjp(
+        lambda w: F.conv2d(image(W), w, stride=2, padding=1, dilation=(1, 2)), KERNEL
+    )[1](image(x[:3, :2]))[0],
+    "vjp of a transposed kernel": lambda x: torch.func.vjp(
+        lambda w: F.conv_transpose2d(MANY.reshape(2, 4, 3, 2), w, stride=2, padding=1, output_padding=1), MANY
+    )[1](x[None, None, :2].expand(2, 2, 2, 6)[..., :3].repeat(1, 1, 3, 1))[0],
+    "vjp of a bias": lambda x: torch.func.vjp(lambda b: F.conv2d(image(W), KERNEL, b), W[0, :1])[1](image(x[:4, :4]))[
+        0
+    ],
+    "conv of a kernel's gradient": lambda x: torch.func.vjp(lambda w: F.conv2d(image(x), w), KERNEL)[1](
+        image(W[:4, :4])
+    )[0],
+    "vjp of means": lambda x: torch.func.vjp(
+        lambda z: F.avg_pool2d(image(z), 3, 2, padding=1, ceil_mode=True, count_include_pad=False), W
+    )[1](image(x[:4, :4]))[0],
+    "vjp of means 3d": lambda x: torch.func.vjp(
+        lambda z: F.avg_pool3d(z.reshape(1, 3, 4, 3), 2, 1, divisor_override=3), W
+    )[1](x[:2].reshape(1, 2, 3, 2))[0],
+    "vjp of negative pads": lambda x: torch.func.vjp(
+        lambda z: F.pad(image(z), (2, -1, -2, 1), mode="replicate") + F.pad(image(z), (-1, 2, 1, -2), mode="reflect"), W
+    )[1](image(torch.cat([x[:5], x[:5, :1]], 1)))[0],
+    "diagonal": lambda x: torch.diag(x, 1) + torch.diagonal_copy(x, -1) + torch.permute_copy(x, (1, 0))[1, :5],
+    "factors": lambda x: (
+        torch.deg2rad(x) + torch.rad2deg(x) + torch.ldexp(x, INDEX) + torch.special.xlog1py(x, W.abs())
+    ),
+    "likelihood": lambda x: F.nll_loss(x, INDEX, W[0].abs()) + F.nll_loss(x, INDEX, reduction="none"),
+    "unpooling": lambda x: (
+        F.max_unpool2d(x[None, :3, :3], PLACES, 2)[0] + F.max_unpool1d(x[None, 0, :3], PLACES[:, 0], 2)[0]
+    ),
+    "unpooling 3d": lambda x: F.max_unpool3d(
+        x[:2, :4].reshape(1, 2, 2, 2), torch.tensor([0, 9, 5, 22, 33, 63, 40, 3]).reshape(1, 2, 2, 2), 2
+    ),
+    "bags": lambda x: F.embedding_bag(INDEX.reshape(2, 3), x, mode="sum", padding_idx=2),
+    "bags of means": lambda x: (
+        F.embedding_bag(INDEX, x, torch.tensor([0, 3, 3]), mode="mean", padding_idx=int(INDEX[0]))
+        + F.embedding_bag(INDEX, x, torch.tensor([0, 3, 4, 6]), mode="mean", include_last_offset=True)
+    ),
+    "bags of weights": lambda x: (
+        F.embedding_bag(INDEX, W, torch.tensor([0, 2]), mode="sum", per_sample_weights=x[1])
+        + F.embedding_bag(INDEX, x, torch.tensor([0, 2]), mode="sum", per_sample_weights=W[1])
+    ),
+    "segments": lambda x: (
+        torch.segment_reduce(x, "sum", lengths=torch.tensor([2, 0, 4]))
+        + torch.segment_reduce(x, "mean", offsets=torch.tensor([0, 1, 3, 6]))
+        + torch.segment_reduce(x, "mean", lengths=torch.tensor([2, 0, 4]), initial=1.5)
+    ),
+    "segments of rows": lambda x: torch.segment_reduce(
+        x.reshape(2, 6, 3), "sum", lengths=torch.tensor([[1, 5], [4, 2]]), axis=1, initial=2
+    ),
+    "batch norm": lambda x: (
+        F.batch_norm(x, W[0], W[1].abs() + 1) + F.batch_norm(x.T, W[0], W[1].abs() + 1, W[2], W[3], eps=0.1)
+    ),
+    "instance norm": lambda x: F.instance_norm(
+        x.reshape(2, 3, 6), W[0, :3], W[1, :3].abs(), W[2, :3], W[3, :3], use_input_stats=False
+    ),
+    "batch norm of means": lambda x: F.batch_norm(W, x[0], W[1].abs(), W[2], x[1]),
+    "vjp of batch norm": lambda x: torch.func.vjp(lambda z: F.batch_norm(z, W[0], W[1].abs(), W[2], W[3]), W)[1](x)[0],
+    "bilinear": lambda x: (
+        F.bilinear(x, W[:, :2], MANY.reshape(4, 6, 2)) + F.bilinear(W, x[:, :2], MANY.reshape(4, 6, 2))
+    ),
+    "bilinear weight": lambda x: F.bilinear(W, W.T, x.reshape(1, 6, 6)),
+    "lists": lambda x: torch.stack(
+        [
+            *torch._foreach_add([x, x.T], [x, W], alpha=2),
+            *torch._foreach_mul([x, x.T], [2.0, 3.0]),
+            *torch._foreach_lerp([x, W], [x.T, x], 0.25),
+            *torch._foreach_addcmul([x, W], [W, x], [W, W], 0.5),
+            *torch._foreach_div(torch._foreach_neg([x]), 4.0),
+        ]
+    ),
+    "lists in place": added_to_lists,
+    "antialiased": lambda x: (
+        F.interpolate(image(x), (3, 4), mode="bilinear", antialias=True)
+        + F.interpolate(image(x), (3, 4), mode="bicubic", antialias=True)
+    ),
+    "vjp of antialiased": lambda x: torch.func.vjp(
+        lambda z: F.interpolate(image(z), (3, 4), mode="bilinear", antialias=True), W
+    )[1](image(x[:3, :4]))[0],
     "gradient of an energy": gradient_of_energy,
     "func.grad of an energy": torch.func.grad(energy),
     "autograd.Function": lambda x: Own.apply(x) + x,

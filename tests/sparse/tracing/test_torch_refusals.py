@@ -36,13 +36,17 @@ def on_the_other_hand(x: Any) -> Any:
     return v + x[:2]
 
 
-def added_to_lists(x: Any) -> Any:
-    both = [x.clone(), 2 * x]
-    torch._foreach_add_(both, [x, x])
-    return both[0]
-
-
 NONLINEAR: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "batch norm": (lambda x: F.batch_norm(x, None, None, training=True), "batch_norm.*deviation"),
+    "batch norm of a weight": (lambda x: F.batch_norm(x, W[0], W[1].abs(), x[0]), "batch_norm.*scaled by depends"),
+    "largest of bags": (lambda x: F.embedding_bag(torch.tensor([[0, 1]]), x, mode="max"), "'_embedding_bag.*largest"),
+    "largest of segments": (
+        lambda x: torch.segment_reduce(x, "max", lengths=torch.tensor([5])),
+        "'segment_reduce'.*reduce='max'",
+    ),
+    "bilinear": (lambda x: F.bilinear(x, x, W.reshape(1, 5, 5)), "'_trilinear'.*both factors"),
+    "lists": (lambda x: torch._foreach_mul([x], [x])[0], "'mul'.*both factors"),
+    "lists of roots": (lambda x: torch._foreach_sqrt([x])[0], "'_foreach_sqrt'"),
     "relu": (lambda x: torch.relu(x), "'relu'"),
     "square": (lambda x: x * x, "'mul'.*both factors"),
     "power": (lambda x: x**2, "'pow'"),
@@ -95,15 +99,17 @@ UNSUPPORTED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "twice": (lambda x: x.index_put((torch.tensor([0, 0]),), x[:2]), "'index_put'.*twice"),
     "scattered twice": (lambda x: x.scatter(0, torch.zeros(2, 5, dtype=torch.int64), x), "'scatter'.*twice"),
     "bits": (lambda x: (x.view(torch.int64) ^ 1).view(torch.float64), "'bitwise_xor'.*bits"),
-    "lists": (lambda x: torch._foreach_add([x, x], [x, x])[0], "'_foreach_add'.*no rule"),
-    "lists in place": (added_to_lists, "'_foreach_add_'.*no rule"),
+    "unpooled twice": (
+        lambda x: F.max_unpool2d(x[None], torch.zeros(1, 5, 5, dtype=torch.int64), 3),
+        "'max_unpool2d'.*twice",
+    ),
+    "no mean": (lambda x: torch.segment_reduce(x, "mean", lengths=torch.tensor([5, 0])), "'segment_reduce'.*initial"),
     "sparse": (lambda x: x.to_sparse() @ W, "'_to_sparse'.*no rule"),
     "resized": (lambda x: x.clone().resize_(2, 2), "'resize_'.*no rule"),
     "numpy": (lambda x: torch.as_tensor(np.sin(x.numpy())), "'numpy'.*to NumPy"),
     "array": (lambda x: torch.as_tensor(np.sin(x)), "'__array__'.*to NumPy"),
     "detached array": (lambda x: torch.as_tensor(x.detach().cpu().numpy() * 2), "'numpy'.*to NumPy"),
     "tolist": (lambda x: torch.tensor(x.tolist()), "'tolist'.*to NumPy"),
-    "batch norm": (lambda x: F.batch_norm(x, W[0], W[1].abs() + 1), "batch_norm.*no rule"),
 }
 
 

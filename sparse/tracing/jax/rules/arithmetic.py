@@ -18,10 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
+from ....errors import UnsupportedOperation
+from ...engine.arithmetic import add, conjugate, convert, imaginary_part, negate, real_part, scale, subtract
 from ...engine.linear import Linear
+from ...engine.operations.products import multiply, quotient
 from ...engine.reductions import cumulative_sum, reduce_sum, window_sum
-from ..messages import nonlinear, unsupported
+from ...engine.refusals import NotLinear
 
 Values = Sequence[Any]
 
@@ -35,37 +37,26 @@ def _subtract(equation: Any, values: Values) -> Any:
 
 
 def _multiply(equation: Any, values: Values) -> Any:
-    x, y = values
-    if isinstance(x, Linear) and isinstance(y, Linear):
-        raise nonlinear(equation, values, "both factors depend on it")
-    product = scale(x, y) if isinstance(x, Linear) else scale(y, x)
-    return convert(product, equation.outvars[0].aval.dtype)
-
-
-def _divide(equation: Any, values: Values) -> Any:
-    x, y = values
-    if isinstance(y, Linear):
-        raise nonlinear(equation, values, "the divisor depends on it")
-    return divide(x, y)
+    return convert(multiply(*values), equation.outvars[0].aval.dtype)
 
 
 def _power(equation: Any, values: Values) -> Any:
     if equation.params["y"] != 1:
-        raise nonlinear(equation, values)
+        raise NotLinear()
     return values[0]
 
 
 def _real_power(equation: Any, values: Values) -> Any:
     x, y = values
     if isinstance(y, Linear) or not isinstance(y, np.ndarray | np.generic) or not np.all(y == 1):
-        raise nonlinear(equation, values)
+        raise NotLinear()
     return scale(x, np.ones(np.shape(y), x.dtype))
 
 
 def _convert(equation: Any, values: Values) -> Any:
     (x,), dtype = values, np.dtype(equation.outvars[0].aval.dtype)
     if dtype.kind in "biu":
-        raise nonlinear(equation, values, f"{dtype} has no fractions")
+        raise NotLinear(f"{dtype} has no fractions")
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = real_part(x)
     return convert(x, dtype)
@@ -113,7 +104,7 @@ def _same(equation: Any, values: Values) -> Any:
 def _reduce_precision(equation: Any, values: Values) -> Any:
     (x,), limits = values, np.finfo(np.zeros((), values[0].dtype).real.dtype)
     if equation.params["exponent_bits"] < limits.nexp or equation.params["mantissa_bits"] < limits.nmant:
-        raise nonlinear(equation, values, "it rounds")
+        raise NotLinear("it rounds")
     return x
 
 
@@ -130,7 +121,7 @@ def _sum_over_axes(equation: Any, values: Values) -> Any:
 
 
 def _over_devices(equation: Any, values: Values) -> Any:
-    raise unsupported(equation, values, "it acts across devices or a named axis. Trace the function outside of it.")
+    raise UnsupportedOperation("it acts across devices or a named axis. Trace the function outside of it.")
 
 
 _SAME = (
@@ -145,7 +136,7 @@ ARITHMETIC: dict[str, Callable[[Any, Values], Any]] = {
     "add_any": _add,
     "sub": _subtract,
     "mul": _multiply,
-    "div": _divide,
+    "div": lambda equation, values: quotient(*values),
     "neg": lambda equation, values: negate(values[0]),
     "integer_pow": _power,
     "pow": _real_power,

@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import UnsupportedOperation
 from ....formats.entries.grid import row_strides
 from ...engine.arithmetic import add, negate, scale
 from ...engine.linear import Linear, reshape
+from ...engine.operations.replace import replace_box
 from ...engine.positions import assemble, scatter_add, take
-from ...engine.replace import replace_box
+from ...engine.refusals import NotLinear, static
 from ...engine.structural import pad, slice_
 from ...engine.windows import clamped_start, positions, single_start
 from ..known.reductions import order_by
 from ..known.table import bind, evaluate_equation, is_known
-from ..messages import nonlinear, unsupported
-from ..static import static
 from ..windows import fill_value, gather_window, scatter_window, sets_values
 
 Values = Sequence[Any]
@@ -39,7 +39,7 @@ Values = Sequence[Any]
 def _gather(equation: Any, values: Values) -> Any:
     x, indices = values
     shape = equation.outvars[0].aval.shape
-    indices = static(equation, values, "index", indices)
+    indices = static("index", indices)
     window = gather_window(x.shape, equation.params)
     starts = single_start(window, indices)
     if starts is not None:
@@ -55,25 +55,23 @@ def _gather(equation: Any, values: Values) -> Any:
 def _dynamic_slice(equation: Any, values: Values) -> Any:
     x, *starts = values
     sizes = equation.params["slice_sizes"]
-    starts = clamped_start(_known_starts(equation, values, starts), x.shape, sizes)
+    starts = clamped_start(_known_starts(starts), x.shape, sizes)
     return slice_(x, starts, _ends(starts, sizes))
 
 
 def _dynamic_update_slice(equation: Any, values: Values) -> Any:
     x, update, *starts = values
-    starts = clamped_start(_known_starts(equation, values, starts), x.shape, update.shape)
+    starts = clamped_start(_known_starts(starts), x.shape, update.shape)
     return replace_box(x, update, starts)
 
 
 def _scatter(equation: Any, values: Values) -> Any:
     x, indices, updates = values
     if not sets_values(equation.params):
-        raise unsupported(
-            equation,
-            values,
-            "x.at[i].apply(f) hides f. Write x.at[i].set(f(x[i])), which is the same unless an index occurs twice.",
+        raise UnsupportedOperation(
+            "x.at[i].apply(f) hides f. Write x.at[i].set(f(x[i])), which is the same unless an index occurs twice."
         )
-    indices = static(equation, values, "index", indices)
+    indices = static("index", indices)
     window = scatter_window(x.shape, updates.shape, equation.params)
     starts = single_start(window, indices)
     if starts is not None:
@@ -87,7 +85,7 @@ def _scatter(equation: Any, values: Values) -> Any:
 
 def _scatter_add(equation: Any, values: Values) -> Any:
     x, indices, updates = values
-    indices = static(equation, values, "index", indices)
+    indices = static("index", indices)
     if equation.primitive.name == "scatter-sub":
         updates = negate(updates) if isinstance(updates, Linear) else -updates
     window = scatter_window(x.shape, updates.shape, equation.params)
@@ -101,15 +99,15 @@ def _scatter_add(equation: Any, values: Values) -> Any:
 def _scatter_multiply(equation: Any, values: Values) -> Any:
     x, indices, updates = values
     if isinstance(updates, Linear):
-        raise nonlinear(equation, values, "the factors depend on it")
-    static(equation, values, "index", indices)
+        raise NotLinear("the factors depend on it")
+    static("index", indices)
     operands = [np.ones(x.shape, x.dtype), indices, updates]
     factors = evaluate_equation(equation, operands) if is_known(updates) else bind(equation, operands)
     return scale(x, factors[0])
 
 
-def _known_starts(equation: Any, values: Values, starts: Values) -> list[int]:
-    return [int(static(equation, values, "index", start)) for start in starts]
+def _known_starts(starts: Values) -> list[int]:
+    return [int(static("index", start)) for start in starts]
 
 
 def _ends(starts: Sequence[int], sizes: Sequence[int]) -> list[int]:
@@ -123,12 +121,12 @@ def _reshaped(x: Any, shape: Sequence[int]) -> Any:
 def _sort(equation: Any, values: Values) -> Any:
     """By known keys; the other operands may depend on the input."""
     axis, count = equation.params["dimension"], equation.params["num_keys"]
-    keys = [static(equation, values, "order", key) for key in values[:count]]
+    keys = [static("order", key) for key in values[:count]]
     if any(key.dtype.kind == "c" or (key.dtype.kind == "f" and np.isnan(key).any()) for key in keys):
-        raise unsupported(equation, values, "it orders complex numbers or NaN. Sort by real and finite keys.")
+        raise UnsupportedOperation("it orders complex numbers or NaN. Sort by real and finite keys.")
     order = order_by(keys, axis)
     if not equation.params["is_stable"] and _has_equal(keys, order, axis):
-        raise unsupported(equation, values, "the order of equal keys is not defined. Sort with is_stable=True.")
+        raise UnsupportedOperation("the order of equal keys is not defined. Sort with is_stable=True.")
     along = np.broadcast_to(
         np.arange(order.shape[axis]).reshape([-1 if a == axis else 1 for a in range(order.ndim)]), order.shape
     )

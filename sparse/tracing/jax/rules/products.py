@@ -23,11 +23,11 @@ import numpy as np
 
 from ...engine.arithmetic import convert
 from ...engine.linear import Linear
-from ...engine.products.contraction import contract
+from ...engine.operations.fourier import fourier, fourier_to_real, transform
+from ...engine.operations.products import product
 from ...engine.products.convolution import convolve
-from ...engine.products.transforms import transform, transform_to_real
+from ...engine.refusals import NotLinear
 from ...engine.structural import transpose
-from ..messages import nonlinear
 
 Values = Sequence[Any]
 
@@ -35,20 +35,14 @@ Values = Sequence[Any]
 def _dot_general(equation: Any, values: Values) -> Any:
     a, b = values
     contracting, batch = equation.params["dimension_numbers"]
-    if isinstance(a, Linear) and isinstance(b, Linear):
-        raise nonlinear(equation, values, "both factors depend on it")
-    if isinstance(a, Linear):
-        product = contract(a, b, contracting, batch)
-    else:
-        product = contract(b, a, contracting[::-1], batch[::-1], x_first=False)
-    return convert(product, equation.outvars[0].aval.dtype)
+    return convert(product(a, b, contracting, batch), equation.outvars[0].aval.dtype)
 
 
 def _convolution(equation: Any, values: Values) -> Any:
     p = equation.params
     numbers = p["dimension_numbers"]
     if isinstance(values[0], Linear) and isinstance(values[1], Linear):
-        raise nonlinear(equation, values, "the image and the kernel depend on it")
+        raise NotLinear("the image and the kernel depend on it")
     image, kernel = _permuted(values[0], numbers.lhs_spec), _permuted(values[1], numbers.rhs_spec)
     result = convolve(
         image,
@@ -70,19 +64,11 @@ def _permuted(x: Any, axes: Sequence[int]) -> Any:
 
 def _fft(equation: Any, values: Values) -> Any:
     """A product with the matrix of the transform along each axis."""
-    (x,), lengths = values, equation.params["fft_lengths"]
-    kind = _fft_name(equation.params["fft_type"])
-    dtype = np.dtype(equation.outvars[0].aval.dtype)
-    axes = list(range(x.ndim - len(lengths), x.ndim))
+    (x,), lengths, kind = values, equation.params["fft_lengths"], _fft_name(equation.params["fft_type"])
+    dtype, axes = np.dtype(equation.outvars[0].aval.dtype), list(range(x.ndim - len(lengths), x.ndim))
     if kind == "RFFT":
-        x = transform(convert(x, dtype), axes[-1], np.fft.rfft(np.eye(lengths[-1])))
-        axes, kind = axes[:-1], "FFT"
-    last = axes[-1] if kind == "IRFFT" else None
-    by = np.fft.fft if kind == "FFT" else np.fft.ifft
-    for axis in axes:
-        if axis != last:
-            x = transform(x, axis, by(np.eye(x.shape[axis])))
-    return convert(x, dtype) if last is None else convert(transform_to_real(x, last, lengths[-1]), dtype)
+        return fourier(transform(convert(x, dtype), axes[-1], np.fft.rfft(np.eye(lengths[-1]))), axes[:-1])
+    return convert(fourier_to_real(x, axes, lengths[-1]) if kind == "IRFFT" else fourier(x, axes, kind == "FFT"), dtype)
 
 
 def _fft_name(kind: Any) -> str:

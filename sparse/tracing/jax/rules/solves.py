@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import UnsupportedOperation
 from ...engine.linear import Linear
 from ...engine.products.rounding import dense_product
-from ...messages import MATRIX_FREE
+from ...engine.refusals import MATRIX_FREE, NotLinear
 from ..known.table import is_known
-from ..messages import nonlinear, unsupported
 
 Values = Sequence[Any]
 
@@ -29,7 +29,7 @@ MOST = 2048  # unknowns of a matrix that is inverted; its inverse has four milli
 
 def _triangular_solve(equation: Any, values: Values) -> Any:
     (a, b), params = values, equation.params
-    matrix = _known_matrix(equation, values, [a], a.shape[-1])
+    matrix = _known_matrix([a], a.shape[-1])
     inverse = triangular_inverse(matrix[0], params)
     k = b.ndim - 2
     batch = (range(k), range(k))
@@ -69,26 +69,26 @@ def _substituted(a: np.ndarray, lower: bool) -> np.ndarray:
 def _tridiagonal_solve(equation: Any, values: Values) -> Any:
     *diagonals, b = values
     n = b.shape[-2]
-    lower, middle, upper = _known_matrix(equation, values, diagonals, n)
+    lower, middle, upper = _known_matrix(diagonals, n)
     matrix = middle[..., :, None] * np.eye(n, dtype=middle.dtype)
     matrix[..., range(1, n), range(n - 1)] = lower[..., 1:]
     matrix[..., range(n - 1), range(1, n)] = upper[..., :-1]
     try:
         inverse = np.linalg.inv(matrix)
     except np.linalg.LinAlgError:
-        raise unsupported(equation, values, f"its matrix is singular. {MATRIX_FREE}") from None
+        raise UnsupportedOperation(f"its matrix is singular. {MATRIX_FREE}") from None
     k = b.ndim - 2
     return dense_product(b, inverse, ((k,), (k + 1,)), (range(k), range(k)), x_first=False)
 
 
-def _known_matrix(equation: Any, values: Values, arrays: Values, n: int) -> list[np.ndarray]:
+def _known_matrix(arrays: Values, n: int) -> list[np.ndarray]:
     if any(isinstance(a, Linear) for a in arrays):
-        raise nonlinear(equation, values, "the matrix depends on it")
+        raise NotLinear("the matrix depends on it")
     if not all(map(is_known, arrays)):
-        raise unsupported(equation, values, f"its matrix is not known while the function is traced. {MATRIX_FREE}")
+        raise UnsupportedOperation(f"its matrix is not known while the function is traced. {MATRIX_FREE}")
     if n > MOST:
         why = f"the inverse of a matrix is dense, and that of one with more than {MOST} unknowns too large"
-        raise unsupported(equation, values, f"{why}. {MATRIX_FREE}")
+        raise UnsupportedOperation(f"{why}. {MATRIX_FREE}")
     return [np.asarray(a) for a in arrays]
 
 

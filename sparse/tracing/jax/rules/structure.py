@@ -23,11 +23,12 @@ from jax import lax
 from ...engine.arithmetic import add, scale
 from ...engine.coefficients import pad_known
 from ...engine.linear import Linear, reshape
+from ...engine.operations.replace import cut
 from ...engine.positions import select
+from ...engine.refusals import static_needed
 from ...engine.structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, tile, transpose
 from ..control import choose
 from ..known.table import is_known
-from ..messages import static_needed
 
 Values = Sequence[Any]
 
@@ -62,25 +63,19 @@ def _pad(equation: Any, values: Values) -> Any:
 def _split(equation: Any, values: Values) -> Any:
     x, axis = values[0], equation.params["axis"]
     ends = list(itertools.accumulate(int(size) for size in equation.params["sizes"]))
-    return [_part(x, axis, start, end) for start, end in zip([0, *ends], ends)]
+    return [cut(x, axis, start, end) for start, end in zip([0, *ends], ends)]
 
 
 def _unstack(equation: Any, values: Values) -> Any:
     x, axis = values[0], equation.params["axis"]
     shape = equation.outvars[0].aval.shape
-    return [reshape(_part(x, axis, i, i + 1), shape) for i in range(x.shape[axis])]
-
-
-def _part(x: Linear, axis: int, start: int, end: int) -> Linear:
-    starts, limits = [0] * x.ndim, list(x.shape)
-    starts[axis], limits[axis] = start, end
-    return slice_(x, starts, limits)
+    return [reshape(cut(x, axis, i, i + 1), shape) for i in range(x.shape[axis])]
 
 
 def _select(equation: Any, values: Values) -> Any:
     which, *cases = values
     if isinstance(which, Linear):
-        raise static_needed(equation, values, "predicate", which)
+        raise static_needed("predicate", which)
     if which.ndim:
         return select(which, cases)
     if is_known(which):

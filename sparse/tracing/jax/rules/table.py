@@ -11,7 +11,7 @@ An operation may need an entry in each of three tables; the tests of tracing say
                         without one the operands are computed whole
 
 Operands that do not depend on the input are NumPy arrays where they are known (`known.table.is_known`), else tracers of
-a transformation that is running. `static.static` gives the values of one that the structure depends on, or refuses.
+a transformation that is running. `static` gives the values of one that decides the structure, or refuses.
 Programs inside an operation are entered in expand.py, loops and branches in control.py.
 
 >>> import jax

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,13 @@ import scipy.sparse as sp
 
 from ...engine.arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
 from ...engine.linear import Linear
+from ...engine.operations.products import multiply, quotient
+from ...engine.operations.replace import cut
 from ...engine.positions import select
 from ...engine.reductions import cumulative_sum, reduce_sum
+from ...engine.refusals import NotLinear
 from ...engine.structural import pad
-from ..values import NotLinear, Value, cast, part, plus, reshape, take
+from ..values import Value, cast, plus, reshape, take
 from .products import matmul
 
 
@@ -35,15 +39,11 @@ def _summand(x: Any, other: Any) -> Any:
 def _multiply(x: Any, y: Any) -> Any:
     if isinstance(x, sp.spmatrix) or isinstance(y, sp.spmatrix):
         return matmul(x, y)  # as SciPy's matrices do, unlike its arrays
-    if isinstance(x, Linear) and isinstance(y, Linear):
-        raise NotLinear("both factors depend on it")
-    return scale(x, _operand(y)) if isinstance(x, Linear) else scale(y, _operand(x))
+    return multiply(_operand(x), _operand(y))
 
 
 def _divide(x: Any, y: Any) -> Any:
-    if isinstance(y, Linear):
-        raise NotLinear("the divisor depends on it")
-    return divide(x, _operand(y))
+    return quotient(x, _operand(y))
 
 
 def _power(x: Any, y: Any) -> Any:
@@ -118,7 +118,7 @@ def difference(a: Any, n: int = 1, axis: int = -1) -> Any:
     """`np.diff`."""
     for _ in range(n):
         length = a.shape[axis]
-        a = subtract(part(a, axis, min(1, length), length), part(a, axis, 0, max(length - 1, 0)))
+        a = subtract(cut(a, axis, min(1, length), length), cut(a, axis, 0, max(length - 1, 0)))
     return a
 
 
@@ -133,7 +133,7 @@ def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     widths = dx if x is None else np.diff(np.asarray(x), axis=axis if np.ndim(x) > 1 else -1)
     if np.ndim(widths) == 1:
         widths = np.reshape(widths, [-1 if k == axis % y.ndim else 1 for k in range(y.ndim)])
-    return divide(total(scale(add(part(y, axis, 1, n), part(y, axis, 0, n - 1)), widths), axis), 2.0)
+    return divide(total(scale(add(cut(y, axis, 1, n), cut(y, axis, 0, n - 1)), widths), axis), 2.0)
 
 
 def _outer(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,7 +160,7 @@ def _gradient(f: Any, *spacings: Any, axis: Any = None, edge_order: int = 1) -> 
             if not weight[inside].any():
                 continue
             lo, hi = int(rows[inside][0]), int(rows[inside][-1]) + 1
-            shifted = part(f, k, lo + shift, hi + shift)
+            shifted = cut(f, k, lo + shift, hi + shift)
             term = scale(shifted, weight[lo:hi].reshape([-1 if a == k else 1 for a in range(f.ndim)]))
             term = pad(term, [(lo, n - hi, 0) if a == k else (0, 0, 0) for a in range(f.ndim)])
             result = term if result is None else add(result, term)
@@ -191,6 +191,11 @@ def _ldexp(x: Any, exponent: Any) -> Any:
     return scale(x, powers)
 
 
+def _by_one(ufunc: Callable[..., Any], x: Linear) -> Linear:
+    """A function of single elements that is a factor."""
+    return scale(x, ufunc(np.ones((), x.dtype)))
+
+
 UFUNCS: dict[Any, Callable[..., Any]] = {
     np.add: lambda x, y: add(_summand(x, y), _summand(y, x)),
     np.subtract: lambda x, y: subtract(_summand(x, y), _summand(y, x)),
@@ -203,6 +208,7 @@ UFUNCS: dict[Any, Callable[..., Any]] = {
     np.float_power: _power,
     np.matmul: matmul,
     np.ldexp: _ldexp,
+    **{ufunc: partial(_by_one, ufunc) for ufunc in (np.deg2rad, np.radians, np.rad2deg, np.degrees)},
 }
 METHODS: dict[str, dict[Any, Callable[..., Any]]] = {
     "reduce": {np.add: _reduced},

@@ -15,8 +15,9 @@ from ....errors import NonlinearError, UnsupportedOperation
 from ...engine.arithmetic import negate
 from ...engine.linear import Linear
 from ...engine.positions import select
+from ...engine.refusals import NotLinear
 from .. import messages
-from ..values import NotFollowed, NotLinear, assigned, cast
+from ..values import NotFollowed, assigned, cast
 from .table import CREATORS, DESCRIPTIONS, FUNCTIONS, METHODS, NONLINEAR, UFUNCS, WRITERS
 
 _PLAIN_TARGET = (
@@ -81,7 +82,7 @@ def _guarded(name: str, values: Sequence[Any], call: Callable[[], Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             return call()
-    except (NotLinear, NotFollowed, NonlinearError, UnsupportedOperation) as error:
+    except (NotFollowed, NonlinearError, UnsupportedOperation) as error:
         raise messages.translated(error, name, list(values)) from None
 
 

@@ -7,19 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.arithmetic import add, imaginary_part, real_part
 from ...engine.linear import Linear
-from ...engine.products.rounding import absolute, dense_along, without_rests
+from ...engine.operations.fourier import transform, transform_to_real
 from ..values import NotFollowed
 
 MOST = 4096  # elements along an axis; the matrix has as many squared
 _TO_REAL = ("irfft", "hfft")
-
-
-def _along(x: Linear, axis: int, images: np.ndarray) -> Linear:
-    """The matrix whose row i is the image of the i-th unit vector, along an axis, in the precision of x."""
-    matrix = images.T.astype(np.result_type(x.dtype.type(0), 1j) if images.dtype.kind == "c" else x.dtype)
-    return dense_along(x, [axis], matrix, [matrix.shape[0]])
 
 
 def _transform(x: Linear, name: str, n: Any, axis: int, norm: Any) -> Linear:
@@ -29,13 +22,10 @@ def _transform(x: Linear, name: str, n: Any, axis: int, norm: Any) -> Linear:
     function, unit = getattr(np.fft, name), np.eye(length)
     if name == "ihfft" or (name == "rfft" and x.dtype.kind == "c"):
         raise NotFollowed("it has no rule.")
-    if name not in _TO_REAL:
-        return _along(x, axis, function(unit, n, norm=norm))
-    by_real, by_imaginary = function(unit, n, norm=norm), function(1j * unit, n, norm=norm)
-    if x.dtype.kind != "c":
-        return _along(x, axis, by_real)
-    result = add(_along(real_part(x), axis, by_real), _along(imaginary_part(x), axis, by_imaginary))
-    return without_rests(result, _along(absolute(x), axis, np.abs(by_real) + np.abs(by_imaginary)))
+    images = function(unit, n, norm=norm)
+    if name not in _TO_REAL or x.dtype.kind != "c":
+        return transform(x, axis, images)
+    return transform_to_real(x, axis, images, function(1j * unit, n, norm=norm))
 
 
 def _single(name: str) -> Callable[..., Any]:

@@ -10,13 +10,14 @@ import scipy.sparse as sp
 
 from ...engine.arithmetic import conjugate, convert, scale
 from ...engine.linear import Linear
-from ...engine.positions import scatter_add, take
-from ...engine.products.contraction import contract
+from ...engine.operations.products import linear_factor, multiply, product, sparse_product
+from ...engine.positions import take
 from ...engine.products.einsum import einsum as einsum_of_linear
 from ...engine.products.einsum import parsed, sizes_of
 from ...engine.products.rounding import dense_product
+from ...engine.refusals import NotLinear
 from ...engine.structural import pad
-from ..values import NotFollowed, NotLinear, as_linear, plus, reshape, transpose
+from ..values import NotFollowed, as_linear, plus, reshape, transpose
 
 MOST = 2048  # unknowns of a dense system; its inverse has four million entries
 
@@ -42,8 +43,7 @@ def matmul(x: Any, y: Any) -> Any:
 
 
 def _arrays(x: Any, y: Any) -> tuple[Any, Any]:
-    if isinstance(x, Linear) and isinstance(y, Linear):
-        raise NotLinear("both factors depend on it")
+    linear_factor(x, y)
     return (x if isinstance(x, Linear) else np.asarray(x)), (y if isinstance(y, Linear) else np.asarray(y))
 
 
@@ -52,26 +52,20 @@ def _sparse_product(matrix: Any, x: Linear) -> Linear:
     if matrix.ndim != 2 or x.ndim not in (1, 2) or x.shape[0] != matrix.shape[1]:
         raise ValueError(f"A sparse matrix of shape {matrix.shape} was multiplied by an array of shape {x.shape}.")
     entries = matrix.tocoo()
-    columns = int(np.prod(x.shape[1:]))
-    inner = np.arange(columns)
-    sources = entries.col.astype(np.int64)[:, None] * columns + inner
-    targets = entries.row.astype(np.int64)[:, None] * columns + inner
-    shape = (matrix.shape[0], *x.shape[1:])
-    zeros = np.broadcast_to(np.zeros((), np.result_type(x.dtype, matrix.dtype)), shape)
-    return scatter_add(zeros, targets, scale(take(x, sources), np.asarray(entries.data)[:, None]))
+    return sparse_product(entries.row, entries.col, np.asarray(entries.data), matrix.shape[0], x)
 
 
 def _dot(a: Any, b: Any) -> Any:
     a, b = _arrays(a, b)
     if not (a.ndim and b.ndim):
-        return scale(a, b) if isinstance(a, Linear) else scale(b, a)
+        return multiply(a, b)
     return _contracted(a, b, [a.ndim - 1], [max(b.ndim - 2, 0)])
 
 
 def _inner(a: Any, b: Any) -> Any:
     a, b = _arrays(a, b)
     if not (a.ndim and b.ndim):
-        return scale(a, b) if isinstance(a, Linear) else scale(b, a)
+        return multiply(a, b)
     return _contracted(a, b, [a.ndim - 1], [b.ndim - 1])
 
 
@@ -100,9 +94,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 def _contracted(a: Any, b: Any, first: list[int], second: list[int]) -> Linear:
     if [a.shape[n] for n in first] != [b.shape[n] for n in second]:
         raise ValueError(f"Arrays of the shapes {a.shape} and {b.shape} cannot be multiplied along {first}, {second}.")
-    if isinstance(a, Linear):
-        return contract(a, b, (first, second))
-    return contract(b, a, (second, first), x_first=False)
+    return product(a, b, (first, second))
 
 
 def _kron(a: Any, b: Any) -> Any:
@@ -153,8 +145,8 @@ def einsum(subscripts: Any, *operands: Any, **settings: Any) -> Any:
     known = np.einsum(
         ",".join(p for p, _ in others) + "->" + wanted, *[np.broadcast_to(a, [sizes[c] for c in p]) for p, a in others]
     )  # fmt: skip
-    product = einsum_of_linear(x, own, known, wanted, result)
-    return convert(product, np.result_type(x.dtype, *(a.dtype for _, a in others)))
+    found = einsum_of_linear(x, own, known, wanted, result)
+    return convert(found, np.result_type(x.dtype, *(a.dtype for _, a in others)))
 
 
 def _solve(a: Any, b: Any) -> Any:
@@ -176,5 +168,4 @@ PRODUCTS: dict[Any, Callable[..., Any]] = {
     np.kron: _kron,
     np.convolve: _convolve,
     np.linalg.solve: _solve,
-    **{getattr(np.linalg, name): matmul for name in ("matmul",) if hasattr(np.linalg, name)},
 }

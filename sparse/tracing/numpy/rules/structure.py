@@ -10,26 +10,25 @@ import numpy as np
 
 from ...engine import structural
 from ...engine.linear import Linear
-from ...engine.positions import assemble, select
-from ..values import NotFollowed, NotLinear, Value, along, broadcast, cast, concatenate, plus, reshape
+from ...engine.operations.along import pad_by_mode, roll
+from ...engine.operations.choice import triangle, where
+from ...engine.operations.indexing import Labels
+from ...engine.positions import assemble
+from ...engine.refusals import NotLinear, static_needed
+from ...nested import mapped
+from ..values import NotFollowed, Value, broadcast, cast, concatenate, plus, reshape
 
 
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    if axis is None:
-        return reshape(_roll(reshape(a, (a.size,)), shift, 0), a.shape)
-    shifts, axes = np.broadcast_arrays(shift, axis)
-    for s, k in zip(shifts.reshape(-1), axes.reshape(-1)):
-        a = along(a, int(k), np.roll(np.arange(a.shape[k]), s))
-    return a
+    if isinstance(shift, Linear):
+        raise static_needed("shift", shift)
+    return roll(a, shift, axis)
 
 
 def _fftshift(sign: int) -> Callable[..., Any]:
     def shifted(x: Any, axes: Any = None) -> Any:
-        axes = range(x.ndim) if axes is None else np.atleast_1d(axes)
-        for k in axes:
-            n = x.shape[k]
-            x = _roll(x, n // 2 if sign > 0 else -(n // 2), int(k))
-        return x
+        axes = list(range(x.ndim)) if axes is None else np.atleast_1d(axes)
+        return roll(x, [sign * (x.shape[k] // 2) for k in axes], axes)
 
     return shifted
 
@@ -39,7 +38,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **settings: Any) ->
         raise NotFollowed("the values around depend on the input; use np.concatenate.")
     if isinstance(pad_width, dict):
         pad_width = [pad_width.get(k, pad_width.get(k - array.ndim, (0, 0))) for k in range(array.ndim)]
-    widths = [tuple(int(n) for n in pair) for pair in np.broadcast_to(pad_width, (array.ndim, 2))]
+    widths = [(int(lo), int(hi)) for lo, hi in np.broadcast_to(pad_width, (array.ndim, 2))]
     if mode == "empty" or (mode == "constant" and set(settings) <= {"constant_values"}):
         padded = structural.pad(array, [(lo, hi, 0) for lo, hi in widths])
         around = settings.get("constant_values", 0)
@@ -48,10 +47,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **settings: Any) ->
         zeros = np.zeros(array.shape, array.dtype)
         return plus(padded, np.pad(zeros, widths, constant_values=around))
     if mode in ("edge", "wrap", "reflect", "symmetric") and settings.get("reflect_type", "even") == "even":
-        for k, pair in enumerate(widths):
-            if pair != (0, 0):
-                array = along(array, k, np.pad(np.arange(array.shape[k]), pair, mode=mode))
-        return array
+        return pad_by_mode(array, widths, mode)
     if mode in ("maximum", "minimum", "median"):
         raise NotLinear
     raise NotFollowed(f"there is no rule for mode={mode!r}.")
@@ -120,27 +116,13 @@ def _append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    if isinstance(condition, Linear):
-        raise NotLinear("the condition depends on it")
     if x is None or y is None:
         raise NotFollowed("there is no rule for these arguments.")
-    condition = np.asarray(condition) != 0
-    x, y = stacked(x), stacked(y)
-    shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
-    return select(np.broadcast_to(condition, shape), [broadcast(y, shape), broadcast(x, shape)])
+    return where(condition if isinstance(condition, Linear) else np.asarray(condition) != 0, stacked(x), stacked(y))
 
 
 def _copy(a: Any, order: Any = "K", subok: Any = False) -> Any:
     return a
-
-
-def _triangle(function: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(m: Any, k: int = 0) -> Any:
-        mask = function(np.ones(m.shape[-2:], bool), k)
-        zero = np.broadcast_to(np.zeros((), m.dtype), m.shape)
-        return select(np.broadcast_to(mask, m.shape), [zero, m])
-
-    return rule
 
 
 def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
@@ -157,25 +139,18 @@ def _moved(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
     signature = inspect.signature(function)
 
     def rule(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        operands: list[Value] = []
-
-        def labels(x: Any) -> Any:
-            if isinstance(x, list | tuple):
-                return [labels(piece) for piece in x]
-            x = x if isinstance(x, Linear) else np.asarray(x)
-            first = 1 + sum(map(_size, operands))
-            operands.append(x)
-            return np.arange(first, first + _size(x)).reshape(x.shape)
-
-        for name in names:
-            if name in bound.arguments:
-                bound.arguments[name] = labels(bound.arguments[name])
+        bound, labels = signature.bind(*args, **kwargs), Labels()
         rest = [x for name, x in bound.arguments.items() if name not in names]
         if any(isinstance(leaf, Linear) for leaf in _flat(rest)):
             raise NotLinear("what is moved where depends on it")
-        where = np.asarray(function(*bound.args, **bound.kwargs)) - 1
-        return assemble(operands, where)
+
+        def labelled(x: Any) -> np.ndarray:
+            return labels.of(x if isinstance(x, Linear) else np.asarray(x))
+
+        for name in names:
+            if name in bound.arguments:
+                bound.arguments[name] = mapped(labelled, bound.arguments[name])
+        return labels.result(function(*bound.args, **bound.kwargs))
 
     return rule
 
@@ -214,8 +189,8 @@ STRUCTURE: dict[Any, Callable[..., Any]] = {
     np.block: _block,
     np.where: _where,
     np.copy: _copy,
-    np.tril: _triangle(np.tril),
-    np.triu: _triangle(np.triu),
+    np.tril: lambda m, k=0: triangle(m, np.tril, k),
+    np.triu: lambda m, k=0: triangle(m, np.triu, k),
     np.meshgrid: _meshgrid,
     **_labelled(
         {

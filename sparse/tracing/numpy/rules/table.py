@@ -26,7 +26,7 @@ from ...engine.arithmetic import conjugate
 from ...engine.linear import Linear
 from .arithmetic import METHODS, SUMS, UFUNCS
 from .fourier import FOURIER
-from .products import PRODUCTS, einsum
+from .products import PRODUCTS, einsum, matmul
 from .structure import STRUCTURE, WRITERS
 
 
@@ -40,7 +40,28 @@ _VECTOR_PRODUCTS = {
     "vecmat": lambda x, y: einsum("...i,...ij->...j", _conjugate(x), y),
 }
 UFUNCS.update({getattr(np, name): rule for name, rule in _VECTOR_PRODUCTS.items() if hasattr(np, name)})
-FUNCTIONS: dict[Any, Callable[..., Any]] = {**SUMS, **STRUCTURE, **PRODUCTS, **FOURIER}
+_NEW: dict[Any, dict[str, Callable[..., Any]]] = {  # in NumPy 2
+    np: {"cumulative_sum": lambda x, axis=None, dtype=None: SUMS[np.cumsum](x, axis, dtype)},
+    np.linalg: {
+        "matmul": matmul,
+        "outer": PRODUCTS[np.outer],
+        "tensordot": PRODUCTS[np.tensordot],
+        "vecdot": _VECTOR_PRODUCTS["vecdot"],
+        "trace": lambda x, offset=0, dtype=None: SUMS[np.trace](x, offset, -2, -1, dtype),
+    },
+}
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **SUMS,
+    **STRUCTURE,
+    **PRODUCTS,
+    **FOURIER,
+    **{
+        getattr(module, name): rule
+        for module, new in _NEW.items()
+        for name, rule in new.items()
+        if hasattr(module, name)
+    },
+}
 CREATORS = frozenset(
     getattr(np, name)
     for name in ("zeros_like", "ones_like", "full_like", "empty_like", "zeros", "ones", "full", "empty")

@@ -16,10 +16,10 @@ from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, divide, imaginary_part, negate, real_part, scale, subtract
 from ...engine.linear import Linear, reshape
+from ...engine.operations.products import multiply, quotient
 from ...engine.reductions import cumulative_sum, reduce_sum
+from ...engine.refusals import NotLinear, integers
 from ...engine.structural import broadcast_to, pad
-from ..messages import nonlinear
-from ..static import integers
 
 
 def plus(a: Any, b: Any) -> Any:
@@ -27,13 +27,6 @@ def plus(a: Any, b: Any) -> Any:
     if isinstance(a, Linear) or isinstance(b, Linear):
         return add(a, b)
     return a + b
-
-
-def times(op: tf.Operation, a: Any, b: Any) -> Linear:
-    """The product of two values, of which one depends on the input."""
-    if isinstance(a, Linear) and isinstance(b, Linear):
-        raise nonlinear(op, [a, b], "both factors depend on it")
-    return scale(a, b) if isinstance(a, Linear) else scale(b, a)
 
 
 def coefficient(x: tf.Tensor) -> Any:
@@ -48,22 +41,16 @@ def _sum_of_all(op: tf.Operation, *parts: Any) -> Any:
     return found
 
 
-def _divide(op: tf.Operation, a: Any, b: Any) -> Any:
-    if isinstance(b, Linear):
-        raise nonlinear(op, [a, b], "the divisor depends on it")
-    return divide(a, b)
-
-
 def _power(op: tf.Operation, a: Any, b: Any) -> Any:
     if isinstance(b, Linear) or not co.known(b) or not np.all(np.asarray(b) == 1):
-        raise nonlinear(op, [a, b])
+        raise NotLinear()
     return broadcast_to(a, np.broadcast_shapes(a.shape, np.shape(b)))
 
 
 def _convert(op: tf.Operation, x: Linear) -> Any:
     dtype = op.outputs[0].dtype
     if not (dtype.is_floating or dtype.is_complex):
-        raise nonlinear(op, [x], f"{dtype.name} rounds")
+        raise NotLinear(f"{dtype.name} rounds")
     return real_part(x) if x.dtype.kind == "c" and not dtype.is_complex else x
 
 
@@ -100,28 +87,28 @@ def _bias_add_gradient(op: tf.Operation, x: Linear) -> Any:
     return reduce_sum(x, [a for a in range(x.ndim) if a != channel])
 
 
-def axes_of(op: tf.Operation, x: Linear, axis: Any) -> list[int]:
+def axes_of(x: Linear, axis: Any) -> list[int]:
     """The axes that an operand names."""
-    return [a % x.ndim for a in integers(op, "axis", axis)] if x.ndim else []
+    return [a % x.ndim for a in integers("axis", axis)] if x.ndim else []
 
 
 def _sum(op: tf.Operation, x: Any, axis: Any) -> Any:
     if not isinstance(x, Linear):
-        raise nonlinear(op, [x, axis], "the axis depends on it")
-    axes = axes_of(op, x, axis)
+        raise NotLinear("the axis depends on it")
+    axes = axes_of(x, axis)
     total = reduce_sum(x, axes)
     return reshape(total, [1 if a in axes else n for a, n in enumerate(x.shape)]) if op.get_attr("keep_dims") else total
 
 
 def _mean(op: tf.Operation, x: Any, axis: Any) -> Any:
     total = _sum(op, x, axis)
-    return divide(total, float(math.prod(x.shape[a] for a in set(axes_of(op, x, axis)))))
+    return divide(total, float(math.prod(x.shape[a] for a in set(axes_of(x, axis)))))
 
 
 def _cumulative_sum(op: tf.Operation, x: Any, axis: Any) -> Any:
     if not x.ndim:
         return x
-    (axis,), backwards = axes_of(op, x, axis), bool(op.get_attr("reverse"))
+    (axis,), backwards = axes_of(x, axis), bool(op.get_attr("reverse"))
     sums = cumulative_sum(x, axis, backwards)
     if not op.get_attr("exclusive") or not x.shape[axis]:
         return sums
@@ -135,7 +122,7 @@ def pointwise(*places: int) -> Callable[..., Any]:
     def rule(op: tf.Operation, *values: Any) -> Any:
         linear = [k for k, value in enumerate(values) if isinstance(value, Linear)]
         if len(linear) != 1 or linear[0] not in places:
-            raise nonlinear(op, values)
+            raise NotLinear()
         x = values[linear[0]]
         ones = np.ones(x.shape, x.dtype)
         factor = evaluate(op, [ones if k == linear[0] else value for k, value in enumerate(values)])[0]
@@ -147,9 +134,7 @@ def pointwise(*places: int) -> Callable[..., Any]:
 def normalised(op: tf.Operation, x: Any, *settings: Any) -> list[Any]:
     """Batch normalisation by known means and variances: a factor and a bias for each channel."""
     if op.get_attr("is_training") or not isinstance(x, Linear) or any(isinstance(s, Linear) for s in settings):
-        raise nonlinear(
-            op, [x, *settings], None if op.get_attr("is_training") else "what it is scaled by depends on it"
-        )
+        raise NotLinear("" if op.get_attr("is_training") else "what it is scaled by depends on it")
     channels = x.shape[1] if op.get_attr("data_format") == b"NCHW" else x.shape[-1]
     shape = (1, channels, 1, 1) if op.get_attr("data_format") == b"NCHW" else (1, 1, 1, channels)
     zero, one = (evaluate(op, [np.full(shape, c, x.dtype), *settings])[0] for c in (0, 1))
@@ -170,9 +155,9 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "AddN": _sum_of_all,
     "AccumulateNV2": _sum_of_all,
     "Sub": lambda op, a, b: subtract(a, b),
-    "Mul": times,
-    "RealDiv": _divide,
-    "Div": _divide,
+    "Mul": lambda op, a, b: multiply(a, b),
+    "RealDiv": lambda op, a, b: quotient(a, b),
+    "Div": lambda op, a, b: quotient(a, b),
     "Neg": lambda op, x: negate(x),
     "Pow": _power,
     "Cast": _convert,

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from ...engine.arithmetic import scale
-from ...engine.linear import Linear, linear_among
-from ...engine.operands import flipped, permuted, reshaped, shape_of
+from ...engine.linear import Linear
+from ...engine.operands import permuted, reshaped, shape_of
+from ...engine.operations.convolution import Windows, convolve_by_image, convolve_by_kernel
+from ...engine.operations.products import linear_factor
 from ...engine.products.convolution import convolve
-from ...engine.reductions import window_sum
+from ...engine.refusals import NotLinear, integers
 from ...engine.structural import transpose
-from ..messages import nonlinear
-from ..static import integers
 from .structure import linear_operand
 
 Pairs = list[tuple[int, int]]
@@ -83,19 +82,9 @@ def _settings(op: tf.Operation, d: int, image: Sequence[int], taps: Sequence[int
     return _Settings(layout, strides, dilations, _padding(op, layout, layout.spatial(image), reach, strides))
 
 
-def _both(op: tf.Operation, a: Any, b: Any) -> Linear:
-    """
-    Raises:
-        NonlinearError: both depend on the input.
-    """
-    if isinstance(a, Linear) and isinstance(b, Linear):
-        raise nonlinear(op, [a, b], "both factors depend on it")
-    return linear_among([a, b], "convolution")
-
-
 def _direct(d: int, depthwise: bool = False) -> Callable[..., Any]:
     def rule(op: tf.Operation, image: Any, kernel: Any) -> Any:
-        example = _both(op, image, kernel)
+        example = linear_factor(image, kernel)
         s = _settings(op, d, shape_of(image), shape_of(kernel)[:d])
         image = s.layout.to_first(example, image)
         kernel, groups = _kernel(example, kernel, d, shape_of(image)[1], depthwise)
@@ -119,55 +108,32 @@ def _by_image(d: int, depthwise: bool = False) -> Callable[..., Any]:
     """The derivative by the image, which is the transposed convolution."""
 
     def rule(op: tf.Operation, sizes: Any, kernel: Any, gradient: Any) -> Any:
-        example = _both(op, kernel, gradient)
-        shape = integers(op, "shape", sizes)
+        example = linear_factor(kernel, gradient)
+        shape = integers("shape", sizes)
         taps = shape_of(kernel)[:d]
         s = _settings(op, d, shape, taps)
         gradient = s.layout.to_first(example, gradient)
         channels = shape[1] if s.layout.first else shape[-1]
         kernel, groups = _kernel(example, kernel, d, channels, depthwise)
-        kernel = _flipped(example, kernel, groups)
-        widths = []
-        space = zip(s.layout.spatial(shape), shape_of(gradient)[2:], taps, s.strides, s.dilations, s.padding)
-        for n, m, k, stride, dilation, (lo, _) in space:
-            reach = (k - 1) * dilation
-            before = reach - lo
-            widths.append((before, n + reach - ((m - 1) * stride + 1) - before))
-        found = convolve(gradient, kernel, [1] * d, widths, s.strides, s.dilations, groups)
+        space, before = s.layout.spatial(shape), [lo for lo, _ in s.padding]
+        found = convolve_by_image(gradient, kernel, space, s.strides, before, s.dilations, groups)
         return s.layout.back(found)
 
     return rule
-
-
-def _flipped(example: Linear, kernel: Any, groups: int) -> Any:
-    """`(out, in of a group, space)` as the kernel of the transposed convolution: `(in, out of a group, space)`."""
-    n_out, n_in, *space = shape_of(kernel)
-    d = len(space)
-    kernel = reshaped(example.bk, kernel, (groups, n_out // groups, n_in, *space))
-    kernel = permuted(example.bk, kernel, [0, 2, 1, *range(3, d + 3)])
-    axes = list(range(3, d + 3))
-    kernel = flipped(example.bk, kernel, axes)
-    return reshaped(example.bk, kernel, (groups * n_in, n_out // groups, *space))
 
 
 def _by_kernel(d: int) -> Callable[..., Any]:
     """The derivative by the kernel: a convolution of the image with the gradient."""
 
     def rule(op: tf.Operation, image: Any, sizes: Any, gradient: Any) -> Any:
-        example = _both(op, image, gradient)
-        shape = integers(op, "shape", sizes)
+        example = linear_factor(image, gradient)
+        shape = integers("shape", sizes)
         s = _settings(op, d, shape_of(image), shape[:d])
         image, gradient = (s.layout.to_first(example, x) for x in (image, gradient))
-        groups = shape_of(image)[1] // max(shape[d], 1)
-        swap = [1, 0, *range(2, d + 2)]
-        image, gradient = (permuted(example.bk, x, swap) for x in (image, gradient))  # (channel, batch, space)
-        if groups > 1:
-            raise nonlinear(op, [image, gradient], "it has groups, for which there is no rule")
-        widths = []
-        space = zip(shape_of(image)[2:], shape_of(gradient)[2:], shape[:d], s.strides, s.dilations, s.padding)
-        for n, m, k, stride, dilation, (lo, _) in space:
-            widths.append((lo, (m - 1) * stride + (k - 1) * dilation + 1 - n - lo))
-        found = convolve(image, gradient, s.dilations, widths, [1] * d, s.strides)
+        if shape_of(image)[1] != shape[d]:
+            raise NotLinear("it has groups, for which there is no rule")
+        before = [lo for lo, _ in s.padding]
+        found = convolve_by_kernel(image, gradient, shape[:d], s.strides, before, s.dilations)
         return transpose(found, [*range(2, d + 2), 0, 1])
 
     return rule
@@ -176,25 +142,18 @@ def _by_kernel(d: int) -> Callable[..., Any]:
 # --- pooling --------------------------------------------------------------------------------------------------------
 
 
-def _pooling(op: tf.Operation, d: int, image: Sequence[int]) -> tuple[_Layout, list[int], list[int], Pairs, np.ndarray]:
-    """Layout, window, strides, padding; and how many elements lie in each window, `(1, 1, space)`."""
+def _pooling(op: tf.Operation, d: int, image: Sequence[int]) -> tuple[_Layout, Windows]:
     layout = _layout(op, d)
-    window, strides = (layout.spatial(op.get_attr(name)) for name in ("ksize", "strides"))
-    sizes = layout.spatial(image)
-    padding = _padding(op, layout, sizes, window, strides)
-    counts = np.ones((1, 1, *[1] * d))
-    for axis, (n, k, s, (lo, hi)) in enumerate(zip(sizes, window, strides, padding)):
-        start = np.arange((n + lo + hi - k) // s + 1) * s - lo
-        inside = np.minimum(start + k, n) - np.maximum(start, 0)
-        counts = counts * inside.reshape([-1 if a == axis + 2 else 1 for a in range(d + 2)])
-    return layout, window, strides, padding, counts
+    sizes, strides, space = (layout.spatial(n) for n in (op.get_attr("ksize"), op.get_attr("strides"), image))
+    padding = _padding(op, layout, space, sizes, strides)
+    counts = [(n + lo + hi - k) // s + 1 for n, k, s, (lo, hi) in zip(space, sizes, strides, padding)]
+    return layout, Windows(space, sizes, strides, [lo for lo, _ in padding], counts)
 
 
 def _average(d: int) -> Callable[..., Any]:
     def rule(op: tf.Operation, x: Linear) -> Any:
-        layout, window, strides, padding, counts = _pooling(op, d, x.shape)
-        sums = window_sum(layout.to_first(x, x), [1, 1, *window], [1, 1, *strides], [(0, 0), (0, 0), *padding])
-        return layout.back(scale(sums, (1 / counts).astype(x.dtype)))
+        layout, windows = _pooling(op, d, x.shape)
+        return layout.back(scale(windows.sums(layout.to_first(x, x)), (1 / windows.elements()).astype(x.dtype)))
 
     return rule
 
@@ -203,17 +162,10 @@ def _average_gradient(d: int) -> Callable[..., Any]:
     """Each element of a window gets its part."""
 
     def rule(op: tf.Operation, sizes: Any, gradient: Any) -> Any:
-        shape = integers(op, "shape", sizes)
-        gradient = linear_operand(op, gradient, sizes)
-        layout, window, strides, padding, counts = _pooling(op, d, shape)
-        x = scale(layout.to_first(gradient, gradient), (1 / counts).astype(gradient.dtype))
-        widths = []
-        for n, m, k, s, (lo, _) in zip(layout.spatial(shape), x.shape[2:], window, strides, padding):
-            before = k - 1 - lo
-            widths.append((before, n + k - 1 - ((m - 1) * s + 1) - before))
-        ones = [1] * (d + 2)
-        found = window_sum(x, [1, 1, *window], ones, [(0, 0), (0, 0), *widths], [1, 1, *strides])
-        return layout.back(found)
+        x = linear_operand(gradient, sizes)
+        layout, windows = _pooling(op, d, integers("shape", sizes))
+        parts = scale(layout.to_first(x, x), (1 / windows.elements()).astype(x.dtype))
+        return layout.back(windows.sums_transposed(parts))
 
     return rule
 

@@ -10,58 +10,28 @@ import numpy as np
 import tensorflow as tf
 
 from .....backends.tensorflow.evaluate import eagerly, evaluate
-from ...engine import coefficients as co
-from ...engine.along import along
+from ....errors import UnsupportedOperation
 from ...engine.arithmetic import negate, scale
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.operands import shape_of, spread
-from ...engine.positions import assemble, scatter_add, take
-from ..messages import unsupported
-from ..static import integers, static
+from ...engine.operations.along import along
+from ...engine.operations.indexing import Labels, numbers, replace_at
+from ...engine.positions import scatter_add, take
+from ...engine.refusals import integers, static
 from .slices import index_of
-from .structure import linear_operand, numbers
-
-
-def put(op: tf.Operation, x: Any, where: np.ndarray, source: Any) -> Any:
-    """`x` with elements at flat positions replaced.
-
-    Raises:
-        UnsupportedOperation: elements that occur twice are replaced: by which is not defined.
-    """
-    example = linear_among([x, source], "put")
-    source = spread(example.bk, source, where.shape)
-    flat = where.reshape(-1)
-    count = math.prod(shape_of(x))
-    sources = np.arange(count)
-    sources[flat] = count + np.arange(len(flat))
-    is_same = not isinstance(source, Linear) and co.single_value(source) is not None
-    if not is_same and np.count_nonzero(sources >= count) < len(flat):
-        raise unsupported(
-            op, [x, source], "an index occurs twice, and TensorFlow does not define which value holds. Leave one out."
-        )
-    return assemble([x, source], sources.reshape(shape_of(x)))
+from .structure import linear_operand
 
 
 def moved(op: tf.Operation, *values: Any) -> Any:
     """Any operation that gives each element one of its operands' or zero: by what it does to numbers of them."""
-    own = next(i.dtype for i, value in zip(op.inputs, values) if isinstance(value, Linear))
-    operands: list[Any] = []
-    labels: list[Any] = []
-    first = 1
-    for i, value in zip(op.inputs, values):
-        if i.dtype != own:
-            labels.append(static(op, "index", value))
-            continue
-        operands.append(value)
-        count = math.prod(shape_of(value))
-        labels.append(np.arange(first, first + count, dtype=np.float64).reshape(shape_of(value)))
-        first += count
-    found = []
-    for x in evaluate(op, labels, {own: tf.float64}):
-        with eagerly():
-            where = x.numpy().astype(np.int64) - 1
-        found.append(take(operands[0], where) if len(operands) == 1 else assemble(operands, where))
-    return found
+    own, labels = next(i.dtype for i, value in zip(op.inputs, values) if isinstance(value, Linear)), Labels()
+    given = [
+        labels.of(value).astype(np.float64) if i.dtype == own else static("index", value)
+        for i, value in zip(op.inputs, values)
+    ]
+    found = evaluate(op, given, {own: tf.float64})
+    with eagerly():
+        return [labels.result(x.numpy()) for x in found]
 
 
 # --- gather ---------------------------------------------------------------------------------------------------------
@@ -70,11 +40,11 @@ _FEW_RUNS = 3
 
 
 def _gather(op: tf.Operation, x: Any, indices: Any, axis: Any = 0) -> Any:
-    x = linear_operand(op, x, indices, axis)
-    index, (axis,) = static(op, "index", indices), integers(op, "axis", axis)
+    x = linear_operand(x, indices, axis)
+    index, (axis,) = static("index", indices), integers("axis", axis)
     batch = int(op.get_attr("batch_dims")) if op.type == "GatherV2" else 0
     batch += index.ndim if batch < 0 else 0
-    _check_range(op, index, x.shape[axis])
+    _check_range(index, x.shape[axis])
     axis %= x.ndim
     if batch == 0 and index.ndim <= 1 and np.count_nonzero(np.diff(index.reshape(-1)) != 1) <= _FEW_RUNS:
         found = along(x, axis, index.reshape(-1))
@@ -89,38 +59,36 @@ def _gather(op: tf.Operation, x: Any, indices: Any, axis: Any = 0) -> Any:
     return take(x, where.reshape(shape))
 
 
-def _check_range(op: tf.Operation, index: np.ndarray, n: int) -> None:
+def _check_range(index: np.ndarray, n: int) -> None:
     if index.size and not (index.min() >= 0 and index.max() < n):
-        raise unsupported(
-            op, [index], f"an index is out of range, from {index.min()} to {index.max()} of {n} elements."
-        )
+        raise UnsupportedOperation(f"an index is out of range, from {index.min()} to {index.max()} of {n} elements.")
 
 
-def _flat(op: tf.Operation, indices: Any, shape: Sequence[int]) -> np.ndarray:
+def _flat(indices: Any, shape: Sequence[int]) -> np.ndarray:
     """Flat positions of all elements that the last axis of `indices` names."""
-    index = static(op, "index", indices)
+    index = static("index", indices)
     depth = index.shape[-1]
     for k in range(depth):
-        _check_range(op, index[..., k], shape[k])
+        _check_range(index[..., k], shape[k])
     return numbers(shape)[tuple(index[..., k] for k in range(depth))]
 
 
 def _gather_nd(op: tf.Operation, x: Any, indices: Any) -> Any:
-    x = linear_operand(op, x, indices)
-    return take(x, _flat(op, indices, x.shape))
+    x = linear_operand(x, indices)
+    return take(x, _flat(indices, x.shape))
 
 
 # --- scatter --------------------------------------------------------------------------------------------------------
 
 
 def _scatter_nd(op: tf.Operation, indices: Any, updates: Any, shape: Any) -> Any:
-    lengths = integers(op, "shape", shape)
-    updates = linear_operand(op, updates, indices, shape)
-    return scatter_add(np.zeros(lengths, updates.dtype), _flat(op, indices, lengths).reshape(updates.shape), updates)
+    lengths = integers("shape", shape)
+    updates = linear_operand(updates, indices, shape)
+    return scatter_add(np.zeros(lengths, updates.dtype), _flat(indices, lengths).reshape(updates.shape), updates)
 
 
 def _scatter_add(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:
-    where = _flat(op, indices, shape_of(x))
+    where = _flat(indices, shape_of(x))
     return scatter_add(x, where, spread(linear_among([x, updates], "scatter").bk, updates, where.shape))
 
 
@@ -129,12 +97,12 @@ def _scatter_subtract(op: tf.Operation, x: Any, indices: Any, updates: Any) -> A
 
 
 def _scatter_update(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:
-    return put(op, x, _flat(op, indices, shape_of(x)), updates)
+    return replace_at(x, _flat(indices, shape_of(x)), updates)
 
 
-def _segment_positions(op: tf.Operation, x: Linear, ids: Any, count: int) -> np.ndarray:
+def _segment_positions(x: Linear, ids: Any, count: int) -> np.ndarray:
     """Where each element goes in `(count, ...)`; -1: nowhere."""
-    rows = static(op, "segment", ids)
+    rows = static("segment", ids)
     inner = math.prod(x.shape[rows.ndim :])
     rows = np.where((rows >= 0) & (rows < count), rows, -1).reshape(-1, 1)
     where = np.where(rows >= 0, rows * inner + np.arange(inner), -1)
@@ -142,15 +110,15 @@ def _segment_positions(op: tf.Operation, x: Linear, ids: Any, count: int) -> np.
 
 
 def _segment_sum(op: tf.Operation, x: Any, ids: Any, count: Any = None) -> Any:
-    x = linear_operand(op, x, ids)
-    known = static(op, "segment", ids)
-    n = int(known.max(initial=-1)) + 1 if count is None else int(static(op, "number of segments", count))
+    x = linear_operand(x, ids)
+    known = static("segment", ids)
+    n = int(known.max(initial=-1)) + 1 if count is None else int(static("number of segments", count))
     shape = (n, *x.shape[known.ndim :])
-    return scatter_add(np.zeros(shape, x.dtype), _segment_positions(op, x, ids, n), x)
+    return scatter_add(np.zeros(shape, x.dtype), _segment_positions(x, ids, n), x)
 
 
 def _segment_mean(op: tf.Operation, x: Any, ids: Any) -> Any:
-    return _by_counts(_segment_sum(op, x, ids), static(op, "segment", ids), -1.0)
+    return _by_counts(_segment_sum(op, x, ids), static("segment", ids), -1.0)
 
 
 def _by_counts(sums: Linear, ids: np.ndarray, power: float) -> Linear:
@@ -160,17 +128,17 @@ def _by_counts(sums: Linear, ids: np.ndarray, power: float) -> Linear:
 
 def _sparse_segment(power: float) -> Callable[..., Any]:
     def rule(op: tf.Operation, x: Any, indices: Any, ids: Any, count: Any = None) -> Any:
-        x = linear_operand(op, x, indices, ids)
-        picked = take(x, np.take(numbers(x.shape), static(op, "index", indices), 0))
+        x = linear_operand(x, indices, ids)
+        picked = take(x, np.take(numbers(x.shape), static("index", indices), 0))
         sums = _segment_sum(op, picked, ids, count)
-        return _by_counts(sums, static(op, "segment", ids), power) if power else sums
+        return _by_counts(sums, static("segment", ids), power) if power else sums
 
     return rule
 
 
 def _update_part(op: tf.Operation, x: Any, begin: Any, end: Any, strides: Any, value: Any) -> Any:
     where = numbers(shape_of(x))[index_of(op, begin, end, strides)]
-    return put(op, x, where, value)
+    return replace_at(x, where, value)
 
 
 _MOVES = (

@@ -10,18 +10,19 @@ import numpy as np
 import tensorflow as tf
 
 from ...engine.linear import Linear, reshape
+from ...engine.operations.indexing import numbers
+from ...engine.operations.replace import cut
 from ...engine.positions import scatter_add
-from ...engine.replace import cut
+from ...engine.refusals import integers
 from ...engine.structural import pad, reverse, slice_
-from ..static import integers
-from .structure import linear_operand, numbers
+from .structure import linear_operand
 
 Index = tuple[Any, ...]
 
 
 def index_of(op: tf.Operation, begin: Any, end: Any, strides: Any) -> Index:
     """What NumPy calls the same part."""
-    starts, stops, steps = (integers(op, "slice", x) for x in (begin, end, strides))
+    starts, stops, steps = (integers("slice", x) for x in (begin, end, strides))
     names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     no_begin, no_end, dots, new, shrunk = (int(op.get_attr(name)) for name in names)
     found: list[Any] = []
@@ -67,11 +68,11 @@ def _part(x: Linear, index: Index) -> Linear:
 
 
 def _strided_slice(op: tf.Operation, x: Any, begin: Any, end: Any, strides: Any) -> Any:
-    return _part(linear_operand(op, x, begin, end, strides), index_of(op, begin, end, strides))
+    return _part(linear_operand(x, begin, end, strides), index_of(op, begin, end, strides))
 
 
 def _strided_slice_gradient(op: tf.Operation, shape: Any, begin: Any, end: Any, strides: Any, x: Any) -> Any:
-    lengths, index = integers(op, "shape", shape), index_of(op, begin, end, strides)
+    lengths, index = integers("shape", shape), index_of(op, begin, end, strides)
     widths = _widths(lengths, index)
     if widths is not None:
         return pad(reshape(x, [n - lo - hi for n, (lo, hi, _) in zip(lengths, widths)]), widths)
@@ -89,22 +90,22 @@ def _widths(shape: Sequence[int], index: Index) -> list[tuple[int, int, int]] | 
 
 
 def _slice(op: tf.Operation, x: Any, begin: Any, size: Any) -> Any:
-    x = linear_operand(op, x, begin, size)
-    starts, sizes = integers(op, "slice", begin), integers(op, "slice", size)
+    x = linear_operand(x, begin, size)
+    starts, sizes = integers("slice", begin), integers("slice", size)
     return slice_(x, starts, [n if m < 0 else a + m for a, m, n in zip(starts, sizes, x.shape)])
 
 
 def _split(op: tf.Operation, x: Any, sizes: Any, axis: Any) -> list[Linear]:
-    (axis,) = integers(op, "axis", axis)
+    (axis,) = integers("axis", axis)
     n = x.shape[axis]
-    lengths = integers(op, "lengths", sizes)
+    lengths = integers("lengths", sizes)
     lengths = [n - sum(m for m in lengths if m >= 0) if m < 0 else m for m in lengths]
     ends = np.cumsum([0, *lengths])
     return [cut(x, axis % x.ndim, int(a), int(b)) for a, b in pairwise(ends)]
 
 
 def _split_evenly(op: tf.Operation, axis: Any, x: Any) -> list[Linear]:
-    (axis,), count = integers(op, "axis", axis), len(op.outputs)
+    (axis,), count = integers("axis", axis), len(op.outputs)
     return _split(op, x, np.full(count, x.shape[axis] // count), np.asarray(axis))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,23 +11,16 @@ import tensorflow as tf
 
 from ...conjugates import Conjugate, conjugated
 from ...engine import coefficients as co
-from ...engine.along import along
 from ...engine.arithmetic import add, scale
 from ...engine.linear import Linear, linear_among, reshape
-from ...engine.operands import padded, shape_of, spread
-from ...engine.positions import select
-from ...engine.replace import cut
+from ...engine.operands import padded, shape_of
+from ...engine.operations.along import pad_by_mode, pad_by_mode_adjoint, roll
+from ...engine.operations.choice import where
+from ...engine.refusals import integers, static, static_needed
 from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile, transpose
-from ..messages import static_needed
-from ..static import integers, static
 
 
-def numbers(shape: Sequence[int]) -> np.ndarray:
-    """The flat position of each element."""
-    return np.arange(math.prod(shape)).reshape(tuple(shape))
-
-
-def linear_operand(op: tf.Operation, x: Any, *others: Any) -> Linear:
+def linear_operand(x: Any, *others: Any) -> Linear:
     """The first operand, which is the one that may depend on the input.
 
     Raises:
@@ -35,18 +28,18 @@ def linear_operand(op: tf.Operation, x: Any, *others: Any) -> Linear:
     """
     if not isinstance(x, Linear):
         other = next(value for value in others if isinstance(value, Linear))
-        raise static_needed(op, [x, *others], "structure", other)
+        raise static_needed("structure", other)
     return x
 
 
 def _reshape(op: tf.Operation, x: Any, shape: Any) -> Any:
-    x, lengths = linear_operand(op, x, shape), integers(op, "shape", shape)
+    x, lengths = linear_operand(x, shape), integers("shape", shape)
     rest = math.prod(n for n in lengths if n >= 0)
     return reshape(x, [x.size // max(rest, 1) if n < 0 else n for n in lengths])
 
 
 def _expand(op: tf.Operation, x: Any, axis: Any) -> Any:
-    (axis,) = integers(op, "axis", axis)
+    (axis,) = integers("axis", axis)
     axis = axis % (x.ndim + 1)
     return reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
@@ -57,8 +50,8 @@ def _squeeze(op: tf.Operation, x: Linear) -> Any:
 
 
 def _transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
-    x = linear_operand(op, x, axes)
-    return transpose(x, [a % x.ndim for a in integers(op, "order", axes)])
+    x = linear_operand(x, axes)
+    return transpose(x, [a % x.ndim for a in integers("order", axes)])
 
 
 def _conjugate_transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
@@ -66,15 +59,15 @@ def _conjugate_transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
 
 
 def _broadcast(op: tf.Operation, x: Any, shape: Any) -> Any:
-    return broadcast_to(linear_operand(op, x, shape), integers(op, "shape", shape))
+    return broadcast_to(linear_operand(x, shape), integers("shape", shape))
 
 
 def _tile(op: tf.Operation, x: Any, reps: Any) -> Any:
-    return tile(linear_operand(op, x, reps), integers(op, "number of copies", reps))
+    return tile(linear_operand(x, reps), integers("number of copies", reps))
 
 
 def _fill(op: tf.Operation, shape: Any, x: Any) -> Any:
-    return broadcast_to(x, integers(op, "shape", shape))
+    return broadcast_to(x, integers("shape", shape))
 
 
 # --- joining --------------------------------------------------------------------------------------------------------
@@ -82,7 +75,7 @@ def _fill(op: tf.Operation, shape: Any, x: Any) -> Any:
 
 def _concatenate(op: tf.Operation, *values: Any) -> Any:
     *parts, axis = values
-    (axis,) = integers(op, "axis", axis)
+    (axis,) = integers("axis", axis)
     return concatenate(parts, axis % len(shape_of(parts[0])))
 
 
@@ -91,28 +84,23 @@ def _pack(op: tf.Operation, *parts: Any) -> Any:
 
 
 def _roll(op: tf.Operation, x: Any, shift: Any, axis: Any) -> Any:
-    x = linear_operand(op, x, shift, axis)
-    for s, a in zip(integers(op, "shift", shift), integers(op, "axis", axis)):
-        n = x.shape[a]
-        if n and s % n:
-            x = along(x, a, np.roll(np.arange(n), s))
-    return x
+    return roll(linear_operand(x, shift, axis), integers("shift", shift), integers("axis", axis))
 
 
 def _reverse(op: tf.Operation, x: Any, axes: Any) -> Any:
-    x = linear_operand(op, x, axes)
-    return reverse(x, [a % x.ndim for a in integers(op, "axis", axes)])
+    x = linear_operand(x, axes)
+    return reverse(x, [a % x.ndim for a in integers("axis", axes)])
 
 
 # --- padding --------------------------------------------------------------------------------------------------------
 
 
-def _pairs(op: tf.Operation, widths: Any) -> list[tuple[int, int]]:
-    return [(int(lo), int(hi)) for lo, hi in static(op, "padding", widths)]
+def _pairs(widths: Any) -> list[tuple[int, int]]:
+    return [(int(lo), int(hi)) for lo, hi in static("padding", widths)]
 
 
 def _pad(op: tf.Operation, x: Any, widths: Any, fill: Any = 0) -> Any:
-    config = [(lo, hi, 0) for lo, hi in _pairs(op, widths)]
+    config = [(lo, hi, 0) for lo, hi in _pairs(widths)]
     if not isinstance(fill, Linear):
         return pad(x, config, fill)
     around = scale(fill, co.pad_known(np.zeros(shape_of(x), fill.dtype), config, 1))
@@ -122,53 +110,19 @@ def _pad(op: tf.Operation, x: Any, widths: Any, fill: Any = 0) -> Any:
 _MODES = {b"REFLECT": "reflect", b"SYMMETRIC": "symmetric"}
 
 
-def _mirror_pad(op: tf.Operation, x: Any, widths: Any) -> Any:
-    mode: Any = _MODES[op.get_attr("mode")]
-    for axis, pair in enumerate(_pairs(op, widths)):
-        if pair != (0, 0):
-            x = along(x, axis, np.pad(np.arange(x.shape[axis]), pair, mode=mode))
-    return x
-
-
-def _mirror_pad_gradient(op: tf.Operation, x: Any, widths: Any) -> Any:
-    """Along one axis after the other: each element goes where it came from."""
-    mode: Any = _MODES[op.get_attr("mode")]
-    for axis, pair in enumerate(_pairs(op, widths)):
-        if pair == (0, 0):
-            continue
-        n = x.shape[axis] - sum(pair)
-        index = np.pad(np.arange(n), pair, mode=mode)
-        inside = cut(x, axis, pair[0], pair[0] + n)
-        around = [k for k in range(len(index)) if not pair[0] <= k < pair[0] + n]
-        for k in around:
-            widths_of = [(int(index[k]), n - 1 - int(index[k]), 0) if a == axis else (0, 0, 0) for a in range(x.ndim)]
-            inside = add(inside, pad(cut(x, axis, k, k + 1), widths_of))
-        x = inside
-    return x
+def _mirror_pad(by: Callable[..., Linear]) -> Callable[..., Any]:
+    return lambda op, x, widths: by(x, _pairs(widths), _MODES[op.get_attr("mode")])
 
 
 # --- choice ---------------------------------------------------------------------------------------------------------
 
 
-def _where(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
-    if isinstance(condition, Linear):
-        raise static_needed(op, [condition, a, b], "condition", condition)
-    shape = np.broadcast_shapes(shape_of(condition), shape_of(a), shape_of(b))
-    example = linear_among([a, b], "where")
-    cases = [spread(example.bk, case, shape) for case in (b, a)]
-    return select(co.broadcast_to(example.bk, condition, shape), cases)
-
-
 def _where_first(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
     """As TensorFlow did in its first version: a vector chooses rows."""
-    if isinstance(condition, Linear):
-        raise static_needed(op, [condition, a, b], "condition", condition)
-    shape = shape_of(condition)
-    if len(shape) == 1:
-        lengths = (shape[0], *[1] * (len(shape_of(a)) - 1))
-        example = linear_among([a, b], "where")
-        condition = co.reshape(example.bk, condition, lengths)
-    return _where(op, condition, a, b)
+    if not isinstance(condition, Linear) and len(shape_of(condition)) == 1:
+        lengths = (*shape_of(condition), *[1] * (len(shape_of(a)) - 1))
+        condition = co.reshape(linear_among([a, b], "where").bk, condition, lengths)
+    return where(condition, a, b)
 
 
 # --- shapes ---------------------------------------------------------------------------------------------------------
@@ -208,8 +162,8 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "ReverseV2": _reverse,
     "Pad": _pad,
     "PadV2": _pad,
-    "MirrorPad": _mirror_pad,
-    "MirrorPadGrad": _mirror_pad_gradient,
+    "MirrorPad": _mirror_pad(pad_by_mode),
+    "MirrorPadGrad": _mirror_pad(pad_by_mode_adjoint),
     "Select": _where_first,
-    "SelectV2": _where,
+    "SelectV2": lambda op, *values: where(*values),
 }

@@ -13,25 +13,22 @@ from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, divide, negate, real_part, scale
 from ...engine.linear import Linear, reshape
+from ...engine.operations.products import cross, multiply, quotient
 from ...engine.reductions import cumulative_sum, reduce_sum
-from ...engine.replace import cut
-from ...engine.structural import broadcast_to, concatenate
-from ..messages import nonlinear
+from ...engine.refusals import NotLinear
+from ...engine.structural import broadcast_to
 from ..steps import Step
 
 
-def times(step: Step, *factors: Any) -> Any:
+def times(*factors: Any) -> Any:
     """The product of values, of which one at most may depend on the input."""
     product: Any = 1
     for factor in factors:
-        if isinstance(product, Linear) and isinstance(factor, Linear):
-            raise nonlinear(step, factors, "both factors depend on it")
-        if isinstance(factor, Linear):
-            product, factor = factor, product
-        if isinstance(product, Linear):
-            product = product if _is_one(factor) else scale(product, factor)
+        if _is_one(product) or _is_one(factor):
+            product = factor if _is_one(product) else product
         else:
-            product = factor if _is_one(product) else product * factor
+            linear = isinstance(product, Linear) or isinstance(factor, Linear)
+            product = multiply(product, factor) if linear else product * factor
     return product
 
 
@@ -40,11 +37,8 @@ def plus(a: Any, b: Any) -> Any:
     return add(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a + b
 
 
-def quotient(step: Step, a: Any, b: Any) -> Any:
-    """a / b."""
-    if isinstance(b, Linear):
-        raise nonlinear(step, [a, b], "the divisor depends on it")
-    return divide(a, b) if isinstance(a, Linear) else a / b
+def _over(a: Any, b: Any) -> Any:
+    return quotient(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a / b
 
 
 def _is_one(c: Any) -> bool:
@@ -52,41 +46,41 @@ def _is_one(c: Any) -> bool:
 
 
 def _add(step: Step, a: Any, b: Any, *, alpha: Any = 1) -> Any:
-    return plus(a, times(step, alpha, b))
+    return plus(a, times(alpha, b))
 
 
 def _subtract(step: Step, a: Any, b: Any, *, alpha: Any = 1) -> Any:
-    return plus(a, times(step, -alpha, b))
+    return plus(a, times(-alpha, b))
 
 
 def _subtract_from(step: Step, a: Any, b: Any, alpha: Any = 1) -> Any:
-    return plus(b, times(step, -alpha, a))
+    return plus(b, times(-alpha, a))
 
 
 def _divide(step: Step, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is not None:
-        raise nonlinear(step, [a, b], "it rounds")
-    return quotient(step, a, b)
+        raise NotLinear("it rounds")
+    return quotient(a, b)
 
 
 def _power(step: Step, a: Any, b: Any) -> Any:
     if not co.known(b) or not np.all(np.asarray(b) == 1):
-        raise nonlinear(step, [a, b])
+        raise NotLinear()
     return broadcast_to(a, step.shape)
 
 
 def _add_product(step: Step, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return plus(x, times(step, value, a, b))
+    return plus(x, times(value, a, b))
 
 
 def _add_quotient(step: Step, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return plus(x, quotient(step, times(step, value, a), b))
+    return plus(x, _over(times(value, a), b))
 
 
 def _between(step: Step, start: Any, end: Any, weight: Any) -> Any:
     if isinstance(weight, Linear):
-        raise nonlinear(step, [start, end, weight], "the weight depends on it")
-    return plus(times(step, start, 1 - weight), times(step, end, weight))
+        raise NotLinear("the weight depends on it")
+    return plus(times(start, 1 - weight), times(end, weight))
 
 
 def _same(step: Step, x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -96,7 +90,7 @@ def _same(step: Step, x: Any, *args: Any, **kwargs: Any) -> Any:
 def _convert(step: Step, x: Linear, *args: Any, **kwargs: Any) -> Any:
     dtype = step.place.dtype
     if dtype not in TORCH_DTYPE.values() or numpy_dtype(dtype).kind in "biu":
-        raise nonlinear(step, [x], f"{dtype} rounds")
+        raise NotLinear(f"{dtype} rounds")
     return real_part(x) if x.dtype.kind == "c" and not dtype.is_complex else x
 
 
@@ -117,7 +111,7 @@ def _zero(step: Step, x: Any) -> Any:
 def _complex(step: Step, real: Any, imaginary: Any) -> Any:
     dtype = numpy_dtype(step.place.dtype)
     turned = convert(imaginary, dtype) if isinstance(imaginary, Linear) else imaginary
-    return plus(real, times(step, turned, 1j))
+    return plus(real, times(turned, 1j))
 
 
 def _sum(step: Step, x: Linear, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
@@ -145,26 +139,11 @@ def _trace(step: Step, x: Linear) -> Any:
     return reduce_sum(scale(x, np.eye(*x.shape, dtype=x.dtype)), [0, 1])
 
 
-def _cross(step: Step, a: Any, b: Any, *, dim: int = -1) -> Any:
-    shape = step.shape
-    dim %= len(shape)
-
-    def part(x: Any, k: int) -> Any:
-        x = broadcast_to(x, shape) if isinstance(x, Linear) else co.broadcast_to(bk, x, shape)
-        index = tuple(slice(k, k + 1) if axis == dim else slice(None) for axis in range(len(shape)))
-        return x[index] if not isinstance(x, Linear) else cut(x, dim, k, k + 1)
-
-    bk = next(x.bk for x in (a, b) if isinstance(x, Linear))
-    pairs = [((k + 1) % 3, (k + 2) % 3) for k in range(3)]
-    parts = [plus(times(step, part(a, i), part(b, j)), times(step, -1, part(a, j), part(b, i))) for i, j in pairs]
-    return concatenate(parts, dim)
-
-
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": _add,
     "sub": _subtract,
     "rsub": _subtract_from,
-    "mul": lambda step, a, b: times(step, a, b),
+    "mul": lambda step, a, b: times(a, b),
     "div": _divide,
     "true_divide": _divide,
     "neg": lambda step, x: negate(x),
@@ -183,6 +162,6 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "mean": _mean,
     "cumsum": _cumulative_sum,
     "trace": _trace,
-    "linalg_cross": _cross,
+    "linalg_cross": lambda step, a, b, dim=-1: cross(a, b, dim),
     **dict.fromkeys(("clone", "alias_copy", "detach_copy", "lift_fresh_copy", "positive"), _same),
 }

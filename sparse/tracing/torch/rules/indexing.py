@@ -23,130 +23,113 @@ from ...engine import coefficients as co
 from ...engine.arithmetic import scale
 from ...engine.linear import Linear, linear_among
 from ...engine.operands import shape_of, spread
-from ...engine.positions import assemble, scatter_add, take
-from ..messages import nonlinear, static_needed, unsupported
+from ...engine.operations.along import along
+from ...engine.operations.indexing import Labels, numbers, replace_at
+from ...engine.positions import scatter_add, take
+from ...engine.refusals import NotLinear, static, static_needed
+from ...nested import mapped
 from ..steps import Step
 from .arithmetic import times
-from .static import static
-from .structure import along
 
 
-def numbers(shape: Sequence[int]) -> np.ndarray:
-    """The flat position of each element."""
-    return np.arange(math.prod(shape)).reshape(tuple(shape))
-
-
-def put(step: Step, x: Any, where: np.ndarray, source: Any, *, accumulate: bool = False) -> Any:
-    """`x` with elements at flat positions replaced, or with more added to them.
-
-    Raises:
-        UnsupportedOperation: elements that occur twice are replaced: by which is not defined.
-    """
-    example = linear_among([x, source], "put")
-    source = spread(example.bk, np.asarray(source) if co.known(source) else source, where.shape)
-    if accumulate:
-        return scatter_add(x, where, source)
-    flat = where.reshape(-1)
-    sources = np.arange(math.prod(shape_of(x)))
-    sources[flat] = len(sources) + np.arange(len(flat))
-    is_same = not isinstance(source, Linear) and co.single_value(source) is not None
-    if not is_same and np.count_nonzero(sources >= len(sources)) < len(flat):
-        raise unsupported(
-            step, [x, source], "an index occurs twice, and torch does not define which value holds. Leave one out."
-        )
-    return assemble([x, source], sources.reshape(shape_of(x)))
+def put(x: Any, where: np.ndarray, source: Any, *, accumulate: bool = False) -> Any:
+    """`x` with elements at flat positions replaced, or with more added to them."""
+    source = np.asarray(source) if co.known(source) else source
+    if not accumulate:
+        return replace_at(x, where, source)
+    return scatter_add(x, where, spread(linear_among([x, source], "put").bk, source, where.shape))
 
 
 # --- x[...] ---------------------------------------------------------------------------------------------------------
 
 
-def _positions(step: Step, shape: Sequence[int], indices: Sequence[Any]) -> np.ndarray:
-    found = [slice(None) if index is None else _known_index(step, index) for index in indices]
+def _positions(shape: Sequence[int], indices: Sequence[Any]) -> np.ndarray:
+    found = [slice(None) if index is None else _known_index(index) for index in indices]
     return numbers(shape)[tuple(found)]
 
 
-def _known_index(step: Step, index: Any) -> np.ndarray:
-    index = static(step, "index", index)
+def _known_index(index: Any) -> np.ndarray:
+    index = static("index", index)
     return index.astype(bool) if index.dtype == np.uint8 else index
 
 
 def _index(step: Step, x: Any, indices: Sequence[Any]) -> Any:
     if not isinstance(x, Linear):
         linear = [index for index in indices if isinstance(index, Linear)]
-        raise static_needed(step, [x, *linear], "index", linear[0])
-    return take(x, _positions(step, x.shape, indices))
+        raise static_needed("index", linear[0])
+    return take(x, _positions(x.shape, indices))
 
 
 def _index_put(
     step: Step, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, unsafe: bool = False
 ) -> Any:
-    return put(step, x, _positions(step, shape_of(x), indices), values, accumulate=accumulate)
+    return put(x, _positions(shape_of(x), indices), values, accumulate=accumulate)
 
 
 def _take(step: Step, x: Linear, index: Any) -> Any:
-    return take(x, _flat_index(step, x, index))
+    return take(x, _flat_index(x, index))
 
 
-def _flat_index(step: Step, x: Any, index: Any) -> np.ndarray:
-    index, size = static(step, "index", index), math.prod(shape_of(x))
+def _flat_index(x: Any, index: Any) -> np.ndarray:
+    index, size = static("index", index), math.prod(shape_of(x))
     return np.where(index < 0, index + size, index)
 
 
 def _put(step: Step, x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    return put(step, x, _flat_index(step, x, index), source, accumulate=accumulate)
+    return put(x, _flat_index(x, index), source, accumulate=accumulate)
 
 
 def _masked_select(step: Step, x: Linear, mask: Any) -> Any:
-    mask = static(step, "mask", mask)
+    mask = static("mask", mask)
     shape = np.broadcast_shapes(x.shape, mask.shape)
     return take(x, np.broadcast_to(numbers(x.shape), shape)[np.broadcast_to(mask, shape)])
 
 
 def _masked_scatter(step: Step, x: Any, mask: Any, source: Any) -> Any:
-    where = np.flatnonzero(np.broadcast_to(static(step, "mask", mask), step.shape))
+    where = np.flatnonzero(np.broadcast_to(static("mask", mask), step.shape))
     example = linear_among([x, source], "masked_scatter")
     source = take(source, np.arange(len(where))) if isinstance(source, Linear) else source.reshape(-1)[: len(where)]
-    return put(step, spread(example.bk, x, step.shape), where, source)
+    return put(spread(example.bk, x, step.shape), where, source)
 
 
 def _embedding(step: Step, weight: Linear, indices: Any, *args: Any) -> Any:
-    return take(weight, numbers(weight.shape)[static(step, "index", indices)])
+    return take(weight, numbers(weight.shape)[static("index", indices)])
 
 
 # --- along one axis -------------------------------------------------------------------------------------------------
 
 
-def _rows(step: Step, shape: Sequence[int], dim: int, index: Any) -> np.ndarray:
+def _rows(shape: Sequence[int], dim: int, index: Any) -> np.ndarray:
     """Positions of slices along an axis."""
-    index = np.atleast_1d(static(step, "index", index))
+    index = np.atleast_1d(static("index", index))
     return np.take(numbers(shape), index, dim) if shape else np.zeros(index.shape, np.int64)
 
 
 def _index_select(step: Step, x: Any, dim: int, index: Any) -> Any:
     if not isinstance(x, Linear):
-        raise static_needed(step, [x, index], "index", index)
-    index = np.atleast_1d(static(step, "index", index))
+        raise static_needed("index", index)
+    index = np.atleast_1d(static("index", index))
     if x.ndim and np.count_nonzero(np.diff(index) != 1) <= 3:
         return along(x, dim % x.ndim, index)
-    return take(x, _rows(step, x.shape, dim, index).reshape(step.shape))
+    return take(x, _rows(x.shape, dim, index).reshape(step.shape))
 
 
 def _index_add(step: Step, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    where = _rows(step, shape_of(x), dim, index)
-    return put(step, x, where.reshape(shape_of(source)), times(step, alpha, source), accumulate=True)
+    where = _rows(shape_of(x), dim, index)
+    return put(x, where.reshape(shape_of(source)), times(alpha, source), accumulate=True)
 
 
 def _index_copy(step: Step, x: Any, dim: int, index: Any, source: Any) -> Any:
-    return put(step, x, _rows(step, shape_of(x), dim, index).reshape(shape_of(source)), source)
+    return put(x, _rows(shape_of(x), dim, index).reshape(shape_of(source)), source)
 
 
 def _index_fill(step: Step, x: Any, dim: int, index: Any, value: Any) -> Any:
-    return put(step, x, np.unique(_rows(step, shape_of(x), dim, index)), value)
+    return put(x, np.unique(_rows(shape_of(x), dim, index)), value)
 
 
-def _picked(step: Step, shape: Sequence[int], dim: int, index: Any) -> np.ndarray:
+def _picked(shape: Sequence[int], dim: int, index: Any) -> np.ndarray:
     """Positions that `gather` reads."""
-    index = static(step, "index", index)
+    index = static("index", index)
     if not shape:
         return np.zeros(index.shape, np.int64)
     where = list(np.indices(index.shape, sparse=True))
@@ -158,15 +141,15 @@ def _picked(step: Step, shape: Sequence[int], dim: int, index: Any) -> np.ndarra
 
 def _gather(step: Step, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     if not isinstance(x, Linear):
-        raise static_needed(step, [x, index], "index", index)
-    return take(x, _picked(step, x.shape, dim, index))
+        raise static_needed("index", index)
+    return take(x, _picked(x.shape, dim, index))
 
 
 def _scatter(step: Step, x: Any, dim: int, index: Any, source: Any, *, reduce: str | None = None) -> Any:
     if reduce == "multiply":
         return _scatter_multiply(step, x, dim, index, source)
-    where = _picked(step, shape_of(x), dim, index)
-    return put(step, x, where, _corner(source, where.shape), accumulate=reduce == "add")
+    where = _picked(shape_of(x), dim, index)
+    return put(x, where, _corner(source, where.shape), accumulate=reduce == "add")
 
 
 def _corner(source: Any, shape: Sequence[int]) -> Any:
@@ -179,9 +162,9 @@ def _corner(source: Any, shape: Sequence[int]) -> Any:
 
 def _scatter_multiply(step: Step, x: Any, dim: int, index: Any, source: Any) -> Any:
     if not co.known(source):
-        raise nonlinear(step, [x, source], "the factors depend on it, or have derivatives")
+        raise NotLinear("the factors depend on it, or have derivatives")
     factors = np.ones(shape_of(x))
-    where = _picked(step, shape_of(x), dim, index)
+    where = _picked(shape_of(x), dim, index)
     np.multiply.at(factors.reshape(-1), where, np.broadcast_to(_corner(source, where.shape), where.shape))
     return scale(x, factors)
 
@@ -194,11 +177,11 @@ def _scatter_reduce(
     step: Step, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     if reduce not in ("sum", "mean"):
-        raise nonlinear(step, [x, source], f"of reduce='{reduce}'")
-    where = _picked(step, shape_of(x), dim, index)
+        raise NotLinear(f"of reduce='{reduce}'")
+    where = _picked(shape_of(x), dim, index)
     if not include_self:
-        x = put(step, x, np.unique(where), 0.0) if isinstance(x, Linear) else _zeroed(x, where)
-    total = put(step, x, where, _corner(source, where.shape), accumulate=True)
+        x = put(x, np.unique(where), 0.0) if isinstance(x, Linear) else _zeroed(x, where)
+    total = put(x, where, _corner(source, where.shape), accumulate=True)
     if reduce == "sum":
         return total
     counts = np.bincount(where.reshape(-1), minlength=total.size).reshape(total.shape) + (1 if include_self else 0)
@@ -218,7 +201,7 @@ def _part_of(view: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     """`view_scatter(x, source, ...)`: x with a part of it replaced."""
 
     def rule(step: Step, x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-        return put(step, x, view(torch.from_numpy(numbers(shape_of(x))), *args, **kwargs).numpy(), source)
+        return put(x, view(torch.from_numpy(numbers(shape_of(x))), *args, **kwargs).numpy(), source)
 
     return rule
 
@@ -235,28 +218,22 @@ def _back(view: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
 def moved(step: Step, *args: Any, **kwargs: Any) -> Any:
     """Any operator that gives each element one of its operands' or zero: by what it does to numbers of them."""
-    operands: list[Any] = []
-    first = 1
+    labels = Labels()
 
     def labelled(value: Any) -> Any:
-        nonlocal first
-        if isinstance(value, (list, tuple)):
-            return [labelled(v) for v in value]
-        if not isinstance(value, Linear) and (not isinstance(value, np.ndarray) or value.dtype.kind not in "fc"):
-            return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
-        operands.append(value)
-        label = torch.arange(first, first + math.prod(shape_of(value)), dtype=torch.float64, device="cpu")
-        first += label.numel()
-        return label.reshape(shape_of(value))
+        if isinstance(value, (Linear, torch.Tensor)) or (isinstance(value, np.ndarray) and value.dtype.kind in "fc"):
+            return torch.from_numpy(labels.of(value).astype(np.float64))
+        return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
 
-    found = step.function(*labelled(args), **kwargs)
-    return assemble(operands, found.numpy().astype(np.int64) - 1)
+    return labels.result(step.function(*mapped(labelled, args), **kwargs).numpy())
 
 
 _MOVES = (
     *("rot90", "diag_embed", "block_diag", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
+    *("expand_copy", "diagonal_copy", "narrow_copy", "permute_copy", "unfold_copy", "squeeze_copy", "unsqueeze_copy"),
+    *("transpose_copy", "t_copy", "select_copy", "slice_copy"),
 )
 
 _slice, _select = torch.ops.aten.slice.Tensor, torch.ops.aten.select.int

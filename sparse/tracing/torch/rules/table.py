@@ -18,11 +18,22 @@ from collections.abc import Callable
 from typing import Any
 
 from .arithmetic import ARITHMETIC
+from .convolutions import CONVOLUTIONS
 from .indexing import INDEXING
+from .layers import LAYERS
 from .local import LOCAL
 from .products import PRODUCTS
 from .resampling import RESAMPLING
 from .structure import STRUCTURE
 
 Rule = Callable[..., Any]
-RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **INDEXING, **PRODUCTS, **RESAMPLING, **LOCAL}
+RULES: dict[str, Rule] = {
+    **ARITHMETIC,
+    **STRUCTURE,
+    **INDEXING,
+    **PRODUCTS,
+    **CONVOLUTIONS,
+    **RESAMPLING,
+    **LAYERS,
+    **LOCAL,
+}

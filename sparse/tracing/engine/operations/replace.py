@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .coefficients import Coefficient
-from .linear import Linear
-from .structural import concatenate, slice_
+from ..coefficients import Coefficient
+from ..linear import Linear
+from ..structural import concatenate, slice_
 
 
 def replace_box(x: Linear | Coefficient, update: Linear | Coefficient, starts: Sequence[int]) -> Linear | Coefficient:
@@ -34,7 +34,7 @@ def replace_box(x: Linear | Coefficient, update: Linear | Coefficient, starts: S
 def cut(x: Linear | Coefficient, axis: int, start: int, end: int) -> Linear | Coefficient:
     """`x[start:end]` along an axis."""
     if not isinstance(x, Linear):
-        return x[(slice(None),) * axis + (slice(start, end),)]
+        return x[(slice(None),) * (axis % len(x.shape)) + (slice(start, end),)]
     starts, limits = [0] * x.ndim, list(x.shape)
     starts[axis], limits[axis] = start, end
     return slice_(x, starts, limits)

@@ -1,0 +1,189 @@
+"""Rules for layers of networks: sums over bags and segments, batch normalisation by known numbers, bilinear forms."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ....errors import UnsupportedOperation
+from ...engine import coefficients as co
+from ...engine.arithmetic import add, scale
+from ...engine.linear import Linear, linear_among
+from ...engine.operands import reshaped, shape_of, taken
+from ...engine.operations.products import linear_factor, multiply, sparse_product
+from ...engine.positions import scatter_add
+from ...engine.products.einsum import einsum
+from ...engine.refusals import NoRule, NotLinear, static, static_needed
+from ..steps import Step
+from .indexing import put
+from .tensors import coefficient, device_of, tensor
+
+_SUM, _MEAN = 0, 1  # of embedding_bag
+
+
+def _bag(
+    step: Step,
+    table: Any,
+    indices: Any,
+    offsets: Any,
+    by_frequency: bool = False,
+    mode: int = _SUM,
+    sparse: bool = False,
+    weights: Any = None,
+    has_end: bool = False,
+    unused: int = -1,
+) -> list[Any]:
+    """Sums of rows of a table: a sparse matrix with a row for each bag times the table."""
+    if mode not in (_SUM, _MEAN):
+        raise NotLinear("it takes the largest element")
+    index, starts = static("index", indices), static("offset", offsets)
+    starts = starts if has_end else np.append(starts, len(index))
+    bags = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    kept = np.flatnonzero(index[: len(bags)] != unused)
+    bags, index = bags[kept], index[kept]
+    if mode == _MEAN:
+        weights = 1 / np.bincount(bags, minlength=len(starts))[bags]
+    elif weights is None:
+        weights = np.ones(len(index))
+    else:
+        weights = taken(linear_factor(table, weights).bk, weights, kept)
+    return [sparse_product(bags, index, weights, len(starts) - 1, table), *[NoRule()] * 3]
+
+
+def _segments(
+    step: Step,
+    x: Any,
+    reduce: str,
+    *,
+    lengths: Any = None,
+    indices: Any = None,
+    offsets: Any = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Linear:
+    """Sums or means over parts of an axis; the axes before it have parts of their own."""
+    if reduce not in ("sum", "mean"):
+        raise NotLinear(f"of reduce='{reduce}'")
+    if not isinstance(x, Linear):
+        raise static_needed("length", lengths if offsets is None else offsets)
+    own = np.diff(static("offset", offsets)) if lengths is None else static("length", lengths)
+    lead, n, inner = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    counts = own.reshape(lead, -1)
+    first = np.zeros(lead, int) if lengths is not None else np.asarray(offsets).reshape(lead, -1)[:, 0]
+    segments = np.full((lead, n), -1)
+    for row, (start, parts) in enumerate(zip(first, counts)):
+        found = np.repeat(np.arange(len(parts)) + row * len(parts), parts)
+        segments[row, start : start + len(found)] = found
+    where = np.where(segments[..., None] < 0, -1, segments[..., None] * inner + np.arange(inner))
+    zeros = np.full(step.shape, 0 if initial is None else initial, x.dtype)
+    total = scatter_add(zeros, where.reshape(x.shape), x)
+    if reduce == "sum":
+        return total
+    if initial is None and not counts.all():
+        raise UnsupportedOperation("a segment without elements has no mean. Give initial=0, or leave it out.")
+    divisors = np.maximum(own, 1).reshape(*own.shape, *[1] * (len(step.shape) - own.ndim))
+    return scale(total, 1 / divisors)
+
+
+def _unpooled(step: Step, x: Any, index: Any, *settings: Any) -> Any:
+    """Each element at the place in its plane where a maximum was."""
+    index, d = static("index", index), {"max_unpool2d": 2, "max_unpool3d": 3}[step.name]
+    plane = math.prod(step.shape[-d:])
+    first = np.arange(math.prod(index.shape[:-d])).reshape(*index.shape[:-d], *[1] * d) * plane
+    return put(np.zeros(step.shape, x.dtype), index + first, x)
+
+
+def _batch_norm(
+    step: Step, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: Any, eps: float
+) -> list[Any]:
+    """By known means and variances: a factor and a sum for each channel."""
+    if training:
+        raise NotLinear("it divides by the deviation of its elements. Use eval()")
+    bk, space = linear_among([x, bias, mean, weight], "batch_norm").bk, [1] * (len(step.shape) - 2)
+    factor = _normaliser(x, weight, variance, eps)
+
+    def times(a: Any, b: Any) -> Any:
+        return multiply(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else co.multiply(bk, a, b)
+
+    def spread(value: Any) -> Any:
+        return reshaped(bk, value, (1, math.prod(shape_of(value)), *space))
+
+    parts = [times(x, spread(factor)), times(spread(times(mean, factor)), -1.0)]
+    found, *others = sorted(parts if bias is None else [*parts, spread(bias)], key=lambda v: not isinstance(v, Linear))
+    for other in others:
+        found = add(found, other)
+    return [found, *[NoRule()] * 2]
+
+
+def _batch_norm_by_own(step: Step, x: Any, weight: Any, bias: Any, *settings: Any) -> list[Any]:
+    """Without means and variances, by those of the array."""
+    return _batch_norm(step, x, weight, bias, *(settings if len(settings) == 5 else (None, None, *settings)))
+
+
+def _batch_norm_by_known(step: Step, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, *rest: Any) -> list[Any]:
+    return _batch_norm(step, x, weight, bias, mean, variance, False, *rest)
+
+
+def _batch_norm_backward(
+    step: Step, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, a: Any, b: Any, training: bool, *rest: Any
+) -> list[Any]:
+    """The derivative by the array."""
+    if training or not isinstance(gradient, Linear):
+        raise NotLinear("it depends on the deviation of its elements. Use eval()") if training else NoRule()
+    factor = _normaliser(gradient, weight, variance, rest[0])
+    return [scale(gradient, factor.reshape(1, -1, *[1] * (gradient.ndim - 2))), *[NoRule()] * 2]
+
+
+def _normaliser(x: Any, weight: Any, variance: Any, eps: float) -> Any:
+    if isinstance(variance, Linear) or (isinstance(weight, Linear) and isinstance(x, Linear)):
+        raise NotLinear("what it is scaled by depends on it")
+    if isinstance(weight, Linear):
+        raise NoRule()
+    device = device_of((weight, variance))
+    found = torch.rsqrt(tensor(variance, device) + eps)
+    return coefficient(found if weight is None else found * tensor(weight, device))
+
+
+def _bilinear(
+    step: Step,
+    a: Any,
+    b: Any,
+    c: Any,
+    without_a: Sequence[int],
+    without_b: Sequence[int],
+    without_c: Sequence[int],
+    summed: Sequence[int],
+    unroll: int = 1,
+) -> Linear:
+    """The product of three arrays, each without some of the axes, summed over some."""
+    letters = string.ascii_letters[: len(shape_of(a)) + len(without_a)]
+    parts = ["".join(l for k, l in enumerate(letters) if k not in w) for w in (without_a, without_b, without_c)]
+    result = "".join(l for k, l in enumerate(letters) if k not in summed)
+    operands = [a, b, c]
+    linear_factor(*operands)
+    number = next(k for k, x in enumerate(operands) if isinstance(x, Linear))
+    x, letters_of_x = operands.pop(number), parts.pop(number)
+    wanted = "".join(l for l in letters if l in "".join(parts) and l in letters_of_x + result)
+    device = device_of(operands)
+    known = torch.einsum(f"{parts[0]},{parts[1]}->{wanted}", *(tensor(v, device) for v in operands))
+    return einsum(x, letters_of_x, coefficient(known), wanted, result)
+
+
+LAYERS: dict[str, Callable[..., Any]] = {
+    "_embedding_bag": _bag,
+    "_embedding_bag_forward_only": _bag,
+    "segment_reduce": _segments,
+    "max_unpool2d": _unpooled,
+    "max_unpool3d": _unpooled,
+    "native_batch_norm": _batch_norm,
+    "_native_batch_norm_legit": _batch_norm_by_own,
+    "_native_batch_norm_legit_no_training": _batch_norm_by_known,
+    "native_batch_norm_backward": _batch_norm_backward,
+    "_trilinear": _bilinear,
+}
