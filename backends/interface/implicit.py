@@ -53,6 +53,10 @@ class LinearSystem(ABC):
     def with_arrays(self, arrays: Sequence[Array]) -> LinearSystem:
         """The same system made of other arrays."""
 
+    def without_arrays(self) -> LinearSystem:
+        """What of the system does not depend on its arrays, to be completed by `with_arrays`, and outlives them."""
+        return self.with_arrays(())
+
     def entries(self) -> list[Array]:
         """The arrays that have derivatives."""
         return list(compress(self.arrays, self.differentiable))

@@ -47,7 +47,8 @@ def flatten(
         keys = list(tree)
         return _branches(list(tree.values()), lambda parts: dict(zip(keys, parts, strict=True)), is_array, containers)
     if isinstance(tree, (tuple, list)):
-        make = (lambda parts: type(tree)(*parts)) if hasattr(tree, "_fields") else type(tree)
+        kind: Any = type(tree)
+        make = (lambda parts: kind(*parts)) if hasattr(tree, "_fields") else kind
         return _branches(list(tree), make, is_array, containers)
     return [], lambda arrays: tree
 
@@ -60,12 +61,13 @@ def _branches(
 ) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
     parts = [flatten(branch, is_array, containers) for branch in branches]
     leaves = [leaf for found, _ in parts for leaf in found]
+    counts = [(len(found), remake) for found, remake in parts]  # without the arrays, which `rebuild` may outlive
 
     def rebuild(arrays: Sequence[Array]) -> Any:
         made, start = [], 0
-        for found, remake in parts:
-            made.append(remake(arrays[start : start + len(found)]))
-            start += len(found)
+        for count, remake in counts:
+            made.append(remake(arrays[start : start + count]))
+            start += count
         return make(made)
 
     return leaves, rebuild

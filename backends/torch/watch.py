@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 import torch
+from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
@@ -53,6 +54,11 @@ class Watch(TorchFunctionMode):
         self._tape = tape
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if _on_lists(func) and _in_forward_mode():
+            raise RuntimeError(
+                f"torch.{func.__name__} under forward-mode derivatives, in which PyTorch crashes while operations are "
+                "recorded. Use reverse mode, or operators on single tensors."
+            )
         if func in _LEAVES_TORCH and any(self._tape.depends_on_x(a) for a in args if isinstance(a, torch.Tensor)):
             self._tape.leave(func)
         enabled, operands = torch.is_grad_enabled(), (*args, *(kwargs or {}).values())
@@ -69,6 +75,16 @@ class Watch(TorchFunctionMode):
                 if isinstance(leaf, torch.Tensor) and not is_transformed(leaf):
                     self._tape.cut(leaf)
         return result
+
+
+def _on_lists(func: Any) -> bool:
+    return str(getattr(func, "__name__", "")).startswith("_foreach_")
+
+
+def _in_forward_mode() -> bool:
+    interpreter = torch._C._functorch.peek_interpreter_stack()
+    forward = interpreter is not None and interpreter.key() == torch._C._functorch.TransformType.Jvp
+    return forward or forward_ad._current_level >= 0
 
 
 def is_recorded(x: torch.Tensor) -> bool:

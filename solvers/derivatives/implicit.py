@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...backends import Array, Backend, LinearSystem, nan_of
 from ...sparse import FunctionOperator, MappedOperator, Operator
@@ -74,9 +74,11 @@ class ImplicitSolve(LinearSystem):
         others, make_others = bk.flatten((M, x0, rtol, atol, relative, null))
         count = len(entries)
 
+        own_null = None if given is not None else problem.null
+
         def make(arrays: Sequence[Array]) -> Parts:
             parts = Parts(make_A(arrays[:count]), *make_others(arrays[count:]))
-            return parts if given is not None else parts._replace(null=problem.null)
+            return parts if own_null is None else parts._replace(null=own_null)
 
         differentiable = (*(bk.dtype(a).kind in "fc" for a in entries), *(False for _ in others))
         others = others if given is not None else list(map(bk.constant, others))
@@ -205,6 +207,15 @@ class ImplicitSolve(LinearSystem):
 
     def with_arrays(self, arrays: Sequence[Array]) -> ImplicitSolve:
         return replace(self, arrays=tuple(arrays), given=None)
+
+    def without_arrays(self) -> ImplicitSolve:
+        problem, M, bk = self.problem, self.attempt.M, self.problem.bk
+        no: Any = None
+        given = None if problem.given is None else replace(problem.given, A=no, b=no)
+        problem = replace(problem, A=no, b=no, x0=no, like=no, rtol=no, atol=no, null=no, source=no, given=given)
+        if M is not None and any(bk.is_array(leaf) and not bk.is_concrete(leaf) for leaf in bk.flatten(M)[0]):
+            M = None  # no cause of a failure is looked for in it
+        return replace(self, attempt=replace(self.attempt, problem=problem, M=M), arrays=(), given=None)
 
     def started_at(self, x: Array) -> ImplicitSolve:
         return replace(self, make=lambda arrays: self.make(arrays)._replace(x0=x), given=None)

@@ -32,8 +32,8 @@ class fact(Generic[T]):  # used as a decorator
 
     def __get__(self, analysis: Analysis, owner: Any = None) -> T:
         facts = analysis.facts
-        if self.name in facts:
-            kept: T = facts[self.name]
+        kept: Any = facts.get(self.name)  # once: another thread may `release` it
+        if kept is not None:
             return kept
         A = analysis._A()
         if A is None:
@@ -111,6 +111,8 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
         if relative is None or not relative < REFUSED:
             return None if relative is None or np.isnan(relative) else False
         known = self.known
+        if known is None and isinstance(A, Matrix):  # within a program: its entries are not seen now
+            return None
         each = known if isinstance(known, tuple) else (known,)
         if not all(sp.issparse(one) or isinstance(one, np.ndarray) for one in each):  # products only
             return True if relative < PRODUCTS * np.finfo(A.dtype).eps else None
@@ -187,9 +189,10 @@ def analyse_anew(A: Operator) -> None:
 
 def release(A: Operator) -> None:
     """Let go of what takes memory, once a solve with A is set up."""
-    if A.analysis is not None:
+    analysis = A.analysis  # once: another thread may `analyse_anew`
+    if analysis is not None:
         for name in _TEMPORARY:
-            A.analysis.facts.pop(name, None)
+            analysis.facts.pop(name, None)
 
 
 def asymmetry(A: Operator) -> float | None:

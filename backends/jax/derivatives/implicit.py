@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,14 +43,16 @@ def _solve_by_rule(system: LinearSystem, b: Array, shape: Sequence[int]) -> Arra
     """
     recorded = jax.make_jaxpr(lambda b, given: _solved(system, b, shape, given))(b, _given(b, True))
     traced = {id(x): x for x in (*recorded.consts, *system.arrays) if isinstance(x, jax.core.Tracer)}
-    places = {key: i for i, key in enumerate(traced)}
+    # The rules outlive this trace, and hold nothing of it: places among the operands stand for what is traced.
+    places = {key: _Place(i) for i, key in enumerate(traced)}
+    jaxpr, consts, arrays = recorded.jaxpr, _with_places(recorded.consts, places), _with_places(system.arrays, places)
+    general = system.without_arrays()
 
     def at(operands: Arrays) -> LinearSystem:
-        return system.with_arrays(_replaced(system.arrays, places, operands))
+        return general.with_arrays(_with_values(arrays, operands))
 
     def run(operands: Arrays, b: Array, is_given: bool) -> Arrays:
-        consts = _replaced(recorded.consts, places, operands)
-        return evaluated(ClosedJaxpr(recorded.jaxpr, consts), b, _given(b, is_given))
+        return evaluated(ClosedJaxpr(jaxpr, _with_values(consts, operands)), b, _given(b, is_given))
 
     def product(operands: Arrays, x: Array) -> Array:
         return _product(at(operands), x, shape)
@@ -174,9 +176,18 @@ def _given(b: Array, value: bool) -> Array:
     return jnp.full((b.shape[0], 1), value)
 
 
-def _replaced(arrays: Arrays, places: dict[int, int], values: Arrays) -> list[Array]:
-    """The arrays, those that are traced replaced by the values at their places."""
-    return [values[places[id(x)]] if id(x) in places else x for x in arrays]
+class _Place(NamedTuple):
+    """The number of an operand."""
+
+    number: int
+
+
+def _with_places(arrays: Arrays, places: dict[int, _Place]) -> list[Any]:
+    return [places.get(id(x), x) for x in arrays]
+
+
+def _with_values(arrays: Sequence[Any], operands: Arrays) -> list[Array]:
+    return [operands[x.number] if isinstance(x, _Place) else x for x in arrays]
 
 
 def _sums(x: Array) -> Array:

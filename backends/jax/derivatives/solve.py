@@ -22,6 +22,11 @@ from ..strict import lenient
 
 Arrays = Sequence[Array]
 
+try:
+    from jax._src.core import no_axis_name as _UNNAMED  # of an axis of `vmap`; not public
+except ImportError:
+    _UNNAMED = None
+
 primitive = Primitive("krylix_linear_solve")
 primitive.multiple_results = True
 
@@ -95,6 +100,11 @@ def _jvp(primals: Arrays, tangents: Sequence[Any], program: ClosedJaxpr, rules: 
 def _transpose(cotangents: Sequence[Any], *values: Any, program: ClosedJaxpr, rules: Rules) -> list[Any]:
     """Of a solve with known operands: one for the right-hand side of a derivative, without x0 and atol."""
     *operands, b = values
+    if any(map(ad.is_undefined_primal, operands)):
+        raise TypeError(
+            "This solve is not linear in b, so it has no transpose: its tolerance, start or matrix depends on b. "
+            "Expected atol=0, and A, x0 and the preconditioner independent of b."
+        )
     nothing = [None] * len(operands)
     if type(cotangents[0]) is ad.Zero:
         return [*nothing, ad.Zero(b.aval)]
@@ -109,7 +119,7 @@ def _batch(
     if all(i is None for i in axes) and not program.effects:
         return _bind(*values, program=program, rules=rules), [None] * len(program.out_avals)
     over = {"axis_name": axis.name, "axis_size": axis.size, "spmd_axis_name": axis.spmd_name}
-    over = {key: value for key, value in over.items() if isinstance(value, int | str | tuple) and value != ()}
+    over = {key: value for key, value in over.items() if not (value is None or value is _UNNAMED)}
     moved = [x if i is None else jnp.moveaxis(x, i, 0) for x, i in zip(values, axes, strict=True)]
     if axes[-1] is None:
         moved[-1] = jnp.broadcast_to(moved[-1], (axis.size, *moved[-1].shape))

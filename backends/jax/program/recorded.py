@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
-from jax.extend.core import Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from ..sharding.varying import is_mapped
 from ..tracing import is_tracing
@@ -22,22 +22,20 @@ class RecordedFunction:
 
     Attributes:
         program: the closed program, of the arrays in x.
+        function: `(x, *constants)`, the same with other values of what it closes over: of `program.consts`, in its
+            order. It outlives the trace, as it holds none of these.
         by_lines: the same function, slower to trace, whose equations keep the lines of the user's source.
     """
 
     def __init__(self, program: Any, structure: Any) -> None:
         self.program, self._structure = program, structure
-        self._inlined = jax.jit(self._results, inline=True)  # traced once, and no call in the program
+        self.function = _of_constants(program.jaxpr, structure)
 
     def __call__(self, x: Any) -> Any:
         return self.function(x, *self.program.consts)
 
-    def function(self, x: Any, *constants: Any) -> Any:
-        """The same with other values of what it closes over: of `program.consts`, in its order."""
-        return self._packed(self._inlined(constants, jax.tree.leaves(x)))
-
     def by_lines(self, x: Any) -> Any:
-        return self._packed(self._results(self.program.consts, jax.tree.leaves(x)))
+        return jax.tree.unflatten(self._structure, jaxpr_as_fun(self.program)(*jax.tree.leaves(x)))
 
     def fits(self, x: Any) -> bool:
         """Do these arrays have the recorded shapes and dtypes?"""
@@ -56,11 +54,13 @@ class RecordedFunction:
                 traced.update(equation.outvars)
         return not any(not isinstance(v, Literal) and v in traced for v in jaxpr.outvars)
 
-    def _results(self, constants: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-        return list(jaxpr_as_fun(self.program.replace(consts=list(constants)))(*leaves))
 
-    def _packed(self, results: Sequence[Any]) -> Any:
-        return jax.tree.unflatten(self._structure, results)
+def _of_constants(jaxpr: Any, structure: Any) -> Callable[..., Any]:
+    def results(constants: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+        return list(jaxpr_as_fun(ClosedJaxpr(jaxpr, list(constants)))(*leaves))
+
+    inlined = jax.jit(results, inline=True)  # traced once, and no call in the program
+    return lambda x, *constants: jax.tree.unflatten(structure, inlined(constants, jax.tree.leaves(x)))
 
 
 def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> RecordedFunction | None:

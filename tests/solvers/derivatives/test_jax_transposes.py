@@ -1,6 +1,7 @@
 """Functions with a reverse rule of their own, and the transpose of a solve, against the dense inverse."""
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -120,16 +121,20 @@ def test_the_transpose_of_a_solve(method: str) -> None:
         np.testing.assert_allclose(twice, np.linalg.solve(A, B), rtol=1e-8)
 
 
+class Axis(Enum):
+    LANES = 1
+
+
 @pytest.mark.merge
 def test_collectives_of_vmap() -> None:
     """A function that sums over the lanes of `vmap` is one system of each lane, whose derivative sums likewise."""
 
     def lane(k: Any, b: Any) -> Any:
-        total = jax.lax.psum(k, "lanes")
+        total = jax.lax.psum(k, Axis.LANES)
         return linear_solve(lambda u: (2 + total) * u - 0.5 * jnp.roll(u, 1), b, method="GMRES", rtol=1e-12).x
 
     def total(k: Any, B: Any) -> Any:
-        return (jax.vmap(lane, axis_name="lanes")(k, B) ** 2).sum()
+        return (jax.vmap(lane, axis_name=Axis.LANES)(k, B) ** 2).sum()
 
     def by_hand(k: Any, B: Any) -> Any:
         A = (2 + k.sum()) * jnp.eye(N) - 0.5 * jnp.roll(jnp.eye(N), 1, 0)
@@ -160,3 +165,22 @@ def test_traced_when_a_derivative_is_asked_for() -> None:
     assert traced
     A = 3 * np.eye(N) - np.roll(np.eye(N), 1, 0)
     np.testing.assert_allclose(found, np.linalg.solve(A.T, np.ones(N)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["CG", pytest.param("direct", marks=pytest.mark.merge)])
+@pytest.mark.parametrize("transform", [jax.jit, lambda f: jax.jit(jax.grad(f)), lambda f: jax.grad(jax.jit(f))])
+def test_nothing_of_a_trace_outlives_it(method: str, transform: Callable[..., Any]) -> None:
+    A = jnp.asarray(MATRIX + MATRIX.T)
+
+    def loss(t: Any) -> Any:
+        f = A + t * jnp.eye(N) if method == "direct" else lambda u: A @ u + t * u
+        return linear_solve(f, B, method=method).x.sum()
+
+    with jax.checking_leaks():
+        transform(loss)(1.0)
+
+
+@pytest.mark.merge
+def test_transpose_of_what_is_not_linear() -> None:
+    with pytest.raises(TypeError, match="not linear in b"):
+        jax.linear_transpose(lambda b: linear_solve(lambda u: 2 * u, b, method="CG", atol=1e-3).x, B)(B)

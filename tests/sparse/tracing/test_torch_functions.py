@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from krylix import matrix_from_function
+from krylix import jacobian_matrix, matrix_from_function
 from unit_vectors import matrix_of
 
 torch = pytest.importorskip("torch")
@@ -448,3 +448,10 @@ def test_function(name: str) -> None:
         np.testing.assert_allclose(matrix.toarray(), A, atol=1e-12)
         assert bias.shape == b.shape
         np.testing.assert_allclose(bias, b, atol=1e-12)
+
+
+def test_jacobian_of_operators_on_lists() -> None:
+    """PyTorch crashes in their forward mode where a tensor is constant, so the reverse one is taken."""
+    x, c = torch.arange(3.0, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    J = jacobian_matrix(lambda x: torch.stack(torch._foreach_addcdiv([x, c], [c, x], [c, 2 * c], value=-2.0)), x)
+    np.testing.assert_allclose(J.known().toarray(), np.concatenate([np.eye(3), -np.eye(3)]))

@@ -24,6 +24,7 @@ from .indexing import put
 from .tensors import coefficient, device_of, tensor
 
 _SUM, _MEAN = 0, 1  # of embedding_bag
+_REDUCTIONS = {"max": "the largest", "min": "the smallest", "prod": "the product"}  # of segment_reduce, not linear
 
 
 def _bag(
@@ -42,6 +43,8 @@ def _bag(
     if mode not in (_SUM, _MEAN):
         raise NotLinear("it takes the largest element")
     index, starts = static("index", indices), static("offset", offsets)
+    if has_end and starts[-1] != len(index):
+        raise UnsupportedOperation("its last offset is not the number of indices. Leave the other indices out.")
     starts = starts if has_end else np.append(starts, len(index))
     bags = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     kept = np.flatnonzero(index[: len(bags)] != unused)
@@ -69,7 +72,7 @@ def _segments(
 ) -> Linear:
     """Sums or means over parts of an axis; the axes before it have parts of their own."""
     if reduce not in ("sum", "mean"):
-        raise NotLinear(f"of reduce='{reduce}'")
+        raise NotLinear(f"it takes {_REDUCTIONS.get(reduce, reduce)} of the elements")
     if not isinstance(x, Linear):
         raise static_needed("length", lengths if offsets is None else offsets)
     own = np.diff(static("offset", offsets)) if lengths is None else static("length", lengths)
