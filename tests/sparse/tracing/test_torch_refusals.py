@@ -42,7 +42,7 @@ NONLINEAR: dict[str, tuple[Callable[[Any], Any], str]] = {
     "largest of bags": (lambda x: F.embedding_bag(torch.tensor([[0, 1]]), x, mode="max"), "'_embedding_bag.*largest"),
     "largest of segments": (
         lambda x: torch.segment_reduce(x, "max", lengths=torch.tensor([5])),
-        "'segment_reduce'.*reduce='max'",
+        "'segment_reduce'.*largest",
     ),
     "bilinear": (lambda x: F.bilinear(x, x, W.reshape(1, 5, 5)), "'_trilinear'.*both factors"),
     "lists": (lambda x: torch._foreach_mul([x], [x])[0], "'mul'.*both factors"),
