@@ -168,7 +168,11 @@ def test_traced_when_a_derivative_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("method", ["CG", pytest.param("direct", marks=pytest.mark.merge)])
-@pytest.mark.parametrize("transform", [jax.jit, lambda f: jax.jit(jax.grad(f)), lambda f: jax.grad(jax.jit(f))])
+@pytest.mark.parametrize(
+    "transform",
+    [jax.jit, lambda f: jax.jit(jax.grad(f)), lambda f: jax.grad(jax.jit(f))],
+    ids=["jit", "jit of grad", "grad of jit"],
+)
 def test_nothing_of_a_trace_outlives_it(method: str, transform: Callable[..., Any]) -> None:
     A = jnp.asarray(MATRIX + MATRIX.T)
 
