@@ -567,6 +567,35 @@ def test_implicit_solve(mode: str) -> None:
         np.testing.assert_allclose(to_numpy(a), w)
 
 
+@pytest.mark.needs("jax")
+def test_implicit_solve_that_closes_over_a_traced_array() -> None:
+    """x depends on it though it is none of the arrays of the system: its derivative is not lost."""
+    import jax
+
+    m, b = rows("float64", (4, 4)) + 3 * np.eye(4), rows("float64", (2, 4), 1)
+    bk = backend("jax-jit")
+
+    def total(scale: Any) -> Any:
+        class Scaled(Inverse):
+            def product(self, x: Any) -> Any:
+                return scale * super().product(x)
+
+            def solve(self, b: Any, given: Any = None) -> Any:
+                x, rest = super().solve(b, given)
+                return x / scale, rest
+
+            def transpose(self) -> Inverse:
+                return Scaled(self.bk, self.arrays, not self.transposed)
+
+            def with_arrays(self, arrays: Any) -> Inverse:
+                return Scaled(self.bk, arrays, self.transposed)
+
+        return bk.implicit_solve(Scaled(bk, (bk.asarray(m), bk.asarray(np.linalg.inv(m)))), bk.asarray(b))[0].sum()
+
+    wanted = -(b @ np.linalg.inv(m).T).sum() / 4
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(2.0), wanted)
+
+
 @covers("refuse_derivatives", "tracks")
 @modes
 def test_refused_derivatives_by_sources(mode: str) -> None:

@@ -42,7 +42,9 @@ def _solve_by_rule(system: LinearSystem, b: Array, shape: Sequence[int]) -> Arra
         shape: that of rows.
     """
     recorded = jax.make_jaxpr(lambda b, given: _solved(system, b, shape, given))(b, _given(b, True))
-    traced = {id(x): x for x in (*recorded.consts, *system.arrays) if isinstance(x, jax.core.Tracer)}
+    traced = {id(x): x for x in system.arrays if isinstance(x, jax.core.Tracer)}
+    if any(isinstance(x, jax.core.Tracer) and id(x) not in traced for x in recorded.consts):
+        return _solve_at_once(system, b, shape)  # it depends on arrays that the rules would not see
     # The rules outlive this trace, and hold nothing of it: places among the operands stand for what is traced.
     places = {key: _Place(i) for i, key in enumerate(traced)}
     jaxpr, consts, arrays = recorded.jaxpr, _with_places(recorded.consts, places), _with_places(system.arrays, places)

@@ -13,11 +13,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Primitive
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from ...interface.arrays import Array
-from ..program.constants import evaluated
 from ..strict import lenient
 
 Arrays = Sequence[Array]
@@ -61,17 +60,14 @@ class Rules:
 
 def solve(program: ClosedJaxpr, rules: Rules, operands: Arrays, b: Array) -> list[Array]:
     """x, and arrays without derivatives: what the program computes of the operands and b."""
-    return _bind(*operands, b, program=program, rules=rules)
-
-
-def _bind(*values: Array, program: ClosedJaxpr, rules: Rules) -> list[Array]:
-    results: list[Array] = primitive.bind(*values, program=program, rules=rules)
+    results: list[Array] = primitive.bind(*operands, b, program=program, rules=rules)
     return results
 
 
 @primitive.def_impl
 def _run(*values: Array, program: ClosedJaxpr, rules: Rules) -> Arrays:
-    return evaluated(program, *values)
+    results: Arrays = jaxpr_as_fun(program)(*values)
+    return results
 
 
 def _abstract(*_: Any, program: ClosedJaxpr, rules: Rules) -> Any:
@@ -117,19 +113,15 @@ def _batch(
 ) -> tuple[list[Array], list[int | None]]:
     """One operation for all, as the library makes its programs for many systems."""
     if all(i is None for i in axes) and not program.effects:
-        return _bind(*values, program=program, rules=rules), [None] * len(program.out_avals)
+        return solve(program, rules, values[:-1], values[-1]), [None] * len(program.out_avals)
     over = {"axis_name": axis.name, "axis_size": axis.size, "spmd_axis_name": axis.spmd_name}
     over = {key: value for key, value in over.items() if not (value is None or value is _UNNAMED)}
     moved = [x if i is None else jnp.moveaxis(x, i, 0) for x, i in zip(values, axes, strict=True)]
     if axes[-1] is None:
         moved[-1] = jnp.broadcast_to(moved[-1], (axis.size, *moved[-1].shape))
     mapped = [None if i is None else 0 for i in axes[:-1]]
-
-    def of_all(*values: Array) -> Arrays:
-        return evaluated(program, *values)
-
-    wide = jax.make_jaxpr(jax.vmap(of_all, (*mapped, 0), **over))(*moved)
-    found = _bind(*moved, program=wide, rules=rules.mapped(mapped, over, axis.size))
+    wide = jax.make_jaxpr(jax.vmap(jaxpr_as_fun(program), (*mapped, 0), **over))(*moved)
+    found = solve(wide, rules.mapped(mapped, over, axis.size), moved[:-1], moved[-1])
     return found, [0 for _ in found]
 
 
