@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
-from ..sparse.analysis.analysis import release
+from ..sparse.analysis.analysis import forget, release
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
@@ -187,10 +187,19 @@ def _solved_by_library(request: Request) -> SolveResult:
 
 
 def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Ready]:
-    """Set up and solve; also returns the set-up, where `many` with reusable factors."""
-    automatic = is_auto(request.method)
-    method = None if automatic else find_method(request.method, request.A)
+    """Set up and solve; also returns the set-up, where `many` with reusable factors and the facts of the matrix."""
+    method = None if is_auto(request.method) else find_method(request.method, request.A)
     problem = make_problem(request, method)
+    try:
+        return _set_up_and_solved(request, problem, method, many)
+    finally:
+        if not many:
+            forget(problem.A.without_offset)
+
+
+def _set_up_and_solved(
+    request: Request, problem: Problem, method: Method | None, many: bool
+) -> tuple[SolveResult, _Ready]:
     if problem.is_empty:
         ready = _Ready(problem, method or METHODS["CG"], None)
         return solve(*ready, request), ready

@@ -1,4 +1,4 @@
-"""Fast path for small dense systems on the host, which LAPACK solves faster than the general path starts.
+"""Fast path for small dense systems on the host: LAPACK solves a hundred while the general path starts one.
 
 The same factors, the same look at their pivots and at what they make of a random vector, with stricter bounds: whatever
 may be singular, ill-conditioned or nearly symmetric is left to the general way, and so is all that is no plain request.

@@ -30,7 +30,7 @@ class LeftTorch(Exception):
 
 
 class Recording(TorchDispatchMode):
-    """Dispatch mode that avoids the slow import of torch's compiler."""
+    """Dispatch mode that avoids the import of torch's compiler, which takes seconds."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:  # not public; where it is not asked, nothing but time is lost

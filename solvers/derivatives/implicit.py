@@ -38,7 +38,8 @@ class ImplicitSolve(LinearSystem):
     Attributes:
         attempt: the method and the problem, of which `make` gives what arrays decide.
         make: arrays -> Parts.
-        given: the parts as they are, of which JAX solves first: more may be known of them than of what is made again.
+        as_found: the parts as they are, of which JAX solves first: more may be known of them than of parts made again.
+        is_explicit: see `LinearSystem`.
         transposed: is it the transposed matrix that this solves with?
         purpose: what it is for, in words; none where it is the solve that was asked for.
         many: are there more systems than the method was asked about?
@@ -51,7 +52,7 @@ class ImplicitSolve(LinearSystem):
     transposed: bool = False
     purpose: str = ""
     many: bool = False
-    given: Parts | None = None
+    as_found: Parts | None = None
     is_explicit: bool = True
 
     @classmethod
@@ -63,31 +64,31 @@ class ImplicitSolve(LinearSystem):
                 M = attempt.method.setup(bk, problem.A, M)
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
         rtol, atol, relative = map(bk.constant, (problem.rtol, problem.atol, _relative(problem)))
-        A, null, given = problem.A.as_container(), None, None
+        A, null, as_found = problem.A.as_container(), None, None
         if not bk.explicit_derivatives:
             M, null = (None if one is None else one.as_container() for one in (M, problem.null))
             M = None if M is None else _constant(bk, M)
-            given = Parts(problem.A, M, x0, rtol, atol, relative, problem.null)
+            as_found = Parts(problem.A, M, x0, rtol, atol, relative, problem.null)
         elif M is not None and problem.compiled:
             M = M.as_container()
         entries, make_A = bk.flatten(A)
         others, make_others = bk.flatten((M, x0, rtol, atol, relative, null))
         count = len(entries)
 
-        own_null = None if given is not None else problem.null
+        own_null = None if as_found is not None else problem.null
 
         def make(arrays: Sequence[Array]) -> Parts:
             parts = Parts(make_A(arrays[:count]), *make_others(arrays[count:]))
             return parts if own_null is None else parts._replace(null=own_null)
 
         differentiable = (*(bk.dtype(a).kind in "fc" for a in entries), *(False for _ in others))
-        others = others if given is not None else list(map(bk.constant, others))
+        others = others if as_found is not None else list(map(bk.constant, others))
         explicit = all(operator is None or operator.is_container for operator in (A, M, null))
-        return cls(attempt, make, (*entries, *others), differentiable, given=given, is_explicit=explicit)
+        return cls(attempt, make, (*entries, *others), differentiable, as_found=as_found, is_explicit=explicit)
 
     def parts(self) -> Parts:
         """What it is made of."""
-        return self.make(self.arrays) if self.given is None else self.given
+        return self.make(self.arrays) if self.as_found is None else self.as_found
 
     @property
     def problem(self) -> Problem:
@@ -206,7 +207,7 @@ class ImplicitSolve(LinearSystem):
         return replace(self, transposed=not self.transposed).tangent()
 
     def with_arrays(self, arrays: Sequence[Array]) -> ImplicitSolve:
-        return replace(self, arrays=tuple(arrays), given=None)
+        return replace(self, arrays=tuple(arrays), as_found=None)
 
     def without_arrays(self) -> ImplicitSolve:
         problem, M, bk = self.problem, self.attempt.M, self.problem.bk
@@ -215,10 +216,10 @@ class ImplicitSolve(LinearSystem):
         problem = replace(problem, A=no, b=no, x0=no, like=no, rtol=no, atol=no, null=no, source=no, given=given)
         if M is not None and any(bk.is_array(leaf) and not bk.is_concrete(leaf) for leaf in bk.flatten(M)[0]):
             M = None  # no cause of a failure is looked for in it
-        return replace(self, attempt=replace(self.attempt, problem=problem, M=M), arrays=(), given=None)
+        return replace(self, attempt=replace(self.attempt, problem=problem, M=M), arrays=(), as_found=None)
 
     def started_at(self, x: Array) -> ImplicitSolve:
-        return replace(self, make=lambda arrays: self.make(arrays)._replace(x0=x), given=None)
+        return replace(self, make=lambda arrays: self.make(arrays)._replace(x0=x), as_found=None)
 
     def mapped(self, size: int, axes: Sequence[int | None]) -> ImplicitSolve:
         layout, make = self.problem.layout, self.make

@@ -16,11 +16,10 @@ def with_numbers(matrix: Matrix) -> Matrix:
 
     Shapes stay as they are. Cost: up to one pass over the values.
     """
-    grid = on_its_grid(matrix).in_shape
-    square = matrix.shape[0] == matrix.shape[1]
     if not isinstance(matrix, DIA) or matrix.constant is None or matrix.systems is not None:
         return matrix
-    if not square or len(grid) < 2:
+    grid = on_its_grid(matrix).in_shape
+    if matrix.shape[0] != matrix.shape[1] or len(grid) < 2:
         return matrix
     structure: Any = matrix.structure
     numbers, shifts = [], []

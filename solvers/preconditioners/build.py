@@ -12,7 +12,7 @@ import numpy as np
 
 from ...backends import Backend, choose_backend, without_compilers
 from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, operand_dtype, to_operator
-from ...sparse.analysis.analysis import analyse_anew, release
+from ...sparse.analysis.analysis import analyse_anew, analysed
 from ...sparse.formats import Matrix
 from ..iteration.method import Method
 from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
@@ -79,9 +79,7 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
         raise TypeError(f"kind={kind!r} was given; expected a name: auto, {', '.join(PRECONDITIONERS)}.")
     M = A if isinstance(A, Preconditioner) else foreign_piece(A)
     if M is None:
-        if isinstance(A, Operator):
-            analyse_anew(A)
-        return _build(as_operator(A, like), kind, settings)
+        return _of_values_now(as_operator(A, like), kind, settings)
     if kind.strip().lower() != "auto" or settings:
         asked = _asked(kind, settings)
         raise ValueError(f"{M!r} is a preconditioner by itself; got {asked} too. Leave that out, or give A.")
@@ -90,6 +88,15 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
     bk = choose_backend(like)
     dtype = np.result_type(M.dtype, bk.dtype(bk.asarray(like)))
     return replace(M, inner=to_operator(bk, M.inner, None, dtype, (), like))
+
+
+def _of_values_now(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
+    """By no facts that were found before: the caller may have written to A."""
+    kept, A.analysis = A.analysis, None
+    try:
+        return _build(A, kind, settings)
+    finally:
+        A.analysis = kept
 
 
 def _asked(kind: str, settings: dict[str, Any]) -> str:
@@ -160,9 +167,8 @@ def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
 def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None) -> Preconditioner:
     """Build M from the linear part of A, constant to derivatives."""
     A = without_derivatives(linear(A))
-    found = _of_kind(A, kind, settings, precision).on_grid_of(A)
-    release(A)
-    return found
+    with analysed(A):
+        return _of_kind(A, kind, settings, precision).on_grid_of(A)
 
 
 def _of_kind(A: Operator, kind: str, settings: dict[str, Any], precision: str | None) -> Preconditioner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...sparse import Matrix
-from ...sparse.analysis.analysis import analysis_of
+from ...sparse.analysis.analysis import analyse_anew, analysis_of, forget
 from .base import Preconditioner
 
 _FAR, _FAR_IN_SINGLE = 1e-3, 1e-2
@@ -18,6 +18,12 @@ def far_from_hermitian(M: Preconditioner) -> float | None:
     """
     if M.hermitian is not None or not (isinstance(M.inner, Matrix) or M.kind == "SuperLU"):
         return None
-    relative = analysis_of(M.inner if isinstance(M.inner, Matrix) else M).asymmetry
+    own = M.inner if isinstance(M.inner, Matrix) else M
+    if own.analysis is None:
+        analyse_anew(own)
+    relative = analysis_of(own).asymmetry
     single = M.dtype.itemsize < (16 if M.dtype.kind == "c" else 8)
-    return relative if relative is not None and relative > (_FAR_IN_SINGLE if single else _FAR) else None
+    if relative is None or relative <= (_FAR_IN_SINGLE if single else _FAR):
+        return None
+    forget(own)  # it may be written to before it is tried again
+    return relative

@@ -14,7 +14,7 @@ from ...sparse import (
     SparseMatrix,
     UnsupportedOperation,
 )
-from ...sparse.analysis.analysis import Analysis, analysis_of, on_its_grid
+from ...sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, on_its_grid
 from ...sparse.operators.by_record import products_agree
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..methods.direct.band import may_be_narrow, narrow
@@ -27,7 +27,7 @@ from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix
 from .problem import Problem
 
 FAST = FastDirect()
-SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function is not traced
+SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
 MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # grid unknowns from which a fast solver is considered
 _LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix that does not know its grid
@@ -90,7 +90,10 @@ class Facts:
     @cached_property
     def analysis(self) -> Analysis | None:
         """What is found out about the entries."""
-        return None if self.matrix is None else analysis_of(self.matrix)
+        matrix = self.matrix
+        if matrix is not None and matrix.analysis is None:  # one that was made in order to choose
+            analyse_anew(matrix)
+        return None if matrix is None else analysis_of(matrix)
 
     @cached_property
     def is_known(self) -> bool:
@@ -156,9 +159,9 @@ class Facts:
 
     @cached_property
     def symmetric(self) -> bool:
-        """Is it Hermitian up to rounding, as far as is known now?"""
-        if self.matrix is not None:
-            return analysis_of(self.matrix).seems_hermitian
+        """Is it as good as Hermitian for an iteration, as far as is known now?"""
+        if self.analysis is not None:
+            return self.analysis.seems_hermitian
         problem = self.problem
         return isinstance(self.A, FunctionOperator) and products_agree(self.A, problem.layout.systems, problem.like)
 
@@ -171,7 +174,7 @@ class Facts:
 
     @property
     def maybe_definite(self) -> bool:
-        """One sign on the diagonal, and definite by proof, or as far as a few steps of Lanczos' method see."""
+        """See `Analysis.maybe_definite`."""
         return self.analysis is not None and bool(self.analysis.maybe_definite)
 
     @cached_property

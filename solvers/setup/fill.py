@@ -80,7 +80,7 @@ def known_cost(known: Any) -> FactorCost:
 
 
 def fits(cost: FactorCost, dtype: np.dtype) -> bool:
-    """Do the factors fit into the memory of this machine?"""
+    """Do the factors fit into the memory of this machine, beside all else?"""
     return cost.numbers * np.dtype(dtype).itemsize * 2 <= _MEMORY * _memory()
 
 

@@ -76,7 +76,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
     unknown = _unknown(bk, A, x0, layout, method)
     operator = _operator(bk, request, layout, unknown, dtype, like, method)
-    if null is None and (operator is A or operator.offset):
+    if null is None:  # not that of a prepared solver, which keeps its facts
         analyse_anew(operator.without_offset)
     if unknown is layout and operator.shape[0] != operator.shape[1]:
         unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -52,7 +53,7 @@ class Analysis:
     | `is_exactly_hermitian` | comparison of stored diagonals, digit by digit | a pass over the values |
     | `asymmetry`, and what follows: `has_equal_triangles`, `seems_hermitian` | `A v` and `Aᵀ v` \
 for a random v; nothing where it is exactly Hermitian | 2 products |
-    | `hermitian` | the asymmetry; where that is small each entry, up to rounding | a transposition, a difference |
+    | `hermitian` | the asymmetry; where that is small `is_hermitian_by_entries` | a transposition, a difference |
     | `one_sign`, `dominates` | row sums of diagonals, else the entries row by row | a pass over the values |
     | `maybe_definite` | bounds by Gershgorin's circles, else Lanczos' method | a pass, else at most 40 products |
     | `grid` | a sample of rows | a thousand rows |
@@ -61,9 +62,10 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
     `not_finite` (a sum of the values), `largest_eigenvalue` and `largest_row_sum` (bounds of the spectrum), `scales`,
     and what `facts` proves entry by entry.
 
-    A solve begins with an empty analysis (`analyse_anew`), as numbers may have been written to since the one before;
-    prepared solvers and repeated solves own their matrix, and keep its analysis. Where somebody writes to it all the
-    same, methods rely on facts that no longer hold, and the true residual decides whether they have converged.
+    Facts are shared while something is set up (`analysed`, `analyse_anew`), and forgotten with it, as numbers may be
+    written to before the next one; prepared solvers and repeated solves own their matrix, and keep its analysis. Where
+    somebody writes to it all the same, methods rely on facts that no longer hold, and the true residual decides whether
+    they have converged.
 
     Attributes:
         facts: those that were found, by name.
@@ -104,19 +106,26 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
         relative = self.asymmetry
         return relative is not None and relative < CHOSEN
 
-    @fact
-    def hermitian(self, A: Operator) -> bool | None:
+    @property
+    def hermitian(self) -> bool | None:
         """Is it Hermitian, entry by entry up to rounding, or far from it? None: neither, or not known now."""
         relative = self.asymmetry
         if relative is None or not relative < REFUSED:
             return None if relative is None or np.isnan(relative) else False
+        return True if self.is_hermitian_by_entries else None
+
+    @fact
+    def is_hermitian_by_entries(self, A: Operator) -> bool | None:
+        """Up to rounding; by products where it shows no entries."""
         known = self.known
         if known is None and isinstance(A, Matrix):  # within a program: its entries are not seen now
             return None
-        each = known if isinstance(known, tuple) else (known,)
+        several = isinstance(known, tuple) or (isinstance(known, np.ndarray) and known.ndim == 3)
+        each = known if several else (known,)
         if not all(sp.issparse(one) or isinstance(one, np.ndarray) for one in each):  # products only
-            return True if relative < PRODUCTS * np.finfo(A.dtype).eps else None
-        return True if all(map(is_hermitian, each)) else None
+            relative = self.asymmetry
+            return None if relative is None else bool(relative < PRODUCTS * np.finfo(A.dtype).eps)
+        return all(map(is_hermitian, each))
 
     # --- values ---
 
@@ -160,8 +169,8 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
         if rows is not None and rows.is_dominant:
             return True
         entries = self.entries
-        if entries is None:  # dense, or a batch
-            return True
+        if entries is None:  # of dense ones and batches nothing more is looked at
+            return None if self.known is None and isinstance(A, SparseMatrix) and A.systems is None else True
         if rows is None and is_diagonally_dominant(entries):  # by Gershgorin's circles
             return True
         return not is_seen_indefinite(entries * np.sign(entries.diagonal().real.sum()))
@@ -175,16 +184,31 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
 
 
 def analysis_of(A: Operator) -> Analysis:
-    """What was found out about A, and what will be."""
+    """What was found out about A since somebody began to keep that, else an empty analysis, which A does not keep."""
     found: Analysis | None = A.analysis
-    if found is None or found._A() is not A:  # a copy of it, with other values
-        A.analysis = found = Analysis(A)
-    return found
+    return Analysis(A) if found is None or found._A() is not A else found  # that of a copy tells of other values
 
 
 def analyse_anew(A: Operator) -> None:
-    """Forget what was found: its owner may have written to A since."""
+    """Keep from now on what is found out about A, and nothing of before: somebody may have written to it."""
+    A.analysis = Analysis(A)
+
+
+def forget(A: Operator) -> None:
+    """Keep nothing, and no longer."""
     A.analysis = None
+
+
+@contextmanager
+def analysed(A: Operator) -> Iterator[None]:
+    """Facts of A are kept within; afterwards without the arrays, and only if they were kept before."""
+    begins = A.analysis is None or A.analysis._A() is not A
+    if begins:
+        analyse_anew(A)
+    try:
+        yield
+    finally:
+        (forget if begins else release)(A)
 
 
 def release(A: Operator) -> None:

@@ -31,9 +31,8 @@ def find_grid(matrix: Operator) -> Grid:
     if isinstance(matrix, Stencil) and matrix.own_grid is not None and len(matrix.own_grid) > 1:
         return matrix.own_grid
     structure: Any = matrix.structure  # type: ignore[attr-defined]
-    runs = evenly_spread(n - 2, _FEW)[1:, None] + np.arange(
-        3
-    )  # in each there is one that is not at the end of its line
+    # in each run of three there is one that is not at the end of its line
+    runs = evenly_spread(n - 2, _FEW)[1:, None] + np.arange(3)
     rows, cols = structure.in_rows(np.unique(runs))
     if len(rows) > 3 * _FEW * _LONGEST_ROW:
         return ()

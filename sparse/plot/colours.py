@@ -8,7 +8,7 @@ import numpy as np
 
 _FAINTEST = 0.3  # of the way from white to full colour: what the smallest entry gets
 _DECADES = 8  # entries that are smaller than the largest by more than this look alike
-_ZERO, _BAD = "#c8c8c8", "#ff00ff"
+_BAD = "#ff00ff"
 
 
 class EntryColours:

@@ -215,7 +215,7 @@ def test_nan_in_both_parts(mode: str, dtype: str) -> None:
 
 @covers("materialize")
 @cells
-def test_in_memory(mode: str, dtype: str) -> None:
+def test_materialize(mode: str, dtype: str) -> None:
     """The same numbers, of none too."""
     for x in (rows(dtype, (3, 4)), rows(dtype, (0, 4))):
         np.testing.assert_array_equal(run(mode, lambda bk, x: bk.materialize(x), x), x)
@@ -223,7 +223,7 @@ def test_in_memory(mode: str, dtype: str) -> None:
 
 @covers("pad_materialized")
 @cells
-def test_padded_in_memory(mode: str, dtype: str) -> None:
+def test_pad_materialized(mode: str, dtype: str) -> None:
     """Zeros before and after each row, of no system and of no numbers too."""
     for shape in ((3, 4), (0, 4), (2, 0)):
         x = rows(dtype, shape)
@@ -586,7 +586,7 @@ def test_factors_do_not_touch_the_matrix(mode: str, dtype: str) -> None:
 
 @covers("stack_materialized")
 @cells
-def test_stack_in_memory(mode: str, dtype: str) -> None:
+def test_stack_materialized(mode: str, dtype: str) -> None:
     """The same numbers as NumPy's stack, of one array and of none too."""
     for shape in ((3, 4), (0, 4)):
         arrays = [rows(dtype, shape) * k for k in range(1, 4)]

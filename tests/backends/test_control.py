@@ -294,7 +294,7 @@ def test_put_row(mode: str, dtype: str) -> None:
 
 @covers("errstate")
 @modes
-def test_quiet(mode: str) -> None:
+def test_errstate(mode: str) -> None:
     """Warnings are errors in the tests."""
 
     def overflow(bk: Backend, x: Any) -> tuple[Any, Any]:
@@ -477,7 +477,7 @@ def test_when_values_are_there(mode: str) -> None:
 
 @covers("concrete_value")
 @modes
-def test_known_now(mode: str) -> None:
+def test_concrete_value(mode: str) -> None:
     """Values that do not depend on the compiled function's arguments are known in JAX, in TensorFlow none are."""
     constant, found = array(mode, np.arange(3.0)), {}
 
@@ -934,7 +934,7 @@ def test_rescued_lanes_ask_together() -> None:
 
 @covers("constant_folded")
 @pytest.mark.parametrize("mode", MODES)
-def test_in_every_run(mode: str) -> None:
+def test_constant_folded(mode: str) -> None:
     """An argument is not; what a program of JAX or TensorFlow closes over is, unless it is a variable."""
     seen: list[Any] = []
 

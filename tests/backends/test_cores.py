@@ -103,9 +103,7 @@ def test_diagonals(dtype: str, transposed: bool, batch: int) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize(
-    ("dtype", "grid"), in_turn(DTYPES, [(N,), (611, 700), (3, 400, 400), (2, 300_000)], tier="slow")
-)
+@pytest.mark.parametrize(("dtype", "grid"), in_turn(DTYPES, [(N,), (611, 700), (3, 400, 400), (2, 300_000)]))
 def test_boxes(dtype: str, grid: tuple[int, ...], batch: int) -> None:
     shifts = [(0,) * len(grid), (1,) * len(grid), (-1, *(0,) * (len(grid) - 1))]
     coefficients = [numbers(dtype)[()], numbers(dtype, *grid), numbers(dtype)[()]]
@@ -122,9 +120,7 @@ def test_stencils_of_a_batch() -> None:
     np.testing.assert_allclose(found, [A[i].to_scipy() @ x[i] for i in range(2)], atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape"), in_turn(DTYPES, [(1, N), (8, 40_000), (3, 131072), (20, 20_000)], tier="slow")
-)
+@pytest.mark.parametrize(("dtype", "shape"), in_turn(DTYPES, [(1, N), (8, 40_000), (3, 131072), (20, 20_000)]))
 def test_sums_and_updates(dtype: str, shape: tuple[int, int]) -> None:
     """And each row as if it were alone."""
     x, y, z = (numbers(dtype, *shape) for _ in range(3))

@@ -198,9 +198,7 @@ def derivatives(mode: str) -> Callable[..., Any]:
 
 
 @pytest.mark.compiled_by_default("GMRES", modes=("jax-jit",))
-@pytest.mark.parametrize(
-    ("method", "mode"), in_turn(["GMRES", "direct"], [m for m in MODES if m != "torch-compile"], tier="slow")
-)
+@pytest.mark.parametrize(("method", "mode"), in_turn(["GMRES", "direct"], [m for m in MODES if m != "torch-compile"]))
 def test_gradients(method: str, mode: str) -> None:
     w = np.random.default_rng(3).standard_normal(SQUARE.shape)
     y = INVERSE.T @ w

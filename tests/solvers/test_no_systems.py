@@ -56,7 +56,7 @@ def test_no_systems(method: str, mode: str) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
-@pytest.mark.parametrize(("kind", "mode"), in_turn(PRECONDITIONERS, MODES, always=["numpy", "torch"], tier="slow"))
+@pytest.mark.parametrize(("kind", "mode"), in_turn(PRECONDITIONERS, MODES, always=["numpy", "torch"]))
 def test_no_systems_with_a_preconditioner(kind: str, mode: str) -> None:
     none = array(mode, np.zeros((0, N)))
     for form in ("dense", "function", "batch"):

@@ -34,6 +34,7 @@ def given(mode: str, form: str, matrix: np.ndarray) -> Any:
     return product(mode, array(mode, matrix)) if form == "function" else array(mode, matrix)
 
 
+@pytest.mark.every_method
 @pytest.mark.compiled_by_default("CG", "direct", modes=("jax-jit",))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", [*METHOD_NAMES, "auto"])

@@ -160,7 +160,7 @@ def test_repr_tells_the_cost(kind: str, mode: str) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("tf",))
-@pytest.mark.parametrize(("kind", "mode"), in_turn(KINDS, EAGER, always=["numpy", "torch"], tier="slow"))
+@pytest.mark.parametrize(("kind", "mode"), in_turn(KINDS, EAGER, always=["numpy", "torch"]))
 def test_batch_is_its_systems(kind: str, mode: str) -> None:
     """M of a batch of matrices holds one for each, and a solve treats each system as if it were alone.
 
@@ -288,7 +288,7 @@ def test_container_of_arrays(kind: str) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("tf",))
-@pytest.mark.parametrize(("kind", "mode"), in_turn(KINDS, ["jax", "torch", "tf"], always=["torch"], tier="slow"))
+@pytest.mark.parametrize(("kind", "mode"), in_turn(KINDS, ["jax", "torch", "tf"], always=["torch"]))
 def test_made_by_numpy_for_another_library(kind: str, mode: str) -> None:
     """M of a SciPy matrix serves arrays of any library."""
     A, b = sp.csr_array(suited(kind, "float64")), vectors("float64", 1)[0]
@@ -498,7 +498,7 @@ def gradients(mode: str, M: str | None, A: np.ndarray, b: np.ndarray, w: np.ndar
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
-@pytest.mark.parametrize(("kind", "mode"), in_turn(KINDS, ["jax-jit", "torch", "tf"], always=["torch"], tier="slow"))
+@pytest.mark.parametrize(("kind", "mode"), in_turn(KINDS, ["jax-jit", "torch", "tf"], always=["torch"]))
 def test_gradients_do_not_depend_on_it(kind: str, mode: str) -> None:
     """Those of the solution, by the dense adjoint: M is made of the same A, but is a constant to derivatives."""
     A, (b, w) = suited(kind, "float64"), vectors("float64", 2)
@@ -510,7 +510,7 @@ def test_gradients_do_not_depend_on_it(kind: str, mode: str) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
-@pytest.mark.parametrize(("kind", "mode"), in_turn(PRECONDITIONERS, ["jax-jit", "tf-function"], tier="slow"))
+@pytest.mark.parametrize(("kind", "mode"), in_turn(PRECONDITIONERS, ["jax-jit", "tf-function"]))
 def test_made_once_for_a_compiled_function(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a matrix that does not depend on an argument, while the function is compiled; its numbers are known then."""
     A = matrix_of("float64", hermitian=True)  # for CG, whose programs are the smallest

@@ -120,13 +120,13 @@ def test_nonlinear_function_of_traced_arrays_is_never_called_converged(mode: str
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("derivative", ["grad", "jacfwd"])
 def test_nonlinear_function_of_traced_arrays_has_no_derivative(derivative: str) -> None:
-    """JAX refuses to transpose a product of two unknowns."""
+    """A product of two unknowns has no transpose."""
     import jax
 
     def run(b: Any) -> Any:
         return linear_solve(lambda x: b * x * x + 0.5 * x, b, method="CG", on_failure="status", max_iter=20).x.sum()
 
-    with pytest.raises(AssertionError, match="ValAccum"):
+    with pytest.raises(RuntimeError, match="not linear"):
         compiled("jax-jit", getattr(jax, derivative)(run))(array("jax", np.linspace(1.0, 2.0, 8)))
 
 

@@ -141,6 +141,11 @@ def _with_transpose_if_any(
     """
     try:
         return custom_linear_solve(product, b, forward, backward)
+    except AssertionError as error:  # JAX's own, for a product of two factors that depend on x
+        raise RuntimeError(
+            "JAX cannot transpose this function, which multiplies by what depends on its argument: it is not linear. "
+            "Expected a linear or affine function."
+        ) from error
     except (TypeError, ValueError, NotImplementedError):
         rows = jnp.zeros(shape, b[0].dtype)
         if not _traces(system.transpose().factors, rows):

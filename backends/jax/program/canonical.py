@@ -133,6 +133,8 @@ class ProgramBuilder:
             small = not isinstance(value, jax.core.Tracer) and value.size <= _SMALL and value.is_fully_addressable
             return ("values", self.key(np.asarray(value))) if small else ("identity", id(value))
         if isinstance(value, Rules):
+            if not self.rules:
+                return "rules of a solve"
             try:
                 return "rules of a solve", tuple(self.key(program) for program in value.programs)
             except Exception:  # it shall raise where a derivative is asked for

@@ -19,7 +19,7 @@ _REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.I
 
 
 def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], pivots: Array) -> tuple[Array, Array]:
-    """Is a pivot zero to working precision, or does the inverse amplify a random vector as much?
+    """Is a pivot zero to working precision, or does the inverse amplify a random vector as that of a singular one?
 
     Rows are equilibrated for that, columns are not, so a regular matrix may seem singular.
 

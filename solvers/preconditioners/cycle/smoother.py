@@ -74,7 +74,7 @@ def chebyshev_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]
 
 
 def jacobi_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
-    """Coefficients of damped Jacobi for eigenvalues up to `rho`.
+    """Coefficients of damped Jacobi: the largest eigenvalue, `rho`, is reduced as much as a quarter of it.
 
     Source: Saad, section 13.2.2, for the damping.
     """

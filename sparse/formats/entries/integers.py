@@ -56,13 +56,6 @@ def as_indices(x: Any, limit: int, what: str) -> np.ndarray:
     return check_range(found, limit, what).astype(np.int32, copy=False)
 
 
-def read_only_view(x: np.ndarray) -> np.ndarray:
-    """A view of `x` that cannot be written to."""
-    view = x.view()
-    view.flags.writeable = False
-    return view
-
-
 def starts_of(rows: np.ndarray, n: int) -> np.ndarray:
     """`(n + 1,)` int32: where each row starts in a list of entries in row order."""
     return starts_from(np.bincount(rows, minlength=n))

@@ -254,7 +254,7 @@ def test_complex(method: str, mode: str) -> None:
         np.testing.assert_allclose(a, w, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(("method", "kind"), in_turn(["CG", "direct", "scipy-CG"], ["dense", "function"], tier="slow"))
+@pytest.mark.parametrize(("method", "kind"), in_turn(["CG", "direct", "scipy-CG"], ["dense", "function"]))
 def test_forward_mode_is_refused(method: str, kind: str) -> None:
     """TensorFlow would answer None."""
     p = point()

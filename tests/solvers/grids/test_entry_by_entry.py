@@ -50,7 +50,6 @@ def diagonals(A: np.ndarray, grid: tuple[int, ...], outside: float) -> SparseMat
     in_turn(
         itertools.product(GRIDS, ["constant", "variable", "ring"]),
         itertools.product(["float32", "float64", "complex128"], [0, 5, np.inf, np.nan]),
-        tier="slow",
     ),
 )
 def test_sums_are_found_and_others_are_not(matrix: tuple[tuple[int, ...], str], numbers: tuple[str, float]) -> None:

@@ -173,7 +173,7 @@ def test_long_lines_are_eliminated_by_themselves() -> None:
 
 
 # what jax-jit and tf run, again: for a few kinds before a merge
-AGAIN = in_turn(("periodic", "both ends", "three axes", "fourth order"), ("jax", "tf-function"), tier="slow")
+AGAIN = in_turn(("periodic", "both ends", "three axes", "fourth order"), ("jax", "tf-function"))
 AGAIN += [
     pytest.param(kind, mode, marks=pytest.mark.slow)
     for kind in KINDS

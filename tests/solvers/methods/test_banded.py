@@ -101,7 +101,7 @@ def test_known_matrices(mode: str, case: str) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
-@pytest.mark.parametrize(("width", "mode"), in_turn([1, 3], ["tf-function", "jax-jit"], tier="slow"))
+@pytest.mark.parametrize(("width", "mode"), in_turn([1, 3], ["tf-function", "jax-jit"]))
 def test_values_that_are_traced(mode: str, width: int) -> None:
     """Of one matrix, and of three at once; what DIA stores outside of the matrix counts for nothing."""
     n, offsets = 110, list(range(-width, width + 1))

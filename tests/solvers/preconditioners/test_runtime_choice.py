@@ -136,7 +136,7 @@ GEOMETRIES = {"plane": (plane, SUITED), "ring": (ring, ["smooth"]), "three axes"
 
 
 @pytest.mark.merge
-@pytest.mark.parametrize(("geometry", "dtype"), in_turn(GEOMETRIES, ["float32", "complex128", "float64"], tier="slow"))
+@pytest.mark.parametrize(("geometry", "dtype"), in_turn(GEOMETRIES, ["float32", "complex128", "float64"]))
 def test_the_host_and_the_program_set_up_the_same(
     monkeypatch: pytest.MonkeyPatch, geometry: str, dtype: str
 ) -> None:  # fmt: skip
@@ -175,8 +175,19 @@ def _applied(mode: str) -> Any:
     return PROGRAMS.setdefault(mode, compiled(mode, applied))
 
 
-@pytest.mark.parametrize("name", [name for name in [*SUITED, *OTHERS] if name != "nothing"])
-@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
+SOLVED = [name for name in [*SUITED, *OTHERS] if name != "nothing"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        *(("jax-jit", name) for name in SOLVED),
+        *(
+            pytest.param("tf-function", name, marks=pytest.mark.merge if name == "smooth" else pytest.mark.slow)
+            for name in SOLVED
+        ),
+    ],
+)
 def test_solves(mode: str, name: str) -> None:
     """All are right; with multigrid in few steps."""
     coefficients, b = (SUITED | OTHERS)[name], rng.standard_normal(X.size)

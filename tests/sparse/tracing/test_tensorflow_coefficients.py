@@ -148,7 +148,7 @@ IN_GRAPHS = ("diffusion", "where", "masked", "products", "calls", "custom gradie
 WAYS = [(name, "closed") for name in FUNCTIONS] + [(name, "graph") for name in IN_GRAPHS] + [("stopped", "variable")]
 OTHERS = [
     pytest.param(*case.values, marks=case.marks or pytest.mark.merge)  # in turn before a merge
-    for case in in_turn(FUNCTIONS, ("argument", "variable", "graph"), tier="slow")
+    for case in in_turn(FUNCTIONS, ("argument", "variable", "graph"))
     if case.values not in WAYS
 ]
 
