@@ -54,6 +54,17 @@ def through_views(x: Any) -> Any:
     return y
 
 
+def of_the_shape(x: Any) -> Any:
+    """Derivatives at x of functions that are linear: known vectors go in and do not meet x; all but the last."""
+    by_small, by_large = W[:3, :3], W.repeat(2, 2)[:8, :8]
+    of_pools = (lambda z: F.avg_pool2d(image(z), 2)[0, 0], lambda z: F.adaptive_avg_pool2d(image(z), 3)[0, 0])
+    of_pads = (lambda z: F.pad(image(z), (1,) * 4, mode=mode)[0, 0] for mode in ("replicate", "reflect"))
+    found = [torch.func.vjp(f, x)[1](by_small)[0] for f in of_pools]
+    found += [torch.func.vjp(f, x)[1](by_large)[0] for f in of_pads]
+    found += [torch.func.vjp(lambda z: F.conv2d(image(z), KERNEL, padding=1)[0, 0], x)[1](W)[0]]
+    return sum(found) + torch.func.vjp(of_pools[1], x)[1](x[3:, :3])[0] + x
+
+
 def workspace(x: Any) -> Any:
     y = torch.empty(N + 2, N + 2, dtype=x.dtype)
     y.zero_()
@@ -367,6 +378,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "vjp of negative pads": lambda x: torch.func.vjp(
         lambda z: F.pad(image(z), (2, -1, -2, 1), mode="replicate") + F.pad(image(z), (-1, 2, 1, -2), mode="reflect"), W
     )[1](image(torch.cat([x[:5], x[:5, :1]], 1)))[0],
+    "vjp where the shape counts": of_the_shape,
+    "vjp of a padded output": lambda x: torch.func.vjp(
+        lambda z: F.conv_transpose2d(image(z), KERNEL[..., :2, :2], stride=2, output_padding=2, dilation=3), W[:3, :3]
+    )[1](image(x.repeat(2, 2)[:10, :10]))[0],
     "diagonal": lambda x: torch.diag(x, 1) + torch.diagonal_copy(x, -1) + torch.permute_copy(x, (1, 0))[1, :5],
     "factors": lambda x: (
         torch.deg2rad(x) + torch.rad2deg(x) + torch.ldexp(x, INDEX) + torch.special.xlog1py(x, W.abs())

@@ -18,7 +18,7 @@ from ...engine.operations.unit_images import by_unit_images, seems_linear
 from ...engine.refusals import NoRule, NotLinear
 from ...nested import mapped
 from ..steps import Step
-from .tensors import coefficient, device_of, tensor
+from .tensors import by_first, coefficient, device_of, tensor
 
 
 def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
@@ -83,7 +83,7 @@ def _returns_integers(step: Step) -> bool:
 
 
 _BY_IMAGES = (
-    *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "max_pool2d_with_indices"),
+    "max_pool2d_with_indices",
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
@@ -104,6 +104,7 @@ LOCAL: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), by_images(0, results=2)),
     **dict.fromkeys((f"{name}_backward" for name in _BY_IMAGES), by_images(0)),
     **dict.fromkeys(_OTHERS_BY_IMAGES, by_images(0)),
+    **{f"_adaptive_avg_pool{d}d_backward": by_first(by_images(0)) for d in (2, 3)},
     "_linalg_solve_ex": by_images(1, results=4),
     "linalg_solve_triangular": by_images(1),
     "triangular_solve": by_images(0, results=2),
