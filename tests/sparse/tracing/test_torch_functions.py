@@ -58,7 +58,7 @@ def of_the_shape(x: Any) -> Any:
     """Derivatives at x of functions that are linear: known vectors go in and do not meet x; all but the last."""
     by_small, by_large = W[:3, :3], W.repeat(2, 2)[:8, :8]
     of_pools = (lambda z: F.avg_pool2d(image(z), 2)[0, 0], lambda z: F.adaptive_avg_pool2d(image(z), 3)[0, 0])
-    of_pads = (lambda z: F.pad(image(z), (1,) * 4, mode=mode)[0, 0] for mode in ("replicate", "reflect"))
+    of_pads = (lambda z, mode=mode: F.pad(image(z), (1,) * 4, mode=mode)[0, 0] for mode in ("replicate", "reflect"))
     found = [torch.func.vjp(f, x)[1](by_small)[0] for f in of_pools]
     found += [torch.func.vjp(f, x)[1](by_large)[0] for f in of_pads]
     found += [torch.func.vjp(lambda z: F.conv2d(image(z), KERNEL, padding=1)[0, 0], x)[1](W)[0]]
@@ -409,6 +409,13 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     ),
     "segments of rows": lambda x: torch.segment_reduce(
         x.reshape(2, 6, 3), "sum", lengths=torch.tensor([[1, 5], [4, 2]]), axis=1, initial=2
+    ),
+    "segments of the last axis": lambda x: (
+        torch.segment_reduce(x, "sum", lengths=torch.tensor([[2, 4]] * 3 + [[5, 1]] * 3), axis=-1)
+        + torch.segment_reduce(x, "mean", offsets=torch.tensor([[0, 2, 6], [1, 3, 6]] * 3), axis=-1)
+    ),
+    "segments by offsets and lengths": lambda x: torch.segment_reduce(
+        x, "sum", lengths=torch.tensor([5, 1]), offsets=torch.tensor([1, 2, 6])
     ),
     "batch norm": lambda x: (
         F.batch_norm(x, W[0], W[1].abs() + 1) + F.batch_norm(x.T, W[0], W[1].abs() + 1, W[2], W[3], eps=0.1)

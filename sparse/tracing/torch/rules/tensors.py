@@ -10,6 +10,7 @@ import torch
 
 from .....backends.torch.transformed import is_tracked
 from ...engine.linear import Linear
+from ...engine.refusals import NoRule
 from ..steps import Step
 
 
@@ -26,6 +27,13 @@ def tensor(value: Any, device: torch.device) -> Any:
 def coefficient(x: torch.Tensor) -> Any:
     """A tensor as a coefficient: itself, if its derivatives are being recorded, else an array of NumPy."""
     return x if is_tracked(x) else x.detach().resolve_conj().resolve_neg().cpu().numpy()
+
+
+def first_only(step: Step, found: Any) -> list[Any]:
+    """All results of an operator: the first, and for each of the others, which may be linear, why there is none."""
+    _, *others = step.function._schema.returns
+    names = (f"'{other.name}'" if other.name else f"{k} of {len(others) + 1}" for k, other in enumerate(others, 2))
+    return [found, *(NoRule(f"its result {name}") for name in names)]
 
 
 def by_shapes(step: Step, args: Sequence[Any]) -> Any:
