@@ -436,12 +436,23 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
             *torch._foreach_lerp([x, W], [x.T, x], 0.25),
             *torch._foreach_addcmul([x, W], [W, x], [W, W], 0.5),
             *torch._foreach_div(torch._foreach_neg([x]), 4.0),
+            *torch._foreach_addcmul([x, W], [W, x], [W, W], W[0, :2]),
+            *torch._foreach_addcdiv([x, W], [W, x], [DOMINANT.exp(), W], torch.tensor([2.0, 3.0])),
+            *torch._foreach_mul([x, W], torch.tensor(2.0)),
         ]
     ),
     "lists in place": added_to_lists,
     "antialiased": lambda x: (
         F.interpolate(image(x), (3, 4), mode="bilinear", antialias=True)
         + F.interpolate(image(x), (3, 4), mode="bicubic", antialias=True)
+    ),
+    "antialiased columns": lambda x: sum(
+        F.interpolate(image(x[:, :width]), (rows, 1), mode=mode, antialias=True).sum() * W[rows - 3, width]
+        + F.interpolate(x[None, :4].reshape(1, 2, -1, width), (rows, 1), mode=mode, antialias=True)[0, 1, 2]
+        + F.interpolate(image(x[:1, :5]), (1, 3), mode=mode, antialias=True)[0, 0, 0]
+        for mode in ("bilinear", "bicubic")
+        for width in (1, 2, 3)
+        for rows in (3, 7)
     ),
     "vjp of antialiased": lambda x: torch.func.vjp(
         lambda z: F.interpolate(image(z), (3, 4), mode="bilinear", antialias=True), W
