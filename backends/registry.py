@@ -23,7 +23,6 @@ _CLASSES = {
     "tensorflow": (".tensorflow.backend", "TensorflowBackend"),
 }
 _ALIASES = {"np": "numpy", "pytorch": "torch", "tf": "tensorflow"}
-_FRAMEWORKS = ("jax", "torch", "tensorflow")
 # Bases of containers, which have operators of NumPy and no numbers: what is in them tells the library.
 _NO_ARRAYS = (object, np.lib.mixins.NDArrayOperatorsMixin)
 _chosen: list[Backend] = []

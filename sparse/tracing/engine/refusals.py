@@ -22,10 +22,10 @@ class NotStatic(UnsupportedOperation):
 
 
 class NoRule(UnsupportedOperation):
-    """The operation may be linear, but no table has a rule for it with these operands."""
+    """The operation may be linear, but no table has a rule for it with these operands, or for this of its results."""
 
-    def __init__(self) -> None:
-        super().__init__(f"it has no rule for these operands. {MATRIX_FREE}")
+    def __init__(self, what: str = "these operands") -> None:
+        super().__init__(f"it has no rule for {what}. {MATRIX_FREE}")
 
 
 def static_needed(what: str, value: Any) -> Exception:

@@ -143,13 +143,6 @@ def elements(bk: Backend, values: Coefficient, chosen: np.ndarray) -> Coefficien
     return co.take(bk, values, chosen) if has_axes(values) else values
 
 
-def scaled_term(bk: Backend, term: Any, c: Coefficient) -> Any:
-    """The term times `c`: a number, or an array of the shape of the term's values."""
-    if isinstance(c, (int, float, complex)):
-        return term._replace(factor=term.factor * c)
-    return term._replace(values=c if term.values is None else co.multiply(bk, term.values, c))
-
-
 def full_values(bk: Backend, term: Any, shape: Sequence[int], dtype: np.dtype) -> Coefficient:
     """Factor times values as an array of `shape`."""
     if term.values is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,11 +13,11 @@ from ....backends import get_backend
 from ..engine import structural
 from ..engine.arithmetic import add, convert, real_part
 from ..engine.linear import Linear
-from ..engine.linear import reshape as reshape_linear
-from ..engine.positions import take as take_linear
+from ..engine.operands import permuted, reshaped, spread, taken
 
 Value: TypeAlias = Any  # Linear or np.ndarray
 HOST = get_backend("numpy")
+reshape, transpose, broadcast, take = (partial(f, HOST) for f in (reshaped, permuted, spread, taken))
 
 
 class NotFollowed(Exception):
@@ -31,26 +32,11 @@ def as_linear(value: Value) -> Linear:
     return Linear(HOST, value.shape, value.shape, value.dtype, (), value)
 
 
-def reshape(x: Value, shape: Sequence[int]) -> Value:
-    """The same elements in row order."""
-    return reshape_linear(x, shape) if isinstance(x, Linear) else np.asarray(x).reshape(tuple(shape))
-
-
-def transpose(x: Value, axes: Sequence[int]) -> Value:
-    """Axes in a new order."""
-    return structural.transpose(x, axes) if isinstance(x, Linear) else np.asarray(x).transpose(tuple(axes))
-
-
 def moveaxis(x: Value, source: int, target: int) -> Value:
     """One axis at another place."""
     axes = [a for a in range(x.ndim) if a != source % x.ndim]
     axes.insert(target % x.ndim, source % x.ndim)
     return transpose(x, axes)
-
-
-def broadcast(x: Value, shape: Sequence[int]) -> Value:
-    """To a shape, by NumPy's rule."""
-    return structural.broadcast_to(x, shape) if isinstance(x, Linear) else np.broadcast_to(x, tuple(shape))
 
 
 def assigned(x: Value, shape: Sequence[int]) -> Value:
@@ -67,15 +53,6 @@ def concatenate(parts: Sequence[Value], axis: int) -> Value:
     if any(isinstance(part, Linear) for part in parts):
         return structural.concatenate([p if isinstance(p, Linear) else np.asarray(p) for p in parts], axis)
     return np.concatenate(parts, axis)
-
-
-def take(x: Value, positions: np.ndarray) -> Value:
-    """`x.ravel()[positions]`, zero where the position is -1."""
-    if isinstance(x, Linear):
-        return take_linear(x, positions)
-    flat = np.asarray(x).reshape(-1)
-    found = flat[positions] if flat.size else np.zeros(positions.shape, flat.dtype)
-    return np.where(positions < 0, flat.dtype.type(0), found) if (positions < 0).any() else found
 
 
 def cast(x: Value, dtype: Any) -> Value:

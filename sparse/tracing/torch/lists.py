@@ -26,15 +26,18 @@ def of_one(function: Any) -> Callable[..., Any] | None:
     place = _BY_KEYWORD.get(single.rstrip("_"))
     if place is None:
         return operator
+    if function._overloadname == "Tensor":  # a tensor for the number: in the order that torch multiplies in
+        return lambda x, a, b, value: operator(x, a * value, b)
     return lambda *args, **kwargs: operator(*args[:place], **dict(zip(["value"], args[place:])), **kwargs)
 
 
 def for_each(single: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The results for the elements of all lists among the arguments, one after the other."""
+    """The results for the elements of all lists among the arguments, or of tensors with axes, one after the other."""
     count = len(args[0])
 
     def element(value: Any, k: int) -> Any:
-        return value[k] if isinstance(value, (list, tuple)) else value
+        has_elements = isinstance(value, (list, tuple)) or (isinstance(value, torch.Tensor) and value.ndim)
+        return value[k] if has_elements else value
 
     return [
         single(*(element(v, k) for v in args), **{key: element(v, k) for key, v in kwargs.items()})

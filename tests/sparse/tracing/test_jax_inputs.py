@@ -218,7 +218,7 @@ NONLINEAR: dict[str, tuple[Callable[[Any], Any], str]] = {
     "norm": (lambda u: u / jnp.linalg.norm(u), "'(mul|square|sqrt|div)'"),
     "argmax": (lambda u: u[jnp.argmax(u[:, 0])], "'argmax'"),
     "int": (lambda u: u.astype(int) * 1.0, "'convert_element_type'.*no fractions"),
-    "convolve": (lambda u: jnp.convolve(u[0], u[1]), "'conv_general_dilated'.*image and the kernel"),
+    "convolve": (lambda u: jnp.convolve(u[0], u[1]), "'conv_general_dilated'.*both factors"),
     "scatter-mul": (lambda u: jnp.ones(5).at[np.array([0, 1])].mul(u[0, :2]), "'scatter-mul'.*factors depend"),
     "cond": (lambda u: lax.cond(u[0, 0] > 0, lambda v: v, lambda v: 2 * v, u), "'gt'"),
     "while": (lambda u: lax.while_loop(lambda v: v[0, 0] < 9, lambda v: 2 * v, u), "'lt'"),
@@ -296,6 +296,13 @@ def test_too_many_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_ENTRIES", 1000)
     with pytest.raises(UnsupportedOperation, match=r"test_jax_inputs\.py"):
         matrix_from_function(lambda u: u - jnp.cumsum(u), jnp.zeros(200))
+
+
+def test_long_transforms() -> None:
+    """Refused before anything of that size is made."""
+    for function in (jnp.fft.rfft, jnp.fft.fft, jnp.fft.irfft):
+        with pytest.raises(UnsupportedOperation, match=r"'fft'.*stored entries"):
+            matrix_from_function(function, jax.ShapeDtypeStruct((1 << 20,), float))
 
 
 def test_long_loops(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """A linear operation that a library has and that tracing has no rule for is found here, or has a reason.
 
 Each library is asked what it has: NumPy for the functions that an array may override, JAX for the primitives that it
-can transpose, which are the linear ones, PyTorch for the samples that its own tests run over.
+can transpose, which are the linear ones, PyTorch for the samples that its own tests run over. TensorFlow has no such
+list.
 """
 
 from __future__ import annotations
@@ -105,32 +106,22 @@ def test_jax() -> None:
 
 # --- PyTorch --------------------------------------------------------------------------------------------------------
 
-LINEAR_HERE_ONLY = {  # for the numbers of these samples, or for one number
-    *(
-        "clamp_max",
-        "clamp_min",
-        "fmax",
-        "fmin",
-        "max",
-        "min",
-        "maximum",
-        "minimum",
-        "amax",
-        "amin",
-        "median",
-        "nanmedian",
-    ),
-    *("quantile", "nanquantile", "fmod", "remainder", "floor_divide", "div", "round", "nextafter", "threshold"),
+LINEAR_HERE_ONLY = {  # for the numbers of these samples, or for one number; with the variant, where there are several
+    *("clamp_max", "clamp_min", "fmax", "fmin", "maximum", "minimum", "amax", "amin", "median", "nanmedian"),
+    *("max.binary", "max.reduction_no_dim", "min.binary", "min.reduction_no_dim", "quantile", "nanquantile"),
+    *("fmod", "remainder", "floor_divide", "div.floor_rounding", "round.decimals_3", "nextafter", "threshold"),
     *("hardsigmoid", "softshrink", "hardshrink", "nan_to_num", "unique", "unique_consecutive", "logsumexp", "det"),
-    *("logcumsumexp", "smooth_l1_loss", "l1_loss", "nanmean", "nansum", "hinge_embedding_loss", "vander"),
-    *("margin_ranking_loss", "adaptive_max_pool3d", "scatter_reduce", "index_reduce", "prod"),
+    *("logcumsumexp", "smooth_l1_loss", "l1_loss", "nanmean", "nansum", "hinge_embedding_loss", "vander", "prod"),
+    *("margin_ranking_loss", "adaptive_max_pool3d", "index_reduce.amax", "index_reduce.prod"),
+    *("scatter_reduce.amax", "scatter_reduce.amin", "scatter_reduce.prod"),
 }
 REASONS = {
     **dict.fromkeys(["dropout", "dropout2d", "alpha_dropout", "normal"], "random"),
     **dict.fromkeys(["max_unpool1d", "max_unpool2d", "max_unpool3d"], "an index of these samples occurs twice"),
     **dict.fromkeys(["resize_", "resize_as_", "as_strided_copy", "view_copy"], "they read memory as something else"),
     **dict.fromkeys(["_unsafe_masked_index", "_unsafe_masked_index_put_accumulate"], "of torch.compile only"),
-    **dict.fromkeys(["bfloat16", "half"], "less than single precision"),
+    "half": "less than single precision",
+    "index_reduce.mean": "rare; index_add with a factor says the same",
     "polar": "its factor is complex: multiply by torch.exp(1j * angle)",
 }
 
@@ -150,15 +141,14 @@ def samples(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_torch(samples: list[Any]) -> None:
+def linear_calls(samples: list[Any]) -> Iterator[tuple[str, Callable[[Any], Any], Any]]:
+    """The operators and variants of which a sample is linear, each with the function and a tensor that it takes."""
     import torch
 
-    refused: dict[str, str] = {}
     for info in samples:
         if torch.float64 not in info.supported_dtypes("cpu"):
             continue
+        torch.manual_seed(0)  # samples are random numbers
         for sample in list(info.sample_inputs("cpu", torch.float64))[:3]:
             x = sample.input
             if not isinstance(x, torch.Tensor) or not 0 < x.numel() < 400:
@@ -167,11 +157,29 @@ def test_torch(samples: list[Any]) -> None:
             def f(z: Any, info: Any = info, sample: Any = sample) -> Any:
                 return info.op(z, *sample.args, **sample.kwargs)
 
-            if not is_linear(lambda z, f=f, x=x: f(torch.tensor(z, dtype=x.dtype)).numpy(), tuple(x.shape)):
-                continue
-            try:
-                matrix_from_function(f, torch.empty(x.shape, dtype=x.dtype))
-            except (NonlinearError, UnsupportedOperation, TypeError) as error:
-                refused[info.name.split(".")[-1]] = str(error)
+            if is_linear(lambda z, f=f, x=x: f(torch.tensor(z, dtype=x.dtype)).numpy(), tuple(x.shape)):
+                yield ".".join(filter(None, (info.name.split(".")[-1], info.variant_test_name))), f, x
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_torch(samples: list[Any]) -> None:
+    """Those that are followed have the matrix of the function, too."""
+    import torch
+
+    refused: dict[str, str] = {}
+    for name, f, x in linear_calls(samples):
+        try:
+            matrix, bias = matrix_from_function(f, torch.empty(x.shape, dtype=x.dtype))
+        except (NonlinearError, UnsupportedOperation, TypeError) as error:
+            refused[name] = str(error)
+            continue
+        u = np.random.default_rng(1).standard_normal(x.shape)
+        expected = f(torch.tensor(u, dtype=x.dtype)).numpy()
+        found = (matrix.toarray() @ u.reshape(-1)).reshape(expected.shape) + np.asarray(bias)
+        most = 1000 * np.finfo(expected.dtype).eps * np.abs(expected).max(initial=1)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=most, err_msg=name)
     missing = {name: why for name, why in refused.items() if name not in LINEAR_HERE_ONLY and name not in REASONS}
     assert not missing, f"{missing}: a rule in sparse/tracing/torch/rules/, or a reason in REASONS"
+    excused = {*LINEAR_HERE_ONLY, *REASONS}
+    assert excused <= set(refused), f"{excused - set(refused)}: have a rule, or are no more"

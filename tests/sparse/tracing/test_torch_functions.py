@@ -54,6 +54,17 @@ def through_views(x: Any) -> Any:
     return y
 
 
+def of_the_shape(x: Any) -> Any:
+    """Derivatives at x of functions that are linear: known vectors go in and do not meet x; all but the last."""
+    by_small, by_large = W[:3, :3], W.repeat(2, 2)[:8, :8]
+    of_pools = (lambda z: F.avg_pool2d(image(z), 2)[0, 0], lambda z: F.adaptive_avg_pool2d(image(z), 3)[0, 0])
+    of_pads = (lambda z, mode=mode: F.pad(image(z), (1,) * 4, mode=mode)[0, 0] for mode in ("replicate", "reflect"))
+    found = [torch.func.vjp(f, x)[1](by_small)[0] for f in of_pools]
+    found += [torch.func.vjp(f, x)[1](by_large)[0] for f in of_pads]
+    found += [torch.func.vjp(lambda z: F.conv2d(image(z), KERNEL, padding=1)[0, 0], x)[1](W)[0]]
+    return sum(found) + torch.func.vjp(of_pools[1], x)[1](x[3:, :3])[0] + x
+
+
 def workspace(x: Any) -> Any:
     y = torch.empty(N + 2, N + 2, dtype=x.dtype)
     y.zero_()
@@ -367,6 +378,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "vjp of negative pads": lambda x: torch.func.vjp(
         lambda z: F.pad(image(z), (2, -1, -2, 1), mode="replicate") + F.pad(image(z), (-1, 2, 1, -2), mode="reflect"), W
     )[1](image(torch.cat([x[:5], x[:5, :1]], 1)))[0],
+    "vjp where the shape counts": of_the_shape,
+    "vjp of a padded output": lambda x: torch.func.vjp(
+        lambda z: F.conv_transpose2d(image(z), KERNEL[..., :2, :2], stride=2, output_padding=2, dilation=3), W[:3, :3]
+    )[1](image(x.repeat(2, 2)[:10, :10]))[0],
     "diagonal": lambda x: torch.diag(x, 1) + torch.diagonal_copy(x, -1) + torch.permute_copy(x, (1, 0))[1, :5],
     "factors": lambda x: (
         torch.deg2rad(x) + torch.rad2deg(x) + torch.ldexp(x, INDEX) + torch.special.xlog1py(x, W.abs())
@@ -395,6 +410,13 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "segments of rows": lambda x: torch.segment_reduce(
         x.reshape(2, 6, 3), "sum", lengths=torch.tensor([[1, 5], [4, 2]]), axis=1, initial=2
     ),
+    "segments of the last axis": lambda x: (
+        torch.segment_reduce(x, "sum", lengths=torch.tensor([[2, 4]] * 3 + [[5, 1]] * 3), axis=-1)
+        + torch.segment_reduce(x, "mean", offsets=torch.tensor([[0, 2, 6], [1, 3, 6]] * 3), axis=-1)
+    ),
+    "segments by offsets and lengths": lambda x: torch.segment_reduce(
+        x, "sum", lengths=torch.tensor([5, 1]), offsets=torch.tensor([1, 2, 6])
+    ),
     "batch norm": lambda x: (
         F.batch_norm(x, W[0], W[1].abs() + 1) + F.batch_norm(x.T, W[0], W[1].abs() + 1, W[2], W[3], eps=0.1)
     ),
@@ -414,12 +436,23 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
             *torch._foreach_lerp([x, W], [x.T, x], 0.25),
             *torch._foreach_addcmul([x, W], [W, x], [W, W], 0.5),
             *torch._foreach_div(torch._foreach_neg([x]), 4.0),
+            *torch._foreach_addcmul([x, W], [W, x], [W, W], W[0, :2]),
+            *torch._foreach_addcdiv([x, W], [W, x], [DOMINANT.exp(), W], torch.tensor([2.0, 3.0])),
+            *torch._foreach_mul([x, W], torch.tensor(2.0)),
         ]
     ),
     "lists in place": added_to_lists,
     "antialiased": lambda x: (
         F.interpolate(image(x), (3, 4), mode="bilinear", antialias=True)
         + F.interpolate(image(x), (3, 4), mode="bicubic", antialias=True)
+    ),
+    "antialiased columns": lambda x: sum(
+        F.interpolate(image(x[:, :width]), (rows, 1), mode=mode, antialias=True).sum() * W[rows - 3, width]
+        + F.interpolate(x[None, :4].reshape(1, 2, -1, width), (rows, 1), mode=mode, antialias=True)[0, 1, 2]
+        + F.interpolate(image(x[:1, :5]), (1, 3), mode=mode, antialias=True)[0, 0, 0]
+        for mode in ("bilinear", "bicubic")
+        for width in (1, 2, 3)
+        for rows in (3, 7)
     ),
     "vjp of antialiased": lambda x: torch.func.vjp(
         lambda z: F.interpolate(image(z), (3, 4), mode="bilinear", antialias=True), W

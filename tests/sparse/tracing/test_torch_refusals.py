@@ -39,6 +39,10 @@ def on_the_other_hand(x: Any) -> Any:
 NONLINEAR: dict[str, tuple[Callable[[Any], Any], str]] = {
     "batch norm": (lambda x: F.batch_norm(x, None, None, training=True), "batch_norm.*deviation"),
     "batch norm of a weight": (lambda x: F.batch_norm(x, W[0], W[1].abs(), x[0]), "batch_norm.*scaled by depends"),
+    "batch norm of a weight and means": (
+        lambda x: F.batch_norm(W, x[0], W[1].abs(), x[1], W[2]),
+        "batch_norm.*scaled by depends",
+    ),
     "largest of bags": (lambda x: F.embedding_bag(torch.tensor([[0, 1]]), x, mode="max"), "'_embedding_bag.*largest"),
     "largest of segments": (
         lambda x: torch.segment_reduce(x, "max", lengths=torch.tensor([5])),
@@ -104,6 +108,19 @@ UNSUPPORTED: dict[str, tuple[Callable[[Any], Any], str]] = {
         "'max_unpool2d'.*twice",
     ),
     "no mean": (lambda x: torch.segment_reduce(x, "mean", lengths=torch.tensor([5, 0])), "'segment_reduce'.*initial"),
+    "batch norm of a weight alone": (
+        lambda x: F.batch_norm(W, W[0], W[1].abs(), x[1], W[2]),
+        "no rule for these operands",
+    ),
+    "saved means": (
+        lambda x: torch.ops.aten.native_batch_norm(x, None, None, W[0], W[1].abs(), False, 0.1, 1e-5)[1].sum(),
+        "no rule for its result 2 of 3",
+    ),
+    "total weight": (
+        lambda x: torch.ops.aten.nll_loss_forward(x, torch.arange(5), W[0], 1, -100)[1],
+        "'nll_loss_forward'.*no rule for its result 'total_weight'",
+    ),
+    "factors of a solve": (lambda x: torch.ops.aten._linalg_solve_ex(W, x)[1], "no rule for its result 'LU'"),
     "sparse": (lambda x: x.to_sparse() @ W, "'_to_sparse'.*no rule"),
     "resized": (lambda x: x.clone().resize_(2, 2), "'resize_'.*no rule"),
     "numpy": (lambda x: torch.as_tensor(np.sin(x.numpy())), "'numpy'.*to NumPy"),

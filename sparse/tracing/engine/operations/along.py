@@ -1,4 +1,4 @@
-"""Elements along one axis: a few runs of neighbours are slices side by side.
+"""Elements along one axis: a few runs of neighbours are slices side by side; and the transpose of padding by them.
 
 >>> from krylix.backends import get_backend
 >>> from krylix.sparse.tracing.engine import identity

@@ -56,7 +56,7 @@ def along_axes(
     """
     for k, (axis, m) in enumerate(zip(axes, lengths)):
         n = x.shape[axis]
-        check_entries(n * max(n, m), "Interpolation along an axis")
+        check_entries(n * max(n, m), "An operation along an axis, by its images of unit vectors,")
         x = dense_along(x, [axis], images(k, n, m).reshape(n, m).T.astype(x.dtype), [m])
     return x
 

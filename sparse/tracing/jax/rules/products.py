@@ -23,10 +23,9 @@ import numpy as np
 
 from ...engine.arithmetic import convert
 from ...engine.linear import Linear
-from ...engine.operations.fourier import fourier, fourier_to_real, transform
-from ...engine.operations.products import product
+from ...engine.operations.fourier import fourier, fourier_of_real, fourier_to_real
+from ...engine.operations.products import linear_factor, product
 from ...engine.products.convolution import convolve
-from ...engine.refusals import NotLinear
 from ...engine.structural import transpose
 
 Values = Sequence[Any]
@@ -41,8 +40,7 @@ def _dot_general(equation: Any, values: Values) -> Any:
 def _convolution(equation: Any, values: Values) -> Any:
     p = equation.params
     numbers = p["dimension_numbers"]
-    if isinstance(values[0], Linear) and isinstance(values[1], Linear):
-        raise NotLinear("the image and the kernel depend on it")
+    linear_factor(*values)
     image, kernel = _permuted(values[0], numbers.lhs_spec), _permuted(values[1], numbers.rhs_spec)
     result = convolve(
         image,
@@ -67,7 +65,7 @@ def _fft(equation: Any, values: Values) -> Any:
     (x,), lengths, kind = values, equation.params["fft_lengths"], _fft_name(equation.params["fft_type"])
     dtype, axes = np.dtype(equation.outvars[0].aval.dtype), list(range(x.ndim - len(lengths), x.ndim))
     if kind == "RFFT":
-        return fourier(transform(convert(x, dtype), axes[-1], np.fft.rfft(np.eye(lengths[-1]))), axes[:-1])
+        return convert(fourier_of_real(x, axes), dtype)
     return convert(fourier_to_real(x, axes, lengths[-1]) if kind == "IRFFT" else fourier(x, axes, kind == "FFT"), dtype)
 
 

@@ -15,7 +15,7 @@ from ...engine.operands import permuted, shape_of, spread
 from ...engine.operations.fourier import fourier, fourier_of_real, fourier_to_real
 from ...engine.operations.products import cross, linear_factor, product, sparse_product
 from ...engine.products.einsum import einsum, parsed
-from ...engine.refusals import NotLinear, integers, static
+from ...engine.refusals import integers, static
 from ...engine.structural import pad, transpose
 
 
@@ -51,13 +51,11 @@ def _matrices(op: tf.Operation, a: Any, b: Any) -> Any:
 
 def _einsum(op: tf.Operation, *operands: Any) -> Any:
     parts, result = parsed(op.get_attr("equation").decode(), [len(shape_of(x)) for x in operands])
-    linear = [k for k, x in enumerate(operands) if isinstance(x, Linear)]
-    if len(linear) > 1:
-        raise NotLinear("both factors depend on it")
-    number = linear[0]
+    x = linear_factor(*operands)
     if len(operands) == 1:
-        return einsum(operands[0], parts[0], None, "", result)
-    return einsum(operands[number], parts[number], operands[1 - number], parts[1 - number], result)
+        return einsum(x, parts[0], None, "", result)
+    number = 0 if x is operands[0] else 1
+    return einsum(x, parts[number], operands[1 - number], parts[1 - number], result)
 
 
 # --- others ---------------------------------------------------------------------------------------------------------

@@ -14,13 +14,14 @@ from ...engine.linear import Linear
 from ...engine.operands import reshaped, shape_of
 from ...engine.operations.convolution import Windows, convolve_by_image, convolve_by_kernel
 from ...engine.operations.products import linear_factor
+from ...engine.operations.replace import cut
 from ...engine.products.convolution import convolve
 from ...engine.reductions import reduce_sum
 from ...engine.refusals import NoRule, NotLinear
 from ...engine.structural import transpose
 from ..steps import Step
 from .arithmetic import plus
-from .tensors import coefficient, device_of, tensor
+from .tensors import by_first, by_shapes, coefficient, device_of, tensor
 
 
 def _convolution(
@@ -61,7 +62,10 @@ def _by_engine(
     linear_factor(image, kernel)
     if transposed:
         return convolve_by_image(image, kernel, space, stride, padding, dilation, groups)
-    return convolve(image, kernel, stride, [(p, p) for p in padding], [1] * len(space), dilation, groups)
+    found = convolve(image, kernel, stride, [(p, p) for p in padding], [1] * len(space), dilation, groups)
+    for axis, n in enumerate(space, 2):  # the transpose of a transposed one with output padding may reach further
+        found = found if found.shape[axis] == n else cut(found, axis, 0, n)
+    return found
 
 
 def _convolution_backward(
@@ -95,14 +99,16 @@ def _convolution_backward(
     def by_bias() -> Linear:
         return reduce_sum(gradient, [a for a in range(gradient.ndim) if a != 1])
 
+    def constant(number: int) -> Any:
+        settings = (bias_sizes, stride, padding, dilation, transposed, output_padding, groups)
+        return by_shapes(step, (gradient, image, kernel, *settings, [k == number for k in range(3)]))[number]
+
+    def found(number: int, rule: Callable[[], Any], factors: Sequence[Any]) -> Any:
+        count = sum(isinstance(x, Linear) for x in factors)
+        return constant(number) if count == 0 else rule() if count == 1 else NotLinear("both factors depend on it")
+
     rules = ((by_image, (gradient, kernel)), (by_kernel, (gradient, image)), (by_bias, (gradient,)))
-    return [_if_linear(rule, operands) if wanted else None for (rule, operands), wanted in zip(rules, output_mask)]
-
-
-def _if_linear(rule: Callable[[], Any], operands: Sequence[Any]) -> Any:
-    """The result of a rule, or why there is none: others may have one."""
-    count = sum(isinstance(x, Linear) for x in operands)
-    return rule() if count == 1 else NoRule() if count == 0 else NotLinear("both factors depend on it")
+    return [found(k, *rules[k]) if wanted else None for k, wanted in enumerate(output_mask)]
 
 
 def _each(value: Any, d: int) -> list[int]:
@@ -136,7 +142,8 @@ def _average(d: int) -> Callable[..., Any]:
 def _average_backward(d: int) -> Callable[..., Any]:
     forward = {2: torch.ops.aten.avg_pool2d.default, 3: torch.ops.aten.avg_pool3d.default}[d]
 
-    def rule(step: Step, x: Any, image: Any, window: Any, stride: Any, padding: Any, *settings: Any) -> Any:
+    @by_first
+    def rule(step: Step, x: Linear, image: Any, window: Any, stride: Any, padding: Any, *settings: Any) -> Any:
         windows = _windows(step.shape[-d:], x.shape[-d:], window, stride, padding)
         return windows.sums_transposed(scale(x, _shares(forward, windows, x.ndim - d, settings)))
 

@@ -18,10 +18,10 @@ from ...engine.operands import reshaped, shape_of, taken
 from ...engine.operations.products import linear_factor, multiply, sparse_product
 from ...engine.positions import scatter_add
 from ...engine.products.einsum import einsum
-from ...engine.refusals import NoRule, NotLinear, static, static_needed
+from ...engine.refusals import NoRule, NotLinear, static
 from ..steps import Step
 from .indexing import put
-from .tensors import coefficient, device_of, tensor
+from .tensors import coefficient, device_of, first_only, tensor
 
 _SUM, _MEAN = 0, 1  # of embedding_bag
 _REDUCTIONS = {"max": "the largest", "min": "the smallest", "prod": "the product"}  # of segment_reduce, not linear
@@ -32,22 +32,22 @@ def _bag(
     table: Any,
     indices: Any,
     offsets: Any,
-    by_frequency: bool = False,
+    scale_grad_by_freq: bool = False,
     mode: int = _SUM,
     sparse: bool = False,
     weights: Any = None,
-    has_end: bool = False,
-    unused: int = -1,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
 ) -> list[Any]:
     """Sums of rows of a table: a sparse matrix with a row for each bag times the table."""
     if mode not in (_SUM, _MEAN):
         raise NotLinear("it takes the largest element")
     index, starts = static("index", indices), static("offset", offsets)
-    if has_end and starts[-1] != len(index):
+    if include_last_offset and starts[-1] != len(index):
         raise UnsupportedOperation("its last offset is not the number of indices. Leave the other indices out.")
-    starts = starts if has_end else np.append(starts, len(index))
+    starts = starts if include_last_offset else np.append(starts, len(index))
     bags = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    kept = np.flatnonzero(index[: len(bags)] != unused)
+    kept = np.flatnonzero(index[: len(bags)] != padding_idx)
     bags, index = bags[kept], index[kept]
     if mode == _MEAN:
         weights = 1 / np.bincount(bags, minlength=len(starts))[bags]
@@ -55,7 +55,7 @@ def _bag(
         weights = np.ones(len(index))
     else:
         weights = taken(linear_factor(table, weights).bk, weights, kept)
-    return [sparse_product(bags, index, weights, len(starts) - 1, table), *[NoRule()] * 3]
+    return first_only(step, sparse_product(bags, index, weights, len(starts) - 1, table))
 
 
 def _segments(
@@ -74,11 +74,15 @@ def _segments(
     if reduce not in ("sum", "mean"):
         raise NotLinear(f"it takes {_REDUCTIONS.get(reduce, reduce)} of the elements")
     if not isinstance(x, Linear):
-        raise static_needed("length", lengths if offsets is None else offsets)
-    own = np.diff(static("offset", offsets)) if lengths is None else static("length", lengths)
+        raise NoRule()
+    axis %= x.ndim
     lead, n, inner = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    if offsets is None:
+        own, first = static("length", lengths), np.zeros(lead, int)
+    else:  # and lengths do not count
+        starts = static("offset", offsets)
+        own, first = np.diff(starts), starts[..., 0].reshape(lead)
     counts = own.reshape(lead, -1)
-    first = np.zeros(lead, int) if lengths is not None else np.asarray(offsets).reshape(lead, -1)[:, 0]
     segments = np.full((lead, n), -1)
     for row, (start, parts) in enumerate(zip(first, counts)):
         found = np.repeat(np.arange(len(parts)) + row * len(parts), parts)
@@ -94,7 +98,7 @@ def _segments(
     return scale(total, 1 / divisors)
 
 
-def _unpooled(step: Step, x: Any, index: Any, *settings: Any) -> Any:
+def _max_unpooling(step: Step, x: Any, index: Any, *settings: Any) -> Any:
     """Each element at the place in its plane where a maximum was."""
     index, d = static("index", index), {"max_unpool2d": 2, "max_unpool3d": 3}[step.name]
     plane = math.prod(step.shape[-d:])
@@ -109,7 +113,7 @@ def _batch_norm(
     if training:
         raise NotLinear("it divides by the deviation of its elements. Use eval()")
     bk, space = linear_among([x, bias, mean, weight], "batch_norm").bk, [1] * (len(step.shape) - 2)
-    factor = _normaliser(x, weight, variance, eps)
+    factor = _channel_factor((x, mean), weight, variance, eps)
 
     def times(a: Any, b: Any) -> Any:
         return multiply(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else co.multiply(bk, a, b)
@@ -121,7 +125,7 @@ def _batch_norm(
     found, *others = sorted(parts if bias is None else [*parts, spread(bias)], key=lambda v: not isinstance(v, Linear))
     for other in others:
         found = add(found, other)
-    return [found, *[NoRule()] * 2]
+    return first_only(step, found)
 
 
 def _batch_norm_by_own(step: Step, x: Any, weight: Any, bias: Any, *settings: Any) -> list[Any]:
@@ -139,12 +143,13 @@ def _batch_norm_backward(
     """The derivative by the array."""
     if training or not isinstance(gradient, Linear):
         raise NotLinear("it depends on the deviation of its elements. Use eval()") if training else NoRule()
-    factor = _normaliser(gradient, weight, variance, rest[0])
-    return [scale(gradient, factor.reshape(1, -1, *[1] * (gradient.ndim - 2))), *[NoRule()] * 2]
+    factor = _channel_factor((gradient,), weight, variance, rest[0])
+    return first_only(step, scale(gradient, factor.reshape(1, -1, *[1] * (gradient.ndim - 2))))
 
 
-def _normaliser(x: Any, weight: Any, variance: Any, eps: float) -> Any:
-    if isinstance(variance, Linear) or (isinstance(weight, Linear) and isinstance(x, Linear)):
+def _channel_factor(scaled: Sequence[Any], weight: Any, variance: Any, eps: float) -> Any:
+    """What batch normalisation multiplies each channel of some arrays by."""
+    if isinstance(variance, Linear) or (isinstance(weight, Linear) and any(isinstance(x, Linear) for x in scaled)):
         raise NotLinear("what it is scaled by depends on it")
     if isinstance(weight, Linear):
         raise NoRule()
@@ -182,8 +187,8 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "_embedding_bag": _bag,
     "_embedding_bag_forward_only": _bag,
     "segment_reduce": _segments,
-    "max_unpool2d": _unpooled,
-    "max_unpool3d": _unpooled,
+    "max_unpool2d": _max_unpooling,
+    "max_unpool3d": _max_unpooling,
     "native_batch_norm": _batch_norm,
     "_native_batch_norm_legit": _batch_norm_by_own,
     "_native_batch_norm_legit_no_training": _batch_norm_by_known,

@@ -18,16 +18,11 @@ from ...engine.operations.unit_images import by_unit_images, seems_linear
 from ...engine.refusals import NoRule, NotLinear
 from ...nested import mapped
 from ..steps import Step
-from .tensors import coefficient, device_of, tensor
+from .tensors import by_first, coefficient, device_of, first_only, tensor
 
 
-def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
-    """A rule for an operator that is linear in each of the arguments at these places.
-
-    Args:
-        places: of arguments, by number.
-        results: how many of its results there are; the first is linear, the others do not depend on the argument.
-    """
+def by_images(*places: int) -> Callable[..., Any]:
+    """A rule for an operator whose first result is linear in each of the arguments at these places, by number."""
 
     def rule(step: Step, *args: Any, **kwargs: Any) -> Any:
         linear = [k for k, arg in enumerate(args) if isinstance(arg, Linear)]
@@ -41,8 +36,7 @@ def by_images(*places: int, results: int = 1) -> Callable[..., Any]:
             out = step.function(*given, **kwargs)
             return coefficient(out[0] if isinstance(out, (list, tuple)) else out)
 
-        found = by_unit_images(args[linear[0]], image)
-        return found if results == 1 else [found, *[NoRule()] * (results - 1)]
+        return first_only(step, by_unit_images(args[linear[0]], image))
 
     return rule
 
@@ -83,7 +77,7 @@ def _returns_integers(step: Step) -> bool:
 
 
 _BY_IMAGES = (
-    *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "max_pool2d_with_indices"),
+    "max_pool2d_with_indices",
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
@@ -101,12 +95,13 @@ _POINTWISE = (
 LOCAL: dict[str, Callable[..., Any]] = {
     **dict.fromkeys((f"{name}_backward" for name in _POINTWISE), _pointwise),
     **dict.fromkeys(("deg2rad", "rad2deg", "ldexp", "xlogy", "special_xlog1py"), _pointwise),
-    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), by_images(0, results=2)),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), by_images(0)),
     **dict.fromkeys((f"{name}_backward" for name in _BY_IMAGES), by_images(0)),
     **dict.fromkeys(_OTHERS_BY_IMAGES, by_images(0)),
-    "_linalg_solve_ex": by_images(1, results=4),
+    **{f"_adaptive_avg_pool{d}d_backward": by_first(by_images(0)) for d in (2, 3)},
+    "_linalg_solve_ex": by_images(1),
     "linalg_solve_triangular": by_images(1),
-    "triangular_solve": by_images(0, results=2),
+    "triangular_solve": by_images(0),
     "linalg_lu_solve": by_images(2),
     "ormqr": by_images(2),
 }

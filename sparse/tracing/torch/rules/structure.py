@@ -14,6 +14,7 @@ from ...engine.operations.choice import triangle, where
 from ...engine.refusals import static
 from ...engine.structural import concatenate, pad, reverse, stack, tile
 from ..steps import Step
+from .tensors import by_first
 
 
 def _where(step: Step, condition: Any, a: Any, b: Any) -> Any:
@@ -40,7 +41,7 @@ def _pad_by(mode: str) -> Callable[..., Any]:
 
 
 def _pad_by_adjoint(mode: str) -> Callable[..., Any]:
-    return lambda step, x, like, widths: pad_by_mode_adjoint(x, _widths(x, widths), mode)
+    return by_first(lambda step, x, like, widths: pad_by_mode_adjoint(x, _widths(x, widths), mode))
 
 
 def _roll(step: Step, x: Linear, shifts: Any, dims: Any = ()) -> Any:
