@@ -11,7 +11,7 @@ from .methods.direct.factorisation import Solves
 from .preconditioners import Preconditioner
 
 
-def load_preconditioner(path: Any, like: Array | None = None) -> Any:
+def load_preconditioner(path: Any, like: Array | None = None) -> Operator:
     """Read a preconditioner, or a factorisation of `prepare(...)`, from a file of its `save`.
 
     Args:
@@ -31,7 +31,7 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Any:
 load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
 
-def _load(path: Any, like: Array | None) -> Any:
+def _load(path: Any, like: Array | None) -> Operator:
     bk, found = choose_backend(like), tree.load_operator(path, _check)
     moved = found if bk is found.bk else found.on_backend(bk, like)
     if not isinstance(moved, Preconditioner | Solves):

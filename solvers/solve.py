@@ -49,7 +49,7 @@ def solve(
     try:
         return as_numpy(problem.bk, _solve(problem, method, M, fallback, request))
     except ConvergenceError as error:
-        error.result = None if error.result is None else as_numpy(problem.bk, error.result)
+        error.result = as_numpy(problem.bk, error.result)
         raise
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,9 @@ from .result import SolveResult, end_state_of, said_of
 class ConvergenceError(RuntimeError):
     """A solve did not reach its tolerance. `result` holds all that it found, per system."""
 
-    def __init__(self, message: str, result: SolveResult | None = None) -> None:
+    result: SolveResult
+
+    def __init__(self, message: str, result: Any = None) -> None:  # None: pickle sets it afterwards
         super().__init__(message)
         self.result = result
 

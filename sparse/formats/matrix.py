@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, choose_backend
+from ...backends import Array, Backend, choose_backend
 from ..analysis.facts import is_positive_definite
 from ..analysis.symmetry import is_hermitian
 from ..errors import UnsupportedOperation
@@ -46,6 +46,16 @@ class Matrix(Operator):
 
     __array_ufunc__ = None  # NumPy leaves `array * A` to the matrix
     picture: ClassVar[Callable[..., Any]]  # what draws one: set where pictures are made, which lies above
+
+    if TYPE_CHECKING:  # of a matrix they are matrices
+
+        def transpose(self) -> Matrix: ...
+        def conj(self) -> Matrix: ...
+        def on_backend(self, bk: Backend, like: Array | None) -> Matrix | None: ...
+        @property
+        def T(self) -> Matrix: ...
+        @property
+        def H(self) -> Matrix: ...
 
     @property
     @abstractmethod

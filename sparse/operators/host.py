@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
-from ..formats import SparseMatrix
+from ..formats.matrix import Matrix
 from ..operator import Operator
 from ..tracing.front_end import opaque_front_end
 from ..tracing.matrix_from_function import traced_matrix
@@ -73,7 +73,7 @@ class HostOperator(Turned):
             return super().dense()
         return self.bk.asarray(self._for_host().dense())
 
-    def matrix(self) -> SparseMatrix:
+    def matrix(self) -> Matrix:
         """Its entries, found by evaluations, see `matrix_from_function`; known also while a function is compiled.
 
         Raises:
@@ -81,7 +81,7 @@ class HostOperator(Turned):
         """
         host = self._for_host()
         like = np.zeros(self.shape[1], self.dtype)
-        found: SparseMatrix = traced_matrix(opaque_front_end(), lambda x: host.apply(x[None])[0], like, verify=False)[0]
+        found = traced_matrix(opaque_front_end(), lambda x: host.apply(x[None])[0], like, verify=False)[0]
         moved = found if self.bk.on_host else found.on_backend(self.bk, None)
         if moved is None:
             raise UnsupportedOperation(f"{found!r} has no way to {self.bk.name}.")

@@ -7,13 +7,14 @@ from typing import Any
 
 from ...backends.registry import without_compilers
 from ..errors import UnsupportedOperation
+from ..formats.matrix import Matrix
 from .front_end import front_end_for
 from .matrix_from_function import check_function, traced_matrix
 
 
 def jacobian_matrix(
     f: Callable[..., Any], x: Any, *args: Any, format: str | None = None, prune: bool = True, **kwargs: Any
-) -> Any:
+) -> Matrix:
     """The Jacobian of `f(x, *args, **kwargs)` by x, as a sparse matrix.
 
     JAX, PyTorch or TensorFlow differentiates `f` at x, and the derivative, which is linear, is traced as by
@@ -42,7 +43,7 @@ def jacobian_matrix(
 
 def _jacobian(
     f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any], format: str | None, prune: bool
-) -> Any:
+) -> Matrix:
     check_function(f)
     front_end = front_end_for(x, args, kwargs)
     try:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...backends.registry import without_compilers
 from ..errors import NonlinearError, UnsupportedOperation
+from ..formats.matrix import Matrix
 from .engine.to_matrix import to_matrix
 from .front_end import FrontEnd, front_end_for, front_end_of, opaque_front_end
 from .messages import named
@@ -24,7 +25,7 @@ def matrix_from_function(
     prune: bool = True,
     verify: bool = True,
     **kwargs: Any,
-) -> tuple[Any, Any]:
+) -> tuple[Matrix, Any]:
     """The matrix and bias for which `f(x, *args, **kwargs) == matrix @ x + bias`.
 
     The function is traced, not sampled: each of its operations becomes an operation on sparse linear maps. JAX and
@@ -79,7 +80,7 @@ def _of_any_function(
     kwargs: Mapping[str, Any],
     options: dict[str, Any],
     verify: bool,
-) -> tuple[Any, Any]:
+) -> tuple[Matrix, Any]:
     check_function(f)
     if is_linear_operator(f):
         return traced_matrix(opaque_front_end(), f, like, args, kwargs, **options, verify=False)
@@ -113,7 +114,7 @@ def traced_matrix(
     prune: bool = True,
     verify: bool = True,
     exact: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Matrix, Any]:
     """`matrix_from_function` by the front end of a library that is known.
 
     Raises:

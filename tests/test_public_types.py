@@ -1,0 +1,91 @@
+"""The types that an editor shows for public names: run by pytest, and checked by mypy and pyright in `.ci/run`."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, assert_type
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import krylix
+
+A = sp.csr_array(2.5 * np.eye(4) - np.eye(4, k=1) - np.eye(4, k=-1))
+b = np.ones(4)
+
+
+def f(x: np.ndarray) -> np.ndarray:
+    return A @ x
+
+
+def test_solves() -> None:
+    result = assert_type(krylix.linear_solve(A, b, method="CG", rtol=1e-9), krylix.SolveResult)
+    assert_type(result.message, str)
+    assert_type(result.method, str)
+    assert_type(result.preconditioner, str | None)
+    assert bool(result.converged)
+    solver = assert_type(krylix.prepare(f, b), krylix.PreparedSolver)
+    assert_type(solver.solve(b), krylix.SolveResult)
+    assert_type(solver.explain(), str)
+    assert krylix.solve_triangular(A, b, lower=True).shape == (4,)
+
+
+def test_preconditioners(tmp_path: Path) -> None:
+    M = assert_type(krylix.preconditioner(A, "jacobi"), krylix.Preconditioner)
+    M.save(tmp_path / "M.npz")
+    assert krylix.load_preconditioner(tmp_path / "M.npz").shape == (4, 4)
+    assert assert_type(krylix.rigid_motions(np.eye(3)), np.ndarray).shape == (6, 3, 3)
+
+
+def test_matrices() -> None:
+    matrix, offset = krylix.matrix_from_function(f, b)
+    assert isinstance(matrix, krylix.SparseMatrix)
+    assert not np.any(offset)
+    assert_type(matrix.T.nnz, int)
+    assert_type(matrix.explain(), str)
+    assert_type(matrix.to_scipy(), sp.csr_array)
+    assert_type(matrix.toarray(), np.ndarray)
+    assert_type(matrix.is_hermitian(), bool)
+    assert_type(matrix.is_positive_definite(), bool | None)
+    assert_type(krylix.as_operator(A).shape, tuple[int, int])
+    with pytest.raises(krylix.UnsupportedOperation, match="NumPy has no derivatives"):
+        assert_type(krylix.jacobian_matrix(f, b).nnz, int)
+
+
+def test_libraries() -> None:
+    assert_type(krylix.choose_backend(b), krylix.backends.Backend)
+    assert_type(krylix.use("numpy"), krylix.backends.Backend)
+    assert assert_type(krylix.default_backend(), krylix.backends.Backend).name == "numpy"
+    assert krylix.convert([1.0], "numpy").shape == (1,)
+
+
+def test_settings() -> None:
+    with krylix.precision(64), krylix.on_failure("raise"), krylix.setup_cache(False):
+        assert_type(krylix.get_on_failure(), str)
+        bits = assert_type(krylix.get_precision(), int | None)
+    krylix.set_global_precision(krylix.get_precision())
+    krylix.set_global_on_failure(krylix.get_on_failure())
+    krylix.set_global_setup_cache(True)
+    assert_type(krylix.clear_setup_cache, Callable[[], None])()
+    assert bits == 64
+
+
+def test_failures() -> None:
+    failures: list[type[Exception]] = [
+        krylix.ConvergenceError, krylix.NotConverged, krylix.Diverged, krylix.NonlinearError,
+        krylix.UnsupportedOperation, krylix.NoBackendFound, krylix.SingularMatrixWarning,
+    ]  # fmt: skip
+    assert all(issubclass(failure, Exception) for failure in failures)
+    with pytest.raises(krylix.NotConverged) as caught:
+        krylix.linear_solve(f, b, method="CG", max_iter=1, rtol=1e-12)
+    failure = caught.value
+    assert isinstance(failure, krylix.NotConverged)
+    assert assert_type(failure.result, krylix.SolveResult).status == krylix.Status.MAX_ITER
+    assert pickle.loads(pickle.dumps(failure)).result.iterations == 1
+
+
+def test_every_public_name_is_here() -> None:
+    text: str = Path(__file__).read_text(encoding="utf-8")
+    namespaces: Any = {"solvers", "sparse"}
+    assert [name for name in krylix.__all__ if f"krylix.{name}" not in text and name not in namespaces] == []
