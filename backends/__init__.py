@@ -8,6 +8,7 @@ from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
+from .interface.devices import ComputeDevice
 from .interface.entries import CooEntries
 from .interface.implicit import LinearSystem
 from .malloc import tune_malloc
@@ -19,6 +20,7 @@ __all__ = [
     "Array",
     "Backend",
     "Bilinear",
+    "ComputeDevice",
     "CooEntries",
     "Kept",
     "LinearSystem",

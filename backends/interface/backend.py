@@ -18,6 +18,7 @@ import numpy as np
 from .. import defaults
 from .arrays import Array as Array
 from .control import Control
+from .devices import Devices
 from .fourier import Fourier
 from .linalg import Linalg
 from .recurrence import Recurrences
@@ -29,7 +30,7 @@ from .transformations import Transformations
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
 
 
-class Backend(Control, SparseKernels, Transformations, Recurrences):
+class Backend(Control, SparseKernels, Transformations, Recurrences, Devices):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     name: str

@@ -4,6 +4,7 @@ import ast
 from collections import defaultdict
 
 from krylix.backends import Backend
+from krylix.backends.interface.devices import Devices
 from library import label, library_files
 
 # Called in one place only, and yet part of a backend: what it gains there, or why nothing else can do it.
@@ -40,11 +41,14 @@ NAMES = {"bk", "backend", "host", "own", "theirs"}  # of variables and attribute
 MAKERS = {"side", "get_backend", "choose_backend", "default_backend"}  # of functions that return one
 
 
+FOR_USERS = {*vars(Devices)}  # the operations offered by name, each with tests of its own
+
+
 def public_names() -> set[str]:
     """But for facts (true or false), which stand in the place of a question for the library's name."""
     annotated = {name for cls in Backend.__mro__ for name in getattr(cls, "__annotations__", {})}
     facts = {name for name in dir(Backend) if isinstance(getattr(Backend, name), bool)}
-    return {name for name in {*dir(Backend), *annotated} - facts if not name.startswith("_")}
+    return {name for name in {*dir(Backend), *annotated} - facts - FOR_USERS if not name.startswith("_")}
 
 
 def is_backend(node: ast.AST) -> bool:
