@@ -27,7 +27,7 @@ def owned(A: Any, bk: Backend) -> Any:
     if bk.is_array(A):
         return bk.owned(A)
     if isinstance(A, SparseMatrix):
-        return A.with_values([_own(A.bk, values) for values in A.stored.known_or_arrays()])
+        return A.with_values([_own(A.bk, values) for values in A.known_or_arrays()])
     if isinstance(A, Dense):
         known = None if A.constant is None else A.constant.copy()
         return Dense(A.bk, known if A.constant is A.matrix else A.bk.owned(A.matrix), known)

@@ -236,6 +236,6 @@ def on_its_grid(matrix: Matrix) -> Matrix:
     grid = analysis.grid
     if not grid or matrix.in_shape == grid:
         return matrix
-    placed = SparseMatrix.of_stored(matrix.stored, grid, grid)  # type: ignore[attr-defined]
+    placed = matrix.on_grids(grid, grid)  # type: ignore[attr-defined]
     placed.analysis = Analysis(placed, analysis.facts)
     return placed

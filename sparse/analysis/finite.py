@@ -42,7 +42,7 @@ def _values(A: Operator) -> Sequence[np.ndarray] | None:
     if isinstance(A, Dense):
         arrays = (A.matrix if A.constant is None else A.constant,)
     elif isinstance(A, SparseMatrix):
-        arrays = A.stored.known_or_arrays()
+        arrays = A.known_or_arrays()
     else:
         return None
     bk = A.bk

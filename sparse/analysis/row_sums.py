@@ -54,7 +54,7 @@ def row_sums(matrix: Operator) -> RowSums | None:
     """Of one square matrix of diagonals whose values are known now; None for others. Cost: a pass over the values."""
     if not isinstance(matrix, DIA) or matrix.systems is not None or matrix.shape[0] != matrix.shape[1]:
         return None
-    values = matrix.stored.known_values()
+    values = matrix.known_values()
     if values is None:
         return None
     structure: Any = matrix.structure

@@ -112,7 +112,7 @@ def _is_array(cls: type[Composed], name: str, value: Any) -> bool:
 
 def _matrix_fields(A: SparseMatrix) -> Fields:
     return {
-        "shape": A.shape, "structure": tuple(fields_of(A.structure).items()), "values": A.stored.known_or_arrays(),
+        "shape": A.shape, "structure": tuple(fields_of(A.structure).items()), "values": A.known_or_arrays(),
         "in_shape": A._in_shape, "out_shape": A._out_shape, "reason": A.reason,
     }  # fmt: skip
 

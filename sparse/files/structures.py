@@ -56,7 +56,7 @@ def _csr(shape: Shape, starts: Any, cols: Any) -> Structure:
 def _csc(shape: Shape, starts: Any, lines: Any) -> Structure:
     lines = _places(lines, shape[0], "The rows")
     structure = CscStructure(check_rising(starts, shape[1], len(lines), "The starts"), lines, shape)
-    return _in_order(structure, structure.cols, lines)
+    return _in_order(structure, structure.owners, lines)
 
 
 def _coo(shape: Shape, rows: Any, cols: Any) -> Structure:

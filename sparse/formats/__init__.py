@@ -2,8 +2,7 @@
 
 from .choose import FormatChoice, choose_format
 from .coo import COO
-from .csc import CSC
-from .csr import CSR
+from .csr import CSC, CSR
 from .dense import Dense
 from .dia import DIA
 from .ell import ELL

@@ -1,4 +1,4 @@
-"""The structures of CSR, which all other formats are changed by way of, and of CSC, which is CSR of the transpose."""
+"""Compressed rows (CSR) and columns (CSC): one structure, read one way or the other."""
 
 from __future__ import annotations
 
@@ -40,45 +40,98 @@ class CsrForm(Bilinear):
         return (entries_sample(bk, rows, cols, y, x, each),)
 
 
-class CsrStructure(Structure):
-    """`starts` `(n + 1,)` and `cols` `(nnz,)`, rising within each row."""
+@dataclass(frozen=True)
+class TransposedForm(Bilinear):
+    """The products of the transpose of a form, with the same indices."""
+
+    form: Bilinear
+
+    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
+        return self.form.product_transposed(bk, values, indices, x)
+
+    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
+        return self.form.product(bk, values, indices, y)
+
+    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
+        return self.form.sample(bk, indices, x, y, each)
+
+
+class CompressedStructure(Structure):
+    """The entries of rows, or of columns, one after the other.
+
+    Attributes:
+        starts: where each row (or column) starts.
+        lines: `(nnz,)`, the column (or row) of each entry, rising within each row (or column).
+    """
+
+    axis: ClassVar[int]  # 0: by rows, 1: by columns
+
+    def __init__(self, starts: np.ndarray, lines: np.ndarray, shape: tuple[int, int]) -> None:
+        super().__init__(shape)
+        check_size(len(lines), "entries")
+        self.starts, self.lines = starts.astype(np.int32, copy=False), lines.astype(np.int32, copy=False)
+
+    @property
+    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((len(self.lines),),)
+
+    @property
+    def nnz(self) -> int:
+        return len(self.lines)
+
+    @property
+    def indices(self) -> tuple[np.ndarray, ...]:
+        return self.starts, self.lines, self.owners
+
+    @cached_property
+    def owners(self) -> np.ndarray:
+        """`(nnz,)`: the row (or column) of each entry."""
+        return repeat_rows(self.starts)
+
+    def _static(self) -> tuple[Any, ...]:
+        return self.starts, self.lines
+
+    def summary(self) -> str:
+        text = lengths_text(np.diff(self.starts))
+        return text.replace("row", "column") if self.axis else text
+
+    def on_diagonal(self, count: int) -> CompressedStructure:
+        n, m = self.shape
+        repeated = _repeated(self.starts, self.lines, self.shape[1 - self.axis], count)
+        return type(self)(*repeated, (n * count, m * count))
+
+    def flipped(self) -> CompressedStructure:
+        """The transpose: the same arrays, read the other way round."""
+        other = CsrStructure if self.axis else CscStructure
+        return other(self.starts, self.lines, self.shape[::-1])
+
+
+class CsrStructure(CompressedStructure):
+    """The entries row by row; all formats are converted by way of it."""
 
     format: ClassVar[str] = "csr"
+    axis = 0
+    values_by_rows = True
 
-    def __init__(self, starts: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> None:
-        super().__init__(shape)
-        check_size(len(cols), "entries")
-        self.starts, self.cols = starts.astype(np.int32, copy=False), cols.astype(np.int32, copy=False)
+    @property
+    def rows(self) -> np.ndarray:
+        """`(nnz,)`: the row of each entry."""
+        return self.owners
+
+    @property
+    def cols(self) -> np.ndarray:
+        """`(nnz,)`: the column of each entry."""
+        return self.lines
 
     @property
     def form(self) -> CsrForm:
         return CsrForm(*self.shape)
-
-    @property
-    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
-        return ((len(self.cols),),)
-
-    @property
-    def nnz(self) -> int:
-        return len(self.cols)
-
-    @property
-    def indices(self) -> tuple[np.ndarray, ...]:
-        return self.starts, self.cols, self.rows
-
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """`(nnz,)`: the row of each entry."""
-        return repeat_rows(self.starts)
 
     def in_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return entries_in(self.starts[rows], self.starts[rows + 1], self.cols, rows)
 
     def _find_entries(self) -> Slots:
         return Slots(self.rows, self.cols, np.arange(self.nnz, dtype=np.int32))
-
-    def _static(self) -> tuple[Any, ...]:
-        return self.starts, self.cols
 
     @classmethod
     def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CsrStructure, Sources]:
@@ -91,77 +144,26 @@ class CsrStructure(Structure):
         check_size(A.nnz, "entries")
         return cls(A.indptr, A.indices, A.shape)
 
-    def summary(self) -> str:
-        return lengths_text(np.diff(self.starts))
-
     def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
         return csr_array(values[0], self.cols, self.starts, self.shape)
 
     def compiled(self, values: Sequence[np.ndarray]) -> sp.csr_array:
         return self.to_scipy(values)
 
-    def on_diagonal(self, count: int) -> CsrStructure:
-        n, m = self.shape
-        return CsrStructure(*_repeated(self.starts, self.cols, m, count), (n * count, m * count))
 
-
-@dataclass(frozen=True)
-class CscForm(Bilinear):
-    """Products of values in column order; indices: starts, rows, columns."""
-
-    n: int
-    m: int
-
-    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
-        _, rows, cols = indices
-        return bk.entries_product(values[0], rows, cols, x, self.n)
-
-    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
-        starts, rows, cols = indices
-        return bk.entries_product(values[0], cols, rows, y, self.m, starts)
-
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
-        _, rows, cols = indices
-        return (entries_sample(bk, rows, cols, y, x, each),)
-
-
-class CscStructure(Structure):
-    """`starts` `(m + 1,)` and `lines` `(nnz,)`, the rows, rising within each column."""
+class CscStructure(CompressedStructure):
+    """The entries column by column: CSR of the transpose."""
 
     format: ClassVar[str] = "csc"
-
-    def __init__(self, starts: np.ndarray, lines: np.ndarray, shape: tuple[int, int]) -> None:
-        super().__init__(shape)
-        check_size(len(lines), "entries")
-        self.starts, self.lines = starts.astype(np.int32, copy=False), lines.astype(np.int32, copy=False)
+    axis = 1
 
     @property
-    def form(self) -> CscForm:
-        return CscForm(*self.shape)
-
-    @property
-    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
-        return ((len(self.lines),),)
-
-    @property
-    def nnz(self) -> int:
-        return len(self.lines)
-
-    @property
-    def indices(self) -> tuple[np.ndarray, ...]:
-        return self.starts, self.lines, self.cols
-
-    @cached_property
-    def cols(self) -> np.ndarray:
-        """`(nnz,)`: the column of each entry."""
-        return repeat_rows(self.starts)
+    def form(self) -> TransposedForm:
+        return TransposedForm(CsrForm(*self.shape[::-1]))
 
     def _find_entries(self) -> Slots:
         order = rows_first(self.lines, self.shape[0])
-        return Slots(self.lines[order], self.cols[order], order)
-
-    def _static(self) -> tuple[Any, ...]:
-        return self.starts, self.lines
+        return Slots(self.lines[order], self.owners[order], order)
 
     @classmethod
     def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CscStructure, Sources]:
@@ -170,13 +172,6 @@ class CscStructure(Structure):
 
     def compiled(self, values: Sequence[np.ndarray]) -> sp.csc_array:
         return sp.csc_array((values[0], self.lines, self.starts), self.shape)
-
-    def on_diagonal(self, count: int) -> CscStructure:
-        n, m = self.shape
-        return CscStructure(*_repeated(self.starts, self.lines, n, count), (n * count, m * count))
-
-    def summary(self) -> str:
-        return lengths_text(np.diff(self.starts)).replace("row", "column")
 
 
 def _repeated(starts: np.ndarray, lines: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray]:

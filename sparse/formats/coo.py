@@ -10,11 +10,9 @@ import numpy as np
 from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import as_indices, check_shape, check_size
-from .entries.order import put_in_order
 from .entries.sample import entries_sample
 from .making.given import as_values, check_lengths, known_array
 from .sparse_matrix import SparseMatrix
-from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 
@@ -42,6 +40,7 @@ class CooStructure(Structure):
     """`rows` and `cols` `(nnz,)`, in row order."""
 
     format: ClassVar[str] = "coo"
+    values_by_rows = True
 
     def __init__(self, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> None:
         super().__init__(shape)
@@ -94,5 +93,4 @@ class COO(SparseMatrix):
         cols = as_indices(known_array(columns, "The columns"), m, "The columns")
         check_lengths(values, rows, "rows")
         check_lengths(values, cols, "columns")
-        ordered, values = put_in_order(bk, rows, cols, values, (n, m))
-        self._set(Stored(bk, CooStructure(ordered.rows, ordered.cols, (n, m)), (values,)))
+        self._set_entries(bk, rows, cols, values, (n, m))

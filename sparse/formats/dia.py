@@ -18,7 +18,6 @@ from .entries.integers import check_shape, check_size
 from .entries.scipy_form import csr_array
 from .making.given import as_values, known_array
 from .sparse_matrix import SparseMatrix
-from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 _BITS = 31  # of a word that stays positive
@@ -215,7 +214,7 @@ class DIA(SparseMatrix):
         if np.any(order[1:] < order[:-1]):
             host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
             values = host.take(values, order, len(values.shape) - 2)
-        self._set(Stored(bk, DiaStructure(steps[order], (n, m)), (values,)))
+        self._set(bk, DiaStructure(steps[order], (n, m)), (values,))
 
     def add_to(self, y: Array, x: Array) -> Array:
         structure: Any = self.structure

@@ -11,11 +11,9 @@ import numpy as np
 from ...backends import Array, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .entries.integers import check_shape, check_size, lengths_text, places_in_rows, repeat_rows, starts_from, starts_of
-from .entries.order import put_in_order
 from .entries.sample import ell_sample
 from .making.given import as_values, known_array
 from .sparse_matrix import SparseMatrix
-from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 
@@ -173,5 +171,4 @@ class ELL(SparseMatrix):
         flat = host.reshape(values, (*values.shape[:-2], cols.size))
         rows = (places % max(n, 1)).astype(np.int32)
         chosen = host.take(flat, places.astype(np.int32), len(flat.shape) - 1)
-        order, ordered = put_in_order(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))
-        self._set(Stored.from_rows(bk, EllStructure, order, ordered, (n, m)))
+        self._set_entries(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))

@@ -20,7 +20,6 @@ from .entries.order import rows_first
 from .entries.regather import Regather
 from .sparse_matrix import SparseMatrix
 from .stencil_products import StencilForm
-from .stored import Stored
 from .structure import Layout, Slots, Sources, Structure
 
 _WIDEST = 6  # places of diagonals per entry: above, sorting the entries takes less time and memory
@@ -175,7 +174,7 @@ class Stencil(SparseMatrix):
         values = _of_one_dtype(bk, values, all(isinstance(c, (int, float)) for c in coefficients))
         axes = 0 if systems is None else 1
         structure = StencilStructure(outs, ins, boxes, [len(v.shape) == axes for v in values])
-        self._set(Stored(bk, structure, values), ins, outs)
+        self._set(bk, structure, values, None, ins, outs)
 
     @property
     def own_grid(self) -> Grid | None:

@@ -47,6 +47,7 @@ class Structure(ABC):
     takes_all: ClassVar[bool] = True  # can entries at any places be stored in it?
     gathers: ClassVar[bool] = True  # do its products read `indices`?
     cuts_values: ClassVar[bool] = False  # does a product take parts of the arrays?
+    values_by_rows: ClassVar[bool] = False  # are the values those of the entries in row order?
     shape: tuple[int, int]
 
     def __init__(self, shape: Sequence[int]) -> None:

@@ -43,7 +43,7 @@ def function_matrix(A: Function) -> SparseMatrix:
     matrix, _ = matrix_and_bias(A, A.bk.zeros((A.layout.systems, A.layout.size), A.dtype, A.like))
     shapes = [layout.shape if layout.structure is None else None for layout in (A.layout, A.image)]
     return SparseMatrix.build(
-        A.bk, matrix.structure, matrix.stored.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
+        A.bk, matrix.structure, matrix.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
     )
 
 

@@ -52,11 +52,3 @@ def rows_first(rows: np.ndarray, n: int) -> np.ndarray:
     # one entry per column, so that SciPy's change from columns to rows counts and distributes their numbers
     by_column = sp.csc_array((np.empty(count, np.int8), rows, np.arange(count + 1, dtype=np.int32)), (n, count))
     return by_column.tocsr().indices
-
-
-def put_in_order(
-    bk: Backend, rows: np.ndarray, cols: np.ndarray, values: Array, shape: tuple[int, int]
-) -> tuple[Order, Array]:
-    """Entries in any order, and their values, in row order; duplicates add up."""
-    order = sorted_entries(rows, cols, shape)
-    return order, order.values(bk, values)

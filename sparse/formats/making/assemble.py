@@ -14,7 +14,6 @@ from ..matrix import Matrix
 from ..operations.arithmetic import check_systems, joint_values
 from ..operations.change import on_common_backend
 from ..sparse_matrix import SparseMatrix
-from ..stored import Stored
 from .build import from_diagonals, from_entries
 from .foreign import from_scipy
 
@@ -134,7 +133,7 @@ def eye(
     return from_diagonals(bk, [k], np.ones((1, shape[0]), kind), shape, format=format, like=like)
 
 
-def _of_one_library(given: list[Given | None]) -> list[Stored | None]:
+def _of_one_library(given: list[Given | None]) -> list[SparseMatrix | None]:
     given = [g.to("csr") if isinstance(g, Matrix) and g.format == "dense" else g for g in given]
     bk: Backend = choose_backend(*(g for g in given if isinstance(g, SparseMatrix)))
     if not any(isinstance(g, SparseMatrix) for g in given):
@@ -148,7 +147,7 @@ def _of_one_library(given: list[Given | None]) -> list[Stored | None]:
     example = next((g for g in found if isinstance(g, SparseMatrix) and g.bk is bk), None)
     if example is None:
         raise ValueError("Nothing but None was given; expected at least one matrix.")
-    return [g if g is None else on_common_backend(example.stored, g.stored)[1] for g in found]
+    return [g if g is None else on_common_backend(example, g)[1] for g in found]
 
 
 def _common(sizes: Any, where: str) -> int:
@@ -159,7 +158,7 @@ def _common(sizes: Any, where: str) -> int:
     return int(found.pop())
 
 
-def _placed(places: list[tuple[Stored, int, int]], shape: tuple[int, int], format: str | None) -> SparseMatrix:
+def _placed(places: list[tuple[SparseMatrix, int, int]], shape: tuple[int, int], format: str | None) -> SparseMatrix:
     shape = check_shape(shape)
     matrices = [b for b, _, _ in places]
     entries = [(b.structure.entries(), i, j) for b, i, j in places]

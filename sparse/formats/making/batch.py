@@ -63,7 +63,7 @@ def matrix_batch(matrices: Sequence[SparseMatrix]) -> SparseMatrix:
         TypeError: they are of different libraries.
     """
     example = next((A for A in matrices if not A.bk.on_host), matrices[0])
-    stored = [on_common_backend(example.stored, A.stored)[1] for A in matrices]
+    stored = [on_common_backend(example, A)[1] for A in matrices]
     first = stored[0]
     known = all(s.constant is not None for s in stored)
     host, dtype = first.host if known else first.bk, np.result_type(*(s.dtype for s in stored))

@@ -10,10 +10,9 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend
 from ..choose import MOST_DIAGONALS
-from ..compressed import CscStructure
+from ..compressed import CscStructure, CsrStructure
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
-from ..stored import Stored
 from ..traced_coo import TracedCOO
 from .batch import from_systems
 from .build import from_csr, from_diagonals, from_entries
@@ -60,9 +59,9 @@ def from_scipy(
         csr = csr.astype(found)
         csr.has_canonical_format = True
     if bk.on_host and format is None and not prune:
-        stored = Stored.of_rows(bk, csr, like)
-        stored.scipy = csr
-        return SparseMatrix.of_stored(stored)
+        rows = SparseMatrix.build(bk, CsrStructure.of(csr), (csr.data,), like=like)
+        rows._made["scipy"] = csr
+        return rows
     if not bk.on_host or (prune and not np.all(csr.data)):
         csr = _own(csr, A)
     return from_csr(bk, csr, prune=prune, format=format, like=like)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ....backends import Array, Backend, choose_backend
 from ....backends.interface.places import check_count, check_rising
+from ..entries.integers import as_indices, check_shape, repeat_rows
 
 
 def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
@@ -66,6 +67,26 @@ def check_starts(starts: Any, n: int, nnz: int) -> np.ndarray:
         TypeError, ValueError: it is no such list.
     """
     return check_rising(known_array(starts, "The starts"), n, nnz, "The starts").astype(np.int32, copy=False)
+
+
+def read_lines(
+    values: Any, places: Any, starts: Any, shape: Any, word: str
+) -> tuple[Backend, Array, np.ndarray, np.ndarray]:  # fmt: skip
+    """The backend, the values, and line and place of each entry, as compressed rows are given; columns as well.
+
+    Args:
+        shape: `(lines, places)`.
+        word: what the places are called in messages.
+
+    Raises:
+        TypeError, ValueError: they do not fit.
+    """
+    n, m = check_shape(shape)
+    bk, values = as_values(values, 1)
+    found = as_indices(known_array(places, f"The {word}"), m, f"The {word}")
+    lines = repeat_rows(check_starts(starts, n, len(found)))
+    check_lengths(values, found, word)
+    return bk, values, lines, found
 
 
 def working(values: np.ndarray) -> np.ndarray:
