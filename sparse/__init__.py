@@ -6,6 +6,7 @@ if __name__ != "krylix.sparse":  # reached through sys.path (repository root), n
 from .analysis.analysis import asymmetry
 from .convert import as_operator, batch_shape, is_function, is_list_of_matrices, operand_dtype, to_operator
 from .errors import NonlinearError, UnsupportedOperation
+from .files.matrices import load, save
 from .files.storable import storable
 from .formats import (
     COO,
@@ -23,8 +24,6 @@ from .formats import (
     eye,
     hstack,
     kron,
-    load,
-    save,
     vstack,
 )
 from .layout import Layout

@@ -10,10 +10,10 @@ import numpy as np
 from ...backends import Backend, get_backend
 from ...backends.interface.places import check_range
 from ..errors import UnsupportedOperation
-from ..formats.making.reader import check_extent, check_finite
 from ..operator import Operator
 from . import archive
 from .plain import NUMBER, number_of, to_json
+from .reader import check_extent, check_finite
 from .storable import STORABLE, name_of, on_host
 
 FORMAT = "krylix operator"

@@ -12,7 +12,6 @@ from .making.batch import from_systems, matrix_batch
 from .making.boxes import stencil_of
 from .making.build import from_csr, from_diagonals, from_entries
 from .making.foreign import from_native, from_scipy
-from .making.io import load, save
 from .matrix import FORMATS, Matrix
 from .sparse_matrix import SparseMatrix
 from .stencil import Stencil
@@ -47,9 +46,7 @@ __all__ = [
     "from_systems",
     "hstack",
     "kron",
-    "load",
     "matrix_batch",
-    "save",
     "stencil_of",
     "vstack",
 ]

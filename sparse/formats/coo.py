@@ -9,9 +9,9 @@ import numpy as np
 
 from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
+from .entries.given import as_values, check_lengths, known_array
 from .entries.integers import as_indices, check_shape, check_size
 from .entries.sample import entries_sample
-from .making.given import as_values, check_lengths, known_array
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

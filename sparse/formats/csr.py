@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .compressed import CscStructure, CsrStructure
+from .entries.given import read_lines
 from .entries.integers import check_shape, starts_of
 from .entries.order import sorted_entries
-from .making.given import read_lines
 from .sparse_matrix import SparseMatrix
 
 

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ...backends.registry import register_container
 from ..operator import Operator
+from .entries.checked import checked_scipy
 from .making.build import from_entries
-from .making.checked import checked_scipy
 from .matrix import FORMATS, Matrix
 from .operations.arithmetic import as_factor, check_axis, check_systems
 from .sparse_matrix import SparseMatrix

@@ -14,9 +14,9 @@ from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
 from ...backends.interface.sparse_kernels import diagonal_places, inside
 from .entries.compress import compress, compress_values
+from .entries.given import as_values, known_array
 from .entries.integers import check_shape, check_size
 from .entries.scipy_form import csr_array
-from .making.given import as_values, known_array
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...backends import Array, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
+from .entries.given import as_values, known_array
 from .entries.integers import check_shape, check_size, lengths_text, places_in_rows, repeat_rows, starts_from, starts_of
 from .entries.sample import ell_sample
-from .making.given import as_values, known_array
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .ell import filled, pack, packed_entries, scatter, without_padding
+from .entries.given import read_lines
 from .entries.integers import (
     check_shape,
     check_size,
@@ -22,7 +23,6 @@ from .entries.integers import (
 )
 from .entries.order import rows_first
 from .entries.sample import ell_sample
-from .making.given import read_lines
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
 

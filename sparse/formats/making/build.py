@@ -12,11 +12,11 @@ from ....backends import Array, Backend, get_backend
 from ..choose import MOST_DIAGONALS, FormatChoice, choose_format
 from ..compressed import CsrStructure
 from ..dia import DiaStructure, Nonzero, check_offsets
+from ..entries.given import check_lengths, working
 from ..entries.integers import as_indices, check_shape, starts_of
 from ..entries.order import sorted_entries
 from ..operations.change import nonzero_rows
 from ..sparse_matrix import SparseMatrix, sparse_formats
-from .given import check_lengths, working
 
 Present = np.ndarray | Callable[[], np.ndarray] | None
 

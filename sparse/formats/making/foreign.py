@@ -11,12 +11,12 @@ import scipy.sparse as sp
 from ....backends import Array, Backend
 from ..choose import MOST_DIAGONALS
 from ..compressed import CscStructure, CsrStructure
+from ..entries.checked import checked_scipy
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
 from ..traced_coo import TracedCOO
 from .batch import from_systems
 from .build import from_csr, from_diagonals, from_entries
-from .checked import checked_scipy
 
 
 def from_scipy(

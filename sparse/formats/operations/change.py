@@ -11,11 +11,11 @@ import scipy.sparse as sp
 
 from ....backends import Array, get_backend
 from ..compressed import CompressedStructure, CsrStructure
+from ..entries.checked import checked_scipy
+from ..entries.given import working
 from ..entries.integers import starts_of
 from ..entries.regather import Regather, concatenated_values
 from ..entries.scipy_form import csr_array
-from ..making.checked import checked_scipy
-from ..making.given import working
 from ..storage import Sparse, SparseStorage
 from ..structure import Structure
 from ..values import are_known, check_values

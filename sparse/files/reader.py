@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from ...files.archive import HEADER, HEADERS, check_archive
-from .checked import checked_scipy
+from ..formats.entries.checked import checked_scipy
+from .archive import HEADER, HEADERS, check_archive
 from .market import read_market
 
 ENDINGS = {".mtx": "mtx", ".mtx.gz": "mtx.gz", ".npz": "npz", ".npy": "npy"}

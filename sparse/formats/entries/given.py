@@ -8,7 +8,7 @@ import numpy as np
 
 from ....backends import Array, Backend, choose_backend
 from ....backends.interface.places import check_count, check_rising
-from ..entries.integers import as_indices, check_shape, repeat_rows
+from .integers import as_indices, check_shape, repeat_rows
 
 
 def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
