@@ -119,7 +119,8 @@ class Dense(Matrix):
                 f"{self.shape[0]}, {self.shape[1]})."
             )
         if isinstance(values, np.ndarray):
-            return Dense(self.bk, self.bk.asarray(values, like=self.matrix), values)
+            own = values.copy()
+            return Dense(self.bk, self.bk.asarray(own, like=self.matrix), own)
         return Dense(self.bk, values)
 
     def native(self, backend: Any = None) -> Any:

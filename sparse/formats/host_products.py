@@ -23,8 +23,8 @@ def in_scipy(A: SparseStorage) -> Any:
     if found is not None or (values := A.known_values()) is None:
         return found
     found = A.structure.to_scipy(values) if A.systems is None else _systems_in_scipy(A, values)
-    if A.constant is not None and not (A.bk.on_host and A.structure.format == "csc"):
-        A._made["scipy"] = found  # not a copy of CSC, which may share a user's memory
+    if A.constant is not None:
+        A._made["scipy"] = found
     return found
 
 

@@ -69,6 +69,8 @@ class Matrix(Operator):
     def with_values(self, values: Any) -> Matrix:
         """The same structure with other values, shaped as `values`; with one more axis in front a batch of matrices.
 
+        NumPy arrays are copied.
+
         Raises:
             ValueError: they have another shape.
         """

@@ -31,7 +31,7 @@ def from_scipy(
 ) -> SparseMatrix:
     """A SciPy sparse array or matrix of any format; it is not modified.
 
-    On NumPy memory is shared where the matrix is in order: numbers that are then written to it count at once.
+    On NumPy memory is shared where the matrix is in order: who keeps the result gives a copy, see `owned`.
 
     Args:
         bk: the library that will multiply.

@@ -43,13 +43,13 @@ def transposed(A: Sparse) -> Sparse:
 
 
 def revalued(A: Sparse, given: Sequence[Any]) -> Sparse:
-    """The same structure with values of NumPy or of the library; what is given for padding is ignored.
+    """The same structure with values of the library, or a copy of NumPy's; what is given for padding is ignored.
 
     Raises:
         ValueError: they have other shapes.
     """
     known = are_known(given)
-    values = [working(np.asarray(v)) if known else v if A.bk.is_array(v) else A.placed(v) for v in given]
+    values = [working(np.array(v)) if known else v if A.bk.is_array(v) else A.placed(v) for v in given]
     check_values(A.structure, values)
     return A.holding(A.structure.masked(get_backend("numpy") if known else A.bk, values))
 
@@ -97,7 +97,7 @@ def nonzero_rows(
 ) -> tuple[CsrStructure, tuple[np.ndarray]]:
     """Entries in row order with known values `(..., nnz)`, without those that are 0 in all systems."""
     kept = (values != 0).any(axis=tuple(range(values.ndim - 1)))
-    structure = CsrStructure(starts_of(rows[kept], shape[0]), cols[kept], shape)
+    structure = CsrStructure.by_rows(rows[kept], cols[kept], shape)
     return structure, (values[..., kept],)
 
 
