@@ -28,7 +28,7 @@ from .formats import (
 )
 from .layout import Layout
 from .operator import Operator
-from .operators.bridge import BridgedOperator
+from .operators.bridge import BridgedOperator, OnHost
 from .operators.cast import CastOperator, in_precision
 from .operators.combine import OffsetOperator
 from .operators.composed import Composed
@@ -38,7 +38,6 @@ from .operators.linearity import linear_part
 from .operators.mapped import MappedOperator
 from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
-from .operators.on_host import OnHost
 from .operators.products import Turned
 from .operators.symmetric_dia import as_symmetric_dia
 from .plot import picture as picture

@@ -21,23 +21,21 @@ from .structure import Slots, Sources, Structure
 
 
 @dataclass(frozen=True)
-class CsrForm(Bilinear):
-    """Products of values in row order; indices: starts, columns, rows."""
+class EntriesForm(Bilinear):
+    """Products of entries; indices: rows, columns, and for entries in row order where each row starts."""
 
     n: int
     m: int
 
     def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
-        starts, cols, rows = indices
-        return bk.entries_product(values[0], rows, cols, x, self.n, starts)
+        rows, cols, *starts = indices
+        return bk.entries_product(values[0], rows, cols, x, self.n, *starts)
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
-        _, cols, rows = indices
-        return bk.entries_product(values[0], cols, rows, y, self.m)
+        return bk.entries_product(values[0], indices[1], indices[0], y, self.m)
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
-        _, cols, rows = indices
-        return (entries_sample(bk, rows, cols, y, x, each),)
+        return (entries_sample(bk, indices[0], indices[1], y, x, each),)
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class CompressedStructure(Structure):
 
     @property
     def indices(self) -> tuple[np.ndarray, ...]:
-        return self.starts, self.lines, self.owners
+        return self.owners, self.lines, self.starts
 
     @cached_property
     def owners(self) -> np.ndarray:
@@ -124,8 +122,8 @@ class CsrStructure(CompressedStructure):
         return self.lines
 
     @property
-    def form(self) -> CsrForm:
-        return CsrForm(*self.shape)
+    def form(self) -> EntriesForm:
+        return EntriesForm(*self.shape)
 
     def in_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return entries_in(self.starts[rows], self.starts[rows + 1], self.cols, rows)
@@ -135,8 +133,12 @@ class CsrStructure(CompressedStructure):
 
     @classmethod
     def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CsrStructure, Sources]:
-        structure = cls(starts_of(rows, shape[0]), cols, shape)
-        return structure, (np.arange(len(cols), dtype=np.int32),)
+        return cls.by_rows(rows, cols, shape), (np.arange(len(cols), dtype=np.int32),)
+
+    @classmethod
+    def by_rows(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> CsrStructure:
+        """The structure of entries in row order."""
+        return cls(starts_of(rows, shape[0]), cols, shape)
 
     @classmethod
     def of(cls, A: Any) -> CsrStructure:
@@ -159,7 +161,7 @@ class CscStructure(CompressedStructure):
 
     @property
     def form(self) -> TransposedForm:
-        return TransposedForm(CsrForm(*self.shape[::-1]))
+        return TransposedForm(EntriesForm(*self.shape[::-1]))
 
     def _find_entries(self) -> Slots:
         order = rows_first(self.lines, self.shape[0])

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...backends import Array
-from ...backends.interface.bilinear import Arrays, Bilinear
+from .compressed import EntriesForm
 from .entries.given import as_values, check_lengths, known_array
 from .entries.integers import as_indices, check_shape, check_size
-from .entries.sample import entries_sample
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
-
-
-@dataclass(frozen=True)
-class CooForm(Bilinear):
-    """Products of entries in any order; indices: rows, columns."""
-
-    n: int
-    m: int
-
-    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
-        rows, cols = indices
-        return bk.entries_product(values[0], rows, cols, x, self.n)
-
-    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
-        rows, cols = indices
-        return bk.entries_product(values[0], cols, rows, y, self.m)
-
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
-        rows, cols = indices
-        return (entries_sample(bk, rows, cols, y, x, each),)
 
 
 class CooStructure(Structure):
@@ -48,8 +25,8 @@ class CooStructure(Structure):
         self.rows, self.cols = rows.astype(np.int32, copy=False), cols.astype(np.int32, copy=False)
 
     @property
-    def form(self) -> CooForm:
-        return CooForm(*self.shape)
+    def form(self) -> EntriesForm:
+        return EntriesForm(*self.shape)
 
     @property
     def value_shapes(self) -> tuple[tuple[int, ...], ...]:

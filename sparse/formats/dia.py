@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
 from ...backends.interface.sparse_kernels import diagonal_places, inside
-from .entries.compress import compress, compress_values
+from .entries.compress import compress, compress_nonzero
 from .entries.given import as_values, known_array
-from .entries.integers import check_shape, check_size
+from .entries.integers import check_shape, check_size, repeat_rows
 from .entries.scipy_form import csr_array
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
@@ -144,7 +144,8 @@ class DiaStructure(Structure):
 
     def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
         if isinstance(self._present, Nonzero) and self._present.values is values[0]:
-            return csr_array(*compress_values(self.offsets, self.shape, values[0]), self.shape)
+            starts, cols, found = compress_nonzero(self.offsets, self.shape, values[0])
+            return csr_array(found, cols, starts, self.shape)
         return super().to_scipy(values)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -159,7 +160,8 @@ class DiaStructure(Structure):
         return rows[at], cols[at, diagonal]
 
     def _find_entries(self) -> Slots:
-        return Slots(*compress(self.offsets, self.shape, self.present))
+        starts, cols, slots = compress(self.offsets, self.shape, self.present)
+        return Slots(repeat_rows(starts), cols, slots)
 
     def _static(self) -> tuple[Any, ...]:
         return self.offsets, None if self.present is None else np.packbits(self.present)

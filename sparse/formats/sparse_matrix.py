@@ -171,11 +171,13 @@ class SparseMatrix(SparseStorage):
     def _suited(self, rows: SparseMatrix, in_shape: Shape | None, out_shape: Shape | None) -> SparseMatrix:
         """CSR in the format of this matrix if that suits any structure, else in the one that suits this."""
         matrix: Any = rows.on_grids(in_shape, out_shape)
-        if self.format in _PLAIN:
-            return matrix.to(self.format)
-        structure: Any = rows.structure
-        choice = choose_format(rows.bk, structure.starts, structure.cols, structure.shape)
-        found: SparseMatrix = matrix.to(choice.format)
+        return matrix.to(self.format) if self.format in _PLAIN else matrix.in_suitable_format()
+
+    def in_suitable_format(self) -> SparseMatrix:
+        """A new CSR matrix in the format that suits it."""
+        structure: Any = self.structure
+        choice = choose_format(self.bk, structure.starts, structure.cols, self.shape)
+        found: Any = self.to(choice.format)
         found.reason = choice.reason
         return found
 

@@ -13,7 +13,7 @@ from ...backends import Backend, choose_backend
 from ..errors import UnsupportedOperation
 from .dia import DiaStructure
 from .entries.box_diagonals import BoxDiagonals, Covered, Grid, Shifted, without_zeros
-from .entries.compress import compress_values
+from .entries.compress import compress_nonzero
 from .entries.grid import points
 from .entries.integers import check_shape, check_size, repeat_rows
 from .entries.order import rows_first
@@ -97,7 +97,7 @@ class StencilStructure(Structure):
             np.arange(a + 1, b + 1, dtype=np.int32).reshape(shape)  # 0: no entry
             for a, b, shape in zip(ends, ends[1:], self.value_shapes)
         ]
-        slots, cols, starts = compress_values(found.offsets, self.shape, found.spread(numbers))
+        starts, cols, slots = compress_nonzero(found.offsets, self.shape, found.spread(numbers))
         return Slots(repeat_rows(starts), cols, slots - np.int32(1))
 
     def _entries_by_sorting(self) -> Slots:

@@ -46,7 +46,7 @@ def _by_rows(A: Sparse, found: sp.csr_array) -> Sparse:
 def _in_rows(A: Sparse, rows: np.ndarray, cols: np.ndarray, values: Array, shape: tuple[int, int]) -> Sparse:
     """Entries in any order as rows, beside A, of one matrix or of each system; duplicates add up."""
     order = sorted_entries(rows, cols, shape)
-    structure = CsrStructure(starts_of(order.rows, shape[0]), order.cols, shape)
+    structure = CsrStructure.by_rows(order.rows, order.cols, shape)
     return A.beside(structure, (order.values(A.bk, values),))
 
 
@@ -101,8 +101,8 @@ def matrix_product(A: Sparse, B: Sparse) -> Sparse:
     if _both_in_scipy(A, B):
         return _by_rows(A, A.known() @ B.known())
     meeting = products_of_entries(A.structure, B.structure)
-    bk, factors = _entries([A, B], np.result_type(A.dtype, B.dtype))
-    structure = CsrStructure(starts_of(meeting.rows, A.shape[0]), meeting.cols, (A.shape[0], B.shape[1]))
+    bk, factors = entries_together([A, B], np.result_type(A.dtype, B.dtype))
+    structure = CsrStructure.by_rows(meeting.rows, meeting.cols, (A.shape[0], B.shape[1]))
     return A.beside(structure, (meeting.values(bk, *factors),))
 
 
@@ -174,13 +174,13 @@ def joint_values(matrices: Sequence[SparseStorage], dtype: np.dtype) -> Array:
         ValueError: batches of different length are among them.
     """
     systems = check_systems(matrices)
-    bk, values = _entries(matrices, dtype)
+    bk, values = entries_together(matrices, dtype)
     if systems is not None:
         values = [v if len(v.shape) == 2 else bk.broadcast_to(v, (systems, int(v.shape[0]))) for v in values]
     return values[0] if len(values) == 1 else bk.concat(values, len(values[0].shape) - 1)
 
 
-def _entries(matrices: Sequence[SparseStorage], dtype: np.dtype) -> tuple[Backend, list[Array]]:
+def entries_together(matrices: Sequence[SparseStorage], dtype: np.dtype) -> tuple[Backend, list[Array]]:
     """The values of each in row order, NumPy's where all are known, and the library that they are of."""
     known = all(M.constant is not None for M in matrices)
     bk = matrices[0].host if known else matrices[0].bk
