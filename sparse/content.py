@@ -1,4 +1,4 @@
-"""The numbers of a matrix in memory, compared bit by bit with those of another: the same matrix, made anew or not."""
+"""Bitwise comparison of the arrays of two matrices, which recognises a matrix that is given again."""
 
 from __future__ import annotations
 

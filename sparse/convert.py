@@ -1,4 +1,4 @@
-"""Make an operator of whatever a user calls A."""
+"""Conversion of matrices, functions and LinearOperators to operators, and private copies of them."""
 
 from __future__ import annotations
 

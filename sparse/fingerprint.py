@@ -1,4 +1,4 @@
-"""Names for what decides on a message: the same in every process, where the same is said."""
+"""Content hashes of Python objects and arrays that are equal in every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator: what every matrix and linear function offers to solvers and users."""
+"""Base class of operators: the interface of matrices and linear functions to solvers and users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be proven about a known sparse matrix in a few passes over its entries.
+"""Properties that a few passes over the entries of a sparse matrix prove: dominance, definiteness, components.
 
 Every function takes a SciPy sparse array or matrix and changes nothing. "Up to rounding" always means: some matrix
 whose entries differ from the given ones by rounding errors of the dtype has the property exactly. A matrix with a NaN

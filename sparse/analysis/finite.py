@@ -1,4 +1,4 @@
-"""Has a known matrix entries that are no finite numbers, and where?"""
+"""Search for NaN and infinity among the entries of a known matrix."""
 
 from __future__ import annotations
 

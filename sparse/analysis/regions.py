@@ -1,4 +1,4 @@
-"""Closed regions: connected parts of a matrix on which it, and its transpose, map constants to zero.
+"""Closed regions: connected components on which a matrix and its transpose map constants to zero.
 
 That is where no boundary fixes a value: pressures, potentials, densities. A row of zeros is a region of one unknown.
 """

@@ -1,4 +1,4 @@
-"""What sums over rows say about a square matrix of diagonals, without its entries row by row."""
+"""Row sums of a square DIA matrix, and the diagonal dominance that follows from them."""
 
 from __future__ import annotations
 

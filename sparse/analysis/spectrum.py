@@ -1,4 +1,4 @@
-"""Bounds of the spectrum: an estimate from below by Lanczos' method, and upper bounds."""
+"""Bounds of the largest eigenvalue: from below by Lanczos' method, from above by row sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is A symmetric, or Hermitian where it is complex? All answers, and how far from it is far.
+"""Symmetry tests (Hermitian for complex matrices) and their tolerances.
 
 What is asked decides how sure the answer must be:
 

@@ -1,4 +1,4 @@
-"""Archives of arrays (`.npz`), with a description in JSON: nothing that one says is believed before it is looked at."""
+"""Archives of arrays (`.npz`) with a description in JSON; all sizes and types are validated before they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix Market files: SciPy reads the numbers, after their lines were looked at, as it drops what it does not know.
+"""Matrix Market files: lines are validated first, then SciPy parses the numbers.
 
 It leaves out columns that are too many, digits after a comma, decimals of integers and the exponent of 1.5D2, and adds
 up both triangles of a symmetric matrix.

@@ -1,4 +1,4 @@
-"""Matrices in files: SciPy's .npz, and Matrix Market."""
+"""Saving and loading of matrices: SciPy's .npz, and Matrix Market."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain constants (numbers, texts, None, tuples of these) as JSON has them, and whether they are of a type."""
+"""JSON form of plain constants (numbers, strings, None, tuples of these), and their type check."""
 
 from __future__ import annotations
 

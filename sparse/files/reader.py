@@ -1,4 +1,4 @@
-"""Matrices of files as they are stored there: nothing that a file says is believed before it is looked at."""
+"""Matrix file parsers; all sizes and indices of a file are validated before they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of operators that files may hold, by the names that they have there: a file names no class, no module."""
+"""Registry of the operator classes that files may hold, by name; a file never names a Python class or module."""
 
 from __future__ import annotations
 

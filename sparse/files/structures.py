@@ -1,4 +1,4 @@
-"""Structures of sparse matrices as plain fields, and back after a look at every index: products do not look."""
+"""Serialisation of sparsity structures; every index that is read is validated, as products do not check them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator and all that it is made of, as a description that JSON has and arrays; see `storable`."""
+"""Serialisation of an operator and its parts as a JSON description and arrays; see `storable`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed rows (CSR) and columns (CSC): one structure, read one way or the other."""
+"""Compressed sparse rows (CSR) and columns (CSC): one structure, of a matrix or of its transpose."""
 
 from __future__ import annotations
 

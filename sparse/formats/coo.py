@@ -1,4 +1,4 @@
-"""COO: every entry with its row and its column."""
+"""COO: coordinate format, which stores the row and column of each entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSR, the entries row by row, and CSC, column by column: CSR of the transpose."""
+"""CSR, compressed sparse rows, and CSC, compressed sparse columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DIA: a few diagonals, stored in full."""
+"""DIA: diagonal format, which stores a few diagonals in full."""
 
 from __future__ import annotations
 

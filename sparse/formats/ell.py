@@ -1,4 +1,4 @@
-"""ELL: rows of equal length, stored number by number, so that each is a vector as long as the matrix has rows."""
+"""ELL: ELLPACK format, rows padded to equal length and stored column-wise in `(k, n)` arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known values in SciPy, and products by SciPy's compiled kernels on the host."""
+"""Conversion of known values to SciPy, and products by SciPy's compiled kernels on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HYB: the first entries of all rows as ELL, the rest of long rows in short pieces."""
+"""HYB: hybrid format, an ELL part for all rows and short segments for the rest of long rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every matrix offers besides being an operator: entries, formats, arithmetic, parts."""
+"""Base class of matrices: operators with stored entries, formats, arithmetic and indexing."""
 
 from __future__ import annotations
 

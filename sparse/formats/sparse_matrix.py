@@ -1,4 +1,4 @@
-"""The sparse matrix: an operator by its structure's products, and a matrix by its entries.
+"""Base class of sparse formats: products by the structure, arithmetic and conversion by the entries.
 
 Every format is a subclass with a public constructor; inside krylix matrices are made by
 

@@ -1,4 +1,4 @@
-"""Stencil: shifted copies of an array on a grid, times coefficients; no array is stored where these are numbers."""
+"""Stencil: a matrix-free format for grids, coefficients times shifted copies of an array."""
 
 from __future__ import annotations
 

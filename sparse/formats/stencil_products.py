@@ -1,4 +1,4 @@
-"""Products with stencils: shifted copies of an array on a grid, times values."""
+"""Stencil products: shifted copies of an array on a grid, times values."""
 
 from __future__ import annotations
 

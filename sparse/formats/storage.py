@@ -1,4 +1,4 @@
-"""The storage of a sparse matrix: a sparsity structure, its values, and the arrays of a library made of both.
+"""Storage of a sparse matrix: sparsity structure, values, and the library arrays made of both.
 
 Values are arrays shaped as `structure.value_shapes`: NumPy where they are known, also inside a compiled function, else
 arrays of the library, possibly traced. They are zero in all padding. One more axis in front of all of them makes a

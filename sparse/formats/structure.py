@@ -1,4 +1,4 @@
-"""The static part of a sparse matrix: where its entries are, and in which order its values lie."""
+"""Sparsity structure: the static positions of the entries and the layout of the values."""
 
 from __future__ import annotations
 

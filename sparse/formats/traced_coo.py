@@ -1,4 +1,4 @@
-"""A matrix whose entries' places are arrays of a compiled program, so that nothing is known but its shape."""
+"""COO matrix with traced indices: an argument of a compiled function, of which only the shape is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The value arrays of a sparse matrix: NumPy arrays where they are known, else arrays of a library."""
+"""Value arrays of a sparse matrix: NumPy arrays where they are known, else arrays of a library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host operators: those of any library on NumPy arrays, for SciPy's methods and for loops of the host."""
+"""Adapters of operators of any library to NumPy arrays, for SciPy's methods and for loops on the host."""
 
 from __future__ import annotations
 

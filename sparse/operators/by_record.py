@@ -1,4 +1,4 @@
-"""Products with a function that was recorded, for known numbers: by NumPy, while a program is being made.
+"""NumPy evaluation of recorded functions on known vectors while a program is traced.
 
 XLA would compile each operation of the function by itself for them, which takes longer than all the rest of the set-up.
 """

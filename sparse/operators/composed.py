@@ -1,4 +1,4 @@
-"""Operators made of parts, which are operators and arrays: what happens to one happens to its parts."""
+"""Base class of composite operators: conversions are applied to their parts, operators and arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrix of a linear function that a solver works with, found by tracing it."""
+"""Sparse matrix of a linear function, by tracing."""
 
 from __future__ import annotations
 

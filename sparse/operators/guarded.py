@@ -1,4 +1,4 @@
-"""The guard of products that are not ours: those of a LinearOperator, and the first ones of a function.
+"""Validation of foreign products: those of a LinearOperator, and the first ones of a function.
 
 What is handed out cannot be written to (`Backend.call`). What comes back must have the size, the kind and, for A, the
 precision of what was asked for. The first time that an object is used, more is looked for: writes that nobody forbids,

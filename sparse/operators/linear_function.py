@@ -1,4 +1,4 @@
-"""What linear functions have in common: products of containers of arrays, and entries of their matrices."""
+"""Base class of linear functions: products of containers of arrays, and entries by tracing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The test that a Python function is linear, before a solver trusts it."""
+"""Linearity test of a Python function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that are known by their products only, and what follows from these."""
+"""Base classes of matrix-free operators: entries and SciPy's form follow from products."""
 
 from __future__ import annotations
 

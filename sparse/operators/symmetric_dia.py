@@ -1,4 +1,4 @@
-"""Symmetric matrices of diagonals in NumPy, of which products read one half: the other is the same numbers."""
+"""Symmetric DIA: NumPy products that read one triangle of a symmetric matrix of diagonals."""
 
 from __future__ import annotations
 

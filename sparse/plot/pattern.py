@@ -1,4 +1,4 @@
-"""A picture of where the entries of a matrix are: one pixel per entry, or how many fall into each pixel."""
+"""Sparsity pattern plot: one pixel per entry, or the number of entries per pixel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture of the neighbours that a matrix on a grid couples to a point, with their coefficients."""
+"""Stencil plot: the coefficients by which a matrix on a grid couples a point to its neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes of a grid as diagonals of the matrix: passes over whole arrays, where entries would be gathered one by one."""
+"""Conversion of stencil boxes to diagonals by whole-array operations instead of gathers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SciPy's matrices, whose index arrays anyone may have overwritten, or a file may have brought along."""
+"""Validation of the index arrays of SciPy matrices, which users and files may have changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed rows of stored diagonals, without a sort: blocks of rows that stay in the cache are transposed."""
+"""Conversion of diagonals to compressed rows without a sort, by transposing cache-sized blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users hand to the constructors: values of any library, and integer arrays that must fit them."""
+"""Validation of constructor arguments: values of any library, and the integer arrays that belong to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integer arrays that describe a structure: checked once, then int32."""
+"""Index arrays: validation, conversion to int32, and row pointers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorting entries by rows in linear time, and adding up duplicates."""
+"""Counting sorts of entries by row and column, and summation of duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laying out the values of a matrix anew: every change of format is one gather with static positions."""
+"""Value conversion between formats: one gather with static positions."""
 
 from __future__ import annotations
 

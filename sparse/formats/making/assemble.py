@@ -1,4 +1,4 @@
-"""Matrices made of others: blocks, stacks, Kronecker products, the identity."""
+"""Assembly of matrices from others: blocks, stacks, Kronecker products, the identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of matrices: of entries that tell their system, and of single matrices of any patterns."""
+"""Batches of matrices on one structure, from entries or from single matrices of any patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrices of entries and of diagonals, in the format that suits them."""
+"""Matrices from entries and from diagonals, in the format that suits them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrices of SciPy and of the libraries' own sparse types."""
+"""Conversion of SciPy matrices and of the libraries' own sparse types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums, multiples and products of sparse matrices: static structure, values that are computed or traced."""
+"""Sums, scalar multiples and products of sparse matrices, with static structure and possibly traced values."""
 
 from __future__ import annotations
 

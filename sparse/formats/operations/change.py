@@ -1,4 +1,4 @@
-"""From one form of a matrix to another: format, transpose, values, library, SciPy, parts."""
+"""Conversion of sparse matrices: format, transpose, values, library, SciPy, submatrices."""
 
 from __future__ import annotations
 
