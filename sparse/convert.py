@@ -63,7 +63,7 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
 
 
 def owned(A: Any, bk: Backend) -> Any:
-    """What is called A, in memory of its own where it is a matrix in memory that its owner may write to.
+    """Copy A where it is a matrix in memory that its owner may write to.
 
     That is of NumPy, SciPy and PyTorch, and krylix's formats in these. Functions, LinearOperators and `tf.Variable`s
     stay as they are, and whatever these read. Derivatives go on to what was given.
@@ -141,7 +141,7 @@ def to_operator(
 
 
 def batch_shape(A: Any, bk: Backend) -> tuple[int, ...]:
-    """The batch axes of what is called A: of an array or a library's own type those in front of the last two.
+    """Batch axes of A: of an array or a library's own type those in front of the last two.
 
     Operators count their systems, lists of matrices their elements; a function knows no batch.
     """
@@ -166,7 +166,7 @@ def is_list_of_matrices(A: Any, bk: Backend) -> bool:
 
 
 def _stacked(bk: Backend, A: Sequence[Any], dtype: np.dtype, like: Array | None, name: str) -> Operator:
-    """A batch of the matrices in a list.
+    """Stack the matrices of a list to a batch.
 
     Raises:
         TypeError: something else is in it, or dense and sparse matrices.

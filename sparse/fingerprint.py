@@ -8,7 +8,7 @@ from typing import Any
 
 
 def fingerprint(*parts: Any) -> str | None:
-    """A name for the content of objects, of arrays in them too; None where they cannot be pickled.
+    """Content hash of objects and of the arrays in them; None where they cannot be pickled.
 
     Equal content may have several names; different content has one only by a collision of BLAKE2b. Cost: a pass over
     the arrays.

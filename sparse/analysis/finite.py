@@ -13,7 +13,7 @@ from ..operator import Operator
 
 
 def not_finite(A: Operator) -> str | None:
-    """What is wrong with the entries of A, in words; None where they are finite, or cannot be looked at now.
+    """Message about NaN or infinite entries of A; None where all are finite, or values are not known now.
 
     Of one dense matrix for each system: only where every one of them is wrong, as good systems are to be solved.
 

@@ -16,7 +16,7 @@ _ROWS = 65_536  # numbers that stay in the cache
 
 
 class RowSums:
-    """Of a matrix `(n, n)`.
+    """Row sums of a matrix `(n, n)`.
 
     Attributes:
         diagonal: `(n,)`, its real part.
@@ -51,7 +51,7 @@ class RowSums:
 
 
 def row_sums(matrix: Operator) -> RowSums | None:
-    """Of one square matrix of diagonals whose values are known now; None for others. Cost: a pass over the values."""
+    """Row sums of one square DIA matrix with known values; None for others. Cost: a pass over the values."""
     if not isinstance(matrix, DIA) or matrix.systems is not None or matrix.shape[0] != matrix.shape[1]:
         return None
     values = matrix.known_values()

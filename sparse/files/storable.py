@@ -22,7 +22,7 @@ C = TypeVar("C", bound=type[Operator])
 
 
 class StorableClass(NamedTuple):
-    """How operators of a class are stored.
+    """Serialisation of an operator class.
 
     Attributes:
         cls: the class.
@@ -60,7 +60,7 @@ def storable(
 
 
 def name_of(operator: Operator) -> str:
-    """What files call its class.
+    """Name of the operator's class in files.
 
     Raises:
         UnsupportedOperation: they have no form for it.
@@ -138,7 +138,7 @@ def _dense(given: Fields) -> Operator:
 
 
 def on_host(bk: Backend, array: Any) -> np.ndarray:
-    """The values of an array of the library, to be saved.
+    """Values of a library array on the host, for saving.
 
     Raises:
         UnsupportedOperation: they are not known before the compiled function runs.

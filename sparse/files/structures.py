@@ -25,7 +25,7 @@ Fields = dict[str, Any]
 
 
 def fields_of(structure: Structure) -> Fields:
-    """What `structure_of` makes the same structure of, besides its format and shape."""
+    """Fields of a structure for `structure_of`, besides its format and shape."""
     return _FORMATS[structure.format].flatten(structure)
 
 

@@ -177,7 +177,7 @@ class CscStructure(CompressedStructure):
 
 
 def _repeated(starts: np.ndarray, lines: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and places of `count` copies, each `size` places further on than the one before."""
+    """Starts and indices of `count` copies on the diagonal of a block matrix."""
     copies = np.arange(count, dtype=np.int32)[:, None]
     first = (starts[:-1] + copies * np.int32(len(lines))).reshape(-1)
     return np.append(first, np.int32(count * len(lines))), (lines + copies * np.int32(size)).reshape(-1)

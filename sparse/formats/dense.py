@@ -185,7 +185,7 @@ FORMATS["dense"] = Dense
 
 
 def _restore(bk: Backend, matrix: Any) -> Dense:
-    """Rebuild without a look at `matrix`: transformations put placeholders in its place."""
+    """Unflatten without access to `matrix`, which transformations replace by a placeholder."""
     operator = object.__new__(Dense)
     operator.bk, operator.matrix, operator.constant = bk, matrix, None
     shape = tuple(getattr(matrix, "shape", (0, 0)))

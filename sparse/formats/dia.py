@@ -54,7 +54,7 @@ def as_bits(mask: np.ndarray) -> np.ndarray:
 
 
 class Nonzero:
-    """The mask of the diagonals' known values that are not 0, found when it is needed."""
+    """Lazy mask of the known values that are not 0."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -95,7 +95,7 @@ class DiaStructure(Structure):
 
     @cached_property
     def places(self) -> int:
-        """How many places the diagonals have inside of the matrix."""
+        """Number of places of the diagonals inside of the matrix."""
         return sum(hi - lo for _, _, lo, hi in inside(self.offsets, *self.shape))
 
     @cached_property
@@ -122,7 +122,7 @@ class DiaStructure(Structure):
         return (self.present,)  # what lies outside of the matrix is never looked at
 
     def is_hermitian(self, values: Sequence[np.ndarray]) -> bool:
-        """A diagonal above the main one has what the one below has, seen from the other end."""
+        """Bitwise comparison of each upper diagonal with the lower one of opposite offset."""
         (diagonals,), n = values, self.shape[0]
         opposite = {o: d for d, o in enumerate(self.offsets)}
         if n != self.shape[1] or any(-o not in opposite for o in self.offsets):

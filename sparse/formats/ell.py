@@ -104,7 +104,7 @@ class EllStructure(Structure):
 def pack(
     cols: np.ndarray, starts: np.ndarray, lengths: np.ndarray, width: int, m: int
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Columns and numbers of entries `(width, n)`: of the first `lengths[i]` from `starts[i]` on, for each i.
+    """Padded columns and entry numbers `(width, n)` of the segments `[starts[i], starts[i] + lengths[i])`.
 
     Padding has the number -1 and a column of its row, so that a product takes in nothing that its row does not hold;
     a row without entries has the column of its number.

@@ -18,7 +18,7 @@ _SMALL = 4096  # entries, which SciPy multiplies in about the time of its call
 
 
 def in_scipy(A: SparseStorage) -> Any:
-    """A SciPy matrix, of a batch a tuple of matrices that share their indices; None where values are not known now."""
+    """Convert A to SciPy, a batch to a tuple of matrices that share their indices; None where values are not known."""
     found = A._made.get("scipy")
     if found is not None or (values := A.known_values()) is None:
         return found
@@ -66,7 +66,7 @@ def host_product(A: SparseStorage, x: np.ndarray) -> np.ndarray | None:
 
 
 def _compiled(A: SparseStorage) -> Any:
-    """SciPy's matrix of this format, whose product is compiled, sharing all arrays; None if it has none.
+    """SciPy matrix of this format for compiled products, sharing all arrays; None if there is none.
 
     Of a batch a tuple of them, or, where calls would take longer than products, one with all on its diagonal.
     """

@@ -108,7 +108,7 @@ class Matrix(Operator):
 
     @abstractmethod
     def _chosen(self, systems: np.ndarray | int) -> Matrix:
-        """One matrix of a batch by its number, or several, as a batch."""
+        """Select one matrix of a batch by its number, or several, as a batch."""
 
     def to_scipy(self) -> sp.csr_array:
         """The matrix in SciPy; the memory of CSR is shared, not copied.

@@ -169,12 +169,12 @@ class SparseMatrix(SparseStorage):
     # --- as a matrix ---
 
     def _suited(self, rows: SparseMatrix, in_shape: Shape | None, out_shape: Shape | None) -> SparseMatrix:
-        """CSR in the format of this matrix if that suits any structure, else in the one that suits this."""
+        """Convert CSR to the format of this matrix if that suits any structure, else to the one that suits the rows."""
         matrix: Any = rows.on_grids(in_shape, out_shape)
         return matrix.to(self.format) if self.format in _PLAIN else matrix.in_suitable_format()
 
     def in_suitable_format(self) -> SparseMatrix:
-        """A new CSR matrix in the format that suits it."""
+        """Convert a new CSR matrix to the format that suits it."""
         structure: Any = self.structure
         choice = choose_format(self.bk, structure.starts, structure.cols, self.shape)
         found: Any = self.to(choice.format)
@@ -266,7 +266,7 @@ class SparseMatrix(SparseStorage):
         return self._suited(arithmetic.matrix_product(*joint), in_shape, self._out_shape)
 
     def _joint(self, other: Any) -> tuple[SparseMatrix, SparseMatrix] | None:
-        """This and another sparse matrix, which may be SciPy's, in one library; None where the other one is dense."""
+        """Bring this and another sparse matrix, possibly SciPy's, to one library; None where the other one is dense."""
         if sp.issparse(other):
             return change.on_common_backend(self, change.copied(self, other))
         return change.on_common_backend(self, other) if isinstance(other, SparseMatrix) else None

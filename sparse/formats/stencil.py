@@ -1,4 +1,4 @@
-"""Stencil: a matrix-free format for grids, coefficients times shifted copies of an array."""
+"""Stencil: a format for grids, coefficients times shifted copies of an array; coefficients may be single numbers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class StencilStructure(Structure):
 
     @cached_property
     def diagonals(self) -> BoxDiagonals | None:
-        """What lays the values out as diagonals; None where these have other entries than boxes."""
+        """Conversion of values to diagonals; None where these have other entries than boxes."""
         return BoxDiagonals.of(self.boxes, self.out_grid, self.in_grid)
 
     def laid_out(self, cls: type[Structure]) -> tuple[Structure, Layout] | None:
@@ -183,7 +183,7 @@ class Stencil(SparseMatrix):
 
 
 def _zero(bk: Backend, coefficients: Sequence[Any], systems: int | None) -> Any:
-    """What stands for coefficients that are never met: a zero, or one for each system, that they are promoted to."""
+    """Zero of the promoted dtype for coefficients whose shifts all leave the grid, one for each system."""
     shape = () if systems is None else (systems,)
     if all(isinstance(c, (np.ndarray, np.generic)) for c in coefficients):
         return np.zeros(shape, np.result_type(*(c.dtype for c in coefficients)) if len(coefficients) else float)
@@ -203,14 +203,14 @@ def _of_one_dtype(bk: Backend, values: list[Any], plain: bool) -> list[Any]:
 
 
 def _natural(shift: Grid, outs: Grid, ins: Grid) -> Shifted | None:
-    """All rows whose column is on the grid; None where there are none."""
+    """Box of all rows whose column is on the grid; None where there are none."""
     lo = tuple(max(0, -s) for s in shift)
     shape = tuple(min(n, m - s) - a for n, m, s, a in zip(outs, ins, shift, lo))
     return Shifted(lo, shape, tuple(a + s for a, s in zip(lo, shift))) if min(shape, default=1) > 0 else None
 
 
 def _systems_of(coefficients: Sequence[Any], grid: Grid) -> int | None:
-    """How many systems the coefficients are for, None where they have no such axis."""
+    """Number of systems of the coefficients; None where they have no such axis."""
     found = {int(c.shape[0]) for c in coefficients if len(c.shape) > len(grid)}
     if len(found) > 1:
         raise ValueError(f"Coefficients of {' and '.join(map(str, sorted(found)))} systems were given; expected one.")

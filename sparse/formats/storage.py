@@ -121,7 +121,7 @@ class SparseStorage(Matrix):
         register_container(self.bk, type(self), _flatten, _restore)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is made again when it is needed: copies and pickles are of values and structure."""
+        """State without caches: copies and pickles hold values and structure."""
         arrays = {key: self._made[key] for key in ("arrays",) if key in self._made}
         return {**self.__dict__, "_transposed": None, "_made": arrays, "analysis": None}
 
@@ -158,11 +158,11 @@ class SparseStorage(Matrix):
         return self._once("indices", lambda: self._placed(self.structure.indices))
 
     def mask_arrays(self) -> tuple[Array, ...]:
-        """What the gradient by the values needs besides; nothing where there are no gradients."""
+        """Masks of padding for the gradient by the values; none where the library has no gradients."""
         return self._once("masks", lambda: self._placed(self.structure.masks if self.bk.has_derivatives else ()))
 
     def _once(self, name: str, make: Callable[[], tuple[Array, ...]]) -> tuple[Array, ...]:
-        """Arrays of the library; they are kept unless a program is being compiled, which they would be part of."""
+        """Arrays of the library, cached unless a program is being compiled, whose tracers must not outlive it."""
         found: tuple[Array, ...] | None = self._made.get(name)
         if found is None:
             found = make()
@@ -202,14 +202,14 @@ class SparseStorage(Matrix):
 
 
 def _flatten(A: SparseStorage) -> tuple[tuple[Array, ...], Any]:
-    """All arrays, and what tells them apart."""
+    """Flatten a matrix to its arrays and static data."""
     values, indices, masks = A.arrays(), A.index_arrays(), A.mask_arrays()
     static = A.bk, A.structure, len(values), len(indices), A.dtype, A._in_shape, A._out_shape
     return (*values, *indices, *masks), static
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> SparseStorage:
-    """Without a look at the arrays: transformations put placeholders in their place, or an axis in front."""
+    """Unflatten without access to the arrays, which transformations replace by placeholders or stack."""
     bk, structure, values, indices, dtype, in_shape, out_shape = static
     A: Any = object.__new__(FORMATS[structure.format])  # type: ignore[arg-type]
     A.bk, A.structure, A.shape, A.constant, A._like = bk, structure, structure.shape, None, None

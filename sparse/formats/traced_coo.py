@@ -24,12 +24,12 @@ _UNKNOWN = (
 
 
 def places_unknown(what: str) -> UnsupportedOperation:
-    """What to say of an operation on such a matrix."""
+    """Error for an operation that needs the indices."""
     return UnsupportedOperation(_UNKNOWN.format(what))
 
 
 def _refused(what: str) -> Any:
-    """A method that cannot be had."""
+    """Method that raises for an operation that needs the indices."""
 
     def refuse(matrix: TracedCOO, *_: Any) -> Any:
         raise places_unknown(what)
@@ -175,7 +175,7 @@ def _flatten(matrix: TracedCOO) -> tuple[tuple[Array, ...], Any]:
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> TracedCOO:
-    """Rebuild without a look at the arrays: transformations put placeholders in their place."""
+    """Unflatten without access to the arrays, which transformations replace by placeholders."""
     matrix = object.__new__(TracedCOO)
     matrix.bk, matrix.shape, dtype = static
     matrix.values, matrix.rows, matrix.cols = arrays

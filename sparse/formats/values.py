@@ -18,7 +18,7 @@ def are_known(values: Sequence[Any]) -> bool:
 
 
 def check_values(structure: Structure, values: Sequence[Any]) -> int | None:
-    """How many systems the values are of, along one more axis in front of what the structure wants; None: no such axis.
+    """Number of systems along one more axis in front of the shapes of the structure; None: no such axis.
 
     Raises:
         ValueError: they are shaped in another way.
@@ -36,7 +36,7 @@ def check_values(structure: Structure, values: Sequence[Any]) -> int | None:
 
 
 def mapped_values(bk: Backend, structure: Structure, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], int | None]:
-    """The values that a transformation puts into a container, and how many systems they are of.
+    """Normalise the values that a transformation puts into a container, and count their systems.
 
     A transformation that maps over the making of matrices puts an axis in front of all arrays; several become one.
 
@@ -68,7 +68,7 @@ def in_library(bk: Backend, values: Sequence[Any], like: Array | None) -> tuple[
 
 
 def in_one_dtype(bk: Backend, values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Known values in the dtype that the library would give them, and all in one."""
+    """Cast known values to one dtype that the library stores."""
     if not values:
         return ()
     dtype = bk.stored_dtype(np.result_type(*values))

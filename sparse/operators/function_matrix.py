@@ -15,7 +15,7 @@ from ..tracing.matrix_from_function import traced_matrix
 
 
 class CoupledSystems(UnsupportedOperation):
-    """A function of several systems mixes them, so that there is no matrix of one."""
+    """Error for a function that couples its systems, so that there is no matrix of one."""
 
 
 class Function(Protocol):
@@ -48,7 +48,7 @@ def function_matrix(A: Function) -> SparseMatrix:
 
 
 def matrix_and_bias(A: Function, like: Array, exact: bool = False) -> tuple[Any, Any]:
-    """That matrix, and what the function returns for rows of zeros.
+    """The matrix of `function_matrix`, and the image of zeros.
 
     Args:
         like: rows such as the function takes, of the library or of NumPy.

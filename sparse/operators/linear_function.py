@@ -19,7 +19,7 @@ from .products import Products
 
 
 class LinearFunction(Products):
-    """What a function can offer: its products, and the entries of a matrix where it can be traced."""
+    """Linear function with products, and with the entries of a matrix where it can be traced."""
 
     compiled: bool
     like: Array | None

@@ -73,7 +73,7 @@ def find_neighbours(A: Any, grid: Sequence[int]) -> Neighbours:
 
 
 def reach(A: Any) -> int:
-    """How far from the diagonal the entries of a typical row are."""
+    """Largest distance from the diagonal of the entries of a typical row."""
     row = _typical_row(A, (A.shape[0],))
     return int(np.max(np.abs(A.indices[A.indptr[row] : A.indptr[row + 1]] - row), initial=0))
 

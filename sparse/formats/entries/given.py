@@ -37,7 +37,7 @@ def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
 
 
 def known_array(x: Any, what: str) -> np.ndarray:
-    """A copy of what says where values stand.
+    """Copy index arrays that must be known.
 
     Raises:
         TypeError: it is not known while a function is traced.
@@ -52,7 +52,7 @@ def known_array(x: Any, what: str) -> np.ndarray:
 
 
 def check_lengths(values: Array, positions: np.ndarray, what: str) -> None:
-    """One position for each value `(..., nnz)`.
+    """Check that there is one position for each value `(..., nnz)`.
 
     Raises:
         ValueError: it is not so.
@@ -72,7 +72,7 @@ def check_starts(starts: Any, n: int, nnz: int) -> np.ndarray:
 def read_lines(
     values: Any, places: Any, starts: Any, shape: Any, word: str
 ) -> tuple[Backend, Array, np.ndarray, np.ndarray]:  # fmt: skip
-    """The backend, the values, and line and place of each entry, as compressed rows are given; columns as well.
+    """Read the arguments of compressed rows or columns: the backend, the values, and line and place of each entry.
 
     Args:
         shape: `(lines, places)`.

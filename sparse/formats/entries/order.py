@@ -12,7 +12,7 @@ from .integers import check_size, is_canonical
 
 
 class Order(NamedTuple):
-    """How a list of entries becomes one in row order without duplicates."""
+    """Conversion of a list of entries to row order without duplicates."""
 
     rows: np.ndarray  # int32 (nnz,), of the result
     cols: np.ndarray

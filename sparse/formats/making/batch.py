@@ -52,7 +52,7 @@ def from_systems(
 
 
 def _equal(tables: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What systems, rows and columns are where all systems have the same entries in the same order."""
+    """Systems, rows and columns of entries that are the same in all systems, in the same order."""
     return [np.arange(len(tables[0]), dtype=np.int32)[:, None], tables[1][:1], tables[2][:1]]
 
 

@@ -68,7 +68,7 @@ def from_scipy(
 
 
 def _in_rows(A: Any) -> sp.csr_array:
-    """The matrix as an object of its own, which shares its arrays where it is in rows.
+    """CSR view of a SciPy matrix as an object of its own, which shares its arrays where it is CSR.
 
     SciPy's constructor checks once more what has been checked, in as long as a product with thousands of entries takes.
     """
@@ -91,7 +91,7 @@ def _are_few(A: Any) -> bool:
 
 
 def _by_rows(A: Any) -> np.ndarray:
-    """`(k, n)`: the diagonals of SciPy's `dia_array`, in which they are counted by columns, counted by rows."""
+    """Diagonals `(k, n)` aligned by rows, of SciPy's `dia_array`, which aligns them by columns."""
     n, m = A.shape
     found, length = np.zeros((len(A.offsets), n), A.dtype), min(m, A.data.shape[1])
     for row, values, offset in zip(found, A.data, map(int, A.offsets), strict=True):
@@ -101,7 +101,7 @@ def _by_rows(A: Any) -> np.ndarray:
 
 
 def _own(csr: sp.csr_array, given: Any) -> sp.csr_array:
-    """A copy, if it shares memory with what was given: libraries copy some arrays, and share others."""
+    """Copy a matrix that shares memory with the given one, as libraries copy some arrays, and share others."""
     if not np.shares_memory(csr.data, getattr(given, "data", ())):
         return csr
     csr = csr.copy()
@@ -110,7 +110,7 @@ def _own(csr: sp.csr_array, given: Any) -> sp.csr_array:
 
 
 def _owned(compressed: Any, given: Any) -> Any:
-    """In order and without duplicates; a copy, if something must be moved for it."""
+    """Canonical form; a copy if entries must be moved for it."""
     if compressed.has_canonical_format:
         return compressed
     if np.shares_memory(compressed.data, getattr(given, "data", ())):

@@ -33,12 +33,12 @@ def matrix_sum(A: Sparse, B: Sparse) -> Sparse:
 
 
 def _both_in_scipy(A: SparseStorage, B: SparseStorage) -> bool:
-    """May SciPy compute with them? It has no batches."""
+    """Are both known single matrices, with which SciPy can compute?"""
     return A.constant is not None and B.constant is not None and A.systems is None and B.systems is None
 
 
 def _by_rows(A: Sparse, found: sp.csr_array) -> Sparse:
-    """A known matrix that SciPy made, beside A."""
+    """Wrap a known result of SciPy, on the device of A."""
     found.sum_duplicates()
     return A.beside(CsrStructure.of(found), (found.data,))
 
@@ -75,7 +75,7 @@ def scalar_multiple(A: Sparse, c: Any, divide: bool) -> Sparse:
 
 
 def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
-    """What a matrix of `dtype` is multiplied by, without axes, and the dtype of the product; NumPy where it is known.
+    """Scalar factor of a matrix of `dtype`, and the dtype of the product; NumPy where it is known.
 
     Raises:
         TypeError: it is no single number.
@@ -116,14 +116,14 @@ class Meeting(NamedTuple):
     ids: np.ndarray | None  # to which entry of the product it adds; None: to one of its own
 
     def values(self, bk: Backend, one: Array, other: Array) -> Array:
-        """Of the product, from those of both in row order, `(nnz,)` or for a batch `(systems, nnz)`."""
+        """Values of the product, from those of both in row order, `(nnz,)` or for a batch `(systems, nnz)`."""
         first, second = (bk.take(v, i, len(v.shape) - 1) for v, i in ((one, self.left), (other, self.right)))
         found = first * second
         return found if self.ids is None else bk.sum_entries(found, self.ids, len(self.rows), sorted=True)
 
 
 def products_of_entries(A: Structure, B: Structure) -> Meeting:
-    """Which single products A @ B is made of. Cost: counting sorts of them, linear in their number."""
+    """Symbolic product: pairs of entries that contribute to A @ B. Cost: counting sorts, linear in their number."""
     left, right = _pairs(A, B)
     order = sorted_entries(A.entries().rows[left], B.entries().cols[right], (A.shape[0], B.shape[1]))
     if order.order is not None:
@@ -158,7 +158,7 @@ def summed(A: SparseStorage, axis: int | None) -> Array:
 
 
 def check_axis(axis: int | None) -> None:
-    """That there are sums along it.
+    """Check the axis of a sum.
 
     Raises:
         ValueError: there are none.
@@ -168,7 +168,7 @@ def check_axis(axis: int | None) -> None:
 
 
 def joint_values(matrices: Sequence[SparseStorage], dtype: np.dtype) -> Array:
-    """The values of several matrices in one row, each in row order, or in one for each system; NumPy where known.
+    """Concatenate the values of several matrices in row order, for each system; NumPy where known.
 
     Raises:
         ValueError: batches of different length are among them.
@@ -181,14 +181,14 @@ def joint_values(matrices: Sequence[SparseStorage], dtype: np.dtype) -> Array:
 
 
 def entries_together(matrices: Sequence[SparseStorage], dtype: np.dtype) -> tuple[Backend, list[Array]]:
-    """The values of each in row order, NumPy's where all are known, and the library that they are of."""
+    """Values of each matrix in row order, NumPy's where all are known, and their library."""
     known = all(M.constant is not None for M in matrices)
     bk = matrices[0].host if known else matrices[0].bk
     return bk, [bk.astype(M.entry_values() if known else M.entry_arrays(), dtype) for M in matrices]
 
 
 def check_systems(matrices: Sequence[Any]) -> int | None:
-    """How many systems a sum or product of these has; None where none of them is a batch.
+    """Number of systems of a sum or product of these; None where none of them is a batch.
 
     Raises:
         ValueError: they have different numbers of systems.

@@ -43,7 +43,7 @@ def transposed(A: Sparse) -> Sparse:
 
 
 def revalued(A: Sparse, given: Sequence[Any]) -> Sparse:
-    """The same structure with values of the library, or a copy of NumPy's; what is given for padding is ignored.
+    """Replace the values by those of the library, or a copy of NumPy's; what is given for padding is ignored.
 
     Raises:
         ValueError: they have other shapes.
@@ -77,7 +77,7 @@ def native(A: SparseStorage) -> Any:
 
 
 def pruned(A: Sparse) -> Sparse | None:
-    """A without stored zeros, of a batch those of all systems, by rows if it does not keep its format.
+    """Remove stored zeros, of a batch those of all systems; the result is CSR if it cannot keep its format.
 
     None where its values are not known.
     """
@@ -102,7 +102,7 @@ def nonzero_rows(
 
 
 def explained(A: SparseStorage) -> list[str]:
-    """Lines about size and memory."""
+    """Lines of `explain` about size and memory."""
     structure, systems = A.structure, 1 if A.systems is None else A.systems
     stored = systems * structure.size * A.dtype.itemsize + sum(i.nbytes for i in structure.indices)
     each = "" if A.systems is None else f" of each of {systems} systems"
@@ -113,14 +113,14 @@ def explained(A: SparseStorage) -> list[str]:
 
 
 def copied(A: Sparse, B: Any) -> Sparse:
-    """A matrix of SciPy, beside A."""
+    """Copy a SciPy matrix, on the device of A."""
     csr = sp.csr_array(checked_scipy(B, "the other matrix"), copy=True)
     csr.sum_duplicates()
     return A.beside(CsrStructure.of(csr), (working(csr.data),))
 
 
 def on_common_backend(A: Sparse, B: Sparse) -> tuple[Sparse, Sparse]:
-    """Both in one library.
+    """Bring both to one library.
 
     Raises:
         TypeError: they are of two libraries.
