@@ -14,7 +14,7 @@ from ..backends import Array, choose_backend, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.analysis.analysis import release
-from ..sparse.owned import owned
+from ..sparse.convert import owned
 from .iteration.method import Method, precision_for
 from .known_plan import KnownPlan
 from .methods.direct.refinement import Refinement

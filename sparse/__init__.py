@@ -6,6 +6,7 @@ if __name__ != "krylix.sparse":  # reached through sys.path (repository root), n
 from .analysis.analysis import asymmetry
 from .convert import as_operator, batch_shape, is_function, is_list_of_matrices, operand_dtype, to_operator
 from .errors import NonlinearError, UnsupportedOperation
+from .files.matrices import load, save
 from .files.storable import storable
 from .formats import (
     COO,
@@ -23,13 +24,11 @@ from .formats import (
     eye,
     hstack,
     kron,
-    load,
-    save,
     vstack,
 )
 from .layout import Layout
 from .operator import Operator
-from .operators.bridge import BridgedOperator
+from .operators.bridge import BridgedOperator, OnHost
 from .operators.cast import CastOperator, in_precision
 from .operators.combine import OffsetOperator
 from .operators.composed import Composed
@@ -39,7 +38,6 @@ from .operators.linearity import linear_part
 from .operators.mapped import MappedOperator
 from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
-from .operators.on_host import OnHost
 from .operators.products import Turned
 from .operators.symmetric_dia import as_symmetric_dia
 from .plot import picture as picture

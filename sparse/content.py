@@ -1,4 +1,4 @@
-"""The numbers of a matrix in memory, compared bit by bit with those of another: the same matrix, made anew or not."""
+"""Bitwise comparison of the arrays of two matrices, which recognises a matrix that is given again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIRST = 64  # words that mostly tell different matrices apart
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a matrix consists of.
+    """The arrays of a matrix and their form in memory.
 
     Attributes:
         form: its class, shape, dtypes and layout in memory.
@@ -41,7 +41,7 @@ class Content:
         return sum(array.nbytes for array in self.arrays)
 
     def checksum(self) -> int:
-        """Of some thousand words. Matrices of different content may share it."""
+        """Checksum of some thousand words; matrices of different content may share it."""
         found = 0
         for words in map(_words, self.arrays):
             some = np.ascontiguousarray(words[:: 1 + len(words) // _SAMPLED])
@@ -58,7 +58,7 @@ class Content:
 
 
 def content_of(A: Any, bk: Backend) -> Content | None:
-    """Of one matrix of NumPy or SciPy, or a dense one of the library `bk` in memory of the host that nobody watches.
+    """Content of one NumPy or SciPy matrix, or of a dense one of the library `bk` in untracked host memory.
 
     None of others, and where the numbers are not contiguous.
     """
@@ -77,7 +77,7 @@ def content_of(A: Any, bk: Backend) -> Content | None:
 
 
 def copy_of(A: Any, bk: Backend) -> Any:
-    """A matrix that has a content, in memory of its own and in the same layout."""
+    """Copy a matrix that has a content, in the same memory layout."""
     if type(A) in _FIELDS:
         return A.copy()
     if type(A) is np.ndarray:

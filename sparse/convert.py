@@ -1,4 +1,4 @@
-"""Make an operator of whatever a user calls A."""
+"""Conversion of matrices, functions and LinearOperators to operators, and private copies of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, working_dtype
 from .formats import Dense, SparseMatrix, from_native, from_scipy, matrix_batch
+from .formats.entries.checked import checked_scipy
 from .layout import Layout
 from .operator import Operator
 from .operators.function import FunctionOperator
@@ -18,6 +19,11 @@ from .operators.host import HostOperator
 
 def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence[Any] = ()) -> Operator:
     """`A` as a krylix operator: `A @ v`, `A(x)`, `.T`, `.H`, `.diagonal()`.
+
+    A matrix is read now, whatever its format: the operator owns its entries, and later writes to the given memory do
+    not reach it. `linear_solve` reads a matrix that is given to it directly at every call. Only dense tensors of
+    PyTorch and `tf.Variable`s, which optimisers write to, are held themselves: writes count in every later product and
+    solve.
 
     Args:
         A: a dense array `(n, m)` or `(k, n, m)`; a sparse matrix of SciPy, JAX, PyTorch or TensorFlow, or a batch of
@@ -32,6 +38,8 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     Raises:
         ValueError: a function without `like`, or shapes that do not fit.
         TypeError: `A` is nothing that can be applied.
+
+    Cost: a copy of the entries.
     """
     if isinstance(A, Operator) and like is None and not args:
         return A
@@ -43,6 +51,8 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     found = operand_dtype(A, bk)
     if found is not None and found.kind not in "biufc":
         raise TypeError(f"A must be a function, a matrix or an operator; got {type(A).__name__}, {A!r:.60}.")
+    if bk.on_host or not bk.is_array(A):
+        A = owned(A, bk)
     if like is None:
         return to_operator(bk, A, None, working_dtype(found), args)
     leaves, _ = bk.leaves(like)
@@ -50,6 +60,30 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     layout = Layout.of(bk, like if len(arrays) != 1 else arrays[0], batch_ndim, "like")
     dtype = working_dtype(np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c")
     return to_operator(bk, A, layout, dtype, args, arrays[0])
+
+
+def owned(A: Any, bk: Backend) -> Any:
+    """Copy A where it is a matrix in memory that its owner may write to.
+
+    That is of NumPy, SciPy and PyTorch, and krylix's formats in these. Functions, LinearOperators and `tf.Variable`s
+    stay as they are, and whatever these read. Derivatives go on to what was given.
+
+    Cost: one pass over the entries.
+    """
+    if isinstance(A, np.ndarray):
+        return A.copy()
+    if sp.issparse(A):
+        return checked_scipy(A).copy()  # SciPy's copies convert what a check refuses
+    if bk.is_array(A) or bk.sparse.accepts(A):
+        return bk.owned(A)
+    if isinstance(A, SparseMatrix):
+        return A.holding([v.copy() if isinstance(v, np.ndarray) else A.bk.owned(v) for v in A.known_or_arrays()])
+    if isinstance(A, Dense):
+        known = None if A.constant is None else A.constant.copy()
+        return Dense(A.bk, known if A.constant is A.matrix else A.bk.owned(A.matrix), known)
+    if is_list_of_matrices(A, bk):
+        return [owned(one, bk) for one in A]
+    return A
 
 
 def is_function(A: Any) -> bool:
@@ -107,7 +141,7 @@ def to_operator(
 
 
 def batch_shape(A: Any, bk: Backend) -> tuple[int, ...]:
-    """The batch axes of what is called A: of an array or a library's own type those in front of the last two.
+    """Batch axes of A: of an array or a library's own type those in front of the last two.
 
     Operators count their systems, lists of matrices their elements; a function knows no batch.
     """
@@ -132,7 +166,7 @@ def is_list_of_matrices(A: Any, bk: Backend) -> bool:
 
 
 def _stacked(bk: Backend, A: Sequence[Any], dtype: np.dtype, like: Array | None, name: str) -> Operator:
-    """A batch of the matrices in a list.
+    """Stack the matrices of a list to a batch.
 
     Raises:
         TypeError: something else is in it, or dense and sparse matrices.
@@ -179,7 +213,7 @@ def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) 
 
 def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
     try:
-        values = np.asarray(A)
+        values = A if isinstance(A, np.ndarray) else np.array(A)  # of what only has `__array__` a copy
         if values.dtype.kind in "biufc":
             return values.astype(dtype, copy=not bk.on_host)  # libraries copy some arrays, and share others
         problem: Exception | None = None

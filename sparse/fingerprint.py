@@ -1,4 +1,4 @@
-"""Names for what decides on a message: the same in every process, where the same is said."""
+"""Content hashes of Python objects and arrays that are equal in every process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def fingerprint(*parts: Any) -> str | None:
-    """A name for the content of objects, of arrays in them too; None where they cannot be pickled.
+    """Content hash of objects and of the arrays in them; None where they cannot be pickled.
 
     Equal content may have several names; different content has one only by a collision of BLAKE2b. Cost: a pass over
     the arrays.

@@ -1,4 +1,4 @@
-"""How the arrays that a user hands over become rows of a `(batch, n)` array, and back."""
+"""Layout of unknowns: flattening of users' arrays to rows `(batch, n)`, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator: what every matrix and linear function offers to solvers and users."""
+"""Base class of operators: the interface of matrices and linear functions to solvers and users."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Operator(ABC):
 
     @property
     def in_steps(self) -> Operator:
-        """What methods multiply by from step to step; true residuals are those of the operator itself."""
+        """The operator that iterations multiply by; true residuals use the operator itself."""
         return self
 
     @property
@@ -90,11 +90,11 @@ class Operator(ABC):
 
     @abstractmethod
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        """Arrays, and the function that makes of their NumPy values the same operator on the host."""
+        """Arrays, and a function that rebuilds the operator on the host from their NumPy values."""
 
     @abstractmethod
     def per_system(self, i: int) -> Any:
-        """What SciPy takes for system `i`: ndarray, sparse matrix or LinearOperator. On the NumPy backend only."""
+        """SciPy's form of system `i`: ndarray, sparse matrix or LinearOperator. On the NumPy backend only."""
 
     def known(self) -> Any:
         """The matrix as a NumPy array or SciPy sparse matrix where its values are known now, else None.
@@ -123,7 +123,7 @@ class Operator(ABC):
         return image, transposed_times(found, v)
 
     def is_exactly_hermitian(self) -> bool | None:
-        """Digit by digit, of finite numbers, where that is quick to see; False leaves it open, None: not known now."""
+        """Cheap bitwise test of A = Aᴴ for finite entries; False leaves it open, None: values are not known now."""
         return False
 
     def known_diagonal(self) -> np.ndarray:

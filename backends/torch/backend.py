@@ -251,7 +251,7 @@ class TorchBackend(TorchKernels, Backend):
 
     def owned(self, x: Array) -> Array:
         with torch.enable_grad():
-            return self.copy(x)
+            return self.copy(x) if x.layout == torch.strided else x.clone()
 
     def without_derivatives(self, x: Array, failed: Array) -> Array:
         result: Array = WithoutDerivatives.apply(x, failed)

@@ -45,7 +45,7 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
 
 
 def _of_format(A: SparseMatrix, y: Array, x: Array) -> SparseMatrix:
-    values = A.stored.form.sample(A.bk, A.stored.index_arrays(), -y, x.conj())
+    values = A.form.sample(A.bk, A.index_arrays(), -y, x.conj())
     if A.systems is not None:  # which the rows repeat
         values = tuple(v.reshape(-1, A.systems, *v.shape[1:]).sum(axis=0) for v in values)
     return A.with_values([_kind_of(A.dtype, v) for v in values])

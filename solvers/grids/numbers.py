@@ -31,8 +31,10 @@ def with_numbers(matrix: Matrix) -> Matrix:
         numbers.append(number)
         shifts.append(shift)
     found: Any = Stencil(numbers, shifts, grid)
-    moved = found if matrix.bk.on_host else found.on_backend(matrix.bk, matrix.stored.anchor())
-    return matrix._with(moved.stored, f"{len(numbers)} diagonals with a number each on the grid {grid}")
+    moved = found if matrix.bk.on_host else found.on_backend(matrix.bk, matrix.anchor())
+    return moved.on_grids(
+        matrix._in_shape, matrix._out_shape, f"{len(numbers)} diagonals with a number each on the grid {grid}"
+    )
 
 
 def _number(values: np.ndarray, shift: tuple[int, ...]) -> np.ndarray | None:

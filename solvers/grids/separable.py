@@ -101,7 +101,7 @@ def _differs(host: Operator, parts: Separable) -> str | None:
         lines, rest = _diagonals_of(parts)
         sizes = [on_axis(abs(A).sum(axis=1), axis, len(parts.grid)) for axis, A in enumerate(parts.along)]
         bound = _ROUNDING * np.finfo(host.dtype).eps
-        values = host.stored.known_values() if isinstance(host, DIA) and not rest else None
+        values = host.known_values() if isinstance(host, DIA) and not rest else None
         most = abs(parts.shift) + sum(np.max(s) for s in sizes)  # of a row
         if values is not None and most <= np.finfo(host.dtype).max / 2:  # else products may overflow
             structure: Any = host.structure  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ def constants_at_run_time(A: SparseMatrix | Dense) -> WithoutConstantsInside:
     Cost: the sums of the rows; where they are small, also of the columns, and of the rounding of the entries.
     """
     bk, rows, n = A.bk, A.systems or 1, A.shape[0]
-    like = A.stored.anchor() if isinstance(A, SparseMatrix) else A.matrix
+    like = A.anchor() if isinstance(A, SparseMatrix) else A.matrix
     ones = bk.broadcast_to(bk.asarray(np.ones((1, n), A.dtype), like=like), (rows, n))
     sums = bk.abs(A.apply(ones))
     none = bk.zeros_like(sums[:, :1])
@@ -65,7 +65,7 @@ def _each(A: SparseMatrix | Dense, function: Callable[[Backend, Array], Array]) 
     """The same structure with a function of the values."""
     if isinstance(A, Dense):
         return Dense(A.bk, function(A.bk, A.matrix))
-    return A._each(lambda v: function(A.stored.host, v))
+    return A._each(lambda v: function(A.host, v))
 
 
 def _sums(A: SparseMatrix | Dense, ones: Array) -> Array:

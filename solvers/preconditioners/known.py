@@ -69,7 +69,7 @@ def constant_folded(matrix: Matrix) -> Matrix:
         return matrix
     if isinstance(matrix, Dense):
         return Dense(matrix.bk, matrix.matrix, found[0])
-    return matrix._with(matrix.stored.with_values(found))
+    return matrix.holding(found)
 
 
 def is_known(matrix: Matrix) -> bool:
@@ -135,7 +135,7 @@ def concrete_entries(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, A
     own: Any = concrete(matrix)
     if isinstance(own, SparseMatrix):
         rows, cols, _ = own.structure.entries()
-        values = own.stored.entry_values()
+        values = own.entry_values()
     elif not isinstance(own, Dense):
         raise places_unknown("This preconditioner")
     else:
@@ -176,7 +176,7 @@ def linear(A: Operator) -> Operator:
 def kept(A: Operator) -> Operator:
     """A with a private copy of a matrix's values, since the caller may overwrite them."""
     if isinstance(A, SparseMatrix):
-        return _with_values(A, A.stored.host.copy)
+        return _with_values(A, A.host.copy)
     if isinstance(A, Dense):
         return Dense(A.bk, A.bk.copy(A.matrix), None if A.constant is None else A.constant.copy())
     return A
@@ -192,13 +192,13 @@ def without_derivatives(A: Operator) -> Operator:
 
 
 def _with_values(A: SparseMatrix, function: Callable[[Array], Array]) -> SparseMatrix:
-    return A._with(A.stored.with_values([function(values) for values in A.stored.known_or_arrays()]))
+    return A.holding([function(values) for values in A.known_or_arrays()])
 
 
 def anchor(matrix: Matrix) -> Array | None:
     """An array on the matrix's device, or None where it does not matter."""
     if isinstance(matrix, SparseMatrix):
-        return matrix.stored.anchor()
+        return matrix.anchor()
     if not isinstance(matrix, Dense):
         raise places_unknown("This preconditioner")
     return matrix.matrix if matrix.bk.device(matrix.matrix) is not None else None

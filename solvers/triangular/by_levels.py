@@ -59,7 +59,7 @@ class LevelSolve(Composed):
         Cost: a gather of the values; once per structure a few calls of NumPy per level.
         """
         plan = _plan(S.structure)
-        rows = SparseMatrix.of_stored(S.stored.regathered(plan.structure, plan.layout))
+        rows = S.regathered(plan.structure, plan.layout)
         schedule, pivots = plan.schedule, np.zeros((1, 0), S.dtype)
         if diagonal is not None:
             host = get_backend("numpy") if isinstance(diagonal, np.ndarray) else S.bk
@@ -67,7 +67,7 @@ class LevelSolve(Composed):
             spare = host.full((int(found.shape[0]), 1), 1, host.dtype(found), found)
             pivots = host.take(host.concat([found, spare], 1), plan.order, 1)
         order, places, pivots = (
-            array if S.bk.compiled() or S.bk.is_array(array) else S.stored.placed(array)
+            array if S.bk.compiled() or S.bk.is_array(array) else S.placed(array)
             for array in (plan.order, schedule.places[: S.shape[0]], pivots)
         )
         return cls(rows, order, places, pivots, schedule.width, schedule.levels, diagonal is None)
@@ -110,8 +110,7 @@ class LevelSolve(Composed):
 
     def _by_steps(self, r: Array) -> Array:
         bk, width, (batch, size) = self.bk, self.width, (int(k) for k in r.shape)
-        steps, stored = size // width, self.rows.stored
-        (values,), (cols,) = stored.arrays(), stored.index_arrays()
+        steps, (values,), (cols,) = size // width, self.rows.arrays(), self.rows.index_arrays()
         longest = int(cols.shape[0])
         values = bk.astype(bk.reshape(values, (*values.shape[:-1], steps, width)), bk.dtype(r))
         cols, r = bk.reshape(cols, (longest, steps, width)), bk.reshape(r, (batch, steps, width))

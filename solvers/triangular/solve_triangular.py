@@ -105,9 +105,9 @@ def _sparse(A: SparseMatrix, b: Array, lower: bool, unit: bool, transpose: bool,
 def _triangle(A: SparseMatrix, lower: bool, unit: bool) -> SparseMatrix:
     """The triangle with its stored, or unit, diagonal."""
     rows, cols, _ = A.structure.entries()
-    n, host = A.shape[0], A.stored.host
+    n, host = A.shape[0], A.host
     inside = (rows > cols if lower else rows < cols) | (False if unit else rows == cols)
-    values = A.stored.entry_values()
+    values = A.entry_values()
     last = len(values.shape) - 1
     values, rows, cols = host.take(values, np.flatnonzero(inside), last), rows[inside], cols[inside]
     if unit:
@@ -116,7 +116,7 @@ def _triangle(A: SparseMatrix, lower: bool, unit: bool) -> SparseMatrix:
         values, rows, cols = host.concat([values, ones], last), np.append(rows, each), np.append(cols, each)
     else:
         _refuse_missing(rows[rows == cols], n)
-    return from_entries(A.bk, rows, cols, values, A.shape, format="csr", prune=False, like=A.stored.anchor())
+    return from_entries(A.bk, rows, cols, values, A.shape, format="csr", prune=False, like=A.anchor())
 
 
 def _refuse_missing(stored: np.ndarray, n: int) -> None:

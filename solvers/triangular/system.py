@@ -18,10 +18,10 @@ Make = Callable[[Sequence[Array]], Operator]
 def inverse_of_triangular(T: SparseMatrix) -> LevelSolve:
     """The inverse of a triangular matrix, whose diagonal is stored. Not finite where that is zero."""
     rows, cols, _ = T.structure.entries()
-    on, host, values = rows == cols, T.stored.host, T.stored.entry_values()
+    on, host, values = rows == cols, T.host, T.entry_values()
     diagonal, strict = (host.take(values, np.flatnonzero(chosen), len(values.shape) - 1) for chosen in (on, ~on))
     S = from_entries(
-        T.bk, rows[~on], cols[~on], strict, T.shape, format="csr", prune=False, like=T.stored.anchor(),
+        T.bk, rows[~on], cols[~on], strict, T.shape, format="csr", prune=False, like=T.anchor(),
         sum_duplicates=False,
     )  # fmt: skip
     return LevelSolve.of(S, diagonal)

@@ -23,7 +23,7 @@ _TEMPORARY = ("known", "entries", "row_sums")  # arrays as long as the matrix ha
 
 
 class fact(Generic[T]):  # used as a decorator
-    """An attribute of an analysis that is found when it is first asked for, and kept.
+    """Cached attribute of an analysis, computed when it is first read.
 
     None means that it is not known now, as in a program that gets the values as arguments, and is asked for again.
     """
@@ -83,12 +83,12 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
 
     @fact
     def is_exactly_hermitian(self, A: Operator) -> bool | None:
-        """Digit by digit, of finite numbers. False leaves it open: not all formats show that."""
+        """Bitwise A = Aᴴ for finite entries. False leaves it open: not all formats have this test."""
         return A.is_exactly_hermitian()
 
     @fact
     def asymmetry(self, A: Operator) -> float | None:
-        """The relative size of A - Aᴴ, seen by one random vector; NaN where A has one.
+        """Relative size of A - Aᴴ, estimated by one random vector; NaN where A has one.
 
         Exactly Hermitian matrices give a value of the order of rounding. A batch gives that of its worst matrix.
         """
@@ -116,7 +116,7 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
 
     @fact
     def is_hermitian_by_entries(self, A: Operator) -> bool | None:
-        """Up to rounding; by products where it shows no entries."""
+        """Is it Hermitian entry by entry up to rounding? By products where entries are not known."""
         known = self.known
         if known is None and isinstance(A, Matrix):  # within a program: its entries are not seen now
             return None
@@ -136,12 +136,12 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
 
     @fact
     def entries(self, A: Operator) -> sp.csr_array | None:
-        """Those of one sparse matrix, until `release`; None for dense ones and batches."""
+        """CSR form of one sparse matrix, until `release`; None for dense ones and batches."""
         return sp.csr_array(self.known) if sp.issparse(self.known) else None
 
     @fact
     def row_sums(self, A: Operator) -> RowSums | None:
-        """Of one matrix of diagonals, until `release`; None for others."""
+        """Row sums of one DIA matrix, until `release`; None for others."""
         return row_sums(A)
 
     @fact
@@ -162,7 +162,7 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
 
     @fact
     def maybe_definite(self, A: Operator) -> bool | None:
-        """One sign on the diagonal, and definite by proof, or as far as a few steps of Lanczos' method see."""
+        """Is A definite, by proof or as far as a few steps of Lanczos' method show?"""
         if not self.one_sign:
             return self.one_sign
         rows = self.row_sums
@@ -179,29 +179,29 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
 
     @fact
     def grid(self, A: Operator) -> Grid:
-        """The grid that the unknowns of a sparse matrix lie on, as its rows look; () where they look like none."""
+        """Grid detected from the rows of a sparse matrix; () if none is."""
         return find_grid(A)
 
 
 def analysis_of(A: Operator) -> Analysis:
-    """What was found out about A since somebody began to keep that, else an empty analysis, which A does not keep."""
+    """The analysis that A keeps, else an empty one that it does not keep."""
     found: Analysis | None = A.analysis
     return Analysis(A) if found is None or found._A() is not A else found  # that of a copy tells of other values
 
 
 def analyse_anew(A: Operator) -> None:
-    """Keep from now on what is found out about A, and nothing of before: somebody may have written to it."""
+    """Start a new analysis that A keeps; older facts are dropped, as A may have been written to."""
     A.analysis = Analysis(A)
 
 
 def forget(A: Operator) -> None:
-    """Keep nothing, and no longer."""
+    """Drop the analysis of A."""
     A.analysis = None
 
 
 @contextmanager
 def analysed(A: Operator) -> Iterator[None]:
-    """Facts of A are kept within; afterwards without the arrays, and only if they were kept before."""
+    """Keep the facts of A within the block; afterwards only if they were kept before, without arrays."""
     begins = A.analysis is None or A.analysis._A() is not A
     if begins:
         analyse_anew(A)
@@ -212,7 +212,7 @@ def analysed(A: Operator) -> Iterator[None]:
 
 
 def release(A: Operator) -> None:
-    """Let go of what takes memory, once a solve with A is set up."""
+    """Free the arrays of the analysis of A once a solve is set up."""
     analysis = A.analysis  # once: another thread may `analyse_anew`
     if analysis is not None:
         for name in _TEMPORARY:
@@ -225,7 +225,7 @@ def asymmetry(A: Operator) -> float | None:
 
 
 def on_its_grid(matrix: Matrix) -> Matrix:
-    """A square matrix for arrays of the grid on which it couples neighbours, if its rows look like that; else itself.
+    """A square matrix with arrays of its detected grid as input and output; itself if no grid is detected.
 
     For one matrix that maps vectors, last axis fastest, on a grid of two or three axes of at least 5 points each. It is
     looked at by samples: who relies on it has to look at all entries. Both have one analysis.
@@ -236,6 +236,6 @@ def on_its_grid(matrix: Matrix) -> Matrix:
     grid = analysis.grid
     if not grid or matrix.in_shape == grid:
         return matrix
-    placed = SparseMatrix.of_stored(matrix.stored, grid, grid)  # type: ignore[attr-defined]
+    placed = matrix.on_grids(grid, grid)  # type: ignore[attr-defined]
     placed.analysis = Analysis(placed, analysis.facts)
     return placed

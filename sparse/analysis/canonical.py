@@ -1,4 +1,4 @@
-"""The form in which SciPy's matrices are looked at: rows in order, every entry once, no stored zeros."""
+"""Canonical CSR form of SciPy matrices: sorted rows, no duplicates, no stored zeros."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a symmetric matrix seen to be indefinite? A diagonal of one sign does not tell."""
+"""Indefiniteness test of a Hermitian matrix by a few steps of Lanczos' method."""
 
 from __future__ import annotations
 

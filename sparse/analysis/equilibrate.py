@@ -1,4 +1,4 @@
-"""Scales that bring all rows and columns of a matrix to one size, so that units play no role for what is left."""
+"""Equilibration: row and column scales that remove the units of unknowns and equations from a matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be proven about a known sparse matrix in a few passes over its entries.
+"""Properties that a few passes over the entries of a sparse matrix prove: dominance, definiteness, components.
 
 Every function takes a SciPy sparse array or matrix and changes nothing. "Up to rounding" always means: some matrix
 whose entries differ from the given ones by rounding errors of the dtype has the property exactly. A matrix with a NaN
@@ -23,7 +23,7 @@ _ROWS = 50_000  # that are looked at together, while they are in the cache
 
 
 class Dominance(NamedTuple):
-    """How diagonally dominant each row is, `(n,)` each, in units of the largest |a_ij| of the row.
+    """of the row.|Diagonal dominance by row, `(n,)` each, in units of the largest |a_ij| of the row.| of the row.
 
     Attributes:
         diagonal: |a_ii|.
@@ -136,7 +136,7 @@ def has_diagonal_of_one_sign(A: Any) -> bool:
 
 
 def dominance(A: Any) -> Dominance:
-    """How diagonally dominant each row of a square matrix is.
+    """Diagonal dominance of each row of a square matrix.
 
     Raises:
         ValueError: A is not square.
@@ -146,7 +146,7 @@ def dominance(A: Any) -> Dominance:
 
 
 def _dominance(A: Any, first: int, ones: np.ndarray) -> Dominance:
-    """Of rows of a matrix, from its row number `first` on."""
+    """`dominance` of the rows of a matrix from number `first` on."""
     largest = row_maxima(A)
     scaled = _magnitudes(A, np.where(largest > 0, largest, 1))  # row by row: sums of large entries would overflow
     with np.errstate(invalid="ignore"):
@@ -156,7 +156,7 @@ def _dominance(A: Any, first: int, ones: np.ndarray) -> Dominance:
 
 
 def component_labels(A: Any) -> tuple[int, np.ndarray]:
-    """How many connected components the graph of a square matrix has, and to which one each row belongs, `(n,)`.
+    """Number of connected components of the graph of a square matrix, and the component of each row, `(n,)`.
 
     Rows i and j are connected where a_ij != 0 or a_ji != 0: systems of different components are independent.
 
@@ -174,7 +174,7 @@ def component_labels(A: Any) -> tuple[int, np.ndarray]:
 
 
 def occupied_diagonals(A: Any) -> np.ndarray:
-    """Rising offsets, column minus row, of the diagonals that have a non-zero. Cost: one pass over the entries."""
+    """Sorted offsets, column minus row, of the diagonals that have a non-zero. Cost: one pass over the entries."""
     A = canonical(A)
     n, m = A.shape
     offsets = A.indices - np.repeat(np.arange(n, dtype=np.int64), np.diff(A.indptr))

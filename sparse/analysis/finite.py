@@ -1,4 +1,4 @@
-"""Has a known matrix entries that are no finite numbers, and where?"""
+"""Search for NaN and infinity among the entries of a known matrix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..operator import Operator
 
 
 def not_finite(A: Operator) -> str | None:
-    """What is wrong with the entries of A, in words; None where they are finite, or cannot be looked at now.
+    """Message about NaN or infinite entries of A; None where all are finite, or values are not known now.
 
     Of one dense matrix for each system: only where every one of them is wrong, as good systems are to be solved.
 
@@ -42,7 +42,7 @@ def _values(A: Operator) -> Sequence[np.ndarray] | None:
     if isinstance(A, Dense):
         arrays = (A.matrix if A.constant is None else A.constant,)
     elif isinstance(A, SparseMatrix):
-        arrays = A.stored.known_or_arrays()
+        arrays = A.known_or_arrays()
     else:
         return None
     bk = A.bk

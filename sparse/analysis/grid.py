@@ -1,4 +1,4 @@
-"""Detection of the grid of a sparse matrix whose shape nobody gave, such as an assembled CSR matrix.
+"""Grid detection: the shape of the structured grid that an assembled sparse matrix couples neighbours on.
 
 A point's neighbours on a grid `(l, m, n)`, last axis fastest, are 1, about n and about m n places away in the list of
 points. A few rows show these distances, and then a thousand rows whether all of their entries are neighbours.

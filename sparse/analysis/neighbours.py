@@ -1,4 +1,4 @@
-"""Neighbours on a structured grid, last axis fastest."""
+"""Neighbour relations on a structured grid, last axis fastest."""
 
 from __future__ import annotations
 

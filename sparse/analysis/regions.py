@@ -1,4 +1,4 @@
-"""Closed regions: connected parts of a matrix on which it, and its transpose, map constants to zero.
+"""Closed regions: connected components on which a matrix and its transpose map constants to zero.
 
 That is where no boundary fixes a value: pressures, potentials, densities. A row of zeros is a region of one unknown.
 """
@@ -55,7 +55,7 @@ def _diagonal(A: Matrix, i: int) -> np.ndarray:
 
 
 def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.ndarray]) -> bool:
-    """A cheap look, as most matrices are regular: are some sums of rows much smaller than others, or all of them small?
+    """Cheap necessary test: are some row sums much smaller than others, or all of them small?
 
     Matrices stored by diagonals of a grid, whose entries are not at hand row by row, must map all constants to zero, or
     have rows of zeros.
@@ -69,7 +69,7 @@ def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.nda
 
 
 def _regions(A: Any) -> np.ndarray | None:
-    """As `closed_regions`, of one matrix of SciPy or NumPy."""
+    """`closed_regions` of one SciPy or NumPy matrix."""
     rows = rounded_row_sums(A) if sp.issparse(A) else _dense_row_sums(A)
     if not rows.negligible.any():
         return None
@@ -84,7 +84,7 @@ def _regions(A: Any) -> np.ndarray | None:
 
 
 def _dense_row_sums(A: np.ndarray) -> RoundedRowSums:
-    """Those of rows that are not far from zero; of others only that they are far."""
+    """Rounded row sums of the rows near zero; infinity for the others."""
     sums = A @ np.ones(A.shape[1])
     scale = np.max(np.abs(A)) if A.dtype.kind == "c" else max(np.max(A), -np.min(A))
     near = np.abs(sums) <= _FAR * scale

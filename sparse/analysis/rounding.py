@@ -28,7 +28,7 @@ _REGION, _REGION_IN_DOUBLE = 1, 4  # of a region: single precision is mostly rou
 
 
 class RoundedRowSums(NamedTuple):
-    """`A v` for each row, and what rounding of the entries allows it to be; `(n,)` or `(n, k)`, in double precision."""
+    """`A v` for each row and its bound by the rounding of the entries; `(n,)` or `(n, k)`, in double precision."""
 
     sums: np.ndarray
     allowed: np.ndarray
@@ -40,19 +40,19 @@ class RoundedRowSums(NamedTuple):
 
 
 def half_units(bk: Backend, values: Array) -> Array:
-    """Half a unit in the last place of each number: by how much the one that it was rounded from may differ."""
+    """Half a unit in the last place of each number: the bound of its rounding error."""
     sizes = bk.abs(values)
     eps = float(np.finfo(bk.dtype(sizes)).eps)
     return 0.5 * eps * bk.unit_in_first_place(sizes)
 
 
 def of_region(dtype: np.dtype) -> int:
-    """What the sum of all entries of a closed region may be, in half units."""
+    """Bound of the sum of all entries of a closed region, in half units."""
     return _REGION if np.dtype(dtype).char in "fF" else _REGION_IN_DOUBLE
 
 
 def rounded_row_sums(A: Any, v: np.ndarray | None = None) -> RoundedRowSums:
-    """Of a SciPy or NumPy matrix `(m, n)` and one vector `(n,)`, ones by default, or columns `(n, k)`.
+    """`A v` and its bound for a matrix `(m, n)` and one vector `(n,)`, ones by default, or columns `(n, k)`.
 
     Cost: 2 products in double precision, and a pass over the entries.
     """

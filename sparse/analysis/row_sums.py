@@ -1,4 +1,4 @@
-"""What sums over rows say about a square matrix of diagonals, without its entries row by row."""
+"""Row sums of a square DIA matrix, and the diagonal dominance that follows from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS = 65_536  # numbers that stay in the cache
 
 
 class RowSums:
-    """Of a matrix `(n, n)`.
+    """Row sums of a matrix `(n, n)`.
 
     Attributes:
         diagonal: `(n,)`, its real part.
@@ -51,10 +51,10 @@ class RowSums:
 
 
 def row_sums(matrix: Operator) -> RowSums | None:
-    """Of one square matrix of diagonals whose values are known now; None for others. Cost: a pass over the values."""
+    """Row sums of one square DIA matrix with known values; None for others. Cost: a pass over the values."""
     if not isinstance(matrix, DIA) or matrix.systems is not None or matrix.shape[0] != matrix.shape[1]:
         return None
-    values = matrix.stored.known_values()
+    values = matrix.known_values()
     if values is None:
         return None
     structure: Any = matrix.structure

@@ -1,4 +1,4 @@
-"""Bounds of the spectrum: an estimate from below by Lanczos' method, and upper bounds."""
+"""Bounds of the largest eigenvalue: from below by Lanczos' method, from above by row sums."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def bounded_eigenvalue(bk: Backend, A: Operator, row_sums: Array) -> Array:
     v = bk.astype(bk.broadcast_to(start[None], (rows, n)), A.dtype)
 
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        """One more product, of the vector divided by its size."""
+        """One step of the power method."""
         v, size, count = state
         v = bk.materialize(A.apply(bk.times(1 / bk.where(size > 0, size, 1), v)))
         return v, bk.norm(v), count + 1

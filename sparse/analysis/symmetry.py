@@ -1,4 +1,4 @@
-"""Is A symmetric, or Hermitian where it is complex? All answers, and how far from it is far.
+"""Symmetry tests (Hermitian for complex matrices) and their tolerances.
 
 What is asked decides how sure the answer must be:
 
@@ -73,7 +73,7 @@ def _equals(A: Any, adjoint: Callable[[Any], Any]) -> bool:
 
 
 def asymmetry_of_products(operator: Operator) -> float | None:
-    """The relative size of A - Aᴴ, seen by one random vector; None where the entries are not known now.
+    """Relative size of A - Aᴴ, estimated by one random vector; None where the entries are not known now.
 
     Cost: two products.
     """
@@ -85,14 +85,14 @@ def asymmetry_of_products(operator: Operator) -> float | None:
 
 
 def _asymmetry(matrix: Any) -> float:
-    """Of one square matrix of SciPy."""
+    """`asymmetry_of_products` of one square SciPy matrix."""
     v = _random(matrix.shape[1])
     with np.errstate(all="ignore"):
         return _difference(rows_times(matrix, v), transposed_times(matrix, v))
 
 
 def _difference(forward: np.ndarray, backward: np.ndarray) -> float:
-    """From the products of A and of its transpose with a real vector, for each system along a first axis."""
+    """Relative asymmetry from the products of A and Aᵀ with a real vector, for each system along a first axis."""
     backward = np.conj(backward)
     scale = np.linalg.norm(forward, axis=-1) + np.linalg.norm(backward, axis=-1)
     relative = np.linalg.norm(forward - backward, axis=-1) / np.where(scale > 0, scale, 1)
@@ -105,5 +105,5 @@ def _random(n: int) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def _short_random(n: int) -> np.ndarray:
-    """Kept, as making a generator takes as long as a small solve's products."""
+    """Cached random vector: making a generator takes as long as the products of a small solve."""
     return np.random.default_rng(1).standard_normal(n)

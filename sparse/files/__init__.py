@@ -1,1 +1,1 @@
-"""Operators in files: what each is made of, as a description in JSON and arrays."""
+"""Files: matrices in the forms of SciPy and Matrix Market, operators as a description in JSON and arrays."""

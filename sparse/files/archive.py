@@ -1,4 +1,4 @@
-"""Archives of arrays (`.npz`), with a description in JSON: nothing that one says is believed before it is looked at."""
+"""Archives of arrays (`.npz`) with a description in JSON; all sizes and types are validated before they are used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 
 
 def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a file whole or not at all: whoever reads it meanwhile finds the old one.
+    """Write a file atomically: concurrent readers find the old one.
 
     Raises:
         ValueError: the path has another ending than `.npz`.
@@ -58,7 +58,7 @@ def write(path: Any, description: dict[str, Any], arrays: Mapping[str, np.ndarra
 
 
 def read_archive(path: Any, named: Callable[[Any], set[str] | None]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The description and the arrays that it names, each of a plain dtype; see `check_digest`, too.
+    """Read the description and the arrays that it names, each of a plain dtype; see `check_digest`, too.
 
     Args:
         named: finds the names in a description; None where it is none, which the caller refuses.
@@ -97,14 +97,14 @@ def read_archive(path: Any, named: Callable[[Any], set[str] | None]) -> tuple[di
 
 
 def digest_of(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Of the description and of what the arrays are; their numbers have a sum of their own in the archive."""
+    """Digest of the description, dtypes and shapes; the archive has checksums of the numbers."""
     heads = {key: [array.dtype.char, list(array.shape)] for key, array in arrays.items()}
     text = json.dumps([{k: v for k, v in description.items() if k != _DIGEST}, heads], sort_keys=True)
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def check_digest(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Is the description the one that was written, of these arrays? Those without a digest are believed.
+    """Compare the digest of a description with its content; those without a digest pass.
 
     Raises:
         ValueError: it is not.
@@ -126,12 +126,12 @@ def path_of(path: Any) -> str:
 
 
 def damaged(name: str, why: object) -> ValueError:
-    """What to say of a file that is not as it was written, in one line."""
+    """Error for a damaged file, in one line."""
     return ValueError(f"{name}: is damaged: {' '.join(str(why or type(why).__name__).split())}. Save it again.")
 
 
 def check_archive(stream: BinaryIO, name: str) -> None:
-    """Every member is an array that is as large as its head says, before memory is taken for it.
+    """Check before memory is allocated that every member is an array of the size that its header says.
 
     Raises:
         ValueError: it is not so; one line, which names the file.
@@ -190,7 +190,7 @@ def _refuse_packed(stream: BinaryIO, name: str) -> None:
 
 
 def _refuse_strangers(named: set[str], members: Sequence[str], name: str) -> None:
-    """Raises ValueError for arrays that nobody asks for, before they are read."""
+    """Raise ValueError for arrays that the description does not name, before they are read."""
     strangers = [key for key in members if key not in named and key != HEADER]
     if strangers or len(set(members)) < len(members):
         more = f"the array {strangers[0]!r}, which its description does not name" if strangers else "one array twice"

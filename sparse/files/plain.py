@@ -1,4 +1,4 @@
-"""Plain constants (numbers, texts, None, tuples of these) as JSON has them, and whether they are of a type."""
+"""JSON form of plain constants (numbers, strings, None, tuples of these), and their type check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBER = "number"  # the key of what JSON has no number for
 
 
 def to_json(value: Any) -> Any:
-    """A constant without tuples; what JSON cannot say is a text.
+    """Convert a constant other than a tuple to JSON; complex and infinite numbers become strings.
 
     >>> to_json(0.1), to_json(float("inf")), to_json(1 + 2j)
     (0.1, {'number': 'inf'}, {'number': '(1+2j)'})

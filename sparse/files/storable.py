@@ -1,4 +1,4 @@
-"""The kinds of operators that files may hold, by the names that they have there: a file names no class, no module."""
+"""Registry of the operator classes that files may hold, by name; a file never names a Python class or module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ C = TypeVar("C", bound=type[Operator])
 
 
 class StorableClass(NamedTuple):
-    """How operators of a class are stored.
+    """Serialisation of an operator class.
 
     Attributes:
         cls: the class.
@@ -60,7 +60,7 @@ def storable(
 
 
 def name_of(operator: Operator) -> str:
-    """What files call its class.
+    """Name of the operator's class in files.
 
     Raises:
         UnsupportedOperation: they have no form for it.
@@ -112,7 +112,7 @@ def _is_array(cls: type[Composed], name: str, value: Any) -> bool:
 
 def _matrix_fields(A: SparseMatrix) -> Fields:
     return {
-        "shape": A.shape, "structure": tuple(fields_of(A.structure).items()), "values": A.stored.known_or_arrays(),
+        "shape": A.shape, "structure": tuple(fields_of(A.structure).items()), "values": A.known_or_arrays(),
         "in_shape": A._in_shape, "out_shape": A._out_shape, "reason": A.reason,
     }  # fmt: skip
 
@@ -138,7 +138,7 @@ def _dense(given: Fields) -> Operator:
 
 
 def on_host(bk: Backend, array: Any) -> np.ndarray:
-    """The values of an array of the library, to be saved.
+    """Values of a library array on the host, for saving.
 
     Raises:
         UnsupportedOperation: they are not known before the compiled function runs.

@@ -1,4 +1,4 @@
-"""Structures of sparse matrices as plain fields, and back after a look at every index: products do not look."""
+"""Serialisation of sparsity structures; every index that is read is validated, as products do not check them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Fields = dict[str, Any]
 
 
 def fields_of(structure: Structure) -> Fields:
-    """What `structure_of` makes the same structure of, besides its format and shape."""
+    """Fields of a structure for `structure_of`, besides its format and shape."""
     return _FORMATS[structure.format].flatten(structure)
 
 
@@ -56,7 +56,7 @@ def _csr(shape: Shape, starts: Any, cols: Any) -> Structure:
 def _csc(shape: Shape, starts: Any, lines: Any) -> Structure:
     lines = _places(lines, shape[0], "The rows")
     structure = CscStructure(check_rising(starts, shape[1], len(lines), "The starts"), lines, shape)
-    return _in_order(structure, structure.cols, lines)
+    return _in_order(structure, structure.owners, lines)
 
 
 def _coo(shape: Shape, rows: Any, cols: Any) -> Structure:

@@ -1,4 +1,4 @@
-"""An operator and all that it is made of, as a description that JSON has and arrays; see `storable`."""
+"""Serialisation of an operator and its parts as a JSON description and arrays; see `storable`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from ...backends import Backend, get_backend
 from ...backends.interface.places import check_range
 from ..errors import UnsupportedOperation
-from ..formats.making.reader import check_extent, check_finite
 from ..operator import Operator
 from . import archive
 from .plain import NUMBER, number_of, to_json
+from .reader import check_extent, check_finite
 from .storable import STORABLE, name_of, on_host
 
 FORMAT = "krylix operator"
@@ -42,7 +42,7 @@ def save_operator(path: Any, operator: Operator) -> None:
 
 
 def load_operator(path: Any, check: Callable[[Operator], None] | None = None) -> Operator:
-    """The operator in a file of `save_operator`, on NumPy arrays, after all that must be true of it.
+    """Read and validate an operator of `save_operator`, on NumPy arrays.
 
     Args:
         check: raises ValueError for an operator that the caller has no use for.
@@ -88,14 +88,14 @@ def load_operator(path: Any, check: Callable[[Operator], None] | None = None) ->
 
 
 class _Writer:
-    """Collects arrays by the places where they were found first; what occurs twice is stored once."""
+    """Collects arrays by the path of their first occurrence; shared arrays are stored once."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self._found: dict[int, tuple[str, Any]] = {}  # by identity, with the object, which keeps that its own
 
     def describe(self, value: Any, place: str, bk: Backend) -> Any:
-        """As JSON has it."""
+        """JSON description of a value."""
         if isinstance(value, Operator):
             kind = name_of(value)
             own = STORABLE[kind].flatten(value)
@@ -120,7 +120,7 @@ class _Writer:
 
 
 class _Reader:
-    """What `_Writer` described, checked."""
+    """Validates and rebuilds what `_Writer` described."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self.arrays, self.numbers = arrays, sum(array.size for array in arrays.values())
@@ -179,7 +179,7 @@ def _try_transposed(operator: Operator) -> None:
 
 
 def _try_product(operator: Operator) -> None:
-    """A product on the host, which looks at every index and shape that constructors have not compared."""
+    """Multiply once on the host, to check indices and shapes that constructors have not compared."""
     rows = get_backend("numpy").full((operator.together or 1, operator.shape[1]), 1, operator.dtype)
     with np.errstate(all="ignore"):
         image = operator.apply(rows)

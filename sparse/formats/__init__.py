@@ -2,8 +2,7 @@
 
 from .choose import FormatChoice, choose_format
 from .coo import COO
-from .csc import CSC
-from .csr import CSR
+from .csr import CSC, CSR
 from .dense import Dense
 from .dia import DIA
 from .ell import ELL
@@ -13,7 +12,6 @@ from .making.batch import from_systems, matrix_batch
 from .making.boxes import stencil_of
 from .making.build import from_csr, from_diagonals, from_entries
 from .making.foreign import from_native, from_scipy
-from .making.io import load, save
 from .matrix import FORMATS, Matrix
 from .sparse_matrix import SparseMatrix
 from .stencil import Stencil
@@ -48,9 +46,7 @@ __all__ = [
     "from_systems",
     "hstack",
     "kron",
-    "load",
     "matrix_batch",
-    "save",
     "stencil_of",
     "vstack",
 ]

@@ -1,4 +1,4 @@
-"""Which format suits a matrix: a static test of its structure, by a sample of its rows first."""
+"""Choice of a format by the sparsity structure; a sample of rows is tested first."""
 
 from __future__ import annotations
 

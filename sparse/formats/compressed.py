@@ -1,4 +1,4 @@
-"""The structures of CSR, which all other formats are changed by way of, and of CSC, which is CSR of the transpose."""
+"""Compressed sparse rows (CSR) and columns (CSC): one structure, of a matrix or of its transpose."""
 
 from __future__ import annotations
 
@@ -21,123 +21,53 @@ from .structure import Slots, Sources, Structure
 
 
 @dataclass(frozen=True)
-class CsrForm(Bilinear):
-    """Products of values in row order; indices: starts, columns, rows."""
+class EntriesForm(Bilinear):
+    """Products of entries; indices: rows, columns, and for entries in row order where each row starts."""
 
     n: int
     m: int
 
     def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
-        starts, cols, rows = indices
-        return bk.entries_product(values[0], rows, cols, x, self.n, starts)
+        rows, cols, *starts = indices
+        return bk.entries_product(values[0], rows, cols, x, self.n, *starts)
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
-        _, cols, rows = indices
-        return bk.entries_product(values[0], cols, rows, y, self.m)
+        return bk.entries_product(values[0], indices[1], indices[0], y, self.m)
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
-        _, cols, rows = indices
-        return (entries_sample(bk, rows, cols, y, x, each),)
-
-
-class CsrStructure(Structure):
-    """`starts` `(n + 1,)` and `cols` `(nnz,)`, rising within each row."""
-
-    format: ClassVar[str] = "csr"
-
-    def __init__(self, starts: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> None:
-        super().__init__(shape)
-        check_size(len(cols), "entries")
-        self.starts, self.cols = starts.astype(np.int32, copy=False), cols.astype(np.int32, copy=False)
-
-    @property
-    def form(self) -> CsrForm:
-        return CsrForm(*self.shape)
-
-    @property
-    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
-        return ((len(self.cols),),)
-
-    @property
-    def nnz(self) -> int:
-        return len(self.cols)
-
-    @property
-    def indices(self) -> tuple[np.ndarray, ...]:
-        return self.starts, self.cols, self.rows
-
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """`(nnz,)`: the row of each entry."""
-        return repeat_rows(self.starts)
-
-    def in_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return entries_in(self.starts[rows], self.starts[rows + 1], self.cols, rows)
-
-    def _find_entries(self) -> Slots:
-        return Slots(self.rows, self.cols, np.arange(self.nnz, dtype=np.int32))
-
-    def _static(self) -> tuple[Any, ...]:
-        return self.starts, self.cols
-
-    @classmethod
-    def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CsrStructure, Sources]:
-        structure = cls(starts_of(rows, shape[0]), cols, shape)
-        return structure, (np.arange(len(cols), dtype=np.int32),)
-
-    @classmethod
-    def of(cls, A: Any) -> CsrStructure:
-        """The structure of a canonical SciPy CSR matrix; its index arrays are shared."""
-        check_size(A.nnz, "entries")
-        return cls(A.indptr, A.indices, A.shape)
-
-    def summary(self) -> str:
-        return lengths_text(np.diff(self.starts))
-
-    def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
-        return csr_array(values[0], self.cols, self.starts, self.shape)
-
-    def compiled(self, values: Sequence[np.ndarray]) -> sp.csr_array:
-        return self.to_scipy(values)
-
-    def on_diagonal(self, count: int) -> CsrStructure:
-        n, m = self.shape
-        return CsrStructure(*_repeated(self.starts, self.cols, m, count), (n * count, m * count))
+        return (entries_sample(bk, indices[0], indices[1], y, x, each),)
 
 
 @dataclass(frozen=True)
-class CscForm(Bilinear):
-    """Products of values in column order; indices: starts, rows, columns."""
+class TransposedForm(Bilinear):
+    """The products of the transpose of a form, with the same indices."""
 
-    n: int
-    m: int
+    form: Bilinear
 
     def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
-        _, rows, cols = indices
-        return bk.entries_product(values[0], rows, cols, x, self.n)
+        return self.form.product_transposed(bk, values, indices, x)
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
-        starts, rows, cols = indices
-        return bk.entries_product(values[0], cols, rows, y, self.m, starts)
+        return self.form.product(bk, values, indices, y)
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
-        _, rows, cols = indices
-        return (entries_sample(bk, rows, cols, y, x, each),)
+        return self.form.sample(bk, indices, x, y, each)
 
 
-class CscStructure(Structure):
-    """`starts` `(m + 1,)` and `lines` `(nnz,)`, the rows, rising within each column."""
+class CompressedStructure(Structure):
+    """The entries of rows, or of columns, one after the other.
 
-    format: ClassVar[str] = "csc"
+    Attributes:
+        starts: where each row (or column) starts.
+        lines: `(nnz,)`, the column (or row) of each entry, rising within each row (or column).
+    """
+
+    axis: ClassVar[int]  # 0: by rows, 1: by columns
 
     def __init__(self, starts: np.ndarray, lines: np.ndarray, shape: tuple[int, int]) -> None:
         super().__init__(shape)
         check_size(len(lines), "entries")
         self.starts, self.lines = starts.astype(np.int32, copy=False), lines.astype(np.int32, copy=False)
-
-    @property
-    def form(self) -> CscForm:
-        return CscForm(*self.shape)
 
     @property
     def value_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -149,19 +79,93 @@ class CscStructure(Structure):
 
     @property
     def indices(self) -> tuple[np.ndarray, ...]:
-        return self.starts, self.lines, self.cols
+        return self.owners, self.lines, self.starts
 
     @cached_property
-    def cols(self) -> np.ndarray:
-        """`(nnz,)`: the column of each entry."""
+    def owners(self) -> np.ndarray:
+        """`(nnz,)`: the row (or column) of each entry."""
         return repeat_rows(self.starts)
-
-    def _find_entries(self) -> Slots:
-        order = rows_first(self.lines, self.shape[0])
-        return Slots(self.lines[order], self.cols[order], order)
 
     def _static(self) -> tuple[Any, ...]:
         return self.starts, self.lines
+
+    def summary(self) -> str:
+        text = lengths_text(np.diff(self.starts))
+        return text.replace("row", "column") if self.axis else text
+
+    def on_diagonal(self, count: int) -> CompressedStructure:
+        n, m = self.shape
+        repeated = _repeated(self.starts, self.lines, self.shape[1 - self.axis], count)
+        return type(self)(*repeated, (n * count, m * count))
+
+    def flipped(self) -> CompressedStructure:
+        """The transpose: the same arrays, read the other way round."""
+        other = CsrStructure if self.axis else CscStructure
+        return other(self.starts, self.lines, self.shape[::-1])
+
+
+class CsrStructure(CompressedStructure):
+    """The entries row by row; all formats are converted by way of it."""
+
+    format: ClassVar[str] = "csr"
+    axis = 0
+    values_by_rows = True
+
+    @property
+    def rows(self) -> np.ndarray:
+        """`(nnz,)`: the row of each entry."""
+        return self.owners
+
+    @property
+    def cols(self) -> np.ndarray:
+        """`(nnz,)`: the column of each entry."""
+        return self.lines
+
+    @property
+    def form(self) -> EntriesForm:
+        return EntriesForm(*self.shape)
+
+    def in_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return entries_in(self.starts[rows], self.starts[rows + 1], self.cols, rows)
+
+    def _find_entries(self) -> Slots:
+        return Slots(self.rows, self.cols, np.arange(self.nnz, dtype=np.int32))
+
+    @classmethod
+    def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CsrStructure, Sources]:
+        return cls.by_rows(rows, cols, shape), (np.arange(len(cols), dtype=np.int32),)
+
+    @classmethod
+    def by_rows(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> CsrStructure:
+        """The structure of entries in row order."""
+        return cls(starts_of(rows, shape[0]), cols, shape)
+
+    @classmethod
+    def of(cls, A: Any) -> CsrStructure:
+        """The structure of a canonical SciPy CSR matrix; its index arrays are shared."""
+        check_size(A.nnz, "entries")
+        return cls(A.indptr, A.indices, A.shape)
+
+    def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
+        return csr_array(values[0], self.cols, self.starts, self.shape)
+
+    def compiled(self, values: Sequence[np.ndarray]) -> sp.csr_array:
+        return self.to_scipy(values)
+
+
+class CscStructure(CompressedStructure):
+    """The entries column by column: CSR of the transpose."""
+
+    format: ClassVar[str] = "csc"
+    axis = 1
+
+    @property
+    def form(self) -> TransposedForm:
+        return TransposedForm(EntriesForm(*self.shape[::-1]))
+
+    def _find_entries(self) -> Slots:
+        order = rows_first(self.lines, self.shape[0])
+        return Slots(self.lines[order], self.owners[order], order)
 
     @classmethod
     def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CscStructure, Sources]:
@@ -171,16 +175,9 @@ class CscStructure(Structure):
     def compiled(self, values: Sequence[np.ndarray]) -> sp.csc_array:
         return sp.csc_array((values[0], self.lines, self.starts), self.shape)
 
-    def on_diagonal(self, count: int) -> CscStructure:
-        n, m = self.shape
-        return CscStructure(*_repeated(self.starts, self.lines, n, count), (n * count, m * count))
-
-    def summary(self) -> str:
-        return lengths_text(np.diff(self.starts)).replace("row", "column")
-
 
 def _repeated(starts: np.ndarray, lines: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and places of `count` copies, each `size` places further on than the one before."""
+    """Starts and indices of `count` copies on the diagonal of a block matrix."""
     copies = np.arange(count, dtype=np.int32)[:, None]
     first = (starts[:-1] + copies * np.int32(len(lines))).reshape(-1)
     return np.append(first, np.int32(count * len(lines))), (lines + copies * np.int32(size)).reshape(-1)

@@ -1,47 +1,23 @@
-"""COO: every entry with its row and its column."""
+"""COO: coordinate format, which stores the row and column of each entry."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...backends import Array
-from ...backends.interface.bilinear import Arrays, Bilinear
+from .compressed import EntriesForm
+from .entries.given import as_values, check_lengths, known_array
 from .entries.integers import as_indices, check_shape, check_size
-from .entries.order import put_in_order
-from .entries.sample import entries_sample
-from .making.given import as_values, check_lengths, known_array
 from .sparse_matrix import SparseMatrix
-from .stored import Stored
 from .structure import Slots, Sources, Structure
-
-
-@dataclass(frozen=True)
-class CooForm(Bilinear):
-    """Products of entries in any order; indices: rows, columns."""
-
-    n: int
-    m: int
-
-    def product(self, bk: Any, values: Arrays, indices: Arrays, x: Array) -> Array:
-        rows, cols = indices
-        return bk.entries_product(values[0], rows, cols, x, self.n)
-
-    def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
-        rows, cols = indices
-        return bk.entries_product(values[0], cols, rows, y, self.m)
-
-    def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
-        rows, cols = indices
-        return (entries_sample(bk, rows, cols, y, x, each),)
 
 
 class CooStructure(Structure):
     """`rows` and `cols` `(nnz,)`, in row order."""
 
     format: ClassVar[str] = "coo"
+    values_by_rows = True
 
     def __init__(self, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> None:
         super().__init__(shape)
@@ -49,8 +25,8 @@ class CooStructure(Structure):
         self.rows, self.cols = rows.astype(np.int32, copy=False), cols.astype(np.int32, copy=False)
 
     @property
-    def form(self) -> CooForm:
-        return CooForm(*self.shape)
+    def form(self) -> EntriesForm:
+        return EntriesForm(*self.shape)
 
     @property
     def value_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -94,5 +70,4 @@ class COO(SparseMatrix):
         cols = as_indices(known_array(columns, "The columns"), m, "The columns")
         check_lengths(values, rows, "rows")
         check_lengths(values, cols, "columns")
-        ordered, values = put_in_order(bk, rows, cols, values, (n, m))
-        self._set(Stored(bk, CooStructure(ordered.rows, ordered.cols, (n, m)), (values,)))
+        self._set_entries(bk, rows, cols, values, (n, m))

@@ -1,15 +1,14 @@
-"""CSR: the entries row by row, each with its column."""
+"""CSR, compressed sparse rows, and CSC, compressed sparse columns."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .compressed import CsrStructure
-from .entries.integers import as_indices, check_shape, repeat_rows, starts_of
-from .entries.order import put_in_order
-from .making.given import as_values, check_lengths, check_starts, known_array
+from .compressed import CscStructure, CsrStructure
+from .entries.given import read_lines
+from .entries.integers import check_shape, starts_of
+from .entries.order import sorted_entries
 from .sparse_matrix import SparseMatrix
-from .stored import Stored
 
 
 class CSR(SparseMatrix):
@@ -27,10 +26,27 @@ class CSR(SparseMatrix):
     structure_class = CsrStructure
 
     def __init__(self, values: Any, columns: Any, starts: Any, shape: Any) -> None:
+        bk, values, rows, cols = read_lines(values, columns, starts, shape, "columns")
+        self._set_entries(bk, rows, cols, values, check_shape(shape))
+
+
+class CSC(SparseMatrix):
+    """Compressed columns: `values` and `rows` `(nnz,)` column by column, and where each column starts, `(m + 1,)`.
+
+    Values `(systems, nnz)` make a batch of matrices.
+
+    The backend is that of the values. Rows in any order and duplicates, which add up, are put in order.
+
+    Raises:
+        ValueError: lengths, shape, starts or rows do not fit.
+        TypeError: rows or starts are no integers.
+    """
+
+    structure_class = CscStructure
+
+    def __init__(self, values: Any, rows: Any, starts: Any, shape: Any) -> None:
         n, m = check_shape(shape)
-        bk, values = as_values(values, 1)
-        cols = as_indices(known_array(columns, "The columns"), m, "The columns")
-        rows = repeat_rows(check_starts(starts, n, len(cols)))
-        check_lengths(values, cols, "columns")
-        ordered, values = put_in_order(bk, rows, cols, values, (n, m))
-        self._set(Stored(bk, CsrStructure(starts_of(ordered.rows, n), ordered.cols, (n, m)), (values,)))
+        bk, values, cols, rows = read_lines(values, rows, starts, (m, n), "rows")
+        order = sorted_entries(cols, rows, (m, n))
+        structure = CscStructure(starts_of(order.rows, m), order.cols, (n, m))
+        self._set(bk, structure, (order.values(bk, values),))

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ...backends.registry import register_container
 from ..operator import Operator
+from .entries.checked import checked_scipy
 from .making.build import from_entries
-from .making.checked import checked_scipy
 from .matrix import FORMATS, Matrix
 from .operations.arithmetic import as_factor, check_axis, check_systems
 from .sparse_matrix import SparseMatrix
@@ -119,7 +119,8 @@ class Dense(Matrix):
                 f"{self.shape[0]}, {self.shape[1]})."
             )
         if isinstance(values, np.ndarray):
-            return Dense(self.bk, self.bk.asarray(values, like=self.matrix), values)
+            own = values.copy()
+            return Dense(self.bk, self.bk.asarray(own, like=self.matrix), own)
         return Dense(self.bk, values)
 
     def native(self, backend: Any = None) -> Any:
@@ -184,7 +185,7 @@ FORMATS["dense"] = Dense
 
 
 def _restore(bk: Backend, matrix: Any) -> Dense:
-    """Rebuild without a look at `matrix`: transformations put placeholders in its place."""
+    """Unflatten without access to `matrix`, which transformations replace by a placeholder."""
     operator = object.__new__(Dense)
     operator.bk, operator.matrix, operator.constant = bk, matrix, None
     shape = tuple(getattr(matrix, "shape", (0, 0)))

@@ -1,4 +1,4 @@
-"""DIA: a few diagonals, stored in full."""
+"""DIA: diagonal format, which stores a few diagonals in full."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
 from ...backends.interface.sparse_kernels import diagonal_places, inside
-from .entries.compress import compress, compress_values
-from .entries.integers import check_shape, check_size
+from .entries.compress import compress, compress_nonzero
+from .entries.given import as_values, known_array
+from .entries.integers import check_shape, check_size, repeat_rows
 from .entries.scipy_form import csr_array
-from .making.given import as_values, known_array
 from .sparse_matrix import SparseMatrix
-from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 _BITS = 31  # of a word that stays positive
@@ -55,7 +54,7 @@ def as_bits(mask: np.ndarray) -> np.ndarray:
 
 
 class Nonzero:
-    """The mask of the diagonals' known values that are not 0, found when it is needed."""
+    """Lazy mask of the known values that are not 0."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -96,7 +95,7 @@ class DiaStructure(Structure):
 
     @cached_property
     def places(self) -> int:
-        """How many places the diagonals have inside of the matrix."""
+        """Number of places of the diagonals inside of the matrix."""
         return sum(hi - lo for _, _, lo, hi in inside(self.offsets, *self.shape))
 
     @cached_property
@@ -123,7 +122,7 @@ class DiaStructure(Structure):
         return (self.present,)  # what lies outside of the matrix is never looked at
 
     def is_hermitian(self, values: Sequence[np.ndarray]) -> bool:
-        """A diagonal above the main one has what the one below has, seen from the other end."""
+        """Bitwise comparison of each upper diagonal with the lower one of opposite offset."""
         (diagonals,), n = values, self.shape[0]
         opposite = {o: d for d, o in enumerate(self.offsets)}
         if n != self.shape[1] or any(-o not in opposite for o in self.offsets):
@@ -145,7 +144,8 @@ class DiaStructure(Structure):
 
     def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
         if isinstance(self._present, Nonzero) and self._present.values is values[0]:
-            return csr_array(*compress_values(self.offsets, self.shape, values[0]), self.shape)
+            starts, cols, found = compress_nonzero(self.offsets, self.shape, values[0])
+            return csr_array(found, cols, starts, self.shape)
         return super().to_scipy(values)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,7 +160,8 @@ class DiaStructure(Structure):
         return rows[at], cols[at, diagonal]
 
     def _find_entries(self) -> Slots:
-        return Slots(*compress(self.offsets, self.shape, self.present))
+        starts, cols, slots = compress(self.offsets, self.shape, self.present)
+        return Slots(repeat_rows(starts), cols, slots)
 
     def _static(self) -> tuple[Any, ...]:
         return self.offsets, None if self.present is None else np.packbits(self.present)
@@ -215,7 +216,7 @@ class DIA(SparseMatrix):
         if np.any(order[1:] < order[:-1]):
             host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
             values = host.take(values, order, len(values.shape) - 2)
-        self._set(Stored(bk, DiaStructure(steps[order], (n, m)), (values,)))
+        self._set(bk, DiaStructure(steps[order], (n, m)), (values,))
 
     def add_to(self, y: Array, x: Array) -> Array:
         structure: Any = self.structure

@@ -1,4 +1,4 @@
-"""ELL: rows of equal length, stored number by number, so that each is a vector as long as the matrix has rows."""
+"""ELL: ELLPACK format, rows padded to equal length and stored column-wise in `(k, n)` arrays."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import numpy as np
 
 from ...backends import Array, get_backend
 from ...backends.interface.bilinear import Arrays, Bilinear
+from .entries.given import as_values, known_array
 from .entries.integers import check_shape, check_size, lengths_text, places_in_rows, repeat_rows, starts_from, starts_of
-from .entries.order import put_in_order
 from .entries.sample import ell_sample
-from .making.given import as_values, known_array
 from .sparse_matrix import SparseMatrix
-from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 
@@ -106,7 +104,7 @@ class EllStructure(Structure):
 def pack(
     cols: np.ndarray, starts: np.ndarray, lengths: np.ndarray, width: int, m: int
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Columns and numbers of entries `(width, n)`: of the first `lengths[i]` from `starts[i]` on, for each i.
+    """Padded columns and entry numbers `(width, n)` of the segments `[starts[i], starts[i] + lengths[i])`.
 
     Padding has the number -1 and a column of its row, so that a product takes in nothing that its row does not hold;
     a row without entries has the column of its number.
@@ -173,5 +171,4 @@ class ELL(SparseMatrix):
         flat = host.reshape(values, (*values.shape[:-2], cols.size))
         rows = (places % max(n, 1)).astype(np.int32)
         chosen = host.take(flat, places.astype(np.int32), len(flat.shape) - 1)
-        order, ordered = put_in_order(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))
-        self._set(Stored.from_rows(bk, EllStructure, order, ordered, (n, m)))
+        self._set_entries(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))

@@ -1,4 +1,4 @@
-"""HYB: the first entries of all rows as ELL, the rest of long rows in short pieces."""
+"""HYB: hybrid format, an ELL part for all rows and short segments for the rest of long rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from ...backends import Array
 from ...backends.interface.bilinear import Arrays, Bilinear
 from .ell import filled, pack, packed_entries, scatter, without_padding
+from .entries.given import read_lines
 from .entries.integers import (
-    as_indices,
     check_shape,
     check_size,
     lengths_text,
@@ -21,11 +21,9 @@ from .entries.integers import (
     starts_from,
     starts_of,
 )
-from .entries.order import put_in_order, rows_first
+from .entries.order import rows_first
 from .entries.sample import ell_sample
-from .making.given import as_values, check_lengths, check_starts
 from .sparse_matrix import SparseMatrix
-from .stored import Stored
 from .structure import Slots, Sources, Structure
 
 PIECE = 8  # entries
@@ -177,10 +175,5 @@ class HYB(SparseMatrix):
     structure_class = HybStructure
 
     def __init__(self, values: Any, columns: Any, starts: Any, shape: Any) -> None:
-        n, m = check_shape(shape)
-        bk, values = as_values(values, 1)
-        cols = as_indices(columns, m, "The columns")
-        rows = repeat_rows(check_starts(starts, n, len(cols)))
-        check_lengths(values, cols, "columns")
-        order, ordered = put_in_order(bk, rows, cols, values, (n, m))
-        self._set(Stored.from_rows(bk, HybStructure, order, ordered, (n, m)))
+        bk, values, rows, cols = read_lines(values, columns, starts, shape, "columns")
+        self._set_entries(bk, rows, cols, values, check_shape(shape))

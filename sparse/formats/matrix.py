@@ -1,4 +1,4 @@
-"""What every matrix offers besides being an operator: entries, formats, arithmetic, parts."""
+"""Base class of matrices: operators with stored entries, formats, arithmetic and indexing."""
 
 from __future__ import annotations
 
@@ -79,6 +79,8 @@ class Matrix(Operator):
     def with_values(self, values: Any) -> Matrix:
         """The same structure with other values, shaped as `values`; with one more axis in front a batch of matrices.
 
+        NumPy arrays are copied.
+
         Raises:
             ValueError: they have another shape.
         """
@@ -116,7 +118,7 @@ class Matrix(Operator):
 
     @abstractmethod
     def _chosen(self, systems: np.ndarray | int) -> Matrix:
-        """One matrix of a batch by its number, or several, as a batch."""
+        """Select one matrix of a batch by its number, or several, as a batch."""
 
     def to_scipy(self) -> sp.csr_array:
         """The matrix in SciPy; the memory of CSR is shared, not copied.

@@ -1,4 +1,4 @@
-"""Stencil: shifted copies of an array on a grid, times coefficients; no array is stored where these are numbers."""
+"""Stencil: a format for grids, coefficients times shifted copies of an array; coefficients may be single numbers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from ...backends import Backend, choose_backend
 from ..errors import UnsupportedOperation
 from .dia import DiaStructure
 from .entries.box_diagonals import BoxDiagonals, Covered, Grid, Shifted, without_zeros
-from .entries.compress import compress_values
+from .entries.compress import compress_nonzero
 from .entries.grid import points
 from .entries.integers import check_shape, check_size, repeat_rows
 from .entries.order import rows_first
 from .entries.regather import Regather
 from .sparse_matrix import SparseMatrix
 from .stencil_products import StencilForm
-from .stored import Stored
 from .structure import Layout, Slots, Sources, Structure
 
 _WIDEST = 6  # places of diagonals per entry: above, sorting the entries takes less time and memory
@@ -77,7 +76,7 @@ class StencilStructure(Structure):
 
     @cached_property
     def diagonals(self) -> BoxDiagonals | None:
-        """What lays the values out as diagonals; None where these have other entries than boxes."""
+        """Conversion of values to diagonals; None where these have other entries than boxes."""
         return BoxDiagonals.of(self.boxes, self.out_grid, self.in_grid)
 
     def laid_out(self, cls: type[Structure]) -> tuple[Structure, Layout] | None:
@@ -98,7 +97,7 @@ class StencilStructure(Structure):
             np.arange(a + 1, b + 1, dtype=np.int32).reshape(shape)  # 0: no entry
             for a, b, shape in zip(ends, ends[1:], self.value_shapes)
         ]
-        slots, cols, starts = compress_values(found.offsets, self.shape, found.spread(numbers))
+        starts, cols, slots = compress_nonzero(found.offsets, self.shape, found.spread(numbers))
         return Slots(repeat_rows(starts), cols, slots - np.int32(1))
 
     def _entries_by_sorting(self) -> Slots:
@@ -175,7 +174,7 @@ class Stencil(SparseMatrix):
         values = _of_one_dtype(bk, values, all(isinstance(c, (int, float)) for c in coefficients))
         axes = 0 if systems is None else 1
         structure = StencilStructure(outs, ins, boxes, [len(v.shape) == axes for v in values])
-        self._set(Stored(bk, structure, values), ins, outs)
+        self._set(bk, structure, values, None, ins, outs)
 
     @property
     def own_grid(self) -> Grid | None:
@@ -184,7 +183,7 @@ class Stencil(SparseMatrix):
 
 
 def _zero(bk: Backend, coefficients: Sequence[Any], systems: int | None) -> Any:
-    """What stands for coefficients that are never met: a zero, or one for each system, that they are promoted to."""
+    """Zero of the promoted dtype for coefficients whose shifts all leave the grid, one for each system."""
     shape = () if systems is None else (systems,)
     if all(isinstance(c, (np.ndarray, np.generic)) for c in coefficients):
         return np.zeros(shape, np.result_type(*(c.dtype for c in coefficients)) if len(coefficients) else float)
@@ -204,14 +203,14 @@ def _of_one_dtype(bk: Backend, values: list[Any], plain: bool) -> list[Any]:
 
 
 def _natural(shift: Grid, outs: Grid, ins: Grid) -> Shifted | None:
-    """All rows whose column is on the grid; None where there are none."""
+    """Box of all rows whose column is on the grid; None where there are none."""
     lo = tuple(max(0, -s) for s in shift)
     shape = tuple(min(n, m - s) - a for n, m, s, a in zip(outs, ins, shift, lo))
     return Shifted(lo, shape, tuple(a + s for a, s in zip(lo, shift))) if min(shape, default=1) > 0 else None
 
 
 def _systems_of(coefficients: Sequence[Any], grid: Grid) -> int | None:
-    """How many systems the coefficients are for, None where they have no such axis."""
+    """Number of systems of the coefficients; None where they have no such axis."""
     found = {int(c.shape[0]) for c in coefficients if len(c.shape) > len(grid)}
     if len(found) > 1:
         raise ValueError(f"Coefficients of {' and '.join(map(str, sorted(found)))} systems were given; expected one.")

@@ -1,4 +1,4 @@
-"""Products with stencils: shifted copies of an array on a grid, times values."""
+"""Stencil products: shifted copies of an array on a grid, times values."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class StencilForm(Bilinear):
         return tuple(found)
 
     def flipped(self) -> StencilForm:
-        """Of the transpose."""
+        """The form of the transpose."""
         boxes = tuple(Shifted(box.start, box.shape, box.lo) for box in self.boxes)
         return StencilForm(self.in_grid, self.out_grid, boxes, self.numbers)
 
     @cached_property
     def natural(self) -> tuple[bool, ...]:
-        """Which boxes hold all rows whose column is on the grid: zeros around the input stand for the rest."""
+        """Mask of the boxes that hold all rows whose column is on the grid: zero padding of the input suffices."""
         return tuple(
             all(
                 a == max(0, a - s) and a + k == min(n, m + a - s)
@@ -58,12 +58,12 @@ class StencilForm(Bilinear):
 
     @cached_property
     def thin(self) -> tuple[bool, ...]:
-        """Which boxes are so small that a pass over the grid is too much for them."""
+        """Mask of the boxes that are too small for a pass over the grid."""
         return tuple(_THIN * math.prod(box.shape) < math.prod(self.out_grid) for box in self.boxes)
 
     @cached_property
     def margins(self) -> tuple[tuple[int, int], ...] | None:
-        """How wide zeros around the input must be for `shared`; None if there are not two such boxes."""
+        """Widths of the zero padding that `shared` boxes need; None if there are not two such boxes."""
         shared = [box for box, is_shared in zip(self.boxes, self.shared) if is_shared]
         if len(shared) < 2:
             return None
@@ -75,7 +75,7 @@ class StencilForm(Bilinear):
 
     @cached_property
     def shared(self) -> tuple[bool, ...]:
-        """Which boxes are natural and hold a number, and are worth a pass over the grid."""
+        """Mask of the natural boxes with a number that are worth a pass over the grid."""
         every = zip(self.numbers, self.natural, self.thin)
         return tuple(number and natural and not thin for number, natural, thin in every)
 
@@ -127,7 +127,7 @@ def _by_margins(bk: Any, form: StencilForm, values: Arrays, grid: Array) -> Arra
 def _with_boxes(
     bk: Any, form: StencilForm, values: Arrays, grid: Array, image: Any, done: Sequence[bool]
 ) -> Array:  # fmt: skip
-    """The image with the boxes that are not done, of which thin ones are added in place."""
+    """Add the remaining boxes to the image, thin ones in place."""
     everything, thin = slice(None), []
     for box, value, is_thin, is_done in zip(form.boxes, values, form.thin, done, strict=True):
         if is_done:

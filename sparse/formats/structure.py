@@ -1,4 +1,4 @@
-"""The static part of a sparse matrix: where its entries are, and in which order its values lie."""
+"""Sparsity structure: the static positions of the entries and the layout of the values."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class Structure(ABC):
     takes_all: ClassVar[bool] = True  # can entries at any places be stored in it?
     gathers: ClassVar[bool] = True  # do its products read `indices`?
     cuts_values: ClassVar[bool] = False  # does a product take parts of the arrays?
+    values_by_rows: ClassVar[bool] = False  # are the values those of the entries in row order?
     shape: tuple[int, int]
 
     def __init__(self, shape: Sequence[int]) -> None:
@@ -57,7 +58,7 @@ class Structure(ABC):
     @property
     @abstractmethod
     def form(self) -> Bilinear:
-        """Its product, without the arrays: small, as compilers keep it with what they compiled."""
+        """Static description of the products, without arrays, as compilers keep it with their programs."""
 
     @property
     @abstractmethod
@@ -70,7 +71,7 @@ class Structure(ABC):
         """Number of entries, without padding."""
 
     def is_hermitian(self, values: Sequence[np.ndarray]) -> bool:
-        """Digit by digit, of finite numbers, where that is quick to see; False leaves it open."""
+        """Cheap bitwise test of A = Aᴴ for finite entries; False leaves it open."""
         return False
 
     @abstractmethod
@@ -78,7 +79,7 @@ class Structure(ABC):
 
     @abstractmethod
     def _static(self) -> tuple[Any, ...]:
-        """All that tells two structures of this format apart, besides the shape: arrays, numbers, tuples."""
+        """Everything that identifies the structure besides format and shape: arrays, numbers, tuples."""
 
     @classmethod
     @abstractmethod
@@ -95,7 +96,7 @@ class Structure(ABC):
 
     @property
     def masks(self) -> tuple[np.ndarray, ...]:
-        """The integers that tell entries from padding, which only the gradient by the values needs; after `indices`."""
+        """Integer masks of padding, which only the gradient by the values needs; after `indices`."""
         return ()
 
     def summary(self) -> str:
@@ -123,23 +124,23 @@ class Structure(ABC):
         return sum(math.prod(shape) for shape in self.value_shapes)
 
     def laid_out(self, cls: type[Structure]) -> tuple[Structure, Layout] | None:
-        """The same entries in another format by a shorter way than over all entries; None if there is none."""
+        """Shortcut to another format that does not visit all entries; None if there is none."""
         return None
 
     def pruned(
         self, values: Sequence[np.ndarray], systems: int | None
     ) -> tuple[Structure, Sequence[np.ndarray]] | None:
-        """Known values without zeros by a shorter way than over all entries; None where there is none."""
+        """Shortcut to known values without zeros that does not visit all entries; None where there is none."""
         return None
 
     def convert(self, cls: type[S]) -> tuple[S, Regather]:
-        """The same entries in another format, and what lays the values out for it."""
+        """The same entries in another format, and the conversion of the values."""
         rows, cols, slots = self.entries()
         structure, sources = cls.from_entries(rows, cols, self.shape)
         return structure, Regather.composed(slots, sources)
 
     def transposed(self) -> tuple[Structure, Regather]:
-        """The structure of the transpose, and what lays the values out for it. Cost: one sort in linear time, once."""
+        """The structure of the transpose, and the conversion of the values. Cost: one sort in linear time, once."""
         return self._transposed
 
     @cached_property
@@ -176,7 +177,7 @@ class Structure(ABC):
         return tuple(v if p is None else bk.where(p, v, 0) for v, p in zip(values, masks, strict=True))
 
     def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
-        """With known values, in SciPy."""
+        """SciPy CSR array of known values."""
         rows, cols, slots = self.entries()
         flat = concatenated_values(get_backend("numpy"), values)
         return csr_array(flat[slots], cols, starts_of(rows, self.shape[0]), self.shape)
@@ -191,7 +192,7 @@ class Structure(ABC):
 
     @cached_property
     def digest(self) -> bytes:
-        """Equal for equal structures. Cost: one pass over the arrays, once."""
+        """Content hash. Cost: one pass over the arrays, once."""
         state = hashlib.blake2b(f"{type(self).__name__} {self.shape}".encode(), digest_size=16)
         for part in self._static():
             if isinstance(part, np.ndarray):

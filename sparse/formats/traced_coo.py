@@ -1,4 +1,4 @@
-"""A matrix whose entries' places are arrays of a compiled program, so that nothing is known but its shape."""
+"""COO matrix with traced indices: an argument of a compiled function, of which only the shape is known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..operator import Operator
-from .coo import CooForm
+from .compressed import EntriesForm
 from .entries.integers import check_shape
 from .making.batch import from_systems
 from .making.build import from_entries
@@ -24,8 +24,17 @@ _UNKNOWN = (
 
 
 def places_unknown(what: str) -> UnsupportedOperation:
-    """What to say of an operation on such a matrix."""
+    """Error for an operation that needs the indices."""
     return UnsupportedOperation(_UNKNOWN.format(what))
+
+
+def _refused(what: str) -> Any:
+    """Method that raises for an operation that needs the indices."""
+
+    def refuse(matrix: TracedCOO, *_: Any) -> Any:
+        raise places_unknown(what)
+
+    return refuse
 
 
 class TracedCOO(Matrix):
@@ -59,7 +68,7 @@ class TracedCOO(Matrix):
         """
         count = self.values.shape[-1]
         if count is None:
-            raise UnsupportedOperation(_UNKNOWN.format("Their number"))
+            raise places_unknown("Their number")
         return int(count) * (1 if self.systems is None else self.systems)
 
     def _each(self, function: Callable[..., Array], *more: Array) -> Array:
@@ -69,7 +78,7 @@ class TracedCOO(Matrix):
 
     def apply(self, x: Array) -> Array:
         bk, values, dtype = self.bk, self.values, np.result_type(self.bk.dtype(x), self.dtype)
-        x, values, form = bk.astype(x, dtype), bk.astype(values, dtype), CooForm(*self.shape)
+        x, values, form = bk.astype(x, dtype), bk.astype(values, dtype), EntriesForm(*self.shape)
         if self.systems is None:
             return bk.bilinear(form, (values,), (self.rows, self.cols), x)
 
@@ -139,10 +148,7 @@ class TracedCOO(Matrix):
     def to(self, format: str) -> Matrix:
         if format == "coo":
             return self
-        raise UnsupportedOperation(_UNKNOWN.format(f"The format {format!r}"))
-
-    def native(self, backend: Any = None) -> Any:
-        raise UnsupportedOperation(_UNKNOWN.format("The library's own form"))
+        raise places_unknown(f"The format {format!r}")
 
     def explain(self) -> str:
         return f"{self!r}\nvalues and places: arrays of {self.bk.name}, not known before the compiled function runs"
@@ -152,23 +158,16 @@ class TracedCOO(Matrix):
         batch = "" if self.systems is None else f", {self.systems} systems"
         return f"<{n}x{m} TracedCOO matrix of {self.values.shape[-1]} entries{batch}, {self.dtype}, {self.bk.name}>"
 
-    def _plus(self, other: Any) -> Matrix:
-        raise UnsupportedOperation(_UNKNOWN.format("A sum"))
-
     def _scaled(self, c: Any, divide: bool = False) -> Matrix:
         factor, dtype = as_factor(self.bk, c, self.dtype)
         values = self.bk.astype(self.values, dtype)
         factor = self.bk.asarray(factor, like=values)
         return self.with_values(values / factor if divide else values * factor)
 
-    def _times(self, other: Any) -> Matrix:
-        raise UnsupportedOperation(_UNKNOWN.format("A product of matrices"))
-
-    def _chosen(self, systems: Any) -> Matrix:
-        raise UnsupportedOperation(_UNKNOWN.format("A part"))
-
-    def _part(self, key: Any) -> Any:
-        raise UnsupportedOperation(_UNKNOWN.format("A part"))
+    native = _refused("The library's own form")
+    _plus = _refused("A sum")
+    _times = _refused("A product of matrices")
+    _part = _chosen = _refused("A part")
 
 
 def _flatten(matrix: TracedCOO) -> tuple[tuple[Array, ...], Any]:
@@ -176,7 +175,7 @@ def _flatten(matrix: TracedCOO) -> tuple[tuple[Array, ...], Any]:
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> TracedCOO:
-    """Rebuild without a look at the arrays: transformations put placeholders in their place."""
+    """Unflatten without access to the arrays, which transformations replace by placeholders."""
     matrix = object.__new__(TracedCOO)
     matrix.bk, matrix.shape, dtype = static
     matrix.values, matrix.rows, matrix.cols = arrays

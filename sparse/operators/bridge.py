@@ -1,15 +1,18 @@
-"""Operators of any library, seen from the host: what SciPy's methods get to work with."""
+"""Adapters of operators of any library to NumPy arrays, for SciPy's methods and for loops on the host."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...backends import Array, get_backend
 from ..formats import Dense
 from ..operator import Operator
+from .composed import Composed
 from .products import Products
+from .symmetric_dia import as_symmetric_dia
 
 
 class BridgedOperator(Products):
@@ -42,6 +45,35 @@ class BridgedOperator(Products):
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: self
+
+
+@dataclass(eq=False, repr=False)
+class OnHost(Composed):
+    """`inner` of any library for a loop of the host on rows of NumPy: each product is in its own library.
+
+    It gets each row in an array of its library, in the same memory where that can be.
+    """
+
+    inner: Operator
+
+    def _settle(self) -> None:
+        super()._settle()
+        self.bk = get_backend("numpy")
+        self.products = self.inner.products  # type: ignore[misc]
+
+    def _register(self) -> None:
+        """It lives as long as a loop, and no library takes it apart."""
+
+    @property
+    def in_steps(self) -> Operator:
+        return OnHost(as_symmetric_dia(self.inner.in_steps))
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        return self.inner.apply_on_host(x)
+
+    def transpose(self) -> Operator:
+        transposed: Operator = self._map(lambda A: A.transpose())
+        return transposed
 
 
 def products_for_host(

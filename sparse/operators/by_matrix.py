@@ -1,4 +1,4 @@
-"""Linear functions whose products NumPy takes with the matrix that was traced from them."""
+"""Linear functions that NumPy evaluates by the matrix that was traced from them."""
 
 from __future__ import annotations
 

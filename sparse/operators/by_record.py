@@ -1,6 +1,6 @@
-"""Products with a function that was recorded, for known numbers: by NumPy, while a program is being made.
+"""NumPy evaluation of recorded functions on known vectors while a program is traced.
 
-XLA would compile each operation of the function by itself for them, which takes longer than all the rest of the set-up.
+XLA would compile each operation of the function separately, which takes longer than all the rest of the set-up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .function import FunctionOperator
 
 
 class _Record(NamedTuple):
-    """What `FrontEnd.evaluate` reads."""
+    """Arguments of `FrontEnd.evaluate`."""
 
     bk: Backend
     program: Any
@@ -62,7 +62,7 @@ def products_agree(A: FunctionOperator, systems: int, like: Array) -> bool:
 def _by_numpy(
     bk: Backend, program: Any, layout: Layout, image: Layout, dtype: np.dtype, x: np.ndarray
 ) -> np.ndarray | None:
-    """None, too, where another way has to find out what is wrong with what the program returns."""
+    """Evaluate a recorded program by NumPy; None where it fails, or returns other arrays than expected."""
     if layout.axis is not None or image.axis is not None:
         return None
     traced: Any = _Record(bk, program)

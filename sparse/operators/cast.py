@@ -1,4 +1,4 @@
-"""Any operator in another precision."""
+"""Operators that compute in another precision."""
 
 from __future__ import annotations
 

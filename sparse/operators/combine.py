@@ -1,4 +1,4 @@
-"""Operators made of others."""
+"""Offset operator: a constant added to every entry of another operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators made of parts, which are operators and arrays: what happens to one happens to its parts."""
+"""Base class of composite operators: conversions are applied to their parts, operators and arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .products import Products
 
 @dataclass(eq=False, repr=False)
 class Composed(Products):
-    """A dataclass, of whose fields some are `parts`: operators, and arrays of the library; the others are constants.
+    """Dataclass with `parts` among its fields: operators and arrays of the library; other fields are constants.
 
     An array that `apply` takes item by item is among `cut`, and may then be a tuple of these, see `Backend.apart`.
 
@@ -76,7 +76,7 @@ class Composed(Products):
     def _map(
         self, operators: Callable[[Operator], Operator], arrays: Callable[[Array], Array] = lambda array: array
     ) -> Any:
-        """Made of what the functions make of each part."""
+        """Apply functions to all parts."""
         parts = {name: self.__dict__[name] for name in self.parts}
 
         def image(part: Any) -> Any:
@@ -87,7 +87,7 @@ class Composed(Products):
         return replace(self, **{name: image(part) for name, part in parts.items()})
 
     def _moved(self, parts: dict[str, Any], bk: Backend) -> Any:
-        """Made of parts on another backend."""
+        """Rebuild from parts on another backend."""
         return replace(self, **parts, **({"bk": bk} if "bk" in _constants(type(self)) else {}))
 
     def conj(self) -> Operator:
@@ -184,7 +184,7 @@ def _flatten(operator: Composed) -> tuple[tuple[Any, ...], Any]:
 
 
 def _restore(static: Any, parts: Sequence[Any]) -> Composed:
-    """Rebuild without `__post_init__`: transformations put placeholders in the place of parts."""
+    """Unflatten without `__post_init__`, as transformations replace parts by placeholders."""
     cls, constants = static
     operator: Composed = object.__new__(cls)
     operator.__dict__.update(zip(_constants(cls), constants), **dict(zip(cls.parts, parts)))
@@ -194,7 +194,7 @@ def _restore(static: Any, parts: Sequence[Any]) -> Composed:
 
 
 def _is_whole(part: Any) -> bool:
-    """Or a placeholder?"""
+    """Is it a part, and no placeholder?"""
     if isinstance(part, tuple):
         return all(map(_is_whole, part))
     return isinstance(part, Operator) or (hasattr(part, "shape") and hasattr(part, "dtype"))

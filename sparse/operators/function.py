@@ -61,7 +61,7 @@ class FunctionOperator(LinearFunction):
         self.recorded: Any = None  # likewise, in a program: see `Backend.recorded`
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
-        """The same function, `constant` `(systems, n)` taken off its results."""
+        """The same function with `constant` `(systems, n)` subtracted from its results."""
         other = copy.copy(self)
         other.constant, other._entries, other._matrix = constant, None, None
         return other
@@ -166,7 +166,7 @@ class FunctionOperator(LinearFunction):
         return self._rows_of(image)
 
     def _image(self, x: Any) -> Any:
-        """Of a function that was looked at before."""
+        """Image under a function whose output was validated before."""
         return self.function(x, *self.args) if self._is_record else self.bk.call(self.function, x, self.args)
 
     def _rows_of(self, image: Any) -> Array:

@@ -1,4 +1,4 @@
-"""The matrix of a linear function that a solver works with, found by tracing it."""
+"""Sparse matrix of a linear function, by tracing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..tracing.matrix_from_function import traced_matrix
 
 
 class CoupledSystems(UnsupportedOperation):
-    """A function of several systems mixes them, so that there is no matrix of one."""
+    """Error for a function that couples its systems, so that there is no matrix of one."""
 
 
 class Function(Protocol):
@@ -43,12 +43,12 @@ def function_matrix(A: Function) -> SparseMatrix:
     matrix, _ = matrix_and_bias(A, A.bk.zeros((A.layout.systems, A.layout.size), A.dtype, A.like))
     shapes = [layout.shape if layout.structure is None else None for layout in (A.layout, A.image)]
     return SparseMatrix.build(
-        A.bk, matrix.structure, matrix.stored.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
+        A.bk, matrix.structure, matrix.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
     )
 
 
 def matrix_and_bias(A: Function, like: Array, exact: bool = False) -> tuple[Any, Any]:
-    """That matrix, and what the function returns for rows of zeros.
+    """The matrix of `function_matrix`, and the image of zeros.
 
     Args:
         like: rows such as the function takes, of the library or of NumPy.

@@ -1,4 +1,4 @@
-"""The guard of products that are not ours: those of a LinearOperator, and the first ones of a function.
+"""Validation of foreign products: those of a LinearOperator, and the first ones of a function.
 
 What is handed out cannot be written to (`Backend.call`). What comes back must have the size, the kind and, for A, the
 precision of what was asked for. The first time that an object is used, more is looked for: writes that nobody forbids,
@@ -24,7 +24,7 @@ _HOST = get_backend("numpy")
 
 @dataclass
 class _Seen:
-    """What is known of an object from its first use."""
+    """Results of the checks at the first use of an object."""
 
     reads: bool = False  # was it seen not to write to what it gets?
     has_adjoint: bool = False
@@ -122,7 +122,7 @@ class Guarded:
         return self._in_dtype(image.reshape(n), x, one)
 
     def _block(self, x: np.ndarray, one: str, block: str) -> np.ndarray:
-        """Of many vectors at once; the first time one of them is compared."""
+        """Images of many vectors at once; the first time one of them is compared."""
         shape = (self._size(one), len(x))
         image = np.asarray(self._called(block, x.T))
         if image.shape != shape:
@@ -165,13 +165,13 @@ class Guarded:
         return image.astype(self.dtype)
 
     def _allowed(self) -> float:
-        """What two products that should be the same may differ by, relative to their size."""
+        """Tolerance for two products that should be equal, relative to their size."""
         declared = self.dtype if self.linear.dtype is None else np.dtype(self.linear.dtype)
         eps = max(np.finfo(dtype).eps for dtype in (declared, self.dtype) if dtype.kind in "fc")
         return float(np.sqrt(eps))
 
     def _compare_adjoint(self) -> None:
-        """<A u, v> = <u, Aᴴ v> for random u and v?"""
+        """Dot test of the adjoint: <A u, v> = <u, Aᴴ v> for random u and v."""
         rng, (n, m) = np.random.default_rng(9), self.linear.shape
         u, v = (_random(rng, size, self.dtype) for size in (m, n))
         image, back = self._image(u, "matvec").copy(), self._image(v, "rmatvec")

@@ -1,4 +1,4 @@
-"""SciPy's LinearOperator: products computed on the host, also for compiled functions of a framework."""
+"""SciPy's LinearOperator as an operator: products are host calls, also from compiled functions."""
 
 from __future__ import annotations
 

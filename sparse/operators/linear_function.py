@@ -1,4 +1,4 @@
-"""What linear functions have in common: products of containers of arrays, and entries of their matrices."""
+"""Base class of linear functions: products of containers of arrays, and entries by tracing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .products import Products
 
 
 class LinearFunction(Products):
-    """What a function can offer: its products, and the entries of a matrix where it can be traced."""
+    """Linear function with products, and with the entries of a matrix where it can be traced."""
 
     compiled: bool
     like: Array | None

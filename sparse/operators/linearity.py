@@ -1,4 +1,4 @@
-"""The test that a Python function is linear, before a solver trusts it."""
+"""Linearity test of a Python function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _tested: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
 
 
 def linear_part(operator: FunctionOperator) -> FunctionOperator:
-    """`operator` with the constant part of an affine function found and taken off.
+    """Linear part of an operator: the constant of an affine function is evaluated and subtracted.
 
     Costs one evaluation, four when this function object is seen for the first time. Where the function's values are
     not known yet (it closes over traced arrays), the constant part is taken off inside the compiled program and the
@@ -72,7 +72,7 @@ def _memory_of(function: Any) -> set[Any]:
 
 
 def _compare(operator: FunctionOperator, factor: complex, constant: np.ndarray, Au: Any, Av: Any, both: Any) -> None:
-    """A(-2 u + v) = -2 A(u) + A(v), with -2i where complex, up to the rounding inside A."""
+    """Test A(-2 u + v) = -2 A(u) + A(v), with -2i where complex, up to the rounding inside A."""
     with np.errstate(all="ignore"):
         expected = operator.dtype.type(factor) * (Au - constant) + (Av - constant)
         error = np.abs((both - constant) - expected)

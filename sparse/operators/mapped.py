@@ -1,4 +1,4 @@
-"""Many operators of one kind at once, as a vectorising transformation makes them."""
+"""Batch of operators of one kind, as a vectorising transformation makes it."""
 
 from __future__ import annotations
 

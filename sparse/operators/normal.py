@@ -1,4 +1,4 @@
-"""The operator of least squares: A^H A + damp^2 I, by products with A and its adjoint."""
+"""Normal equations: the operator A^H A + damp^2 I, by products with A and its adjoint."""
 
 from __future__ import annotations
 

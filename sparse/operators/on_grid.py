@@ -1,4 +1,4 @@
-"""Operators on rows that the library keeps as grids, see `Backend.on_grid`."""
+"""Operators on vectors in grid shape, see `Backend.on_grid`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that are known by their products only, and what follows from these."""
+"""Base classes of matrix-free operators: entries and SciPy's form follow from products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DENSE_LIMIT = 4096  # columns that are worth finding one by one
 
 
 class Products(Operator):
-    """An operator that knows how to multiply: its entries are found column by column, and SciPy gets its products."""
+    """Matrix-free operator: entries are found column by column, and SciPy gets a LinearOperator."""
 
     def dense(self) -> Array:
         """One product per column."""
@@ -53,7 +53,7 @@ class Products(Operator):
 
 
 class Turned(Products):
-    """An operator in one of four forms: A, its transpose, its conjugate or both.
+    """Operator in one of four forms: A, its transpose, its conjugate or both.
 
     Attributes:
         transposed, conjugated: which of them.

@@ -1,4 +1,4 @@
-"""Symmetric matrices of diagonals in NumPy, of which products read one half: the other is the same numbers."""
+"""Symmetric DIA: NumPy products that read one triangle of a symmetric matrix of diagonals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST = 2**16  # rows from which a product waits for memory
 
 
 def as_symmetric_dia(A: Operator) -> Operator:
-    """A, for many products: where it is seen to be symmetric, digit by digit, in a form that reads half of it.
+    """Prepare A for many products: a large DIA matrix that is bitwise symmetric is read by one triangle.
 
     Images are the same to the last digit. Cost: a pass over the values of real matrices of diagonals in NumPy.
     """

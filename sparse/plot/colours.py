@@ -1,4 +1,4 @@
-"""Colours for the entries of a matrix: sign and magnitude, or how many there are."""
+"""Colour maps for matrix entries: sign and magnitude, or counts."""
 
 from __future__ import annotations
 

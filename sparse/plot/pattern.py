@@ -1,4 +1,4 @@
-"""A picture of where the entries of a matrix are: one pixel per entry, or how many fall into each pixel."""
+"""Sparsity pattern plot: one pixel per entry, or the number of entries per pixel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def draw_pattern(A: Any, ax: Any, title: str, grid: Sequence[int] | None) -> Non
 
 
 def count_entries(A: Any, pixels: int = MAX_PIXELS) -> tuple[np.ndarray, tuple[int, int]]:
-    """How many entries of a `csr_array` fall into each pixel, and how many rows and columns a pixel has.
+    """Count the entries of a `csr_array` in each pixel; returns also the rows and columns of a pixel.
 
     At most `pixels` per axis. Cost: two passes over the entries.
     """

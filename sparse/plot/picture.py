@@ -1,4 +1,4 @@
-"""Pictures of matrices: where their entries are, and which neighbours they couple on a grid. Needs matplotlib."""
+"""Plots of matrices: sparsity pattern and stencil. Needs matplotlib."""
 
 from __future__ import annotations
 

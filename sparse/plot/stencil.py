@@ -1,4 +1,4 @@
-"""A picture of the neighbours that a matrix on a grid couples to a point, with their coefficients."""
+"""Stencil plot: the coefficients by which a matrix on a grid couples a point to its neighbours."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def find_neighbours(A: Any, grid: Sequence[int]) -> Neighbours:
 
 
 def reach(A: Any) -> int:
-    """How far from the diagonal the entries of a typical row are."""
+    """Largest distance from the diagonal of the entries of a typical row."""
     row = _typical_row(A, (A.shape[0],))
     return int(np.max(np.abs(A.indices[A.indptr[row] : A.indptr[row + 1]] - row), initial=0))
 

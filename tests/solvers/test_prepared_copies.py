@@ -12,7 +12,6 @@ import scipy.sparse as sp
 
 from cells import in_turn
 from krylix import prepare
-from krylix.sparse import as_operator
 from modes import array, to_numpy
 
 A = 6 * np.eye(4) + np.random.default_rng(0).standard_normal((4, 4))
@@ -31,17 +30,11 @@ def dense(order: str) -> Any:
     return matrix, matrix
 
 
-def wrapped(matrix: Any) -> Any:
-    return as_operator(matrix), matrix.data if sp.issparse(matrix) else matrix
-
-
 # Name -> a matrix, and its numbers to write to.
 OWNED: dict[str, Callable[[], Any]] = {
     **{k: partial(sparse, k) for k in ("csr_array", "csc_matrix", "coo_array", "dia_array", "bsr_array")},
     "dense": partial(dense, "C"),
     "Fortran": partial(dense, "F"),
-    "operator of CSR": lambda: wrapped(sp.csr_array(A)),
-    "operator of dense": lambda: wrapped(A.copy()),
 }
 
 

@@ -85,7 +85,7 @@ def _diagonals(matrix: SparseMatrix, order: np.ndarray | None) -> tuple[Backend,
     """Offsets and diagonals `(systems or 1, k, n)` of the permuted matrix."""
     if order is None:
         own: Any = matrix.to("dia")
-        values: Any = own.stored.known_or_arrays()[0]
+        values: Any = own.known_or_arrays()[0]
         return own.bk, own.structure.offsets, values if matrix.systems is not None else values[None]
     bk, rows, cols, values = concrete_entries(matrix)
     places = _places(order)

@@ -225,7 +225,7 @@ def _known_pattern(pattern: Any, A: Matrix) -> sp.csr_array:
 
 def _placed(tentative: Sequence[sp.csr_array], A: SparseMatrix) -> list[SparseMatrix]:
     """Convert to the library and device of A."""
-    like = A.stored.anchor()
+    like = A.anchor()
     return [from_csr(A.bk, T.astype(A.dtype), prune=False, format="csr", like=like) for T in tentative]
 
 

@@ -69,6 +69,6 @@ def reordered_matrix(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMa
     if order is None:
         return matrix
     rows, cols, _ = matrix.structure.entries()
-    places, values = places_in(order), matrix.stored.entry_values()
-    like = matrix.stored.anchor()
+    places, values = places_in(order), matrix.entry_values()
+    like = matrix.anchor()
     return from_entries(matrix.bk, places[rows], places[cols], values, matrix.shape, prune=False, like=like)

@@ -40,10 +40,10 @@ def renewed(
 
     Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
     """
-    bk, like = A.bk, A.stored.anchor()
+    bk, like = A.bk, A.anchor()
     pattern = pattern_of(bk, A.structure, tuple(T.structure for T in tentative), settings.smooths)
     structures = [*(level.rows for level in pattern.levels), pattern.coarsest]
-    current = unit_diagonal(bk, structures[0], bk.constant(A.stored.entry_arrays()))
+    current = unit_diagonal(bk, structures[0], bk.constant(A.entry_arrays()))
     phase = _phase(bk, structures[0], current.values, each=hermitian is False)
     rows = bk.take(phase, structures[0].entries().rows, len(phase.shape) - 1)
     current, outer = current._replace(values=rows * current.values), _as_rows(current.scale)
@@ -123,7 +123,7 @@ def _level(
     A = level.A.matrix(bk, a, like)
     rho = bounded_eigenvalue(bk, A, _row_sums(bk, level.rows, current))
     rho = bk.where(rho > 0, rho, 1)
-    t = bk.astype(bk.constant(T.stored.entry_arrays()), bk.dtype(a))
+    t = bk.astype(bk.constant(T.entry_arrays()), bk.dtype(a))
     t = t / bk.take(current.scale, T.structure.entries().rows, last)
     p = _or_zero(bk, t, level.tentative)
     if level.smoothing is not None and level.smoothed is not None:

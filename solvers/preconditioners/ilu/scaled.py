@@ -133,7 +133,7 @@ def _entries(matrix: Matrix) -> tuple[np.ndarray, np.ndarray, Array, Backend]:
         return rows, known.indices, known.data, get_backend("numpy")
     if isinstance(matrix, SparseMatrix):
         rows, cols, _ = matrix.structure.entries()
-        values, host = matrix.stored.entry_values(), matrix.stored.host
+        values, host = matrix.entry_values(), matrix.host
     elif not isinstance(matrix, Dense):
         raise places_unknown("An incomplete factorisation")
     else:

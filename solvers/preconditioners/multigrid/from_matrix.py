@@ -67,7 +67,7 @@ def _of_boxes(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ..
     bk: Backend = matrix.bk
     parts: Parts = {}
     rings = [False] * len(grid)
-    for box, number, value in zip(matrix.structure.boxes, matrix.structure.numbers, matrix.stored.known_or_arrays()):
+    for box, number, value in zip(matrix.structure.boxes, matrix.structure.numbers, matrix.known_or_arrays()):
         shift = []
         for axis, (start, lo, n) in enumerate(zip(box.start, box.lo, grid)):
             step, ring = step_of(np.asarray(start - lo), n)

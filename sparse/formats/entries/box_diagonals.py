@@ -1,4 +1,4 @@
-"""Boxes of a grid as diagonals of the matrix: passes over whole arrays, where entries would be gathered one by one."""
+"""Conversion of stencil boxes to diagonals by whole-array operations instead of gathers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Shifted(NamedTuple):
 
 @dataclass(frozen=True)
 class BoxDiagonals:
-    """Lays the values of boxes out as diagonals `(k, n)`, in every library, traced or not, with derivatives.
+    """Differentiable conversion of box values to diagonals `(k, n)`, traced or not, in every library.
 
     Attributes:
         grid: of the rows.
@@ -90,7 +90,7 @@ class BoxDiagonals:
 
 @dataclass(frozen=True)
 class Covered:
-    """`(k, n)` bool: the places of the diagonals that lie in a box, found when they are needed."""
+    """Lazy `(k, n)` bool: the places of the diagonals that lie in a box."""
 
     diagonals: BoxDiagonals
 
@@ -99,7 +99,7 @@ class Covered:
 
 
 def without_zeros(box: Shifted, value: np.ndarray, systems: int | None) -> tuple[Shifted, np.ndarray] | None:
-    """A box and its known value, cut to what is not 0 in any system; None where zeros are left among others.
+    """Trim a box and its known value to what is not 0 in any system; None where zeros are left among others.
 
     A box that is 0 throughout comes without places, and with a number.
     """
@@ -119,6 +119,6 @@ def without_zeros(box: Shifted, value: np.ndarray, systems: int | None) -> tuple
 
 
 def _shadows(mask: np.ndarray) -> list[np.ndarray]:
-    """Along each axis, where the mask has anything."""
+    """Projections of a mask on each axis."""
     axes = range(mask.ndim)
     return [np.logical_or.reduce(mask, axis=tuple(k for k in axes if k != axis)) for axis in axes]

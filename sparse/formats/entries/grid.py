@@ -1,4 +1,4 @@
-"""Numbers of the points of a grid, last axis fastest."""
+"""Row-major numbering of grid points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integer arrays that describe a structure: checked once, then int32."""
+"""Index arrays: validation, conversion to int32, and row pointers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def starts_from(lengths: np.ndarray) -> np.ndarray:
 
 
 def places_in_rows(starts: np.ndarray) -> np.ndarray:
-    """`(nnz,)` int32: which one in its row each entry is."""
+    """`(nnz,)` int32: the number of each entry within its row."""
     return np.arange(starts[-1], dtype=np.int32) - np.repeat(starts[:-1], np.diff(starts))
 
 

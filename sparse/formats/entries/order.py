@@ -1,4 +1,4 @@
-"""Sorting entries by rows in linear time, and adding up duplicates."""
+"""Counting sorts of entries by row and column, and summation of duplicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .integers import check_size, is_canonical
 
 
 class Order(NamedTuple):
-    """How a list of entries becomes one in row order without duplicates."""
+    """Conversion of a list of entries to row order without duplicates."""
 
     rows: np.ndarray  # int32 (nnz,), of the result
     cols: np.ndarray
@@ -52,11 +52,3 @@ def rows_first(rows: np.ndarray, n: int) -> np.ndarray:
     # one entry per column, so that SciPy's change from columns to rows counts and distributes their numbers
     by_column = sp.csc_array((np.empty(count, np.int8), rows, np.arange(count + 1, dtype=np.int32)), (n, count))
     return by_column.tocsr().indices
-
-
-def put_in_order(
-    bk: Backend, rows: np.ndarray, cols: np.ndarray, values: Array, shape: tuple[int, int]
-) -> tuple[Order, Array]:
-    """Entries in any order, and their values, in row order; duplicates add up."""
-    order = sorted_entries(rows, cols, shape)
-    return order, order.values(bk, values)

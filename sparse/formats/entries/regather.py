@@ -1,4 +1,4 @@
-"""Laying out the values of a matrix anew: every change of format is one gather with static positions."""
+"""Value conversion between formats: one gather with static positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ....backends import Array, Backend
 
 
 class Regather:
-    """Makes new value arrays: each place holds one old value, or 0 where its position is -1.
+    """Gather of new value arrays: each place holds one old value, or 0 where its position is -1.
 
     `slots`: for each new array the positions in the concatenation of the raveled old ones. Of a batch, in which all
     arrays have one more axis in front, each system is laid out in the same way.
@@ -65,7 +65,7 @@ def take_or_zero(bk: Backend, flat: Array, positions: np.ndarray) -> Array:
 
 
 def concatenated_values(bk: Backend, values: Sequence[Array], systems: int | None = None) -> Array:
-    """All values in one row, or in one for each of the systems along their first axis."""
+    """Concatenate all raveled values, of a batch for each system along the first axis."""
     lead = () if systems is None else (systems,)
     shapes = [tuple(int(n) for n in v.shape[len(lead) :]) for v in values]
     rows = [v if len(s) == 1 else bk.reshape(v, (*lead, math.prod(s))) for v, s in zip(values, shapes, strict=True)]

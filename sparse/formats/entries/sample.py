@@ -1,4 +1,4 @@
-"""The derivative of a matrix product by the stored values: rows of the one vector times rows of the other."""
+"""Sampled outer products: the derivative of a sparse product with respect to the stored values."""
 
 from __future__ import annotations
 

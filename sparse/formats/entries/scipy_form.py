@@ -1,4 +1,4 @@
-"""SciPy's own matrices of arrays that are in order already."""
+"""SciPy CSR arrays from canonical arrays, without checks or copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of the rows of a matrix, and what is in them."""
+"""Sampling of matrix rows and their entries."""
 
 from __future__ import annotations
 

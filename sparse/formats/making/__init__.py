@@ -1,1 +1,1 @@
-"""Matrices from entries, diagonals, boxes, files and other libraries."""
+"""Matrices from entries, diagonals, boxes, other matrices and other libraries."""

@@ -1,4 +1,4 @@
-"""Matrices made of others: blocks, stacks, Kronecker products, the identity."""
+"""Assembly of matrices from others: blocks, stacks, Kronecker products, the identity."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import scipy.sparse as sp
 from ....backends import Array, Backend, choose_backend, default_backend
 from ..entries.integers import check_shape, check_size
 from ..matrix import Matrix
-from ..operations.arithmetic import check_systems, joint_values
+from ..operations.arithmetic import check_systems, entries_together, joint_values
 from ..operations.change import on_common_backend
 from ..sparse_matrix import SparseMatrix
-from ..stored import Stored
 from .build import from_diagonals, from_entries
 from .foreign import from_scipy
 
@@ -103,14 +102,11 @@ def kron(A: Given, B: Given, *, format: str | None = None) -> SparseMatrix:
     check_size(len(a.rows) * len(b.rows), "entries")
     rows = (a.rows[:, None] * np.int32(p) + b.rows).reshape(-1)
     cols = (a.cols[:, None] * np.int32(q) + b.cols).reshape(-1)
-    dtype = np.result_type(first.dtype, second.dtype)
     systems = check_systems([first, second])
-    known = first.constant is not None and second.constant is not None
-    x, y = ((M.entry_values() if known else M.entry_arrays()) for M in (first, second))
-    bk, lead = first.host if known else first.bk, () if systems is None else (systems,)
-    values = bk.reshape(bk.astype(x, dtype)[..., :, None] * bk.astype(y, dtype)[..., None, :], (*lead, len(rows)))
-    options: dict[str, Any] = {"format": format, "prune": False, "sum_duplicates": False, "like": first.anchor()}
-    return from_entries(first.bk, rows, cols, values, shape, **options)
+    bk, (x, y) = entries_together([first, second], np.result_type(first.dtype, second.dtype))
+    lead = () if systems is None else (systems,)
+    values = bk.reshape(x[..., :, None] * y[..., None, :], (*lead, len(rows)))
+    return _of_entries(first, rows, cols, values, shape, format)
 
 
 def eye(
@@ -134,7 +130,7 @@ def eye(
     return from_diagonals(bk, [k], np.ones((1, shape[0]), kind), shape, format=format, like=like)
 
 
-def _of_one_library(given: list[Given | None]) -> list[Stored | None]:
+def _of_one_library(given: list[Given | None]) -> list[SparseMatrix | None]:
     given = [g.to("csr") if isinstance(g, Matrix) and g.format == "dense" else g for g in given]
     bk: Backend = choose_backend(*(g for g in given if isinstance(g, SparseMatrix)))
     if not any(isinstance(g, SparseMatrix) for g in given):
@@ -148,7 +144,7 @@ def _of_one_library(given: list[Given | None]) -> list[Stored | None]:
     example = next((g for g in found if isinstance(g, SparseMatrix) and g.bk is bk), None)
     if example is None:
         raise ValueError("Nothing but None was given; expected at least one matrix.")
-    return [g if g is None else on_common_backend(example.stored, g.stored)[1] for g in found]
+    return [g if g is None else on_common_backend(example, g)[1] for g in found]
 
 
 def _common(sizes: Any, where: str) -> int:
@@ -159,12 +155,19 @@ def _common(sizes: Any, where: str) -> int:
     return int(found.pop())
 
 
-def _placed(places: list[tuple[Stored, int, int]], shape: tuple[int, int], format: str | None) -> SparseMatrix:
+def _placed(places: list[tuple[SparseMatrix, int, int]], shape: tuple[int, int], format: str | None) -> SparseMatrix:
     shape = check_shape(shape)
     matrices = [b for b, _, _ in places]
     entries = [(b.structure.entries(), i, j) for b, i, j in places]
     rows = np.concatenate([e.rows + np.int32(i) for e, i, _ in entries])
     cols = np.concatenate([e.cols + np.int32(j) for e, _, j in entries])
     values = joint_values(matrices, np.result_type(*(b.dtype for b in matrices)))
-    options: dict[str, Any] = {"format": format, "prune": False, "sum_duplicates": False, "like": matrices[0].anchor()}
-    return from_entries(matrices[0].bk, rows, cols, values, shape, **options)
+    return _of_entries(matrices[0], rows, cols, values, shape, format)
+
+
+def _of_entries(
+    beside: SparseMatrix, rows: np.ndarray, cols: np.ndarray, values: Array, shape: Any, format: str | None
+) -> SparseMatrix:
+    """The matrix of entries of which none occurs twice, in the library and on the device of another."""
+    options: dict[str, Any] = {"format": format, "prune": False, "sum_duplicates": False, "like": beside.anchor()}
+    return from_entries(beside.bk, rows, cols, values, shape, **options)

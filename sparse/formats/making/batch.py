@@ -1,4 +1,4 @@
-"""Batches of matrices: of entries that tell their system, and of single matrices of any patterns."""
+"""Batches of matrices on one structure, from entries or from single matrices of any patterns."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def from_systems(
 
 
 def _equal(tables: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What systems, rows and columns are where all systems have the same entries in the same order."""
+    """Systems, rows and columns of entries that are the same in all systems, in the same order."""
     return [np.arange(len(tables[0]), dtype=np.int32)[:, None], tables[1][:1], tables[2][:1]]
 
 
@@ -63,7 +63,7 @@ def matrix_batch(matrices: Sequence[SparseMatrix]) -> SparseMatrix:
         TypeError: they are of different libraries.
     """
     example = next((A for A in matrices if not A.bk.on_host), matrices[0])
-    stored = [on_common_backend(example.stored, A.stored)[1] for A in matrices]
+    stored = [on_common_backend(example, A)[1] for A in matrices]
     first = stored[0]
     known = all(s.constant is not None for s in stored)
     host, dtype = first.host if known else first.bk, np.result_type(*(s.dtype for s in stored))

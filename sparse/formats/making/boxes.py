@@ -1,4 +1,4 @@
-"""Stencils of the boxes that a traced function consists of."""
+"""Stencil matrices from the boxes of a traced function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrices of entries and of diagonals, in the format that suits them."""
+"""Matrices from entries and from diagonals, in the format that suits them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
-from ..choose import MOST_DIAGONALS, FormatChoice, choose_format
+from ..choose import MOST_DIAGONALS
 from ..compressed import CsrStructure
 from ..dia import DiaStructure, Nonzero, check_offsets
-from ..entries.integers import as_indices, check_shape, starts_of
+from ..entries.given import check_lengths, working
+from ..entries.integers import as_indices, check_shape
 from ..entries.order import sorted_entries
 from ..operations.change import nonzero_rows
 from ..sparse_matrix import SparseMatrix, sparse_formats
-from .given import check_lengths, working
 
 Present = np.ndarray | Callable[[], np.ndarray] | None
 
@@ -58,47 +58,38 @@ def from_entries(
     rows, cols = as_indices(rows, n, "The rows"), as_indices(cols, m, "The columns")
     check_lengths(values, rows, "rows")
     check_lengths(values, cols, "columns")
-    options: dict[str, Any] = {"format": format, "like": like, "in_shape": in_shape, "out_shape": out_shape}
+    where: dict[str, Any] = {"like": like, "in_shape": in_shape, "out_shape": out_shape}
     if isinstance(values, np.ndarray) and values.ndim == 1:
         A = sp.coo_array((working(values), (rows, cols)), (n, m)).tocsr()
-        return from_csr(bk, A, prune=prune, **options)
+        return from_csr(bk, A, prune=prune, format=format, **where)
     order = sorted_entries(rows, cols, (n, m), sum_duplicates)
-    structure, ordered = CsrStructure(starts_of(order.rows, n), order.cols, (n, m)), order.values(bk, values)
+    structure, ordered = CsrStructure.by_rows(order.rows, order.cols, (n, m)), order.values(bk, values)
     if prune and isinstance(ordered, np.ndarray):
         structure, (ordered,) = nonzero_rows(order.rows, order.cols, working(ordered), (n, m))
-    return _formatted(bk, structure, ordered, **options)
+    return _in_format(SparseMatrix.build(bk, structure, (ordered,), **where), format)
 
 
-def from_csr(bk: Backend, A: sp.csr_array, *, prune: bool = True, **options: Any) -> SparseMatrix:
-    """The matrix of a SciPy CSR array that the caller owns: it is put in order, and its memory shared."""
+def from_csr(
+    bk: Backend, A: sp.csr_array, *, prune: bool = True, format: str | None = None, **where: Any
+) -> SparseMatrix:
+    """The matrix of a SciPy CSR array that the caller owns: it is put in order, and its memory shared.
+
+    `where` is what `SparseMatrix.build` takes besides.
+    """
     A.sum_duplicates()
     if prune and not np.all(A.data):
         A.eliminate_zeros()
-    return _formatted(bk, CsrStructure.of(A), A.data, **options)
+    return _in_format(SparseMatrix.build(bk, CsrStructure.of(A), (A.data,), **where), format)
 
 
-def _formatted(
-    bk: Backend,
-    structure: CsrStructure,
-    values: Array,
-    *,
-    format: str | None = None,
-    like: Array | None = None,
-    in_shape: tuple[int, ...] | None = None,
-    out_shape: tuple[int, ...] | None = None,
-) -> SparseMatrix:
-    choice = choose_format(bk, structure.starts, structure.cols, structure.shape) if format is None else None
-    shapes: dict[str, Any] = {"in_shape": in_shape, "out_shape": out_shape}
-    matrix = SparseMatrix.build(bk, structure, (values,), like=like, **shapes)
-    return _chosen(matrix, choice, format)
-
-
-def _chosen(matrix: SparseMatrix, choice: FormatChoice | None, format: str | None) -> SparseMatrix:
-    wanted = choice.format if choice else format
-    if wanted not in sparse_formats():
-        raise ValueError(f"The format {wanted!r} was asked for; there are {', '.join(sparse_formats())}.")
-    found: Any = matrix.to(wanted)
-    found.reason = choice.reason if choice else "asked for"
+def _in_format(matrix: SparseMatrix, format: str | None) -> SparseMatrix:
+    """A new matrix in a format, or CSR in the one that suits it."""
+    if format is None:
+        return matrix.in_suitable_format()
+    if format not in sparse_formats():
+        raise ValueError(f"The format {format!r} was asked for; there are {', '.join(sparse_formats())}.")
+    found: Any = matrix.to(format)
+    found.reason = "asked for"
     return found
 
 
@@ -149,13 +140,12 @@ def from_diagonals(
             steps, diagonals = steps[kept], diagonals[kept]
         present = Nonzero(diagonals)
     structure = DiaStructure(steps, (n, m), present)
-    shapes: dict[str, Any] = {"in_shape": in_shape, "out_shape": out_shape}
-    matrix = SparseMatrix.build(bk, structure, (diagonals,), like=like, **shapes)
-    if format is not None or len(steps) <= MOST_DIAGONALS:
-        choice = None if format else FormatChoice("dia", f"{len(steps)} diagonals, at most {MOST_DIAGONALS}")
-        return _chosen(matrix, choice, format)
-    csr: Any = matrix.to("csr")
-    return _chosen(csr, choose_format(bk, csr.structure.starts, csr.structure.cols, (n, m)), None)
+    where: dict[str, Any] = {"like": like, "in_shape": in_shape, "out_shape": out_shape}
+    matrix: Any = SparseMatrix.build(bk, structure, (diagonals,), **where)
+    if format is None and len(steps) <= MOST_DIAGONALS:
+        matrix.reason = f"{len(steps)} diagonals, at most {MOST_DIAGONALS}"
+        return matrix
+    return _in_format(matrix.to("csr") if format is None else matrix, format)
 
 
 def _rising(

@@ -1,4 +1,4 @@
-"""Matrices of SciPy and of the libraries' own sparse types."""
+"""Conversion of SciPy matrices and of the libraries' own sparse types."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend
 from ..choose import MOST_DIAGONALS
-from ..compressed import CscStructure
+from ..compressed import CscStructure, CsrStructure
+from ..entries.checked import checked_scipy
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
-from ..stored import Stored
 from ..traced_coo import TracedCOO
 from .batch import from_systems
 from .build import from_csr, from_diagonals, from_entries
-from .checked import checked_scipy
 
 
 def from_scipy(
@@ -32,7 +31,7 @@ def from_scipy(
 ) -> SparseMatrix:
     """A SciPy sparse array or matrix of any format; it is not modified.
 
-    On NumPy memory is shared where the matrix is in order: numbers that are then written to it count at once.
+    On NumPy memory is shared where the matrix is in order: who keeps the result gives a copy, see `owned`.
 
     Args:
         bk: the library that will multiply.
@@ -60,16 +59,16 @@ def from_scipy(
         csr = csr.astype(found)
         csr.has_canonical_format = True
     if bk.on_host and format is None and not prune:
-        stored = Stored.of_rows(bk, csr, like)
-        stored.scipy = csr
-        return SparseMatrix.of_stored(stored)
+        rows = SparseMatrix.build(bk, CsrStructure.of(csr), (csr.data,), like=like)
+        rows._made["scipy"] = csr
+        return rows
     if not bk.on_host or (prune and not np.all(csr.data)):
         csr = _own(csr, A)
     return from_csr(bk, csr, prune=prune, format=format, like=like)
 
 
 def _in_rows(A: Any) -> sp.csr_array:
-    """The matrix as an object of its own, which shares its arrays where it is in rows.
+    """CSR view of a SciPy matrix as an object of its own, which shares its arrays where it is CSR.
 
     SciPy's constructor checks once more what has been checked, in as long as a product with thousands of entries takes.
     """
@@ -92,7 +91,7 @@ def _are_few(A: Any) -> bool:
 
 
 def _by_rows(A: Any) -> np.ndarray:
-    """`(k, n)`: the diagonals of SciPy's `dia_array`, in which they are counted by columns, counted by rows."""
+    """Diagonals `(k, n)` aligned by rows, of SciPy's `dia_array`, which aligns them by columns."""
     n, m = A.shape
     found, length = np.zeros((len(A.offsets), n), A.dtype), min(m, A.data.shape[1])
     for row, values, offset in zip(found, A.data, map(int, A.offsets), strict=True):
@@ -102,7 +101,7 @@ def _by_rows(A: Any) -> np.ndarray:
 
 
 def _own(csr: sp.csr_array, given: Any) -> sp.csr_array:
-    """A copy, if it shares memory with what was given: libraries copy some arrays, and share others."""
+    """Copy a matrix that shares memory with the given one, as libraries copy some arrays, and share others."""
     if not np.shares_memory(csr.data, getattr(given, "data", ())):
         return csr
     csr = csr.copy()
@@ -111,7 +110,7 @@ def _own(csr: sp.csr_array, given: Any) -> sp.csr_array:
 
 
 def _owned(compressed: Any, given: Any) -> Any:
-    """In order and without duplicates; a copy, if something must be moved for it."""
+    """Canonical form; a copy if entries must be moved for it."""
     if compressed.has_canonical_format:
         return compressed
     if np.shares_memory(compressed.data, getattr(given, "data", ())):

@@ -1,4 +1,4 @@
-"""Sums, multiples and products of sparse matrices: static structure, values that are computed or traced."""
+"""Sums, scalar multiples and products of sparse matrices, with static structure and possibly traced values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ....backends import Array, Backend
 from ..compressed import CsrStructure
 from ..entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
 from ..entries.order import sorted_entries
-from ..stored import Stored
+from ..storage import Sparse, SparseStorage
 from ..structure import Structure
 
 
-def matrix_sum(A: Stored, B: Stored) -> Stored:
+def matrix_sum(A: Sparse, B: Sparse) -> Sparse:
     """A + B: with the structure of A if B has the same, else in rows, on the union of both.
 
     Where all values are known, without entries that cancel.
@@ -24,38 +24,33 @@ def matrix_sum(A: Stored, B: Stored) -> Stored:
     if A.shape != B.shape:
         raise ValueError(f"Matrices of the shapes {A.shape} and {B.shape} were added; expected equal ones.")
     if A.structure == B.structure:
-        return A.with_values([a + b for a, b in zip(*_values(A, B), strict=True)])
+        return A.holding([a + b for a, b in zip(*_values(A, B), strict=True)])
     if _both_in_scipy(A, B):
-        return _by_rows(A, _scipy(A) + _scipy(B))
+        return _by_rows(A, A.known() + B.known())
     first, second = A.structure.entries(), B.structure.entries()
     rows, cols = np.concatenate([first.rows, second.rows]), np.concatenate([first.cols, second.cols])
     return _in_rows(A, rows, cols, joint_values([A, B], np.result_type(A.dtype, B.dtype)), A.shape)
 
 
-def _both_in_scipy(A: Stored, B: Stored) -> bool:
-    """May SciPy compute with them? It has no batches."""
+def _both_in_scipy(A: SparseStorage, B: SparseStorage) -> bool:
+    """Are both known single matrices, with which SciPy can compute?"""
     return A.constant is not None and B.constant is not None and A.systems is None and B.systems is None
 
 
-def _scipy(A: Stored) -> sp.csr_array:
-    """Of known values."""
-    return A.known()
-
-
-def _by_rows(A: Stored, found: sp.csr_array) -> Stored:
-    """A known matrix that SciPy made, beside A."""
+def _by_rows(A: Sparse, found: sp.csr_array) -> Sparse:
+    """Wrap a known result of SciPy, on the device of A."""
     found.sum_duplicates()
     return A.beside(CsrStructure.of(found), (found.data,))
 
 
-def _in_rows(A: Stored, rows: np.ndarray, cols: np.ndarray, values: Array, shape: tuple[int, int]) -> Stored:
+def _in_rows(A: Sparse, rows: np.ndarray, cols: np.ndarray, values: Array, shape: tuple[int, int]) -> Sparse:
     """Entries in any order as rows, beside A, of one matrix or of each system; duplicates add up."""
     order = sorted_entries(rows, cols, shape)
-    structure = CsrStructure(starts_of(order.rows, shape[0]), order.cols, shape)
+    structure = CsrStructure.by_rows(order.rows, order.cols, shape)
     return A.beside(structure, (order.values(A.bk, values),))
 
 
-def _values(A: Stored, B: Stored) -> tuple[list[Array], list[Array]]:
+def _values(A: SparseStorage, B: SparseStorage) -> tuple[list[Array], list[Array]]:
     check_systems([A, B])
     dtype = np.result_type(A.dtype, B.dtype)
     known = A.constant is not None and B.constant is not None
@@ -64,7 +59,7 @@ def _values(A: Stored, B: Stored) -> tuple[list[Array], list[Array]]:
     return one, other  # of one matrix beside a batch: without the first axis, as sums repeat it
 
 
-def scalar_multiple(A: Stored, c: Any, divide: bool) -> Stored:
+def scalar_multiple(A: Sparse, c: Any, divide: bool) -> Sparse:
     """A times a number, or divided by it; the number may be traced."""
     factor, dtype = as_factor(A.bk, c, A.dtype)
     known = isinstance(factor, np.ndarray)
@@ -76,11 +71,11 @@ def scalar_multiple(A: Stored, c: Any, divide: bool) -> Stored:
     found = [v / factor if divide else v * factor for v in cast]
     # the zeros of padding would be NaN times infinity, or divided by zero
     keeps_zeros = known and bool(np.isfinite(c)) and not (divide and c == 0)
-    return A.with_values(found if keeps_zeros else A.structure.masked(host, found))
+    return A.holding(found if keeps_zeros else A.structure.masked(host, found))
 
 
 def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
-    """What a matrix of `dtype` is multiplied by, without axes, and the dtype of the product; NumPy where it is known.
+    """Scalar factor of a matrix of `dtype`, and the dtype of the product; NumPy where it is known.
 
     Raises:
         TypeError: it is no single number.
@@ -97,17 +92,17 @@ def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
     raise TypeError(f"A matrix was multiplied or divided elementwise by {got}; expected a number. Use A @ v.")
 
 
-def matrix_product(A: Stored, B: Stored) -> Stored:
+def matrix_product(A: Sparse, B: Sparse) -> Sparse:
     """A @ B in rows, on the structure of all products that may be non-zero."""
     if A.shape[1] != B.shape[0]:
         raise ValueError(
             f"Matrices of the shapes {A.shape} and {B.shape} were multiplied; expected equal inner numbers."
         )
     if _both_in_scipy(A, B):
-        return _by_rows(A, _scipy(A) @ _scipy(B))
+        return _by_rows(A, A.known() @ B.known())
     meeting = products_of_entries(A.structure, B.structure)
-    bk, factors = _entries([A, B], np.result_type(A.dtype, B.dtype))
-    structure = CsrStructure(starts_of(meeting.rows, A.shape[0]), meeting.cols, (A.shape[0], B.shape[1]))
+    bk, factors = entries_together([A, B], np.result_type(A.dtype, B.dtype))
+    structure = CsrStructure.by_rows(meeting.rows, meeting.cols, (A.shape[0], B.shape[1]))
     return A.beside(structure, (meeting.values(bk, *factors),))
 
 
@@ -121,14 +116,14 @@ class Meeting(NamedTuple):
     ids: np.ndarray | None  # to which entry of the product it adds; None: to one of its own
 
     def values(self, bk: Backend, one: Array, other: Array) -> Array:
-        """Of the product, from those of both in row order, `(nnz,)` or for a batch `(systems, nnz)`."""
+        """Values of the product, from those of both in row order, `(nnz,)` or for a batch `(systems, nnz)`."""
         first, second = (bk.take(v, i, len(v.shape) - 1) for v, i in ((one, self.left), (other, self.right)))
         found = first * second
         return found if self.ids is None else bk.sum_entries(found, self.ids, len(self.rows), sorted=True)
 
 
 def products_of_entries(A: Structure, B: Structure) -> Meeting:
-    """Which single products A @ B is made of. Cost: counting sorts of them, linear in their number."""
+    """Symbolic product: pairs of entries that contribute to A @ B. Cost: counting sorts, linear in their number."""
     left, right = _pairs(A, B)
     order = sorted_entries(A.entries().rows[left], B.entries().cols[right], (A.shape[0], B.shape[1]))
     if order.order is not None:
@@ -147,7 +142,7 @@ def _pairs(A: Structure, B: Structure) -> tuple[np.ndarray, np.ndarray]:
     return left, starts[inner][left] + places_in_rows(pairs)
 
 
-def summed(A: Stored, axis: int | None) -> Array:
+def summed(A: SparseStorage, axis: int | None) -> Array:
     """Sums of all entries, of columns (0) or of rows (1); of a batch for each system."""
     check_axis(axis)
     bk = A.host
@@ -163,7 +158,7 @@ def summed(A: Stored, axis: int | None) -> Array:
 
 
 def check_axis(axis: int | None) -> None:
-    """That there are sums along it.
+    """Check the axis of a sum.
 
     Raises:
         ValueError: there are none.
@@ -172,28 +167,28 @@ def check_axis(axis: int | None) -> None:
         raise ValueError(f"axis={axis!r} was given; expected 0 (sums of columns), 1 (sums of rows) or None.")
 
 
-def joint_values(matrices: list[Stored], dtype: np.dtype) -> Array:
-    """The values of several matrices in one row, each in row order, or in one for each system; NumPy where known.
+def joint_values(matrices: Sequence[SparseStorage], dtype: np.dtype) -> Array:
+    """Concatenate the values of several matrices in row order, for each system; NumPy where known.
 
     Raises:
         ValueError: batches of different length are among them.
     """
     systems = check_systems(matrices)
-    bk, values = _entries(matrices, dtype)
+    bk, values = entries_together(matrices, dtype)
     if systems is not None:
         values = [v if len(v.shape) == 2 else bk.broadcast_to(v, (systems, int(v.shape[0]))) for v in values]
     return values[0] if len(values) == 1 else bk.concat(values, len(values[0].shape) - 1)
 
 
-def _entries(matrices: list[Stored], dtype: np.dtype) -> tuple[Backend, list[Array]]:
-    """The values of each in row order, NumPy's where all are known, and the library that they are of."""
+def entries_together(matrices: Sequence[SparseStorage], dtype: np.dtype) -> tuple[Backend, list[Array]]:
+    """Values of each matrix in row order, NumPy's where all are known, and their library."""
     known = all(M.constant is not None for M in matrices)
     bk = matrices[0].host if known else matrices[0].bk
     return bk, [bk.astype(M.entry_values() if known else M.entry_arrays(), dtype) for M in matrices]
 
 
 def check_systems(matrices: Sequence[Any]) -> int | None:
-    """How many systems a sum or product of these has; None where none of them is a batch.
+    """Number of systems of a sum or product of these; None where none of them is a batch.
 
     Raises:
         ValueError: they have different numbers of systems.

@@ -1,4 +1,4 @@
-"""From one form of a matrix to another: format, transpose, values, library, SciPy."""
+"""Conversion of sparse matrices: format, transpose, values, library, SciPy, submatrices."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, get_backend
-from ..compressed import CscStructure, CsrStructure
+from ..compressed import CompressedStructure, CsrStructure
+from ..entries.checked import checked_scipy
+from ..entries.given import working
 from ..entries.integers import starts_of
-from ..entries.regather import concatenated_values
-from ..making.checked import checked_scipy
-from ..making.given import working
-from ..stored import Stored, are_known, check_values
+from ..entries.regather import Regather, concatenated_values
+from ..entries.scipy_form import csr_array
+from ..storage import Sparse, SparseStorage
 from ..structure import Structure
+from ..values import are_known, check_values
 
 
-def converted(A: Stored, cls: type[Structure]) -> Stored:
+def converted(A: Sparse, cls: type[Structure]) -> Sparse:
     """A in another format. Cost: one gather of the values; the structure is converted once."""
     if A.structure.format == cls.format:
         return A
@@ -27,38 +29,32 @@ def converted(A: Stored, cls: type[Structure]) -> Stored:
     if found is not None:
         return A.regathered(*found)
     if A.constant is not None and A.structure.format != "csr" and A.systems is None:
-        rows = _known_rows(A)
+        known = A.known()  # by the format's own way to SciPy
+        rows = A.beside(CsrStructure.of(known), (known.data,))
         return rows if cls.format == "csr" else converted(rows, cls)
     return A.regathered(*A.structure.convert(cls))
 
 
-def _known_rows(A: Stored) -> Stored:
-    """In CSR, with known values: by the format's own way to SciPy."""
-    return Stored.of_rows(A.bk, A.known(), A.anchor())
-
-
-def transposed(A: Stored) -> Stored:
+def transposed(A: Sparse) -> Sparse:
     """The transpose."""
-    other: dict[str, Any] = {"csr": CscStructure, "csc": CsrStructure}
-    if A.bk.on_host and A.structure.format in other:  # the same arrays, read the other way round: SciPy is as fast
-        starts, lines = A.structure.indices[:2]
-        return A.beside(other[A.structure.format](starts, lines, A.shape[::-1]), A.known_or_arrays())
+    if A.bk.on_host and isinstance(A.structure, CompressedStructure):  # SciPy multiplies by both as fast
+        return A.beside(A.structure.flipped(), A.known_or_arrays())
     return A.regathered(*A.structure.transposed())
 
 
-def revalued(A: Stored, given: Sequence[Any]) -> Stored:
-    """The same structure with values of NumPy or of the library; what is given for padding is ignored.
+def revalued(A: Sparse, given: Sequence[Any]) -> Sparse:
+    """Replace the values by those of the library, or a copy of NumPy's; what is given for padding is ignored.
 
     Raises:
         ValueError: they have other shapes.
     """
     known = are_known(given)
-    values = [working(np.asarray(v)) if known else v if A.bk.is_array(v) else A.placed(v) for v in given]
+    values = [working(np.array(v)) if known else v if A.bk.is_array(v) else A.placed(v) for v in given]
     check_values(A.structure, values)
-    return A.with_values(A.structure.masked(get_backend("numpy") if known else A.bk, values))
+    return A.holding(A.structure.masked(get_backend("numpy") if known else A.bk, values))
 
 
-def densified(A: Stored) -> Array:
+def densified(A: SparseStorage) -> Array:
     """A dense array of the library, `(n, m)`, or for a batch `(systems, n, m)`."""
     (n, m), lead = A.shape, () if A.systems is None else (A.systems,)
     if math.prod(lead) * n * m >= 2**31:
@@ -74,14 +70,14 @@ def densified(A: Stored) -> Array:
     return A.bk.reshape(A.bk.sum_entries(A.entry_values(), places, n * m, sorted=True), (*lead, n, m))
 
 
-def native(A: Stored) -> Any:
+def native(A: SparseStorage) -> Any:
     """The library's own sparse matrix."""
     rows, cols, _ = A.structure.entries()
     return A.bk.sparse.native(A.entry_arrays(), rows, cols, A.shape)
 
 
-def pruned(A: Stored) -> Stored | None:
-    """A without stored zeros, of a batch those of all systems, by rows if it does not keep its format.
+def pruned(A: Sparse) -> Sparse | None:
+    """Remove stored zeros, of a batch those of all systems; the result is CSR if it cannot keep its format.
 
     None where its values are not known.
     """
@@ -101,12 +97,12 @@ def nonzero_rows(
 ) -> tuple[CsrStructure, tuple[np.ndarray]]:
     """Entries in row order with known values `(..., nnz)`, without those that are 0 in all systems."""
     kept = (values != 0).any(axis=tuple(range(values.ndim - 1)))
-    structure = CsrStructure(starts_of(rows[kept], shape[0]), cols[kept], shape)
+    structure = CsrStructure.by_rows(rows[kept], cols[kept], shape)
     return structure, (values[..., kept],)
 
 
-def explained(A: Stored) -> list[str]:
-    """Lines about size and memory."""
+def explained(A: SparseStorage) -> list[str]:
+    """Lines of `explain` about size and memory."""
     structure, systems = A.structure, 1 if A.systems is None else A.systems
     stored = systems * structure.size * A.dtype.itemsize + sum(i.nbytes for i in structure.indices)
     each = "" if A.systems is None else f" of each of {systems} systems"
@@ -116,25 +112,59 @@ def explained(A: Stored) -> list[str]:
     ]
 
 
-def copied(A: Stored, B: Any) -> Stored:
-    """A matrix of SciPy, beside A."""
+def copied(A: Sparse, B: Any) -> Sparse:
+    """Copy a SciPy matrix, on the device of A."""
     csr = sp.csr_array(checked_scipy(B, "the other matrix"), copy=True)
     csr.sum_duplicates()
     return A.beside(CsrStructure.of(csr), (working(csr.data),))
 
 
-def on_common_backend(A: Stored, B: Stored) -> tuple[Stored, Stored]:
-    """Both in one library.
+def on_common_backend(A: Sparse, B: Sparse) -> tuple[Sparse, Sparse]:
+    """Bring both to one library.
 
     Raises:
         TypeError: they are of two libraries.
     """
     if A.bk is B.bk:
         return A, B
-    first = A.on_backend(B.bk, B.anchor()) if A.bk.on_host else A
-    second = B.on_backend(A.bk, A.anchor()) if B.bk.on_host else B
+    first: Any = A.on_backend(B.bk, B.anchor()) if A.bk.on_host else A
+    second: Any = B.on_backend(A.bk, A.anchor()) if B.bk.on_host else B
     if first is None or second is None or first.bk is not second.bk:
         raise TypeError(
             f"Matrices of {A.bk.name} and {B.bk.name} were combined; expected one library. Move one of them."
         )
     return first, second
+
+
+def submatrix(A: Sparse, key: Any) -> Sparse | Array:
+    """`A[key]`: rows, or a dense array where SciPy's result has less than two axes.
+
+    SciPy selects from a matrix that holds the number of each entry in its place.
+    """
+    rows, cols, _ = A.structure.entries()
+    numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
+    chosen = csr_array(numbers, cols, starts_of(rows, A.shape[0]), A.shape)[_plain(key, A.shape)]
+    if not sp.issparse(chosen) or chosen.ndim < 2:
+        found = chosen.toarray() if sp.issparse(chosen) else np.asarray(chosen)
+        return _dense(A, found.astype(np.int32) - np.int32(1))
+    chosen = chosen.tocsr()
+    chosen.sort_indices()
+    structure = CsrStructure(chosen.indptr, chosen.indices, chosen.shape)
+    return A.beside(structure, (A.host.take(A.entry_values(), chosen.data - np.int32(1)),))
+
+
+def _plain(key: Any, shape: tuple[int, int]) -> Any:
+    """The rows of `A[rows]` as a pair, and lists as arrays."""
+    if isinstance(key, np.ndarray) and key.dtype == bool and key.shape == shape:
+        return np.nonzero(key)
+    pair = key if isinstance(key, tuple) else (key, slice(None))
+    if len(pair) > 2:
+        raise IndexError(f"{len(pair)} indices were given for a matrix; expected A[rows] or A[rows, columns].")
+    if len(pair) == 1:
+        pair = (pair[0], slice(None))
+    return tuple(np.asarray(k) if isinstance(k, (list, range)) else k for k in pair)
+
+
+def _dense(A: SparseStorage, entries: np.ndarray) -> Array:
+    (found,) = Regather((entries.reshape(-1),))(A.host, (A.entry_values(),))
+    return A.bk.reshape(found if A.constant is None else A.placed(found), entries.shape)

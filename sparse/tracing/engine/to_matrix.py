@@ -123,9 +123,7 @@ def _stencil(
     for grid in in_grids(largest, shape[1], shapes["in_shape"]):
         found = stencil_of(bk, boxes, grid, blocks[0].base, dtype=dtype, like=like)
         if found is not None:
-            matrix = SparseMatrix.of_stored(found.stored, **shapes)
-            matrix.reason = found.reason
-            return matrix
+            return found.on_grids(**shapes, reason=found.reason)
     return None
 
 

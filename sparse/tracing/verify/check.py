@@ -29,7 +29,7 @@ def verify(front_end: FrontEnd, traced: Traced, matrix: Any, biases: Sequence[An
         UnsupportedOperation: they differ by more than rounding.
     """
     if matrix.constant is None and matrix.bk.is_eager and not matrix.bk.compiled():  # with derivatives, and a value
-        values = tuple(matrix.bk.to_numpy(v) for v in matrix.stored.arrays())
+        values = tuple(matrix.bk.to_numpy(v) for v in matrix.arrays())
         biases = [matrix.bk.to_numpy(bias) for bias in biases]
     else:
         values = matrix.constant

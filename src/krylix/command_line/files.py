@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..sparse.formats.making.reader import (
+from ..sparse.files.reader import (
     ENDINGS,
     accepted,
     check_extent,

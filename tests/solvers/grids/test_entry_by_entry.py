@@ -42,7 +42,7 @@ def diagonals(A: np.ndarray, grid: tuple[int, ...], outside: float) -> SparseMat
     values = np.full((len(offsets), n), outside, A.dtype)
     for row, offset in zip(values, offsets, strict=True):
         row[max(0, -offset) : n - max(0, offset)] = np.diagonal(A, offset)
-    return SparseMatrix.of_stored(DIA(values, offsets, (n, n)).stored, grid, grid)
+    return DIA(values, offsets, (n, n)).on_grids(grid, grid)
 
 
 @pytest.mark.parametrize(

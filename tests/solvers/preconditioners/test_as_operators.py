@@ -48,7 +48,7 @@ def test_arrays_of_the_grid(kind: str, mode: str) -> None:
     A: Any = stencil(mode)
     A = A if kind not in ("ic", "multigrid") else (A + A.T).to("csr") if mode in ("numpy", "torch") else A + A.T
     if A.in_shape != GRID:
-        A = krylix.sparse.SparseMatrix.of_stored(A.stored, GRID, GRID)
+        A = A.on_grids(GRID, GRID)
     M = preconditioner(A, kind, **SETTINGS.get(kind, {}))
     u = np.random.default_rng(1).standard_normal((2, 3, *GRID))
     D = to_numpy(M.dense())

@@ -169,7 +169,7 @@ def test_compressed_matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     sp.save_npz(path, zeros)
     with pytest.raises(ValueError, match=r"A\.npz: would unpack to \d+ bytes, \d+ times its size; expected at most"):
         krylix.sparse.load(path)
-    monkeypatch.setattr("krylix.sparse.formats.making.io.UNPACKED", 10_000)
+    monkeypatch.setattr("krylix.sparse.files.matrices.UNPACKED", 10_000)
     krylix.sparse.save(path, zeros)
     with zipfile.ZipFile(path) as file:
         assert all(member.compress_type == zipfile.ZIP_STORED for member in file.infolist())

@@ -231,8 +231,8 @@ def test_a_matrix_may_be_written_to_between_solves(format: str) -> None:
 
 @pytest.mark.parametrize("mode", ["numpy", "torch"])
 def test_a_dense_matrix_may_be_written_to_between_solves(mode: str) -> None:
-    own = array(mode, line().toarray())
-    A, b = as_operator(own), array(mode, B)
+    A: Any = as_operator(array(mode, line().toarray()))
+    own, b = A.matrix, array(mode, B)
     assert linear_solve(A, b, method="CG").converged
     own[0, 1:] = 1.0
     with pytest.raises(ValueError, match="needs a symmetric matrix"):

@@ -62,7 +62,7 @@ def test_found_with_rings(name: str, rings: tuple[bool, bool]) -> None:
 def test_found_in_each_format(mode: str, format: str, known: bool) -> None:
     own = in_krylix(mode, stencil("5 points", (12, 13)), format, known)
     placed = on_its_grid(own)
-    assert placed.in_shape == placed.out_shape == (12, 13) and placed.stored is own.stored  # type: ignore[attr-defined]
+    assert placed.in_shape == placed.out_shape == (12, 13) and placed.constant is own.constant  # type: ignore[attr-defined]
 
 
 def test_large_ones() -> None:

@@ -13,9 +13,9 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from krylix.sparse.formats.making import market
-from krylix.sparse.formats.making.io import load
-from krylix.sparse.formats.making.reader import accepted, read_matrix_file
+from krylix.sparse.files import market
+from krylix.sparse.files.matrices import load
+from krylix.sparse.files.reader import accepted, read_matrix_file
 
 HEADER = "%%MatrixMarket matrix "
 REAL, INTEGER = HEADER + "coordinate real general\n", HEADER + "coordinate integer general\n"

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 import krylix
 from krylix import UnsupportedOperation, as_operator
+from krylix.sparse import load, save
 from krylix.sparse.formats import (
     FORMATS,
     Matrix,
@@ -21,8 +22,6 @@ from krylix.sparse.formats import (
     from_scipy,
     hstack,
     kron,
-    load,
-    save,
     vstack,
 )
 from matrices import in_krylix, random_matrix

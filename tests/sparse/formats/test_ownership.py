@@ -42,14 +42,88 @@ def test_writing_to_the_given_matrix_changes_all_views_of_it_or_none(bk, kind):
     assert found == once or found == [2 * y for y in once]
 
 
-def test_a_csc_matrix_that_is_written_to_has_new_entries_too():
-    given = sp.csc_array(S)
-    A = as_operator(given)
-    _ = A.toarray(), A.T @ x
-    given.data *= 2
-    np.testing.assert_array_equal(A.toarray(), given.toarray())
-    np.testing.assert_array_equal(A @ x, given @ x)
-    np.testing.assert_array_equal(A.T @ x, given.T @ x)
+def in_memory(kind, bk):
+    """A matrix, and the array of its numbers."""
+    if kind in ("C", "F"):
+        matrix = np.array(REGULAR.toarray(), order=kind)
+        return matrix, matrix
+    if kind == "list":
+        matrix = REGULAR.copy()
+        return [matrix, matrix], matrix.data
+    if kind.startswith("sparse_"):
+        dense = bk.asarray(REGULAR.toarray())
+        matrix = dense.to_sparse_bsr((2, 2)) if kind == "sparse_bsr" else getattr(dense, f"to_{kind}")()
+        return matrix, matrix.values()
+    matrix = REGULAR.copy().asformat(kind)
+    return matrix, matrix.data
+
+
+IN_MEMORY = [
+    *(("numpy", kind) for kind in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok", "C", "F", "list")),
+    *(("torch", kind) for kind in ("csr", "dia", "C", "sparse_csr", "sparse_csc", "sparse_bsr")),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize(("bk", "kind"), IN_MEMORY)
+def test_an_operator_has_the_entries_of_the_moment_when_it_was_made(bk, kind):
+    """Whatever is written to the matrix afterwards; a solve with the matrix itself reads what it holds."""
+    bk = library(bk)
+    if kind in ("lil", "dok"):
+        matrix = REGULAR.asformat(kind)
+        numbers = None
+    else:
+        matrix, numbers = in_memory(kind, bk)
+    b = bk.asarray(np.stack([x, x]) if kind == "list" else x)
+    A = as_operator(matrix, like=None if bk.on_host else b, batch_ndim=b.ndim - 1)
+    before = [np.asarray(f()) for f in (lambda: A(b), lambda: A.T(b), A.toarray, A.diagonal)]
+    if numbers is None:
+        matrix[:, :] = 2 * matrix
+    else:
+        numbers *= 2
+    after = [np.asarray(f()) for f in (lambda: A(b), lambda: A.T(b), A.toarray, A.diagonal)]
+    for found, expected in zip(after, before, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    exact = np.linalg.solve(REGULAR.toarray(), x)
+    for method in ("GMRES", "direct"):
+        of_operator, of_matrix = (linear_solve(M, b, method=method, batch_ndim=b.ndim - 1).x for M in (A, matrix))
+        np.testing.assert_allclose(np.asarray(of_operator), np.broadcast_to(exact, b.shape), rtol=1e-8)
+        np.testing.assert_allclose(np.asarray(of_matrix), np.broadcast_to(exact / 2, b.shape), rtol=1e-8)
+
+
+def test_an_operator_has_the_structure_of_the_moment_when_it_was_made():
+    """SciPy moves entries within its arrays."""
+    given = sp.csr_array(([0.0, 4, 2, 5], [0, 1, 0, 1], [0, 2, 4]), (2, 2))
+    A, before = as_operator(given), given.toarray()
+    given.eliminate_zeros()
+    np.testing.assert_array_equal(A.toarray(), before)
+    np.testing.assert_array_equal(A @ x[:2], before @ x[:2])
+
+
+def test_a_tensor_that_an_optimiser_writes_to_is_held():
+    torch = pytest.importorskip("torch")
+    W = torch.tensor(REGULAR.toarray(), requires_grad=True)
+    A, b = as_operator(W), torch.tensor(x)
+    for factor in (1, 2):
+        found = linear_solve(A, b, method="GMRES").x
+        np.testing.assert_allclose(found.detach(), np.linalg.solve(REGULAR.toarray(), x) / factor, rtol=1e-8)
+        (gradient,) = torch.autograd.grad(found.sum(), W)
+        np.testing.assert_allclose((A @ b).detach(), factor * (REGULAR @ x))
+        assert gradient.abs().sum() > 0
+        with torch.no_grad():
+            W *= 2
+
+
+@pytest.mark.parametrize("kind", [*FORMATS, "dense"])
+def test_values_that_are_given_are_copied(kind):
+    """As nothing else that was made of them would follow what is written to them."""
+    A = made(get_backend("numpy"), REGULAR, kind)
+    values = tuple(np.array(v) for v in A.values) if isinstance(A.values, tuple) else np.array(A.values)
+    B = A.with_values(values)
+    for v in values if isinstance(values, tuple) else (values,):
+        v *= 2
+    for found, expected in ((B @ x, A @ x), (B.T @ x, A.T @ x), (B.toarray(), A.toarray())):
+        np.testing.assert_array_equal(found, expected)
 
 
 def constructed():

@@ -1,4 +1,4 @@
-"""Matrices in files: SciPy's .npz, and Matrix Market."""
+"""Saving and loading of matrices: SciPy's .npz, and Matrix Market."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from ....backends import Array, choose_backend
-from ...files.archive import UNPACKED
-from ..matrix import Matrix
-from ..sparse_matrix import SparseMatrix
-from .checked import checked_scipy
-from .foreign import from_scipy
+from ...backends import Array, choose_backend
+from ..formats.entries.checked import checked_scipy
+from ..formats.making.foreign import from_scipy
+from ..formats.matrix import Matrix
+from ..formats.sparse_matrix import SparseMatrix
+from .archive import UNPACKED
 from .reader import accepted, form_of_name, read_matrix_file
 
 

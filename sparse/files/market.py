@@ -1,7 +1,7 @@
-"""Matrix Market files: SciPy reads the numbers, after their lines were looked at, as it drops what it does not know.
+"""Matrix Market files: lines are validated first, then SciPy parses the numbers.
 
-It leaves out columns that are too many, digits after a comma, decimals of integers and the exponent of 1.5D2, and adds
-up both triangles of a symmetric matrix.
+SciPy's parser drops surplus columns, digits after a comma, decimals of integers and the exponent of 1.5D2, and adds up
+both triangles of a symmetric matrix.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NEVER_WITHOUT_DIGITS = [bytes(found) for found in ((3, 3), (4, 3), (4, 4), (4, 
 
 
 def read_market(stream: BinaryIO, size: int, name: str) -> Any:
-    """A dense array or a `coo_matrix`, of a stream that can be read twice.
+    """Read a dense array or a `coo_matrix` from a stream that can be read twice.
 
     Args:
         size: bytes that it has at most.
@@ -88,14 +88,14 @@ def _check_header(header: tuple[Any, ...], size: int, name: str) -> None:
 
 
 def _lines(rows: int, columns: int, entries: int, layout: str, symmetry: str) -> int:
-    """How many lines of entries the header announces."""
+    """Number of lines of entries that the header announces."""
     if layout == "coordinate":
         return entries
     return rows * columns if symmetry == "general" else rows * (rows + (-1 if symmetry == "skew-symmetric" else 1)) // 2
 
 
 def _skip_header(stream: BinaryIO) -> int:
-    """Read up to the first line of entries, and say its number."""
+    """Read up to the first line of entries, and return its number."""
     line, number = stream.readline(_LONGEST), 1
     words = line.split()
     if words and re.fullmatch(b"%%?MatrixMarket", words[0]) is None:
@@ -116,7 +116,7 @@ def _skip_header(stream: BinaryIO) -> int:
 
 
 def _check_lines(stream: BinaryIO, layout: str, field: str, first: int, expected: int) -> int:
-    """The number of lines with entries; raises ValueError, without reading on, where there are more than expected."""
+    """Count the lines with entries; raise ValueError, without reading on, where there are more than expected."""
     values = _VALUES.get(field, _VALUES["real"])
     indices = [rb"[0-9]++"] * (2 if layout == "coordinate" else 0)
     line = re.compile(rb"[ \t]*+(?:" + rb"[ \t]++".join(indices + values) + rb"[ \t]*+)?\r?\n", re.IGNORECASE)
@@ -144,7 +144,7 @@ def _check_lines(stream: BinaryIO, layout: str, field: str, first: int, expected
 
 
 def _look(text: bytes, number: int, field: str, line: re.Pattern[bytes], layout: str) -> int:
-    """Raises for the first line, numbered from `number` on, that does not match; returns how many are empty."""
+    """Raise for the first line, numbered from `number` on, that does not match; return the number of empty lines."""
     lines = text.split(b"\n")[:-1]
     for i, got in enumerate(lines):
         if line.fullmatch(got + b"\n") is None:
@@ -158,7 +158,7 @@ def _look(text: bytes, number: int, field: str, line: re.Pattern[bytes], layout:
 
 
 def _is_plain(text: bytes, columns: int, field: str, lines: int) -> bool:
-    """Is it seen quickly that no line has more columns, or other numbers, than the header says? SciPy refuses less."""
+    """Fast sufficient test that all lines have the columns and numbers of the header; SciPy refuses less."""
     characters = _CHARACTERS["real" if field in ("real", "complex") else "integer"]
     if text.translate(None, characters) or text.count(b"\r") != text.count(b"\r\n"):
         return False
@@ -178,7 +178,7 @@ def _is_plain(text: bytes, columns: int, field: str, lines: int) -> bool:
 
 
 class _Forward:
-    """A stream, after other bytes, which can only be read and ends with a line.
+    """Read-only stream with a prefix and a newline at the end.
 
     Where SciPy fails to set a stream back, or meets spaces at the end of the last line, the process ends.
     """
@@ -195,7 +195,7 @@ class _Forward:
 
 
 def _mirrored(triangle: Any, symmetry: str, name: str) -> Any:
-    """The whole matrix, of the entries on one side of the diagonal and on it."""
+    """Expand a triangle to the whole matrix."""
     below, above = triangle.row > triangle.col, triangle.row < triangle.col
     if below.any() and above.any():
         i = int(np.flatnonzero(above)[0])

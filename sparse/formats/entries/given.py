@@ -1,4 +1,4 @@
-"""What users hand to the constructors: values of any library, and integer arrays that must fit them."""
+"""Validation of constructor arguments: values of any library, and the integer arrays that belong to them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from ....backends import Array, Backend, choose_backend
 from ....backends.interface.places import check_count, check_rising
+from .integers import as_indices, check_shape, repeat_rows
 
 
 def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
@@ -36,7 +37,7 @@ def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
 
 
 def known_array(x: Any, what: str) -> np.ndarray:
-    """A copy of what says where values stand.
+    """Copy index arrays that must be known.
 
     Raises:
         TypeError: it is not known while a function is traced.
@@ -51,7 +52,7 @@ def known_array(x: Any, what: str) -> np.ndarray:
 
 
 def check_lengths(values: Array, positions: np.ndarray, what: str) -> None:
-    """One position for each value `(..., nnz)`.
+    """Check that there is one position for each value `(..., nnz)`.
 
     Raises:
         ValueError: it is not so.
@@ -66,6 +67,26 @@ def check_starts(starts: Any, n: int, nnz: int) -> np.ndarray:
         TypeError, ValueError: it is no such list.
     """
     return check_rising(known_array(starts, "The starts"), n, nnz, "The starts").astype(np.int32, copy=False)
+
+
+def read_lines(
+    values: Any, places: Any, starts: Any, shape: Any, word: str
+) -> tuple[Backend, Array, np.ndarray, np.ndarray]:  # fmt: skip
+    """Read the arguments of compressed rows or columns: the backend, the values, and line and place of each entry.
+
+    Args:
+        shape: `(lines, places)`.
+        word: what the places are called in messages.
+
+    Raises:
+        TypeError, ValueError: they do not fit.
+    """
+    n, m = check_shape(shape)
+    bk, values = as_values(values, 1)
+    found = as_indices(known_array(places, f"The {word}"), m, f"The {word}")
+    lines = repeat_rows(check_starts(starts, n, len(found)))
+    check_lengths(values, found, word)
+    return bk, values, lines, found
 
 
 def working(values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Matrices of files as they are stored there: nothing that a file says is believed before it is looked at."""
+"""Matrix file parsers; all sizes and indices of a file are validated before they are used."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from ...files.archive import HEADER, HEADERS, check_archive
-from .checked import checked_scipy
+from ..formats.entries.checked import checked_scipy
+from .archive import HEADER, HEADERS, check_archive
 from .market import read_market
 
 ENDINGS = {".mtx": "mtx", ".mtx.gz": "mtx.gz", ".npz": "npz", ".npy": "npy"}
@@ -25,17 +25,17 @@ _PER_ENTRY = 16  # and, beyond these, for each of its entries
 
 
 def form_of_name(name: str) -> str | None:
-    """How a file of this name is written: "mtx", "mtx.gz", "npz", "npy", or None."""
+    """File form by name: "mtx", "mtx.gz", "npz", "npy", or None."""
     return next((form for ending, form in ENDINGS.items() if name.lower().endswith(ending)), None)
 
 
 def form_of_content(content: bytes) -> str | None:
-    """The same by the first bytes of a stream that has no name."""
+    """File form by the first bytes of a stream that has no name."""
     return next((form for start, form in _STARTS.items() if content.startswith(start)), None)
 
 
 def read_matrix_file(source: Path | BinaryIO, form: str, name: str) -> Any:
-    """What the file holds: a dense array, or a sparse matrix of SciPy that is not checked yet (see `accepted`).
+    """Read a dense array, or a sparse matrix of SciPy that is not validated yet (see `accepted`).
 
     Args:
         source: the path, or a stream that can be read twice.
@@ -61,7 +61,7 @@ def read_matrix_file(source: Path | BinaryIO, form: str, name: str) -> Any:
 
 
 def accepted(found: Any, name: str) -> Any:
-    """A matrix that `read_matrix_file` gave, after all that must be true of it; its entries are as they were.
+    """Validate a matrix of `read_matrix_file`; its entries are unchanged.
 
     Raises:
         ValueError: no numbers, NaN or infinity, indices outside of the matrix, or far more rows or columns than
@@ -161,7 +161,7 @@ def _read_npz(source: Path | BinaryIO, name: str) -> Any:
 
 
 def _check_integers(archive: Any, name: str) -> None:
-    """Raises ValueError for indices of another kind, which SciPy converts."""
+    """Raise ValueError for indices that are no integers, which SciPy would convert."""
     for key in {"indices", "indptr", "row", "col", "offsets"} & set(archive.files):
         with archive.zip.open(f"{key}.npy") as stream:
             _, _, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)

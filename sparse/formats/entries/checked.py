@@ -1,4 +1,4 @@
-"""SciPy's matrices, whose index arrays anyone may have overwritten, or a file may have brought along."""
+"""Validation of the index arrays of SciPy matrices, which users and files may have changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....backends.interface.places import check_count, check_range, check_rising
 
 
 def checked_scipy(A: Any, name: str = "A") -> Any:
-    """A sparse matrix of SciPy with two axes, all of whose indices lie inside of it; A itself, or its entries.
+    """Validate the index arrays of a SciPy matrix; returns A itself, or its entries.
 
     Compressed matrices may have room for more entries, as SciPy's have before `prune`; the result has views without it.
 
