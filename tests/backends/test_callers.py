@@ -20,6 +20,7 @@ REASONS = {
     "constant_folded": "only the library knows what a program that it records closes over",
     "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "may_leave_to_host": "only the library knows its settings and who watches: 0.2 s for a first solve of 2",
+    "owned": "only the library knows to which of its arrays somebody else may write",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",
     "pad_materialized": "only the library knows how it keeps windows from being computed each: 91 kernels for 124",
     "prefers_diagonals": "only the library knows its kernels: 1.0 ms for 1.6 on the host in torch, in single precision",

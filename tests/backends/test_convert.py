@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import krylix
 from krylix import NoBackendFound, choose_backend, convert
@@ -119,9 +120,12 @@ def torch_forms() -> dict[str, Any]:
 @pytest.mark.needs("torch")
 @target_mode
 def test_forms_of_torch_tensors(mode: str) -> None:
+    import torch
+
     for name, x in torch_forms().items():
         expected = x.detach().resolve_conj().resolve_neg().numpy().copy()
-        found = convert(x, mode)
+        with torch.no_grad():
+            found = convert(x, mode)
         use_it(found)
         np.testing.assert_array_equal(to_numpy(found), expected, err_msg=name)
 
@@ -229,12 +233,72 @@ def test_names_and_defaults() -> None:
         convert(x, "cupy")
 
 
+SPARSE = np.array([[0, 2, 0, 0], [-1, 0, 0, 3], [0, 0, 0, 0]])
+
+
 @target_mode
 @source_mode
-def test_sparse_matrices_are_refused(mode: str, backend: str) -> None:
-    for matrix in (native_sparse(backend, np.eye(3)), krylix.as_operator(np.eye(3))):
-        with pytest.raises(NoBackendFound, match="convert expects"):
-            convert(matrix, mode)
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "int32"])
+def test_sparse_matrices(mode: str, backend: str, dtype: str) -> None:
+    x = native_sparse(backend, SPARSE.astype(dtype))
+    bk = choose_backend(library(mode))
+    found = convert(x, mode)
+    assert found is x if mode == backend else bk.sparse.accepts(found)
+    assert bk.sparse.dtype(found) == np.dtype(dtype)
+    entries = bk.sparse.entries(found)
+    rows, cols = np.nonzero(SPARSE)
+    assert sorted(zip(np.asarray(entries.rows), np.asarray(entries.cols), strict=True)) == [
+        *zip(rows, cols, strict=True)
+    ]
+    there = convert(found, "numpy")
+    np.testing.assert_array_equal(there.toarray(), SPARSE.astype(dtype))
+    assert there.dtype == np.dtype(dtype)
+
+
+@target_mode
+def test_matrices_of_krylix(mode: str) -> None:
+    dense = np.asarray(SPARSE, np.float64)
+    for matrix in (krylix.as_operator(sp.csc_array(dense)), krylix.as_operator(sp.dia_array(dense))):
+        np.testing.assert_array_equal(convert(convert(matrix, mode), "numpy").toarray(), dense)
+    np.testing.assert_array_equal(to_numpy(convert(krylix.as_operator(dense), mode)), dense)
+
+
+@target_mode
+def test_duplicates_add_up_and_empty_matrices_stay(mode: str) -> None:
+    twice = sp.coo_array(([1.0, 2.0, 4.0], ([1, 1, 0], [0, 0, 2])), (2, 3))
+    found = convert(convert(twice, "jax" if mode == "torch" else "torch"), mode)
+    np.testing.assert_array_equal(convert(found, "numpy").toarray(), [[0, 0, 4], [3, 0, 0]])
+    empty = convert(sp.csr_array((2, 3)), mode)
+    np.testing.assert_array_equal(convert(empty, "numpy").toarray(), np.zeros((2, 3)))
+
+
+@pytest.mark.needs("torch", "tensorflow")
+def test_recorded_derivatives_are_refused() -> None:
+    """They would be lost without a word."""
+    import tensorflow as tf
+    import torch
+
+    x = torch.ones(3, requires_grad=True)
+    for recorded in (x, 2 * x, torch.diag(x).to_sparse_csr(), torch.diag(x).to_sparse()):
+        with pytest.raises(TypeError, match=r"do not pass between libraries.*detach"):
+            convert(recorded, "numpy")
+        with torch.no_grad():
+            convert(recorded, "numpy")
+    with tf.GradientTape() as tape:
+        y = tf.constant([1.0])
+        np.testing.assert_array_equal(convert(y, "numpy"), [1])
+        tape.watch(y)
+        with pytest.raises(TypeError, match="do not pass between libraries"):
+            convert(y * 2, "torch")
+
+
+@pytest.mark.needs("jax")
+def test_batches_of_sparse_matrices_are_refused() -> None:
+    from jax.experimental import sparse as jsp
+
+    batch = jsp.BCOO.fromdense(np.ones((2, 3, 3)), n_batch=1)
+    with pytest.raises(ValueError, match=r"one sparse matrix; got a batch of the shape \(2, 3, 3\)"):
+        convert(batch, "numpy")
 
 
 @target_mode
