@@ -1,4 +1,4 @@
-"""Lists and tuples of anything, as the arguments of operations are."""
+"""Traversal of nested lists and tuples, which arguments of operations are."""
 
 from __future__ import annotations
 

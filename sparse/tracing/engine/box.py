@@ -1,4 +1,4 @@
-"""How boxes follow operations that move elements: arithmetic on a few integers, whatever the size of the array."""
+"""Index arithmetic of boxes under operations that move elements: a few integers, whatever the size of the array."""
 
 from __future__ import annotations
 

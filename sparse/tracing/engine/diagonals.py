@@ -1,4 +1,4 @@
-"""Boxes straight into diagonals: one pass, no sort."""
+"""Assembly of diagonals from boxes: one pass, no sort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusing what would not fit before memory is asked for."""
+"""Limits of memory, checked before it is allocated."""
 
 from __future__ import annotations
 

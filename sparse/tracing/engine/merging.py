@@ -1,4 +1,4 @@
-"""Keeping the number of terms small: boxes with the same columns become one, single entries are added up."""
+"""Merging of terms: boxes with the same columns become one, single entries are added up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking rows of a term at any positions: the way of all operations that have no rule for boxes."""
+"""Selection of rows of a term at any positions, for operations that have no rule for boxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognising index arrays that are slices, so that boxes can follow an indexing with them."""
+"""Recognition of index arrays that are slices, so that boxes can follow an indexing with them."""
 
 from __future__ import annotations
 

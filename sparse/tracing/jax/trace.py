@@ -1,4 +1,4 @@
-"""A JAX function as linear maps, one per array that it returns."""
+"""Tracing of a JAX function into linear maps, one per array that it returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A NumPy function as linear maps, one per array that it returns."""
+"""Tracing of a NumPy function into linear maps, one per array that it returns."""
 
 from __future__ import annotations
 

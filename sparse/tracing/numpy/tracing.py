@@ -1,4 +1,4 @@
-"""What one run of a function with stand-ins has in common."""
+"""State of one run of a function with stand-ins."""
 
 from __future__ import annotations
 

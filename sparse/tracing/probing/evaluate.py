@@ -1,4 +1,4 @@
-"""Evaluations of an opaque function, counted, without the part that does not depend on the input."""
+"""Evaluations of an opaque function, counted, without its value at zero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function as a graph."""
+"""Recording of a function as a graph."""
 
 from __future__ import annotations
 

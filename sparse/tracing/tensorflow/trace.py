@@ -1,4 +1,4 @@
-"""A TensorFlow function as linear maps, one per tensor that it returns."""
+"""Tracing of a TensorFlow function into linear maps, one per tensor that it returns."""
 
 from __future__ import annotations
 

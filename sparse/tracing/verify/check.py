@@ -1,4 +1,4 @@
-"""The test of a traced matrix: a random vector through the matrix and through the function."""
+"""Verification of a traced matrix: a random vector through the matrix and through the function."""
 
 from __future__ import annotations
 

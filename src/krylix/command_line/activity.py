@@ -1,4 +1,4 @@
-"""A line on the terminal while something takes its time."""
+"""Progress line on the terminal during long operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of the command line."""
+"""Arguments of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each command does."""
+"""The commands: solve, inspect, precondition, methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All preconditioners on one matrix, each with a solve: what they cost and what they gain."""
+"""Comparison of all preconditioners on one matrix: set-up, iterations and time of a solve with each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a command without a result."""
+"""Errors that end a command without a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be seen of a system before it is solved, in words."""
+"""Properties of a system before it is solved, in words."""
 
 from __future__ import annotations
 

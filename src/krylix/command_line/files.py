@@ -1,4 +1,4 @@
-"""Matrices and vectors from files and from standard input. Whatever is wrong with one is a UsageError that names it."""
+"""Input of matrices and vectors from files and standard input; each defect is a UsageError that names the file."""
 
 from __future__ import annotations
 

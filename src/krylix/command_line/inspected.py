@@ -1,4 +1,4 @@
-"""The matrix that `krylix inspect` looks at."""
+"""The matrix that `krylix inspect` reports on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports for programs: one JSON object each. What is not finite is null; norms are 2-norms."""
+"""JSON reports: one object each. Numbers that are not finite are null; norms are 2-norms."""
 
 from __future__ import annotations
 

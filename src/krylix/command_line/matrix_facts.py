@@ -1,4 +1,4 @@
-"""What can be seen of a matrix without a solve, in words."""
+"""Properties of a matrix that need no solve, in words."""
 
 from __future__ import annotations
 

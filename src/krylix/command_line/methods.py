@@ -1,4 +1,4 @@
-"""What can be asked for by name, and what it needs."""
+"""`krylix methods`: names of methods and preconditioners, with their requirements."""
 
 from __future__ import annotations
 

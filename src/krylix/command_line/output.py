@@ -1,4 +1,4 @@
-"""Files that commands write."""
+"""Output files of commands."""
 
 from __future__ import annotations
 

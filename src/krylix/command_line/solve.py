@@ -1,4 +1,4 @@
-"""Set up and run a solve as the command line says, and look at its result from outside."""
+"""`krylix solve`: set-up, solve, and an independent check of the residual."""
 
 from __future__ import annotations
 

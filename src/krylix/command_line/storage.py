@@ -1,4 +1,4 @@
-"""How much memory a matrix takes in each format, and which one suits it, in words."""
+"""Memory of a matrix in each storage format, and the recommended format, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The system that a command line asks for."""
+"""Construction of the linear system that the arguments describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements that a condition chooses."""
+"""Selection of elements by a condition (`where`)."""
 
 from __future__ import annotations
 
