@@ -114,15 +114,9 @@ def _stencil(shape: Shape, out_grid: Any, in_grid: Any, boxes: Any, numbers: Any
             inside = all(min(a, n) >= 0 and a + n <= m for a, n, m in zip(first, box.shape, grid, strict=True))
             if not inside:
                 raise ValueError(f"the box at {first} of {box.shape} lies outside of the grid {grid}")
-    if any(_share_a_place(*pair) for pair in combinations(found, 2)):
+    if any(a.overlaps(b) for a, b in combinations(found, 2)):
         raise ValueError("two boxes of the stencil share a place")
     return StencilStructure(out_grid, in_grid, found, numbers)
-
-
-def _share_a_place(a: Shifted, b: Shifted) -> bool:
-    shifts = [[s - lo for s, lo in zip(box.start, box.lo, strict=True)] for box in (a, b)]
-    overlap = (max(p, q) < min(p + k, q + m) for p, k, q, m in zip(a.lo, a.shape, b.lo, b.shape, strict=True))
-    return shifts[0] == shifts[1] and all(overlap)
 
 
 class _Format(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,14 +47,16 @@ def images_by_format(A: SparseStorage, v: np.ndarray, both: bool) -> tuple[np.nd
     return found if A.systems is not None else tuple(image[0] for image in found)
 
 
-def host_product(A: SparseStorage, x: np.ndarray) -> np.ndarray | None:
-    """`A.apply` on NumPy arrays; None where SciPy has no matrix of the format."""
-    made: tuple[Any, Any] | None = A._made.get("compiled")
-    if made is None:
-        made = A._made["compiled"] = ((found := _compiled(A)), product_of(found))
-    compiled, product = made
-    if compiled is None:
-        return None
+def compile_product(A: SparseStorage) -> tuple[Any, Callable[[np.ndarray], Any] | None]:
+    """SciPy's matrices for `host_product`, None if there are none, and the product of a single one with one vector."""
+    found = _compiled(A)
+    single = A.systems is None and found is not None
+    A._compiled = found, product_of(found) if single else None
+    return A._compiled
+
+
+def host_product(A: SparseStorage, compiled: Any, x: np.ndarray) -> np.ndarray:
+    """`A.apply` on NumPy arrays by SciPy's matrices."""
     if isinstance(compiled, tuple):
         image = np.empty((len(x), A.shape[0]), np.result_type(A.dtype, x.dtype))
         for own, one, row in zip(image, compiled, x, strict=True):
@@ -62,7 +65,8 @@ def host_product(A: SparseStorage, x: np.ndarray) -> np.ndarray | None:
     if A.systems is not None:
         blocks: np.ndarray = compiled @ x.reshape(-1)
         return blocks.reshape(len(x), A.shape[0])
-    return product(x[0])[None] if x.shape[0] == 1 else rows_times(compiled, x.T).T
+    product: np.ndarray = rows_times(compiled, x.T).T
+    return product
 
 
 def _compiled(A: SparseStorage) -> Any:

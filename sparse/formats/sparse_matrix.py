@@ -21,7 +21,7 @@ from ..operator import Operator
 from .choose import choose_format
 from .compressed import CsrStructure
 from .entries.integers import as_tuple
-from .host_products import host_product, images_by_format, in_scipy
+from .host_products import compile_product, host_product, images_by_format, in_scipy
 from .matrix import FORMATS, Matrix, format_class
 from .operations import arithmetic, change
 from .storage import Shape, SparseStorage
@@ -93,8 +93,12 @@ class SparseMatrix(SparseStorage):
 
     def apply(self, x: Array) -> Array:
         bk = self.bk
-        if bk.on_host and (image := host_product(self, x)) is not None:
-            return image
+        if bk.on_host:
+            compiled, product = self._compiled or compile_product(self)
+            if product is not None and x.shape[0] == 1:
+                return product(x[0])[None]
+            if compiled is not None:
+                return host_product(self, compiled, x)
         values, dtype = self.arrays(), bk.dtype(x)
         if dtype != self.dtype:
             dtype = np.result_type(dtype, self.dtype)

@@ -67,10 +67,10 @@ class StencilForm(Bilinear):
         shared = [box for box, is_shared in zip(self.boxes, self.shared) if is_shared]
         if len(shared) < 2:
             return None
-        shifts = [[s - a for s, a in zip(box.start, box.lo)] for box in shared]
+        shifts = zip(*(box.shift for box in shared))
         return tuple(
             (max(0, -min(shift)), max(0, n + max(shift) - m))
-            for shift, n, m in zip(zip(*shifts), self.out_grid, self.in_grid)
+            for shift, n, m in zip(shifts, self.out_grid, self.in_grid)
         )
 
     @cached_property
@@ -103,8 +103,7 @@ def _by_windows(bk: Any, form: StencilForm, values: Arrays, grid: Array) -> Arra
     image = None
     for box, number, value, shifts in zip(form.boxes, form.numbers, values, whole, strict=True):
         if shifts:
-            start = [s - a for s, a in zip(box.start, box.lo)]
-            part = bk.window(grid, start, form.out_grid)
+            part = bk.window(grid, box.shift, form.out_grid)
             part = part * (value if number else bk.window(value, [-a for a in box.lo], form.out_grid))
             image = part if image is None else image + part
     return _with_boxes(bk, form, values, grid, image, whole)
@@ -118,7 +117,7 @@ def _by_margins(bk: Any, form: StencilForm, values: Arrays, grid: Array) -> Arra
     padded = bk.pad(grid, ((0, 0), *margins))
     for box, value, is_shared in zip(form.boxes, values, form.shared, strict=True):
         if is_shared:
-            starts = [s - a + before for s, a, (before, _) in zip(box.start, box.lo, margins)]
+            starts = [s + before for s, (before, _) in zip(box.shift, margins)]
             part = padded[(slice(None), *(slice(s, s + n) for s, n in zip(starts, form.out_grid)))] * value
             image = part if image is None else image + part
     return _with_boxes(bk, form, values, grid, image, form.shared)

@@ -8,7 +8,7 @@ batch: matrices of one structure, whose integers are stored once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -73,8 +73,9 @@ class SparseStorage(Matrix):
             if given is not None and math.prod(given) != size:
                 raise ValueError(f"{side}_shape={given} was given for a matrix of {self.shape}.")
         self._in_shape, self._out_shape, self.reason = in_shape, out_shape, None
-        self._made = made  # arrays, indices, masks, SciPy's objects: each made when it is needed first
+        self._made = made  # arrays, indices, masks, SciPy's object: each made when it is needed first
         self._transposed: Any = None
+        self._compiled: Any = None  # in NumPy, once needed: what `compile_product` finds
         self._register()
 
     def _set_entries(self, bk: Backend, rows: np.ndarray, cols: np.ndarray, values: Array, shape: Any) -> None:
@@ -123,7 +124,7 @@ class SparseStorage(Matrix):
     def __getstate__(self) -> dict[str, Any]:
         """State without caches: copies and pickles hold values and structure."""
         arrays = {key: self._made[key] for key in ("arrays",) if key in self._made}
-        return {**self.__dict__, "_transposed": None, "_made": arrays, "analysis": None}
+        return {**self.__dict__, "_transposed": None, "_compiled": None, "_made": arrays, "analysis": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -143,7 +144,9 @@ class SparseStorage(Matrix):
 
     def arrays(self) -> tuple[Array, ...]:
         """All value arrays of the library."""
-        return self._once("arrays", self._known_in_library) if self._arrays is None else self._arrays
+        if self._arrays is not None:
+            return self._arrays
+        return self._made["arrays"] if "arrays" in self._made else self._kept("arrays", self._known_in_library())
 
     def _known_in_library(self) -> tuple[Array, ...]:
         made = self._placed(self.constant or ())
@@ -155,19 +158,19 @@ class SparseStorage(Matrix):
 
     def index_arrays(self) -> tuple[Array, ...]:
         """The integer arrays of the products, in the library."""
-        return self._once("indices", lambda: self._placed(self.structure.indices))
+        made = self._made
+        return made["indices"] if "indices" in made else self._kept("indices", self._placed(self.structure.indices))
 
     def mask_arrays(self) -> tuple[Array, ...]:
         """Masks of padding for the gradient by the values; none where the library has no gradients."""
-        return self._once("masks", lambda: self._placed(self.structure.masks if self.bk.has_derivatives else ()))
+        if "masks" in self._made:
+            return self._made["masks"]
+        return self._kept("masks", self._placed(self.structure.masks if self.bk.has_derivatives else ()))
 
-    def _once(self, name: str, make: Callable[[], tuple[Array, ...]]) -> tuple[Array, ...]:
-        """Arrays of the library, cached unless a program is being compiled, whose tracers must not outlive it."""
-        found: tuple[Array, ...] | None = self._made.get(name)
-        if found is None:
-            found = make()
-            if not self.bk.compiled():
-                self._made[name] = found
+    def _kept(self, name: str, found: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Cache arrays of the library, unless a program is being compiled, whose tracers must not outlive it."""
+        if not self.bk.compiled():
+            self._made[name] = found
         return found
 
     def _placed(self, arrays: Sequence[np.ndarray]) -> tuple[Array, ...]:

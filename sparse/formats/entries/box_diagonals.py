@@ -30,6 +30,16 @@ class Shifted(NamedTuple):
     def cols(self) -> tuple[slice, ...]:
         return tuple(slice(a, a + n) for a, n in zip(self.start, self.shape))
 
+    @property
+    def shift(self) -> Grid:
+        """From a row to its column, along each axis."""
+        return tuple(s - a for s, a in zip(self.start, self.lo))
+
+    def overlaps(self, other: Shifted) -> bool:
+        """Does another box have an entry in the same place?"""
+        ranges = zip(self.lo, self.shape, other.lo, other.shape)
+        return self.shift == other.shift and all(max(a, b) < min(a + k, b + n) for a, k, b, n in ranges)
+
 
 @dataclass(frozen=True)
 class BoxDiagonals:

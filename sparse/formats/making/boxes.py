@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,15 +59,15 @@ def stencil_of(
     kept = [box for box in boxes if not (_known(box.coefficient) and not np.any(box.coefficient))]
     if not kept or any(_axes(box.coefficient) or box.mask is not None for box in kept):
         return None
-    shifted = [_shifted(box, in_shape) for box in kept]
-    if any(s is None for s in shifted) or _overlap(shifted):
+    shifted = [found for box in kept if (found := _shifted(box, in_shape)) is not None]
+    if len(shifted) < len(kept) or any(a.overlaps(b) for a, b in combinations(shifted, 2)):
         return None
     values = [box.coefficient for box in kept]
     if all(_known(v) for v in values):
         cast: list[Any] = [np.asarray(v, dtype) for v in values]
     else:
         cast = [bk.asarray(np.asarray(v, dtype), like=like) if _known(v) else bk.astype(v, dtype) for v in values]
-    structure = StencilStructure(out_shape, in_shape, shifted, [True] * len(kept))  # type: ignore[arg-type]
+    structure = StencilStructure(out_shape, in_shape, shifted, [True] * len(kept))
     matrix = SparseMatrix.build(bk, structure, cast, like=like, in_shape=in_shape, out_shape=out_shape)
     matrix.reason = f"{len(kept)} boxes with a number each"
     return matrix
@@ -91,18 +92,3 @@ def _shifted(box: StridedBox, grid: Grid) -> Shifted | None:
             return None
         start.append(at)
     return Shifted(tuple(box.lo), tuple(box.shape), tuple(start))
-
-
-def _overlap(boxes: Sequence[Any]) -> bool:
-    """Do two boxes with the same shift share a row? (With another shift they have other columns there.)"""
-    by_shift: dict[Grid, list[Shifted]] = {}
-    for box in boxes:
-        others = by_shift.setdefault(tuple(s - a for s, a in zip(box.start, box.lo)), [])
-        if any(_meet(box, other) for other in others):
-            return True
-        others.append(box)
-    return False
-
-
-def _meet(a: Shifted, b: Shifted) -> bool:
-    return all(max(x, y) < min(x + k, y + n) for x, k, y, n in zip(a.lo, a.shape, b.lo, b.shape))
