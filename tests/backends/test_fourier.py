@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.solvers.grids.trigonometric import transform_matrix, trigonometric_transform
+from krylix.solvers.fast_diagonalisation.trigonometric import transform_matrix, trigonometric_transform
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
 rng = np.random.default_rng(0)

@@ -13,10 +13,10 @@ import scipy.sparse as sp
 import krylix
 from grid_problems import diffusion
 from krylix import linear_solve, preconditioner
-from krylix.solvers.preconditioners.fast import sizes
-from krylix.solvers.preconditioners.fast.axis_couplings import couplings_by_axis
-from krylix.solvers.preconditioners.fast.nearby import is_far, nearby
-from krylix.solvers.preconditioners.fast.sizes import around, means
+from krylix.solvers.fast_diagonalisation import sizes
+from krylix.solvers.fast_diagonalisation.axis_couplings import couplings_by_axis
+from krylix.solvers.fast_diagonalisation.nearby import is_far, nearby
+from krylix.solvers.fast_diagonalisation.sizes import around, means
 from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
 from krylix.sparse import UnsupportedOperation
 from modes import EAGER, MODES, array, compiled, library, to_numpy

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from cells import in_turn
-from krylix.solvers.grids.entry_by_entry import equals_sum
-from krylix.solvers.grids.separable import Separable, separable
+from krylix.solvers.fast_diagonalisation.entry_by_entry import equals_sum
+from krylix.solvers.fast_diagonalisation.separable import Separable, separable
 from krylix.sparse import DIA, SparseMatrix
 
 GRIDS = [(6, 5), (5, 4, 3), (2, 6)]

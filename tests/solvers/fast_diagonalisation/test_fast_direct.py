@@ -18,7 +18,7 @@ from krylix import (
     preconditioner,
     prepare,
 )
-from krylix.solvers.grids import fast_diagonalisation
+from krylix.solvers.fast_diagonalisation import inverse as fast_diagonalisation
 from krylix.sparse import Stencil
 from modes import EAGER, array, compiled, to_numpy
 

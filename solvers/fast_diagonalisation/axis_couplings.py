@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....backends.cores import shared as cores
-from ..multigrid.couplings import Couplings
+from ...backends.cores import shared as cores
+from ..preconditioners.multigrid.couplings import Couplings
 from .sizes import planes, planes_at_a_time
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.cores import shared as cores
-from ...sparse.analysis.canonical import row_range
-from ...sparse.formats.entries.grid import row_strides
-from ...sparse.formats.entries.some_rows import entries_in, evenly_spread
+from ....backends.cores import shared as cores
+from ....sparse.analysis.canonical import row_range
+from ....sparse.formats.entries.grid import row_strides
+from ....sparse.formats.entries.some_rows import entries_in, evenly_spread
 
 _ROWS = 16384  # that stay in the cache while their diagonals are read, one after the other
 _SAMPLE = 500  # rows

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ....sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
-from ...grids.elimination import Eliminated
-from ...grids.fast_diagonalisation import inverse_of_sum
-from ...grids.transforms import AlongTrigonometric, Periodic
-from ..base import Preconditioner
-from ..cycle.cost import numbers_stored
-from ..cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
-from ..cycle.scaled import DiagonallyScaled
-from ..cycle.small import exact_inverse
-from ..known import as_matrix, from_host, grid_for, is_known, stored_entries
-from ..multigrid.couplings import Couplings
-from ..multigrid.from_matrix import couplings_of
-from .nearby import Nearby, is_far, nearby
+from ...sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
+from ..fast_diagonalisation.elimination import Eliminated
+from ..fast_diagonalisation.inverse import inverse_of_sum
+from ..fast_diagonalisation.nearby import Nearby, is_far, nearby
+from ..fast_diagonalisation.transforms import AlongTrigonometric, Periodic
+from .base import Preconditioner
+from .cycle.cost import numbers_stored
+from .cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
+from .cycle.scaled import DiagonallyScaled
+from .cycle.small import exact_inverse
+from .known import as_matrix, from_host, grid_for, is_known, stored_entries
+from .multigrid.couplings import Couplings
+from .multigrid.from_matrix import couplings_of
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
 _NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....backends.cores import shared as cores
-from ..multigrid.couplings import Couplings, Shift, sum_of_terms
+from ...backends.cores import shared as cores
+from ..preconditioners.multigrid.couplings import Couplings, Shift, sum_of_terms
 
 PART = 2**17  # numbers that are computed with at a time: with less, threads wait for each other
 

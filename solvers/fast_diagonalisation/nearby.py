@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ....backends.cores import shared as cores
-from ....backends.numpy.vectors import square_sum
-from ...grids.separable import Separable, on_axis
-from ..multigrid.couplings import Couplings
+from ...backends.cores import shared as cores
+from ...backends.numpy.vectors import square_sum
+from ..preconditioners.multigrid.couplings import Couplings
 from .axis_couplings import AxisCouplings, couplings_by_axis, inverse_with_rim, scaled_planes
+from .separable import Separable, on_axis
 from .sizes import around, means, planes, planes_at_a_time
 
 _ROUNDING = 1e-12
