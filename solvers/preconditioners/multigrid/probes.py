@@ -15,7 +15,7 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse import Operator
-from .block_tridiagonal import scanned
+from ...block_tridiagonal.inverse import scanned
 from .couplings import Couplings, Stacked, sum_of_terms
 from .transfer import Interpolation
 from .weights import without_dust

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....backends import Array, Backend
-from ....sparse import Composed, storable
+from ...backends import Array, Backend
+from ...sparse import Composed, storable
 
 _NONE = 16  # rounding units per term of the difference that makes a pivot: a smaller one may be zero
 _SHIFT = 100  # shift of a (nearly) singular last matrix, in rounding units of its rows

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ....backends.lapack import batched_inverse, inverse_of_definite
-from ....sparse.formats.entries.scipy_form import csr_array
-from .blocks import Blocks
+from ...backends.lapack import batched_inverse, inverse_of_definite
+from ...sparse.formats.entries.scipy_form import csr_array
+from .planes import Blocks
 
 
 def inverse_pivots(

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ....backends import Array, Backend
-from ....sparse import Composed, storable
-from ....sparse.formats.entries.regather import take_or_zero
-from .blocks import Blocks, block_layout
-from .couplings import Couplings
+from ...backends import Array, Backend
+from ...sparse import Composed, storable
+from ...sparse.formats.entries.regather import take_or_zero
+from ..preconditioners.multigrid.couplings import Couplings
 from .elimination import inverse_pivots
+from .planes import Blocks, block_layout
 
 _SHIFT = 100  # times the rounding unit, of the diagonal: for singular matrices
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....backends import Array, Backend, get_backend
-from ....sparse.fingerprint import fingerprint
+from ...backends import Array, Backend, get_backend
+from ...sparse.fingerprint import fingerprint
+from ..methods.direct.dense_singular import balanced, probe_vector
+from ..methods.direct.null_vectors import Equations, both_null_vectors
+from ..methods.direct.singular import Singularity, suspicious
 from .cyclic_reduction import CyclicReduction, as_blocks, as_rows, block_product, reduced, shifted
-from .dense_singular import balanced, probe_vector
-from .null_vectors import Equations, both_null_vectors
-from .singular import Singularity, suspicious
 
 _MOST, _MOST_COMPILED = 64, 2  # most null vectors: each solve in a compiled program projects out so many
 _INACCURATE = 1e-4  # relative residual of a random solve above which the matrix is examined

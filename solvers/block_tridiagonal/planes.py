@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from ....sparse.formats.entries.grid import row_strides
-from .couplings import Shift
+from ...sparse.formats.entries.grid import row_strides
+from ..preconditioners.multigrid.couplings import Shift
 
 Grid = tuple[int, ...]
 
