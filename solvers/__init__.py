@@ -4,7 +4,7 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
 from .iteration.method import Method
-from .iteration.status import Status
+from .iteration.outcome import Status
 from .linear_solve import linear_solve
 from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab

@@ -12,9 +12,8 @@ from ..backends import Array
 from ..backends.on_failure import QUIET
 from ..sparse import NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
-from .iteration.outcome import Outcome
+from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
-from .iteration.status import Status
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
 from .on_host import rescued_on_host, run_on_host

@@ -21,7 +21,7 @@ from ..sparse import Matrix, Operator
 from .attempt import Attempt
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
-from .iteration.status import Status
+from .iteration.outcome import Status
 from .methods.direct.dense import Direct
 from .methods.direct.factorisation import DenseFactors, InverseFactors
 from .methods.direct.fast import FastDirect

@@ -12,12 +12,11 @@ from .derivatives.implicit import without_derivatives
 from .derivatives.one_program import differentiated
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
-from .iteration.outcome import Outcome
+from .iteration.outcome import Outcome, Status
 from .iteration.progress import make_report
-from .iteration.status import Status
 from .on_host import may_be_helped
-from .results.as_given import as_numpy, is_numpy_elsewhere
 from .results.failure import ConvergenceError, apply_policy, with_nan
+from .results.in_library import as_numpy, is_numpy_elsewhere
 from .results.no_solution import why_no_solution, without_refuted
 from .results.result import SolveResult, register_result
 from .results.singular_warning import warn_of_singular

@@ -10,8 +10,7 @@ from ...backends import Array, Backend, LinearSystem, nan_of
 from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.operators.function import DerivedFunction
 from ..attempt import Attempt
-from ..iteration.outcome import Outcome
-from ..iteration.status import Status
+from ..iteration.outcome import Outcome, Status
 from ..methods.direct.dense import Direct
 from ..setup.problem import Problem
 from .adjoint import numbers_of, with_proven_transpose

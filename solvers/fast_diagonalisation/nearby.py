@@ -23,9 +23,17 @@ import scipy.sparse as sp
 from ...backends.cores import shared as cores
 from ...backends.numpy.vectors import square_sum
 from ..preconditioners.multigrid.couplings import Couplings
-from .axis_couplings import AxisCouplings, couplings_by_axis, inverse_with_rim, scaled_planes
+from .axis_couplings import (
+    AxisCouplings,
+    around,
+    couplings_by_axis,
+    inverse_with_rim,
+    means,
+    planes,
+    planes_at_a_time,
+    scaled_planes,
+)
 from .separable import Separable, on_axis
-from .sizes import around, means, planes, planes_at_a_time
 
 _ROUNDING = 1e-12
 _TINY = float(np.finfo(float).tiny)  # the least number whose inverse is one, too

@@ -24,10 +24,9 @@ from .lean import has_lean_steps, lean_steps
 from .lean_rounds import has_lean_rounds, lean_rounds
 from .limits import Limits
 from .method import Goal, Method
-from .outcome import Outcome
+from .outcome import Outcome, Status
 from .restart import End, later_goal, restart_decision
 from .stages import Between, Round, Tally
-from .status import Status
 from .stopping import StoppingRule
 
 # plain integers: arrays of some libraries do not mix with enums

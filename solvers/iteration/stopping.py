@@ -8,7 +8,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from .method import Goal
-from .status import Status
+from .outcome import Status
 
 # plain integers: arrays of some libraries do not mix with enums
 _MAX_ITER, _BREAKDOWN, _DIVERGED, _CANDIDATE = (

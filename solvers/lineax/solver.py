@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 
 from ...sparse import Operator, as_operator
 from ..iteration.method import Method
-from ..iteration.status import Status
+from ..iteration.outcome import Status
 from ..linear_solve import linear_solve
 from ..methods.registry import find_method
 from ..setup.tolerance import check_tolerance_number

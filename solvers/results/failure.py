@@ -11,8 +11,8 @@ import numpy as np
 from ...backends import Array, Backend, Kept, nan_of
 from ...backends.on_failure import QUIET
 from ...sparse.fingerprint import fingerprint
-from ..iteration.status import Status
-from .cause import LookForCauses
+from ..iteration.outcome import Status
+from .advice import LookForCauses
 from .describe import describe
 from .result import SolveResult, end_state_of, said_of
 

@@ -30,9 +30,8 @@ from ..iteration.method import Method
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
 from ..preconditioners.known import constant_folded
-from .axis import expected_vectors, last_axis, vectors_of
+from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors_of
 from .constant_stencil import with_numbers
-from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits
 from .normal_equations import Given
 from .problem import KnownNull, Problem

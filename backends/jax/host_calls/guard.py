@@ -1,8 +1,15 @@
-"""Failure callbacks that run before a compiled JAX program returns its arrays."""
+"""Failure callbacks that run before a compiled JAX program returns its arrays, and the report of what they raise.
+
+XLA turns the error into a `JaxRuntimeError` of its own whose text ends with ours, of a Python callback below pages of
+traceback, and before that JAX logs the traceback too: neither keeps the class or `__cause__`. So the message goes out
+by itself, before both, and JAX's copy in the log is left out.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import jax
@@ -14,10 +21,10 @@ from ...interface.arrays import Array, nan_of
 from ...interface.control import Kept
 from .by_host import by_host
 from .exported import unless_exported
-from .reporting import reporting
 
 _CHEAP = 2048  # operations: XLA counts those of a program, and runs it at once if they are fewer than 1000
 _SMALL = 64  # numbers in x: solves with more have as many operations
+_LOGS = ("jax._src.callback", "jax._src.debugging")  # of pure_callback, and of debug.callback
 
 
 def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequence[Array], kept: Kept | None) -> Any:
@@ -80,3 +87,29 @@ def _by_dtype(arrays: Sequence[Array]) -> tuple[list[Array], Callable[[Sequence[
         return [found[k] for k in range(len(shapes))]
 
     return vectors, apart
+
+
+def reporting(handler: Callable[..., None]) -> Callable[..., None]:
+    """`handler`, whose errors are logged by `logging.getLogger("krylix")` before they reach XLA."""
+
+    def report(*arrays: Any) -> None:
+        try:
+            handler(*arrays)
+        except Exception as error:
+            _leave_out_copies()
+            error.reported = True  # type: ignore[attr-defined]
+            logging.getLogger("krylix").error("%s: %s", type(error).__name__, error)
+            raise
+
+    return report
+
+
+@cache
+def _leave_out_copies() -> None:
+    for name in _LOGS:
+        logging.getLogger(name).addFilter(_is_new)
+
+
+def _is_new(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not getattr(error, "reported", False)

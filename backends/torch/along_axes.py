@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from ..interface.along_axes import Fourier
 from ..interface.arrays import Array
-from ..interface.fourier import Fourier
-from ..numpy.fourier import NumpyFourier
+from ..numpy.along_axes import NumpyFourier
 from .transformed import is_plain
 
 

@@ -1,16 +1,20 @@
-"""Meshes with Explicit axes, as `jax.make_mesh` makes them: the solve runs with Auto axes inside.
+"""Placement on devices: of arrays made beside others, and of a solve whose arrays lie on meshes with Explicit axes.
 
-Most operations of a solve (it flattens, stacks and gathers) would have to say how their results are spread, so it runs
-where XLA finds that out by itself, and its results are spread as their types say outside.
+Such meshes are made by `jax.make_mesh`. Most operations of a solve (it flattens, stacks and gathers) would have to say
+how their results are spread, so it runs with Auto axes, where XLA finds that out by itself, and its results are spread
+as their types say outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from ...interface.arrays import Array
+from ..tracing import is_tracing
 
 _WHAT_TO_DO = (
     "A(x) closes over an array that is spread over a mesh with Explicit axes, and a solve runs with Auto axes, so the "
@@ -54,3 +58,29 @@ def _spread(x: Any, like: Any, mesh: Any) -> Any:
     sharding = _explicit(like)
     spec = () if sharding is None or x.shape != like.shape[: x.ndim] else tuple(sharding.spec)[: x.ndim]
     return jax.sharding.reshard(x, NamedSharding(mesh, PartitionSpec(*spec)))
+
+
+def placed_like(array: Array, like: Any) -> Array:
+    """Place an array made from NumPy beside `like`; on all its devices if there are several.
+
+    JAX itself moves uncommitted arrays to committed ones.
+    """
+    place = _place(like)
+    return array if place is None else jax.device_put(array, place)
+
+
+def first_placed(arrays: Sequence[Any]) -> Any:
+    """The first committed array, or None."""
+    return next((x for x in arrays if getattr(x, "committed", False)), None)
+
+
+def _place(like: Any) -> Any:
+    """Device of a committed array; None for a single device or while tracing."""
+    if isinstance(like, jax.core.Tracer) or not getattr(like, "committed", False) or jax.device_count() == 1:
+        return None
+    if is_tracing():
+        return None
+    sharding = like.sharding
+    if len(sharding.device_set) == 1:
+        return sharding
+    return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else None

@@ -1,4 +1,7 @@
-"""Fast Fourier transforms in NumPy: SciPy's, on all cores of this process."""
+"""Fast Fourier transforms and first-order recurrences in NumPy, on all cores of this process.
+
+The transforms are SciPy's; recurrences go in place, row after row, with columns in parallel.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ import numpy as np
 import scipy.fft
 
 from ..cores import available
+from ..cores import shared as cores
+from ..interface.along_axes import Fourier
 from ..interface.arrays import Array
-from ..interface.fourier import Fourier
 
 _CORES = available()
 _SMALL = 32768  # numbers that one core transforms before others have begun
 _TYPES = {"I": 1, "II": 2, "III": 3, "IV": 4}
+COST_OF_STEP = 1e5
+_BLOCK = 8192  # numbers of a row that stay in the cache until the next one
 
 
 class NumpyFourier(Fourier):
@@ -50,3 +56,23 @@ class NumpyFourier(Fourier):
     def threads(self, x: Array) -> int:
         """Number of threads for this array."""
         return _CORES if x.size > _SMALL else 1
+
+
+def recurrence(factors: np.ndarray, x: np.ndarray, backward: bool) -> np.ndarray:
+    """See `Recurrences.recurrence`."""
+    found = x.astype(np.result_type(factors, x))  # a copy
+    n, m = factors.shape
+    order = range(n - 1, -1, -1) if backward else range(n)
+
+    def work(first: int, last: int) -> None:
+        for one in found:
+            mine, own = list(one[:, first:last]), list(factors[:, first:last])
+            room = np.empty(last - first, found.dtype)
+            before = mine[order[0]] if n else room
+            for i in order[1:]:
+                np.multiply(own[i], before, out=room)
+                before = mine[i]
+                np.add(before, room, out=before)
+
+    cores.in_blocks(work, m, _BLOCK)
+    return found
