@@ -28,8 +28,7 @@ from .methods.direct.fast import FastDirect
 from .methods.direct.superlu import HostFactors, ScipyDirect
 from .results.result import Gradient, SolveResult
 from .setup.make_problem import make_problem
-from .setup.problem import KnownNull
-from .setup.request import Request
+from .setup.problem import KnownNull, Request
 from .setup.tolerance import default_rtol
 
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two

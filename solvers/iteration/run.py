@@ -70,11 +70,11 @@ def run(
         if apart is None and method.factorises:
             apart = NullPart.by_factors(b, inverse)
         rest = b if apart is None else apart.rest
-        singular = singularity(bk, b, null, inverse) if method.factorises or null is not None else None
+        singular = _singularity(bk, b, null, inverse) if method.factorises or null is not None else None
         iteration = Iteration(bk, method, A, inverse, rest, null, both, report, by_default, singular=singular)
         if x0 is not None and method.factorises:  # whose corrections have no part in null vectors of their own
             iteration = replace(iteration, take_off=getattr(inverse, "without_null", None))
-        found = iterated(iteration, x0, rtol, atol, limits, history)
+        found = _iterated(iteration, x0, rtol, atol, limits, history)
         return found if apart is None else apart.told(bk, found, rtol, atol, derived)
 
 
@@ -90,7 +90,7 @@ def _on_grid(bk: Backend, A: Operator, M: Operator | None, b: Array, x0: Array |
     return on_grid(A, grid), on_grid(M, grid), bk.on_grid(b, grid), start, on_grid(null, grid)
 
 
-def singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:
+def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:
     """`(batch, 1)`, numbers of `Singularity`; None where nothing is known.
 
     Args:
@@ -116,13 +116,14 @@ def _takes_off(bk: Backend, null: Operator, b: Array) -> Array:
     return bk.full_like(bk.max_abs(b), not (isinstance(null, WithoutVectors) and not int(null.basis.shape[0])), bool)
 
 
-def iterated(
+def _iterated(
     this: Iteration, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool
 ) -> Outcome:  # fmt: skip
     """Run the iteration, in NumPy where its method and library allow that."""
     bk, b = this.bk, this.bk.rows_on_host(this.b) if this.method.applies_only else None
+    iterate = Iteration.run if len(limits) == 1 or this.method.can_pause else Iteration.run_each
     if b is None:
-        return _run(this, x0, rtol, atol, limits, history)
+        return iterate(this, x0, rtol, atol, limits, history)
     host = get_backend("numpy")
 
     def numbers(a: Array | None) -> np.ndarray | None:
@@ -134,10 +135,5 @@ def iterated(
     A, M, null, singular = OnHost(this.A), operator(this.M), operator(this.null), numbers(this.singular)
     there = replace(this, bk=host, A=A, M=M, null=null, b=b, singular=singular)
     with host.errstate():
-        found = _run(there, numbers(x0), bk.to_numpy(rtol), bk.to_numpy(atol), limits, history)
+        found = iterate(there, numbers(x0), bk.to_numpy(rtol), bk.to_numpy(atol), limits, history)
     return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in found))
-
-
-def _run(this: Iteration, x0: Array | None, rtol: Array, atol: Array, limits: Limits, history: bool) -> Outcome:
-    solve = this.run if len(limits) == 1 or this.method.can_pause else this.run_each
-    return solve(x0, rtol, atol, limits, history)

@@ -13,8 +13,7 @@ from ...sparse import Dense, Operator, SparseMatrix
 from ...sparse.analysis.rounding import ROWS, half_units, of_region
 from ..iteration.method import Method
 from ..preconditioners.known import is_known, without_derivatives
-from ..setup.problem import Problem
-from ..setup.request import Request
+from ..setup.problem import Problem, Request
 from .projections import WithoutConstantsInside
 
 _NEAR = 1e-3  # of the diagonal: no null vectors where row sums are larger

@@ -10,7 +10,7 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import FunctionOperator, Layout, Matrix, Operator, batch_shape, is_function
 from ...sparse.layout import moved_axis
-from .request import Request
+from .problem import Request
 
 
 def takes_vectors(A: Any) -> bool:

@@ -34,8 +34,7 @@ from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors
 from .constant_stencil import with_numbers
 from .max_iter import find_limits
 from .normal_equations import Given
-from .problem import KnownNull, Problem
-from .request import Request
+from .problem import KnownNull, Problem, Request
 from .tolerance import default_rtol, tolerance
 from .unusable import checked_offset, refuse_unusable, with_rectangular_hint
 

@@ -14,8 +14,7 @@ from ...sparse.formats import from_entries
 from ...sparse.formats.traced_coo import places_unknown
 from ...sparse.operators.linear_function import LinearFunction
 from ..setup.make_problem import make_problem
-from ..setup.problem import Problem
-from ..setup.request import Request
+from ..setup.problem import Problem, Request
 from .system import TriangularSystem, inverse_of_triangular
 
 

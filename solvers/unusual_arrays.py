@@ -1,17 +1,27 @@
-"""Batches of unknown size in a traced function: their systems are solved one after the other."""
+"""Arrays that a solve does not take as they are: batches of unknown size, and shardings in types.
+
+In a traced function, the systems of a batch of unknown size are solved one after the other. With sharded arrays whose
+types say so, the solve runs where the library infers shardings itself.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from ..backends import Backend, choose_backend
+import numpy as np
+
+from ..backends import Backend, choose_backend, get_backend
 from ..sparse import batch_shape, operand_dtype
 from ..sparse.layout import moved_axis
 from .results.result import SolveResult, arrays_of, with_arrays
 from .setup.axis import last_axis
-from .setup.request import Request
+from .setup.problem import Request
+
+T = TypeVar("T")
+_FIELDS = ("A", "b", "x0", "args", "preconditioner", "rtol", "atol", "max_iter", "nullspace")  # may hold arrays
 
 
 def has_unknown_size(b: Any) -> bool:
@@ -58,3 +68,20 @@ def _along_axis(bk: Backend, request: Request, solve: Callable[[Request], SolveR
     if found is None or axis is None:
         return None
     return replace(found, x=moved_axis(bk, found.x, -1, axis), residual=moved_axis(bk, found.residual, -1, axis))
+
+
+def run_where_spread(function: Callable[[Request], T], request: Request, spread: bool = True) -> T:
+    """`function(request)`; where `spread`, the arrays of its result are spread as b is.
+
+    Of JAX only: `jax.make_mesh` makes meshes with Explicit axes, where types say how arrays are spread.
+    """
+    if "jax" not in sys.modules or isinstance(request.b, np.ndarray):  # which does not mix with such arrays
+        return function(request)
+
+    def inside(arrays: dict[str, Any]) -> T:
+        return function(replace(request, **arrays))
+
+    arrays = {name: getattr(request, name) for name in _FIELDS}
+    leaves, _ = get_backend("jax").leaves(request.b) if spread else ((None,), None)
+    found: T = get_backend("jax").with_auto_axes(inside, arrays, leaves[0] if leaves else None)
+    return found
