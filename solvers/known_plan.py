@@ -29,7 +29,7 @@ from .methods.direct.superlu import HostFactors, ScipyDirect
 from .results.result import Gradient, SolveResult
 from .setup.make_problem import make_problem
 from .setup.problem import KnownNull, Request
-from .setup.tolerance import default_rtol
+from .setup.stopping import default_rtol
 
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`

@@ -15,11 +15,10 @@ from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
 from .iteration.outcome import Outcome, Status
 from .on_host import may_be_helped
-from .results.failure import ConvergenceError, apply_policy, with_nan
+from .results.failure import ConvergenceError, apply_policy, warn_of_singular, with_nan
 from .results.in_library import as_numpy, is_numpy_elsewhere
 from .results.no_solution import why_no_solution, without_refuted
 from .results.result import SolveResult, register_result
-from .results.singular_warning import warn_of_singular
 from .setup.problem import Problem
 from .setup.requirements import check_requirements
 

@@ -23,13 +23,11 @@ from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
 from .along_axes import JaxFourier, JaxRecurrences
 from .derivatives.bilinear import bilinear
-from .derivatives.implicit import implicit_solve
-from .derivatives.marked import refused, without_derivatives
+from .derivatives.implicit import implicit_solve, refused, without_derivatives
 from .derivatives.transposed import transpose_function
 from .host_calls.by_host import by_host
 from .host_calls.exported import unless_exported
-from .host_calls.guard import guarded
-from .host_calls.rescue import rescued
+from .host_calls.guard import guarded, rescued
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .memory import JaxMemory

@@ -151,22 +151,20 @@ def _at(bk: Backend, x: Any, i: Any, axis: int) -> Array:
     return bk.reshape(bk.take(bk.asarray(x, like=i), i, axis), (*shape[:axis], *shape[axis + 1 :]))
 
 
-def scanned(bk: Backend, step: Callable[[Any, Array], Array], first: Array, count: int, backward: bool) -> Array:
-    """Scan: all results `(rows, count, m)` of `step(i, previous result)`, forward or backward."""
+def scanned(bk: Backend, step: Callable[[Any, Array], Array], first: Array, count: int) -> Array:
+    """Scan: all results `(rows, count, m)` of `step(i, previous result)`."""
     if bk.is_eager:
         found, last = [], first
-        for i in reversed(range(count)) if backward else range(count):
+        for i in range(count):
             last = step(i, last)
             found.append(last)
-        stacked = bk.stack(found[::-1] if backward else found)
-        return bk.permute_dims(stacked, (1, 0, 2))
+        return bk.permute_dims(bk.stack(found), (1, 0, 2))
     rows, m = map(int, first.shape)
 
     def body(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        done, last, buffer = state
-        i = count - 1 - done if backward else done
+        i, last, buffer = state
         last = step(i, last)
-        return done + 1, last, bk.put_block(buffer, i * m, last)
+        return i + 1, last, bk.put_block(buffer, i * m, last)
 
     start = bk.asarray(np.zeros(1, np.int32), like=first), first, bk.zeros((rows, count * m), bk.dtype(first), first)
     found = bk.repeat(count, body, start)[2]
@@ -212,7 +210,7 @@ def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool 
         return bk.reshape(bk.linalg.inverse(pivot), (systems, m * m))
 
     first = bk.zeros((systems, m * m), bk.dtype(flat), flat)
-    pivots = bk.reshape(scanned(bk, step, first, blocks.count, False), (systems, blocks.count, m, m))
+    pivots = bk.reshape(scanned(bk, step, first, blocks.count), (systems, blocks.count, m, m))
     return pivots, lower, upper
 
 

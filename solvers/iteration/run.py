@@ -18,10 +18,10 @@ from ...sparse import OnHost, Operator, on_grid
 from ..methods.direct.singular import Singularity, told_by
 from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .driver import Iteration
-from .limits import Limits
 from .method import Method
 from .null_part import NullPart
 from .outcome import Outcome
+from .stopping import Limits
 
 _KNOWN = int(Singularity.KNOWN)
 

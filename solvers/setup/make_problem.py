@@ -32,10 +32,9 @@ from ..null_space.given import given_vectors
 from ..preconditioners.known import constant_folded
 from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors_of
 from .constant_stencil import with_numbers
-from .max_iter import find_limits
 from .normal_equations import Given
 from .problem import KnownNull, Problem, Request
-from .tolerance import default_rtol, tolerance
+from .stopping import default_rtol, find_limits, tolerance
 from .unusable import checked_offset, refuse_unusable, with_rectangular_hint
 
 

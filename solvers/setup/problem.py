@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from ...backends import Array, Backend
 from ...sparse import Layout, Operator
-from ..iteration.limits import Limits
 from ..iteration.method import Method
+from ..iteration.stopping import Limits
 from .normal_equations import Given
 
 Progress = bool | Callable[[int, float, float], None]
