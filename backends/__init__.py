@@ -9,8 +9,8 @@ from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
 from .interface.devices import ComputeDevice
-from .interface.entries import CooEntries
 from .interface.implicit import LinearSystem
+from .interface.sparse_kernels import CooEntries
 from .malloc import tune_malloc
 from .on_failure import get_on_failure, on_failure, set_global_on_failure
 from .precision import get_precision, precision, real_dtype, set_global_precision, working_dtype

@@ -4,7 +4,7 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
 from .iteration.method import Method
-from .iteration.status import Status
+from .iteration.outcome import Status
 from .linear_solve import linear_solve
 from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab
@@ -25,9 +25,8 @@ from .methods.registry import METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .prepare import PreparedSolver, prepare
-from .results.failure import ConvergenceError, Diverged, NotConverged
+from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult
-from .results.singular_warning import SingularMatrixWarning
 from .setup_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .triangular.solve_triangular import solve_triangular
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +11,9 @@ from ..backends import Array
 from ..backends.on_failure import QUIET
 from ..sparse import NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
-from .iteration.outcome import Outcome
+from .iteration.outcome import Outcome, Status
+from .iteration.progress import make_report
 from .iteration.run import LoopSettings, run
-from .iteration.status import Status
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
 from .on_host import rescued_on_host, run_on_host
@@ -22,7 +21,7 @@ from .preconditioners import Preconditioner
 from .results.diagnosis.look import Look
 from .results.failure import apply_policy
 from .results.result import SolveResult
-from .setup.problem import Problem
+from .setup.problem import Problem, Progress, Request
 
 
 def after_failure(method: str, first: str) -> str:
@@ -38,10 +37,10 @@ class Attempt:
         problem: A x = b in rows.
         method: what solves it.
         M: a preconditioner, a factorisation made before, or None.
-        on_failure: policy for failures that show later, or in several solves; see `guarded`.
+        on_failure: policy for failures, also for those that show later or in several solves; see `guarded`.
         history: are residual norms recorded?
-        report: called after each iteration, see `make_report`.
-        fallback: method of the host to try on failure, if no caller handles that; or None.
+        progress: what is told after each iteration, see `make_report`.
+        fallback: what to try where the method fails, or None.
     """
 
     problem: Problem
@@ -49,15 +48,22 @@ class Attempt:
     M: Operator | None
     on_failure: str
     history: bool = False
-    report: Callable[..., None] | None = None
+    progress: Progress = False
     fallback: Method | None = None
+
+    @classmethod
+    def of(
+        cls, request: Request, problem: Problem, method: Method, M: Operator | None, fallback: Method | None = None
+    ) -> Attempt:
+        """As was asked for."""
+        return cls(problem, method, M, request.on_failure, request.history, request.progress, fallback)
 
     def run(self) -> Outcome:
         """Run in the library, compiled once where that pays, or on the host. Without derivatives.
 
         The outcome has a first axis for checkpoints if the problem has several limits.
         """
-        problem, A, M, report = self.problem, self.problem.A, self.M, self.report
+        problem, A, M, report = self.problem, self.problem.A, self.M, make_report(self.progress, self.method)
         bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
         settings = self._settings(method)
         if method.on_host and not bk.on_host:

@@ -23,7 +23,7 @@ from .preconditioners import PRECONDITIONERS
 from .results.failure import ConvergenceError
 from .results.result import SolveResult, arrays_of, register_result, with_arrays
 from .setup.facts import MOST_ENTRIES
-from .setup.request import Request
+from .setup.problem import Request
 
 MOST = 64  # solves that are known to have been seen; of more in turn, a library keeps no programs either
 MOST_NUMBERS = 1 << 18  # of b; of more, a program takes less time than what it saves in one solve

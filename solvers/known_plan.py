@@ -21,16 +21,15 @@ from ..sparse import Matrix, Operator
 from .attempt import Attempt
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
-from .iteration.status import Status
+from .iteration.outcome import Status
 from .methods.direct.dense import Direct
 from .methods.direct.factorisation import DenseFactors, InverseFactors
 from .methods.direct.fast import FastDirect
 from .methods.direct.superlu import HostFactors, ScipyDirect
 from .results.result import Gradient, SolveResult
 from .setup.make_problem import make_problem
-from .setup.problem import KnownNull
-from .setup.request import Request
-from .setup.tolerance import default_rtol
+from .setup.problem import KnownNull, Request
+from .setup.stopping import default_rtol
 
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`

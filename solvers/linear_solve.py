@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
+from .attempt import Attempt
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
+from .null_space.at_run_time import with_constants
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem
-from .setup.null_at_run_time import with_constants
 from .setup.other_names import with_our_names
-from .setup.problem import Problem
-from .setup.request import Progress, Request
+from .setup.problem import Problem, Progress, Request
 from .setup.requirements import (
     check_requirements,
     refuse_infinite_entries,
@@ -32,8 +32,7 @@ from .setup.requirements import (
 from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
 from .small_dense import solve_small_dense
 from .solve import solve
-from .spread import run_where_spread
-from .unknown_batch import has_unknown_size, solve_one_by_one
+from .unusual_arrays import has_unknown_size, run_where_spread, solve_one_by_one
 
 
 @with_our_names
@@ -134,15 +133,6 @@ def linear_solve(
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
 
 
-class _Ready(NamedTuple):
-    """Arguments of `solve`."""
-
-    problem: Problem
-    method: Method
-    M: Operator | None
-    fallback: Method | None = None
-
-
 def _linear_solve(request: Request) -> SolveResult:
     found = solve_small_dense(request)
     return run_for(request.on_failure, run_where_spread, _solved, request) if found is None else found
@@ -179,14 +169,14 @@ def _solved_by_library(request: Request) -> SolveResult:
         return found
     if not seen_before(call):
         return _solved_anew(request)[0]
-    result, ready = _solved_anew(replace(request, A=call.copy()), many=True)
-    problem, method, *_ = ready
-    if problem.given is None and result.method == method.name and problem.bk.to_numpy(result.converged).all():
-        keep_setup(call, Setup.of(*ready, request))
+    result, attempt = _solved_anew(replace(request, A=call.copy()), many=True)
+    problem, named = attempt.problem, result.method == attempt.method.name
+    if problem.given is None and named and problem.bk.to_numpy(result.converged).all():
+        keep_setup(call, Setup.of(attempt, request))
     return result
 
 
-def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Ready]:
+def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, Attempt]:
     """Set up and solve; also returns the set-up, where `many` with reusable factors and the facts of the matrix."""
     method = None if is_auto(request.method) else find_method(request.method, request.A)
     problem = make_problem(request, method)
@@ -199,36 +189,37 @@ def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, _Re
 
 def _set_up_and_solved(
     request: Request, problem: Problem, method: Method | None, many: bool
-) -> tuple[SolveResult, _Ready]:
+) -> tuple[SolveResult, Attempt]:
     if problem.is_empty:
-        ready = _Ready(problem, method or METHODS["CG"], None)
-        return solve(*ready, request), ready
+        attempt = Attempt.of(request, problem, method or METHODS["CG"], None)
+        return solve(attempt, request.b), attempt
     refuse_infinite_entries(problem, request.on_failure)
     if method is not None:
         problem = with_constants(problem, method, problem.A, request)
-        ready = _set_up(problem, method, request.preconditioner, problem.A)
+        attempt = _set_up(request, problem, method, request.preconditioner, problem.A)
     else:
         chosen = choose(problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
-        choice, ready = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
+        choice, attempt = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
     while True:
         try:
-            ready = _with_factors(ready) if many else ready
-            return solve(*ready, request), ready
+            attempt = _with_factors(attempt) if many else attempt
+            return solve(attempt, request.b), attempt
         except UnsupportedOperation:  # known only now, as of a program of which some values are arguments
             if method is not None or choice.is_last:
                 raise
-        choice, ready = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
+        choice, attempt = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
 
 
-def _with_factors(ready: _Ready) -> _Ready:
+def _with_factors(attempt: Attempt) -> Attempt:
     """Factorise now, instead of in each solve, unless the solve is compiled as a whole."""
-    problem, method, M, _ = ready
-    if M is not None or not isinstance(method, Refinement) or (problem.bk.compiles_solves and not method.on_host):
-        return ready
-    return ready._replace(M=factors_now(problem, method))
+    problem, method = attempt.problem, attempt.method
+    compiled = problem.bk.compiles_solves and not method.on_host
+    if attempt.M is not None or not isinstance(method, Refinement) or compiled:
+        return attempt
+    return replace(attempt, M=factors_now(problem, method))
 
 
-def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) -> _Ready:
+def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) -> Attempt:
     """
     Raises:
         UnsupportedOperation: this choice cannot be used here, and there are others.
@@ -236,14 +227,20 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) 
     method, given = choice.method, request.preconditioner
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
-    ready = _set_up(problem, method, M, choice.matrix, choice.factors, last=choice.is_last)
+    attempt = _set_up(request, problem, method, M, choice.matrix, choice.factors, choice.is_last)
     release(choice.matrix)
-    return ready._replace(fallback=choice.fallback)
+    return replace(attempt, fallback=choice.fallback)
 
 
 def _set_up(
-    problem: Problem, method: Method, M: Any, matrix: Operator, factors: Operator | None = None, last: bool = True
-) -> _Ready:
+    request: Request,
+    problem: Problem,
+    method: Method,
+    M: Any,
+    matrix: Operator,
+    factors: Operator | None = None,
+    last: bool = True,
+) -> Attempt:
     """Set up the preconditioner or the factors of `matrix`, where that is done before the solve.
 
     Args:
@@ -260,4 +257,4 @@ def _set_up(
         M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)
         if M is None:
             M = entries_for(problem, method, matrix)
-    return _Ready(problem, method, M)
+    return Attempt.of(request, problem, method, M)

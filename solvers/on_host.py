@@ -11,9 +11,8 @@ import numpy as np
 from ..backends import Array, get_backend, real_dtype
 from ..sparse import Matrix, Operator
 from ..sparse.fingerprint import fingerprint
-from .iteration.outcome import Outcome
+from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
-from .iteration.status import Status
 from .results.no_solution import without_refuted
 from .setup.fill import have_room
 from .setup.problem import Problem

@@ -15,25 +15,24 @@ from ..backends.on_failure import run_for
 from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.analysis.analysis import release
 from ..sparse.convert import owned
+from .attempt import Attempt
 from .iteration.method import Method, precision_for
 from .known_plan import KnownPlan
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
 from .methods.registry import METHODS, find_method, is_auto
+from .null_space.at_run_time import with_constants
 from .preconditioners import Preconditioner, to_preconditioner
 from .results.result import SolveResult
 from .setup.axis import takes_vectors
-from .setup.choose import choose
-from .setup.explanation import Explanation
+from .setup.choose import Explanation, choose
 from .setup.factors import factors_now
 from .setup.make_problem import make_problem
-from .setup.null_at_run_time import with_constants
 from .setup.other_names import with_our_names
-from .setup.problem import KnownNull, Problem
-from .setup.request import Progress, Request
+from .setup.problem import KnownNull, Problem, Progress, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
-from .spread import run_where_spread
+from .unusual_arrays import run_where_spread
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,13 +159,13 @@ def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
             "Cast it, or prepare with a `like` of that dtype."
         )
     if problem.is_empty:
-        return solve(problem, solver.method, None, None, request)
+        return solve(Attempt.of(request, problem, solver.method, None), request.b)
     M = solver.preconditioner
     if solver.A.bk is not problem.bk:
         problem = replace(problem, null=_moved(problem.null, problem, "The null space"))
         M = M if solver.method.on_host else _moved(M, problem, "The preconditioner or factorisation")
     check_requirements(problem, solver.method, M)
-    return solve(problem, solver.method, M, solver._fallback, request)
+    return solve(Attempt.of(request, problem, solver.method, M, solver._fallback), request.b)
 
 
 def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:

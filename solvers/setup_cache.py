@@ -18,14 +18,14 @@ from ..backends import Backend, NoBackendFound, choose_backend, get_precision
 from ..backends.setting import Setting
 from ..sparse import Operator
 from ..sparse.content import Content, content_of, copy_of
+from .attempt import Attempt
 from .iteration.method import Method
 from .known_plan import KnownPlan
 from .methods.registry import find_method, is_auto
 from .preconditioners import PRECONDITIONERS
 from .results.result import SolveResult
 from .setup.make_problem import make_problem
-from .setup.problem import KnownNull, Problem
-from .setup.request import Request
+from .setup.problem import KnownNull, Request
 from .solve import solve
 
 MOST = 4  # matrices
@@ -35,6 +35,7 @@ _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in 
 
 _setting = Setting("setup_cache", True, compiled=False)
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "progress")  # no setup depends on them
+_PLAIN = frozenset((type(None), str, int, float, complex, bool))
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 
 
@@ -57,14 +58,13 @@ class Setup:
     plan: KnownPlan | None
 
     @classmethod
-    def of(
-        cls, problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
-    ) -> Setup:
-        """Set-up of a solve of `problem`, with a private copy of its matrix."""
+    def of(cls, attempt: Attempt, request: Request) -> Setup:
+        """Set-up of a solve, with a private copy of its matrix."""
+        problem, method, M = attempt.problem, attempt.method, attempt.M
         null, A = KnownNull(problem.null, problem.both), problem.A.without_offset
         settings = replace(request, A=None, b=None, x0=None)
         plan = KnownPlan.of(A, method, M, null, settings, problem.source)
-        return cls(A, method, M, fallback, null, problem.source, plan)
+        return cls(A, method, M, attempt.fallback, null, problem.source, plan)
 
     def solve(self, request: Request) -> SolveResult | None:
         """Solve for another right-hand side; None if that needs another set-up."""
@@ -74,7 +74,8 @@ class Setup:
         problem = make_problem(replace(request, A=self.A), self.method, self.null)
         if problem.A.dtype != self.A.dtype:
             return None
-        return solve(replace(problem, source=self.source), self.method, self.M, self.fallback, request)
+        problem = replace(problem, source=self.source)
+        return solve(Attempt.of(request, problem, self.method, self.M, self.fallback), request.b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +142,9 @@ def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")
     others = [getattr(request, name) for name in _COMPARED]
-    if not all(map(_is_plain_setting, others)):
+    if not (_PLAIN.issuperset(map(type, others)) or all(map(_is_plain_setting, others))):
         raise TypeError("An array, or something else, cannot be compared by `==`.")
-    return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *((type(value), value) for value in others)
+    return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *zip(map(type, others), others)
 
 
 def _is_plain_setting(value: Any) -> bool:

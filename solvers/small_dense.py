@@ -23,7 +23,7 @@ from .methods.direct.dense_singular import probe_vector
 from .methods.direct.singular import suspicious
 from .results.in_library import in_library
 from .results.result import SolveResult
-from .setup.request import Request
+from .setup.problem import Request
 
 MOST = 64  # unknowns; of more, the general way takes no longer than a few times what LAPACK does
 _DIRECT = Direct()

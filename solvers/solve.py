@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ..backends import Backend
 from ..backends.on_failure import QUIET
-from ..sparse import NonlinearError, Operator, UnsupportedOperation
+from ..sparse import NonlinearError, UnsupportedOperation
 from .attempt import Attempt, after_failure
 from .derivatives.implicit import without_derivatives
 from .derivatives.one_program import differentiated
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
-from .iteration.outcome import Outcome
-from .iteration.progress import make_report
-from .iteration.status import Status
+from .iteration.outcome import Outcome, Status
 from .on_host import may_be_helped
-from .results.as_given import as_numpy, is_numpy_elsewhere
-from .results.failure import ConvergenceError, apply_policy, with_nan
+from .results.failure import ConvergenceError, apply_policy, warn_of_singular, with_nan
+from .results.in_library import as_numpy, is_numpy_elsewhere
 from .results.no_solution import why_no_solution, without_refuted
 from .results.result import SolveResult, register_result
-from .results.singular_warning import warn_of_singular
 from .setup.problem import Problem
-from .setup.request import Request
 from .setup.requirements import check_requirements
 
 _SEVERAL_LIMITS = (
@@ -31,47 +28,43 @@ _SEVERAL_LIMITS = (
 )
 
 
-def solve(
-    problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
-) -> SolveResult:
+def solve(attempt: Attempt, b: Any) -> SolveResult:
     """The result in the library of b, after what `on_failure` says.
 
     Args:
-        method: its requirements are checked.
-        M: a preconditioner, or a factorisation made before.
-        fallback: what to try where the method fails, where that is known now.
+        attempt: the requirements of its method are checked.
+        b: the right-hand side as it was given.
 
     Raises:
         NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
     """
-    if problem.bk.on_host or not is_numpy_elsewhere(problem, request.b):
-        return _solve(problem, method, M, fallback, request)
+    bk = attempt.problem.bk
+    if bk.on_host or not is_numpy_elsewhere(attempt.problem, b):
+        return _solve(attempt)
     try:
-        return as_numpy(problem.bk, _solve(problem, method, M, fallback, request))
+        return as_numpy(bk, _solve(attempt))
     except ConvergenceError as error:
-        error.result = as_numpy(problem.bk, error.result)
+        error.result = as_numpy(bk, error.result)
         raise
 
 
-def _solve(
-    problem: Problem, method: Method, M: Operator | None, fallback: Method | None, request: Request
-) -> SolveResult:
+def _solve(attempt: Attempt) -> SolveResult:
+    problem, policy, fallback = attempt.problem, attempt.on_failure, attempt.fallback
     bk = problem.bk
     register_result(bk)
-    attempt = _attempt(problem, method, M, request, fallback)
-    outcome, name = _outcome(attempt), method.name
+    outcome, name = _outcome(attempt), attempt.method.name
     # With "status" or "nan", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
     outcome = _checked(problem, outcome) if known else outcome
-    asks = request.on_failure not in QUIET or (request.on_failure == "nan" and bk.is_concrete(problem.b))
+    asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(problem.b))
     waits = known and (asks or fallback is not None or problem.is_implicit)
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
-        climbed = _climbed(attempt, outcome, fallback, request)
+        climbed = _climbed(attempt, outcome, fallback)
         if climbed is not None:
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
     if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
-        outcome = without_derivatives(bk, outcome, request.on_failure)
+        outcome = without_derivatives(bk, outcome, policy)
     result = replace(_result(attempt, outcome, converged), method=name)
     if attempt.method.factorises and (waits or (known and bk.is_concrete(problem.b))):
         warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))
@@ -90,9 +83,7 @@ def _checked(problem: Problem, outcome: Outcome) -> Outcome:
     return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
 
 
-def _climbed(
-    attempt: Attempt, first: Outcome, fallback: Method, request: Request
-) -> tuple[Attempt, Outcome] | None:  # fmt: skip
+def _climbed(attempt: Attempt, first: Outcome, fallback: Method) -> tuple[Attempt, Outcome] | None:
     """Solve failed systems with the fallback; None if there are none, or the fallback cannot be used."""
     problem = attempt.problem
     bk, failed = problem.bk, may_be_helped(problem, first)
@@ -100,7 +91,7 @@ def _climbed(
         return None
     try:
         check_requirements(problem, fallback, None)
-        second = _attempt(problem, fallback, None, request)
+        second = replace(attempt, method=fallback, M=None, fallback=None)
         found = _checked(problem, _outcome(second))
     except (UnsupportedOperation, NonlinearError, MemoryError):
         return None
@@ -108,7 +99,7 @@ def _climbed(
         return second, found
     names = (name for name in Outcome._fields if name != "history")
     merged = {name: bk.where(failed, getattr(found, name), getattr(first, name)) for name in names}
-    lines = bk.where(failed[:, 0], found.history, first.history) if request.history else ()
+    lines = bk.where(failed[:, 0], found.history, first.history) if attempt.history else ()
     return second, Outcome(**merged, history=lines)
 
 
@@ -127,13 +118,6 @@ def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> S
     if problem.compiled and problem.is_implicit:  # the solve of a compiled function saw to its failure by itself
         return result
     return apply_policy(problem.bk, result, on_failure, attempt.look(outcome))
-
-
-def _attempt(
-    problem: Problem, method: Method, M: Operator | None, request: Request, fallback: Method | None = None
-) -> Attempt:
-    report = make_report(request.progress, method)
-    return Attempt(problem, method, M, request.on_failure, request.history, report, fallback)
 
 
 def _outcome(attempt: Attempt) -> Outcome:

@@ -9,7 +9,8 @@
     transformations  derivatives, compiling, tracing and vectorising of whole functions
     implicit         what a backend needs to know of a solve in order to differentiate it
     devices          which there are, where an array is, where new ones go: for users
-    entries, tree, arrays, scattered: what these hand to each other
+    along_axes       Fourier transforms and recurrences along axes
+    tree, arrays     what these hand to each other
 
 Names are those of the array standard where it has them. A name stands here if two functions of the library use it, or
 if the library can do it faster or alone; whatever else is made of these is a function of the one that needs it.

@@ -1,4 +1,4 @@
-"""Array type alias, and the conversion of NumPy arrays for a library."""
+"""Array type alias, conversion of NumPy arrays for a library, and numbers that are the same in every library."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ WRITES = (
 def nan_of(dtype: np.dtype) -> float | complex:
     """NaN of a dtype, in both parts of a complex number: a finite part could be mistaken for a result."""
     return complex(np.nan, np.nan) if np.dtype(dtype).kind == "c" else np.nan
+
+
+def scattered(xp: Any, index: Array) -> Array:
+    """Pseudo-random numbers in [-0.5, 0.5); `xp` is NumPy or a library with its names."""
+    waves = xp.sin(12.9898 * index) * 43758.5453
+    return waves - xp.floor(waves) - 0.5

@@ -16,13 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import defaults
+from .along_axes import Fourier, Recurrences
 from .arrays import Array as Array
+from .arrays import scattered
 from .control import Control
 from .devices import Devices
-from .fourier import Fourier
 from .linalg import Linalg
-from .recurrence import Recurrences
-from .scattered import scattered
 from .sparse_kernels import SparseKernels
 from .structure import Opened, flatten_with_structure
 from .transformations import Transformations

@@ -13,36 +13,30 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
-from ..interface.arrays import Spec, native_order
+from ..interface.arrays import Spec, native_order, scattered
 from ..interface.backend import Array
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import Kept, as_declared
 from ..interface.implicit import LinearSystem
 from ..interface.indexing import Indexing
-from ..interface.scattered import scattered
 from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
+from .along_axes import JaxFourier, JaxRecurrences
 from .derivatives.bilinear import bilinear
-from .derivatives.implicit import implicit_solve
-from .derivatives.marked import refused, without_derivatives
+from .derivatives.implicit import implicit_solve, refused, without_derivatives
 from .derivatives.transposed import transpose_function
-from .fourier import JaxFourier
 from .host_calls.by_host import by_host
 from .host_calls.exported import unless_exported
-from .host_calls.guard import guarded
-from .host_calls.rescue import rescued
+from .host_calls.guard import guarded, rescued
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
 from .memory import JaxMemory
 from .on_numpy import may_leave_to_host, results_from_host
-from .program.compiled import compiled
 from .program.constants import hiding_constants
-from .program.function import called, trace
+from .program.function import called, compiled, trace
 from .program.recorded import recorded
-from .recurrence import JaxRecurrences
-from .sharding.devices import first_placed, placed_like
-from .sharding.explicit import with_auto_axes
 from .sharding.grid_rows import GridStack, cells_of
+from .sharding.placement import first_placed, placed_like, with_auto_axes
 from .sharding.varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
 from .sparse import JaxSparse
 from .strict import leniently

@@ -10,8 +10,8 @@ import numpy as np
 from jax.experimental import sparse as jsp
 
 from ..interface.backend import Array
-from ..interface.entries import CooEntries
 from ..interface.places import check_count, check_range, check_rising
+from ..interface.sparse_kernels import CooEntries
 
 
 class JaxSparse:

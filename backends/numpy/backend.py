@@ -13,14 +13,12 @@ from ..interface.backend import Array, Backend
 from ..interface.tree import tree_leaves
 from ..precision import exponent_bits
 from . import vectors
-from .fourier import NumpyFourier
+from .along_axes import COST_OF_STEP, NumpyFourier, recurrence
 from .kernels import NumpyKernels
-from .lending import REFUSALS, with_copies
+from .lending import REFUSALS, StandIn, with_copies
 from .linalg import NumpyLinalg
-from .recurrence import COST_OF_STEP, recurrence
 from .small_blas import times_each, times_rows
 from .sparse import NumpySparse
-from .stand_in import StandIn
 from .vectors import BLOCK, vecdot, zeros
 
 AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}

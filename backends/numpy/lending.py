@@ -1,4 +1,4 @@
-"""Arrays that a user's function gets: read-only views, or copies where compiled code asks for writable memory.
+"""Arrays that a user's function gets: read-only views, copies for compiled code that asks for writable memory, proxies.
 
 NumPy refuses writes to read-only memory, and so do Cython, pybind11 and numba, also where nothing would be written.
 """
@@ -49,3 +49,10 @@ def with_copies(
         with suppress(TypeError):
             _harmless.add(owner)
     return image
+
+
+class StandIn:
+    """Array proxy: attributes, methods and operators of an array, but no values."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"'{type(self).__name__}', which stands in for an array of NumPy, has no {name!r}.")

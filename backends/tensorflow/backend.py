@@ -17,18 +17,16 @@ from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import Kept, as_declared, select
 from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
+from .along_axes import TensorflowFourier
 from .bilinear import bilinear
 from .evaluate import eagerly, is_eager
 from .fold import GraphConstantFolder
-from .fourier import TensorflowFourier
-from .implicit import has_tangent, implicit_solve
+from .implicit import has_tangent, implicit_solve, refused, without_derivatives
 from .indexing import TensorflowIndexing
 from .linalg import TensorflowLinalg
-from .mapped import one_by_one
-from .marked import refused, without_derivatives
 from .recorded import recorded
 from .sparse import TensorflowSparse
-from .vectorized_host_call import declare_shapes
+from .vectorized import declare_shapes, one_by_one
 
 
 class TensorflowBackend(TensorflowIndexing, Backend):

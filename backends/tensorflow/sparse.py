@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..interface.entries import CooEntries
 from ..interface.places import check_count, check_range
+from ..interface.sparse_kernels import CooEntries
 
 
 class TensorflowSparse:

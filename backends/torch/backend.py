@@ -16,12 +16,12 @@ from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
 from ..interface.structure import Opened
 from ..interface.tree import tree_leaves
-from ..numpy.recurrence import COST_OF_STEP, recurrence
+from ..numpy.along_axes import COST_OF_STEP, recurrence
 from ..precision import exponent_bits
+from .along_axes import TorchFourier
 from .bilinear import bilinear
 from .closures import open_function
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
-from .fourier import TorchFourier
 from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..interface.entries import CooEntries, row_starts
 from ..interface.places import check_count, check_range, check_rising
+from ..interface.sparse_kernels import CooEntries, row_starts
 from .dtypes import numpy_dtype
 from .indexing import as_index
 from .sparse_values import values_of

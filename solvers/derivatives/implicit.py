@@ -10,8 +10,7 @@ from ...backends import Array, Backend, LinearSystem, nan_of
 from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.operators.function import DerivedFunction
 from ..attempt import Attempt
-from ..iteration.outcome import Outcome
-from ..iteration.status import Status
+from ..iteration.outcome import Outcome, Status
 from ..methods.direct.dense import Direct
 from ..setup.problem import Problem
 from .adjoint import numbers_of, with_proven_transpose
@@ -173,8 +172,8 @@ class ImplicitSolve(LinearSystem):
             attempt.method.check(problem.A, M)
         # JAX wants the same outputs of all solves
         recorded = attempt.history and not (derived and problem.bk.explicit_derivatives)
-        report = None if derived else attempt.report
-        this = replace(attempt, problem=problem, M=M, history=recorded, report=report)
+        progress = False if derived else attempt.progress
+        this = replace(attempt, problem=problem, M=M, history=recorded, progress=progress)
         outcome = this.run()
         if not derived and not self.problem.compiled:
             return outcome  # whose failure may lead to another method

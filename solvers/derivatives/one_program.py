@@ -6,49 +6,32 @@ compiled function is differentiated once, and what that gives is compiled once, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from ...backends import Array, Backend
-from ...sparse import Layout, Operator
+from ...backends import Array
+from ...sparse import Operator
 from ..attempt import Attempt
-from ..iteration.limits import Limits
 from ..iteration.method import Method
 from ..iteration.outcome import Outcome
+from ..iteration.progress import make_report
 from ..setup.problem import Problem
 from .implicit import ImplicitSolve
 
-
-class _Known(NamedTuple):
-    """What a differentiated solve depends on besides arrays; hashable."""
-
-    bk: Backend
-    method: Method
-    layout: Layout
-    limits: Limits
-    several: bool
-    by_default: bool
-    has_atol: bool
-    least_squares: bool
-    on_failure: str
-    history: bool
-    fallback: Method | None
-    both: bool
+_NO_ARRAYS: dict[str, Any] = dict.fromkeys(("A", "b", "x0", "like", "rtol", "atol", "null", "given", "source"))
 
 
 def differentiated(attempt: Attempt) -> Outcome:
     """What the attempt finds, with derivatives of x."""
     problem, A, M = attempt.problem, attempt.problem.A, attempt.M
     bk = problem.bk
-    if bk.compiles_solves and not bk.in_program() and attempt.report is None:
+    if bk.compiles_solves and not bk.in_program() and make_report(attempt.progress, attempt.method) is None:
         A, M = A.as_container(), None if M is None else M.as_container()
         if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
-            known = _Known(
-                bk, attempt.method, problem.layout, problem.limits, problem.several, problem.by_default,
-                problem.has_atol, problem.least_squares, attempt.on_failure, attempt.history,
-                attempt.fallback, problem.both,
-            )  # fmt: skip
             arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
             null = None if problem.null is None else problem.null.as_container()
+            rest = replace(problem, **_NO_ARRAYS, compiled=True)
+            known = rest, attempt.method, attempt.on_failure, attempt.history, attempt.fallback
             return bk.compile(_program, ("known",))(A, M, *arrays, null, known=known)
     return ImplicitSolve.of(attempt).outcome()
 
@@ -61,12 +44,9 @@ def _program(
     rtol: Array,
     atol: Array,
     null: Operator | None,
-    known: _Known,
+    known: tuple[Problem, Method, str, bool, Method | None],
 ) -> Outcome:
-    problem = Problem(
-        bk=known.bk, A=A, b=b, x0=x0, layout=known.layout, like=b, rtol=rtol, atol=atol, by_default=known.by_default,
-        has_atol=known.has_atol, limits=known.limits, several=known.several, null=null, both=known.both, compiled=True,
-        least_squares=known.least_squares,
-    )  # fmt: skip
-    attempt = Attempt(problem, known.method, M, known.on_failure, known.history, fallback=known.fallback)
-    return ImplicitSolve.of(attempt).outcome()
+    """`known`: what the solve depends on besides arrays; hashable."""
+    rest, method, on_failure, history, fallback = known
+    problem = replace(rest, A=A, b=b, x0=x0, like=b, rtol=rtol, atol=atol, null=null)
+    return ImplicitSolve.of(Attempt(problem, method, M, on_failure, history, fallback=fallback)).outcome()

@@ -20,11 +20,10 @@ from ...sparse import (
 )
 from ...sparse.analysis.symmetry import PRODUCTS
 from ..attempt import Attempt
-from ..iteration.outcome import Outcome
-from ..iteration.status import Status
+from ..iteration.outcome import Outcome, Status
 from ..methods.direct.refinement import Refinement
 from ..results.result import Gradient
-from ..setup.matrix_batch import matched
+from ..setup.axis import matched
 from ..setup.problem import Problem
 from .implicit import BACKWARD, ImplicitSolve
 from .matrix_gradient import matrix_gradient
@@ -83,7 +82,7 @@ class Sensitivity:
 
     @cached_property
     def _system(self) -> ImplicitSolve:
-        attempt, problem = replace(self.attempt, history=False, report=None), self.problem
+        attempt, problem = replace(self.attempt, history=False, progress=False), self.problem
         if isinstance(attempt.method, Refinement):  # one factorisation for all derivatives
             attempt = replace(attempt, M=attempt.method.setup(problem.bk, problem.A, attempt.M))
         return ImplicitSolve.of(attempt)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend
-from .limits import Limits
 from .outcome import Outcome
+from .stopping import Limits
 
 
 class Checkpoints:

@@ -22,13 +22,11 @@ from .attainable import attainable
 from .checkpoints import Checkpoints
 from .lean import has_lean_steps, lean_steps
 from .lean_rounds import has_lean_rounds, lean_rounds
-from .limits import Limits
 from .method import Goal, Method
-from .outcome import Outcome
+from .outcome import Outcome, Status
 from .restart import End, later_goal, restart_decision
 from .stages import Between, Round, Tally
-from .status import Status
-from .stopping import StoppingRule
+from .stopping import Limits, StoppingRule
 
 # plain integers: arrays of some libraries do not mix with enums
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)

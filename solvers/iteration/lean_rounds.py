@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from ...backends import Array, Backend
 from .attainable import attainable
 from .method import Goal
+from .outcome import Status
 from .restart import End, later_goal, restart_decision
 from .stages import Between, Solve
-from .status import Status
 from .stopping import StoppingRule
 
 _RUNNING, _DIVERGED, _CANDIDATE = int(Status.RUNNING), int(Status.DIVERGED), int(Status.CANDIDATE)

@@ -15,8 +15,7 @@ import numpy as np
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
 from ..methods.direct.singular import in_range
-from .outcome import Outcome
-from .status import Status
+from .outcome import Outcome, Status
 
 _LARGEST = 2  # times sqrt(eps), of b
 _ROUNDING = 4  # times eps, of b: a rest that is no larger is none

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from ...backends import Array, Backend
 from .attainable import is_hopeless
 from .method import Method
-from .status import Status
+from .outcome import Status
 
 _LATER_GOAL = 0.5  # of the bound, the goal of later rounds: one that ended just above the bound would count as stalled
 _PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled

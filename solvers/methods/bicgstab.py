@@ -10,8 +10,7 @@ import numpy as np
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .shared.scaling import growth
-from .shared.shadow import left_vector
+from .shared import growth, left_vector
 
 
 class BiCGStabState(NamedTuple):

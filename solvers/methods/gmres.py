@@ -10,8 +10,7 @@ import numpy as np
 from ...backends import Array, Backend, select
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .shared.basis import combination, components, first_of_each, identity, positions, span
-from .shared.scaling import to_unit_size
+from .shared import combination, components, first_of_each, identity, positions, span, to_unit_size
 
 _NOISE = 10  # times the rounding unit: what is smaller, relative to the vector that it was computed from, is noise
 

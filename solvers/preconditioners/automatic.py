@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...sparse import Operator
 from .base import Preconditioner
-from .fast.fast import fast_where_near
+from .fast import fast_where_near
 from .known import as_matrix, is_known
 from .multigrid.multigrid import multigrid
 from .multigrid.runtime_choice import multigrid_or_jacobi

@@ -24,7 +24,7 @@ from .chebyshev import chebyshev
 from .choose import choose_kind
 from .cluster.cluster import cluster
 from .composed.pieces import foreign_piece
-from .fast.fast import fast
+from .fast import fast
 from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..iteration.method import Method
-from ..iteration.status import Status
-from .advice import EXPLANATION, SINGULAR, advice, in_a_row, untried
-from .cause import Cause, from_the_start
+from ..iteration.outcome import Status
+from .advice import EXPLANATION, SINGULAR, Cause, advice, from_the_start, in_a_row, untried
 
 _WITHOUT_SOLUTION = [
     "ask for the least-squares solution with method='LSMR' (in scipy: scipy-lsmr)",

@@ -1,15 +1,19 @@
-"""Lazy conversion of NumPy results to another library: x now, everything else when it is read.
+"""Conversion of results between NumPy and another library.
 
-To make a dozen small arrays takes some libraries longer than the solve.
+A small solve is made by NumPy, and converted lazily: x now, everything else when it is read, as to make a dozen small
+arrays takes some libraries longer than the solve. And a NumPy b with a matrix of another library gives a NumPy x.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from ...backends import Array, Backend, without_compilers
+from ...backends.registry import libraries_of
+from ..setup.problem import Problem
 from .result import SolveResult, register_result
 
 
@@ -43,3 +47,24 @@ class Later:
         if not self.bk.compiled(array):
             result.__dict__[name] = array
         return array
+
+
+def is_numpy_elsewhere(problem: Problem, b: Any) -> bool:
+    """Is b NumPy's, and the result another library's, with known values?"""
+    bk = problem.bk
+    return not (problem.compiled or bk.compiled()) and libraries_of(b) == ["numpy"]
+
+
+def as_numpy(bk: Backend, result: SolveResult) -> SolveResult:
+    """Convert the result to NumPy; unchanged if x is traced, or has derivatives, which would be lost."""
+    leaves, _ = bk.leaves(result.x)
+    if any(bk.tracks(leaf) or bk.compiled(leaf) for leaf in leaves) or bk.concrete_value(lambda: leaves[0]) is None:
+        return result
+
+    def converted(value: Any) -> Any:
+        parts, structure = bk.leaves(value)
+        return bk.unleaves(structure, [np.array(bk.to_numpy(part)) for part in parts])
+
+    found = {field.name: getattr(result, field.name) for field in fields(result)}
+    arrays = ("x", "residual", *(name for name, value in found.items() if bk.is_array(value)))
+    return replace(result, **{name: converted(found[name]) for name in dict.fromkeys(arrays)})

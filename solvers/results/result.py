@@ -10,8 +10,8 @@ import numpy as np
 
 from ...backends import Array, Backend, choose_backend
 from ..iteration.method import Method
-from ..iteration.status import Status
-from .cause import Cause, LookForCauses
+from ..iteration.outcome import Status
+from .advice import Cause, LookForCauses
 from .describe import describe
 
 

@@ -17,7 +17,7 @@ from ...sparse import (
 from ...sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, on_its_grid
 from ...sparse.operators.by_record import products_agree
 from ...sparse.tracing.engine.limits import entries_at_most
-from ..methods.direct.band import may_be_narrow, narrow
+from ..block_tridiagonal.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.known import as_matrix, is_known

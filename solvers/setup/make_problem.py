@@ -26,18 +26,15 @@ from ...sparse import (
     to_operator,
 )
 from ...sparse.analysis.analysis import analyse_anew
-from ..grids.numbers import with_numbers
 from ..iteration.method import Method
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
 from ..preconditioners.known import constant_folded
-from .axis import expected_vectors, last_axis, vectors_of
-from .matrix_batch import for_each_matrix, matched
-from .max_iter import find_limits
+from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors_of
+from .constant_stencil import with_numbers
 from .normal_equations import Given
-from .problem import KnownNull, Problem
-from .request import Request
-from .tolerance import default_rtol, tolerance
+from .problem import KnownNull, Problem, Request
+from .stopping import default_rtol, find_limits, tolerance
 from .unusable import checked_offset, refuse_unusable, with_rectangular_hint
 
 

@@ -1,22 +1,25 @@
-"""`solve_triangular`: solve with one triangle of a matrix."""
+"""`solve_triangular`: solve with one triangle of a matrix, differentiated by the implicit function theorem."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve_triangular
 
-from ...backends import Array, without_compilers
-from ...sparse import Dense, Matrix, SparseMatrix, UnsupportedOperation
+from ...backends import Array, Backend, LinearSystem, without_compilers
+from ...sparse import Dense, MappedOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.formats import from_entries
 from ...sparse.formats.traced_coo import places_unknown
 from ...sparse.operators.linear_function import LinearFunction
 from ..setup.make_problem import make_problem
-from ..setup.problem import Problem
-from ..setup.request import Request
-from .system import TriangularSystem, inverse_of_triangular
+from ..setup.problem import Problem, Request
+from .by_levels import LevelSolve
+
+Make = Callable[[Sequence[Array]], Operator]
 
 
 def solve_triangular(
@@ -163,3 +166,69 @@ def _is_in_range(T: sp.csr_array) -> bool:
 
 def _by_scipy(T: sp.csr_array, columns: np.ndarray, lower: bool) -> np.ndarray:
     return spsolve_triangular(sp.csc_array(T), columns, lower=lower)
+
+
+def inverse_of_triangular(T: SparseMatrix) -> LevelSolve:
+    """The inverse of a triangular matrix, whose diagonal is stored. Not finite where that is zero."""
+    rows, cols, _ = T.structure.entries()
+    on, host, values = rows == cols, T.host, T.entry_values()
+    diagonal, strict = (host.take(values, np.flatnonzero(chosen), len(values.shape) - 1) for chosen in (on, ~on))
+    S = from_entries(
+        T.bk, rows[~on], cols[~on], strict, T.shape, format="csr", prune=False, like=T.anchor(),
+        sum_duplicates=False,
+    )  # fmt: skip
+    return LevelSolve.of(S, diagonal)
+
+
+@dataclass(frozen=True)
+class TriangularSystem(LinearSystem):
+    """`T x = b` for rows b.
+
+    Attributes:
+        make, inverse: of arrays T, and its inverse.
+        rows: how many rows b has.
+    """
+
+    bk: Backend
+    make: Make
+    inverse: Make
+    arrays: Sequence[Array]
+    differentiable: Sequence[bool]
+    rows: int
+
+    @classmethod
+    def of(cls, T: SparseMatrix, rows: int) -> TriangularSystem:
+        """The system of a triangular matrix."""
+        bk = T.bk
+        arrays, make = bk.flatten(T)
+        return cls(
+            bk, make, lambda arrays: inverse_of_triangular(make(arrays)), arrays,
+            tuple(bk.dtype(a).kind in "fc" for a in arrays), rows,
+        )  # fmt: skip
+
+    def product(self, x: Array) -> Array:
+        return self.make(self.arrays).apply(x)
+
+    def solve(self, b: Array, given: Array | None = None) -> tuple[Array, tuple[Array, ...]]:
+        return self.inverse(self.arrays).apply(b), ()
+
+    def tangent(self) -> TriangularSystem:
+        return self
+
+    def transpose(self) -> TriangularSystem:
+        make, inverse = self.make, self.inverse
+        return replace(
+            self, make=lambda arrays: make(arrays).transpose(), inverse=lambda arrays: inverse(arrays).transpose()
+        )
+
+    def with_arrays(self, arrays: Sequence[Array]) -> TriangularSystem:
+        return replace(self, arrays=tuple(arrays))
+
+    def started_at(self, x: Array) -> TriangularSystem:
+        return self
+
+    def mapped(self, size: int, axes: Sequence[int | None]) -> TriangularSystem:
+        def many(make: Make) -> Make:
+            return lambda arrays: MappedOperator(self.bk, make, arrays, axes, size, self.rows)
+
+        return replace(self, make=many(self.make), inverse=many(self.inverse), rows=size * self.rows)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from contract import CELLS, MODES, backend, check, covers, real_of, rows, run, wide
-from krylix.backends.interface.recurrence import Recurrences
+from krylix.backends.interface.along_axes import Recurrences
 
 cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
 

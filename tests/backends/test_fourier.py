@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.solvers.grids.trigonometric import transform_matrix, trigonometric_transform
+from krylix.solvers.fast_diagonalisation.trigonometric import transform_matrix, trigonometric_transform
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
 rng = np.random.default_rng(0)
@@ -45,12 +45,12 @@ def test_parts(mode: str) -> None:
 
 
 def test_any_number_of_threads_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from krylix.backends.numpy import fourier
+    from krylix.backends.numpy import along_axes
 
     x, own = rng.standard_normal((300, 200)), get_backend("numpy").fourier
     found = []
     for cores in (1, 2, 5):
-        monkeypatch.setattr(fourier, "_CORES", cores)
+        monkeypatch.setattr(along_axes, "_CORES", cores)
         found.append([own.forward(x, (0, 1)), own.trigonometric("DST-I", x, (0, 1))])
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):

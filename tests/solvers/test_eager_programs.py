@@ -140,10 +140,10 @@ def test_memory_stays_flat() -> None:
 
 def test_programs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions that differ in their structure have programs of their own, of which only so many are kept."""
-    from krylix.backends.jax.program import compiled
+    from krylix.backends.jax.program import function as programs
 
-    monkeypatch.setattr(compiled, "MOST_PROGRAMS", 3)
-    function = compiled.compiled(lambda x, known: x * known, ("known",))
+    monkeypatch.setattr(programs, "MOST_PROGRAMS", 3)
+    function = programs.compiled(lambda x, known: x * known, ("known",))
     found = [float(function(jnp.ones(()), known=i)) for i in range(10)]
     assert found == list(range(10))
     assert 1 <= function.programs() <= 3

@@ -1,4 +1,7 @@
-"""Solves with derivatives in JAX, by the implicit function theorem."""
+"""Solves with derivatives in JAX, by the implicit function theorem.
+
+Also x as it is, with other derivatives: refused ones, and NaN for the systems that have failed.
+"""
 
 from __future__ import annotations
 
@@ -209,3 +212,36 @@ def _traces(function: Callable[[Array], Any], x: Array) -> bool:
     except (TypeError, ValueError, NotImplementedError):
         return False
     return True
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def refused(x: Array, why: str, error: type[Exception]) -> Array:
+    """x; its derivative raises `error(why)`."""
+    return x
+
+
+@refused.defjvp
+def _raise(why: str, error: type[Exception], primals: Any, tangents: Any) -> Any:
+    raise error(why)
+
+
+@jax.custom_jvp
+def without_derivatives(x: Array, failed: Array) -> Array:
+    """x; see `Transformations.without_derivatives`."""
+    return x
+
+
+@without_derivatives.defjvp
+def _spoiled(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """As a solve with the identity, as this is what JAX believes to be linear, forward and backward, whatever it does.
+
+    A factor NaN would not do: it makes one of a derivative 0, as where the caller has left the system out.
+    """
+    (x, failed), (tangent, _) = primals, tangents
+
+    def spoil(_: Any, rows: Any) -> Any:
+        changes = failed & jnp.any(rows[0] != 0, 1, keepdims=True)
+        return (jnp.where(changes, jnp.full((), jnp.nan, rows[0].dtype), rows[0]),), ()
+
+    (found,), _ = custom_linear_solve(lambda u: (u,), (tangent,), spoil, spoil)
+    return x, found

@@ -26,7 +26,7 @@ from jax.interpreters import batching, mlir
 
 from ...interface.arrays import Array, Spec
 from ...interface.control import Kept, as_declared
-from ..sharding.devices import first_placed, placed_like
+from ..sharding.placement import first_placed, placed_like
 from .call_frame import DTYPES, register
 
 TARGET = "krylix_by_host"

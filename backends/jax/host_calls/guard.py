@@ -1,23 +1,34 @@
-"""Failure callbacks that run before a compiled JAX program returns its arrays."""
+"""What happens when a compiled solve fails in JAX: callbacks before its arrays are returned, and a second attempt.
+
+XLA turns the error of a callback into a `JaxRuntimeError` of its own whose text ends with ours, of a Python callback
+below pages of traceback, and before that JAX logs the traceback too: neither keeps the class or `__cause__`. So the
+message goes out by itself, before both, and JAX's copy in the log is left out.
+
+The second attempt is one callback for all lanes of `jax.vmap`. A condition that differs from lane to lane would run
+both of its branches, and call the host every time. So all lanes ask together, and the host looks which of them failed.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 
 from ...interface.arrays import Array, nan_of
-from ...interface.control import Kept
+from ...interface.control import Kept, as_declared
 from .by_host import by_host
 from .exported import unless_exported
-from .reporting import reporting
 
 _CHEAP = 2048  # operations: XLA counts those of a program, and runs it at once if they are fewer than 1000
 _SMALL = 64  # numbers in x: solves with more have as many operations
+_LOGS = ("jax._src.callback", "jax._src.debugging")  # of pure_callback, and of debug.callback
 
 
 def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequence[Array], kept: Kept | None) -> Any:
@@ -80,3 +91,63 @@ def _by_dtype(arrays: Sequence[Array]) -> tuple[list[Array], Callable[[Sequence[
         return [found[k] for k in range(len(shapes))]
 
     return vectors, apart
+
+
+def reporting(handler: Callable[..., None]) -> Callable[..., None]:
+    """`handler`, whose errors are logged by `logging.getLogger("krylix")` before they reach XLA."""
+
+    def report(*arrays: Any) -> None:
+        try:
+            handler(*arrays)
+        except Exception as error:
+            _leave_out_copies()
+            error.reported = True  # type: ignore[attr-defined]
+            logging.getLogger("krylix").error("%s: %s", type(error).__name__, error)
+            raise
+
+    return report
+
+
+@cache
+def _leave_out_copies() -> None:
+    for name in _LOGS:
+        logging.getLogger(name).addFilter(_is_new)
+
+
+def _is_new(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not getattr(error, "reported", False)
+
+
+def rescued(
+    failed: Array, function: Callable[..., Any], found: Sequence[Array], arrays: Sequence[Array], name: str | None
+) -> list[Array]:
+    """`found`, or where `failed` what `function(*arrays as NumPy)` finds; see `Control.rescued`."""
+    count = len(found)
+    declared = [(x.shape, np.dtype(x.dtype)) for x in found]
+    kept = None if name is None else Kept(f"{name} {declared}", "keep")
+
+    def on_host(failed: Any, *operands: Any) -> tuple[np.ndarray, ...]:
+        failed, operands = np.asarray(failed), tuple(map(np.asarray, operands))
+        results = tuple(np.array(x) for x in operands[:count])
+        for lane in np.argwhere(failed):
+            at = tuple(lane)
+            values = as_declared(function(*(x[at] for x in operands[count:])), declared)
+            for result, value in zip(results, values, strict=True):
+                result[at] = value
+        return results
+
+    def call(failed: Array, *operands: Array) -> list[Array]:
+        returns = [(x.shape, np.dtype(x.dtype)) for x in operands[:count]]
+        return by_host(on_host, returns, failed, *operands, kept=kept)
+
+    @custom_vmap
+    def here(failed: Array, *operands: Array) -> list[Array]:
+        return lax.cond(jnp.any(failed), call, lambda _, *operands: list(operands[:count]), failed, *operands)
+
+    @here.def_vmap
+    def _(size: int, mapped: Sequence[bool], *given: Array) -> Any:
+        lanes = [x if is_mapped else jnp.broadcast_to(x, (size, *x.shape)) for x, is_mapped in zip(given, mapped)]
+        return here(*lanes), [True] * count
+
+    return unless_exported(here, lambda _, *operands: list(operands[:count]), failed, *found, *arrays)

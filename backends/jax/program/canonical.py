@@ -1,6 +1,10 @@
 """Canonical form of a jaxpr: numbered variables; literals and closed-over arrays, also of inner jaxprs, as arguments.
 
 Two programs of one key compute the same from the same arguments, and have the same derivatives.
+
+A number in the Python code of a function is a literal of its program. It becomes an argument if it may change from call
+to call and decides no structure: a new time step is then the same program. What tells where elements come from stays a
+literal, as do zeros that fill arrays: tracing into a sparse matrix and the compiler look at these.
 """
 
 from __future__ import annotations
@@ -11,12 +15,12 @@ from itertools import count
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
 from ..derivatives.solve import Rules
 from .form import Constant, Equation, Fixed, Program
-from .hoisting import are_places, index_variables, is_hoisted
 from .inner import inner_programs
 from .rules import find_rule, has_rule
 
@@ -24,6 +28,11 @@ _SMALL = 64  # entries of an array up to which it is compared by its values
 
 
 _Named = tuple[Any, Hashable]  # an operand, and what stands for it in the key
+_INDICES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1, "cond": 0}  # operands from here on are places
+_FILLS = ("pad", "broadcast_in_dim", "select_n", "concatenate", "dynamic_update_slice", "while", "scan")
+# of integers, but not in loops, where they count the steps, which tracing and compilers follow
+_WHOLE_NUMBERS = ("eq", "ne", "lt", "le", "gt", "ge", "max", "min", "add", "sub", "mul", "div")
+_STATIC = ("pow", "random_seed", "random_wrap", "random_fold_in")
 
 
 @dataclass
@@ -154,3 +163,44 @@ class ProgramBuilder:
 
 def _variable(number: int) -> _Named:
     return number, number
+
+
+def is_hoisted(value: Any, primitive: str, in_loop: bool, is_place: bool) -> bool:
+    """Does this scalar operand of an operation become an argument?
+
+    Args:
+        in_loop: is the operation part of a loop?
+        is_place: does an index or a branch number depend on it?
+    """
+    if primitive in _STATIC or primitive.startswith("scatter"):
+        return False
+    if jnp.issubdtype(value.dtype, np.inexact):
+        return bool(value != 0) or primitive not in _FILLS
+    if not jnp.issubdtype(value.dtype, np.integer) or is_place or in_loop:
+        return False
+    return primitive in _WHOLE_NUMBERS
+
+
+def index_variables(jaxpr: Any, all_outputs: bool) -> set[Any]:
+    """Variables on which indices or branch numbers depend.
+
+    Args:
+        all_outputs: do all its results serve that?
+    """
+    found = {v for v in jaxpr.outvars if not hasattr(v, "val")} if all_outputs else set()
+    for equation in reversed(jaxpr.eqns):
+        name = equation.primitive.name
+        operands = [v for v in equation.invars if not hasattr(v, "val")]
+        if not found.isdisjoint(equation.outvars):
+            found.update(operands)
+        elif name in _INDICES:
+            last = 1 if name == "cond" else None
+            found.update(v for v in equation.invars[_INDICES[name] : last] if not hasattr(v, "val"))
+        elif name.startswith("scatter"):
+            found.update(v for v in equation.invars[1:2] if not hasattr(v, "val"))
+    return found
+
+
+def are_places(equation: Any, found: set[Any]) -> bool:
+    """Is a result of this equation used as an index?"""
+    return not found.isdisjoint(equation.outvars)

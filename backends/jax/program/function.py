@@ -1,4 +1,4 @@
-"""JAX functions that compare equal by their programs: the cache key of eager solves.
+"""JAX functions that compare equal by their programs: the cache key of eager solves, and the bounded cache itself.
 
 An eager solve is compiled once for each function. The function object cannot be the key: it may close over a variable
 that has another value by now, or be a new lambda in every time step. So the function is traced at each call, which
@@ -8,12 +8,15 @@ takes a millisecond, and its program is the key; the arrays that it closes over 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import jax
 
 from .canonical import ProgramBuilder
 from .evaluate import run_program
+
+MOST_PROGRAMS = 64  # of one function, before it forgets them: a program of a solve takes up to 10 MB
 
 
 class TracedFunction:
@@ -70,3 +73,31 @@ def called(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
             "does), and JAX compiles it before there are numbers. Write it with jax.numpy; or give b as an array of "
             "NumPy, and the function gets such arrays."
         ) from error
+
+
+class CompiledFunction:
+    """A function, compiled for each value of its static arguments and each shape of the others.
+
+    JAX keeps thousands of programs. Eager solves with functions that differ in their structure, such as in a shift,
+    have a program each, so that a long loop of these would fill the memory.
+    """
+
+    def __init__(self, function: Callable[..., Any], static: tuple[str, ...]) -> None:
+        # a function of its own, as JAX forgets by function
+        self._run = jax.jit(lambda *args, **known: function(*args, **known), static_argnames=static)
+
+    def __call__(self, *args: Any, **known: Any) -> Any:
+        if self.programs() >= MOST_PROGRAMS:
+            self._run.clear_cache()
+        return self._run(*args, **known)
+
+    def programs(self) -> int:
+        """Number of cached programs; 0 where JAX does not tell."""
+        size = getattr(self._run, "_cache_size", None)  # not public
+        return 0 if size is None else int(size())
+
+
+@cache
+def compiled(function: Callable[..., Any], static: tuple[str, ...]) -> CompiledFunction:
+    """The compiled `function`, shared by all callers."""
+    return CompiledFunction(function, static)

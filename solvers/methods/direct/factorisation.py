@@ -1,4 +1,7 @@
-"""Factorisations as operators that solve; one serves the transposed matrix too."""
+"""Factorisations as operators that solve; one serves the transposed matrix too.
+
+Row interchanges of LU are stored in the convention of LAPACK (from 0), in files too, and converted for each library.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from ....backends.registry import register_container
 from ....sparse import Composed, Operator, Turned, UnsupportedOperation, storable
 from ....sparse.files import tree
 from ....sparse.files.storable import Fields, on_host
-from .pivots import as_interchanges, check_interchanges, from_interchanges
 
 
 class Solves:
@@ -184,3 +186,52 @@ def _unflatten(given: Fields) -> DenseFactors:
 
 
 storable("dense factors", _flatten, _unflatten)(DenseFactors)
+
+
+def as_interchanges(pivots: np.ndarray, first: int | None) -> np.ndarray:
+    """Convert pivots to LAPACK's interchanges: row i was swapped with row `interchanges[..., i]`, in order.
+
+    Args:
+        pivots: `(..., n)` of a library.
+        first: the number of the first row in interchanges; None: they are a permutation.
+    """
+    if first is not None:
+        return (pivots - first).astype(np.int32)
+    found = [_interchanges(one) for one in pivots.reshape(-1, pivots.shape[-1])]
+    return np.array(found, np.int32).reshape(pivots.shape)
+
+
+def from_interchanges(interchanges: np.ndarray, first: int | None) -> np.ndarray:
+    """Convert LAPACK's interchanges to the convention of a library."""
+    if first is not None:
+        return (interchanges + first).astype(np.int32)
+    found = [_permutation(one) for one in interchanges.reshape(-1, interchanges.shape[-1])]
+    return np.array(found, np.int32).reshape(interchanges.shape)
+
+
+def check_interchanges(interchanges: np.ndarray) -> None:
+    """Check interchanges, which LAPACK does not.
+
+    Raises:
+        ValueError: a row is swapped with one above, or that is not there.
+    """
+    n = interchanges.shape[-1]
+    if interchanges.dtype.kind != "i" or np.any((interchanges < np.arange(n)) | (interchanges >= n)):
+        raise ValueError("the row interchanges lie outside of the matrix")
+
+
+def _interchanges(permutation: np.ndarray) -> np.ndarray:
+    order, place = np.arange(len(permutation)), np.arange(len(permutation))  # order[place[k]] == k
+    found = np.zeros(len(permutation), np.int32)
+    for i, row in enumerate(permutation):
+        found[i] = j = place[row]
+        other = order[i]
+        order[i], order[j], place[row], place[other] = row, other, i, j
+    return found
+
+
+def _permutation(interchanges: np.ndarray) -> np.ndarray:
+    order = np.arange(len(interchanges), dtype=np.int32)
+    for i, j in enumerate(interchanges):
+        order[[i, j]] = order[[j, i]]
+    return order

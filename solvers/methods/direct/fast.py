@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ....backends import Backend
 from ....sparse import Operator
-from ...grids.fast_diagonalisation import fast_inverse
+from ...fast_diagonalisation.inverse import fast_inverse
 from .factorisation import InverseFactors
 from .refinement import Refinement
 
@@ -23,10 +23,10 @@ class FastDirect(Refinement):
     without its null space.
 
     Along an axis with constant coefficients the eigenvectors are sines, cosines or both, see
-    `grids/trigonometric.py`. They are applied by fast transforms, where these are quicker than products with matrices:
-    from 60 to 1000 points on, which depends on the boundary, the library and the prime factors of the number of points.
-    Lines along the first axis of a definite A without periodic axes are eliminated instead, where that is quicker: it
-    takes a few operations.
+    `fast_diagonalisation/trigonometric.py`. They are applied by fast transforms, where these are quicker than products
+    with matrices: from 60 to 1000 points on, which depends on the boundary, the library and the prime factors of the
+    number of points. Lines along the first axis of a definite A without periodic axes are eliminated instead, where
+    that is quicker: it takes a few operations.
 
     Cost: n numbers, and 2 n_k^2 for each axis without a fast transform, once per matrix; then per iteration 1 product
     with A and two transforms along each axis: about 5 n log2(n_k) operations each, or 2 n n_k; mostly 1 iteration.

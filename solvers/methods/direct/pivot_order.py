@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ....sparse.analysis.definite import is_seen_indefinite
 from ....sparse.analysis.facts import is_diagonally_dominant
-from .band_lapack import band_lu
+from ...block_tridiagonal.band_lapack import band_lu
 
 _LEAST = 500  # unknowns; for fewer the look takes as long as the factors
 _DENSE = 10  # times sqrt(n) entries make a column for which this order takes long to find

@@ -10,7 +10,7 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import NormalOperator, Operator
 from ...iteration.method import Goal, apply
-from ..shared.scaling import growth
+from ..shared import growth
 from .base import LeastSquares, damp_of, of_normal
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import NormalOperator, Operator
 from ...iteration.method import Goal, apply
-from ..shared.scaling import to_unit_size
+from ..shared import to_unit_size
 from .base import LeastSquares, damp_of, length, of_normal, safe_reciprocal
 
 

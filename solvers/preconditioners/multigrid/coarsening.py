@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....sparse.formats.entries.some_rows import evenly_spread
-from .blocks import numbers_of_blocks
+from ...block_tridiagonal.planes import numbers_of_blocks
 from .couplings import Couplings
 
 _WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet

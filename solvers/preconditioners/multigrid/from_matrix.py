@@ -12,9 +12,9 @@ from ....sparse.analysis.analysis import analysis_of
 from ....sparse.analysis.neighbours import are_neighbours, differences, shift_of, step_of
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
-from ...grids.diagonals import neighbours_diagonals
 from ..known import concrete, concrete_entries
 from .couplings import Couplings, Shift, opposite, sum_of_terms
+from .diagonals import neighbours_diagonals
 
 Parts = dict[Shift, list[Array]]
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse import Operator
+from ...block_tridiagonal.inverse import BlockTridiagonalInverse, block_tridiagonal_inverse
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_integer
 from ..cycle.cost import numbers_stored, work_of
@@ -20,7 +21,6 @@ from ..cycle.scaled import DiagonallyScaled
 from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
 from ..known import as_matrix, from_host, grid_for, stored_entries
-from .block_tridiagonal import BlockTridiagonalInverse, block_tridiagonal_inverse
 from .coarsening import Coarsest, coarsest
 from .couplings import Couplings, are_flat
 from .from_matrix import couplings_of

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse import Operator
-from .block_tridiagonal import scanned
+from ...block_tridiagonal.inverse import scanned
 from .couplings import Couplings, Stacked, sum_of_terms
 from .transfer import Interpolation
 from .weights import without_dust
@@ -40,7 +40,7 @@ def probed_couplings(A: Operator, P: Interpolation, dust: float = 0.0) -> Coupli
         probe = bk.where(number == colour, zero + 1, zero)
         return R.apply(bk.materialize(A.apply(bk.materialize(P.apply(probe)))))
 
-    images = scanned(bk, image, zero, math.prod(counts), False)
+    images = scanned(bk, image, zero, math.prod(counts))
     return _told_apart(A, P, images, colours, counts, dust)
 
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ....backends import real_dtype
 from ....sparse import Layout, Matrix, Operator
 from ...iteration.method import Method
-from ...iteration.status import Status
+from ...iteration.outcome import Status
 
 Image = Callable[[np.ndarray], np.ndarray]
 """Rows `(systems, n)` -> rows, as the solve computed them."""

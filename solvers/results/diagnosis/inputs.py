@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Layout
-from ...iteration.status import Status
-from ..cause import Cause, from_the_start
+from ...iteration.outcome import Status
+from ..advice import Cause, from_the_start
 from .case import Case
 
 _LOOK = ("look for the division or the overflow that made NaN or infinity",)

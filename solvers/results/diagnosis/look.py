@@ -16,7 +16,7 @@ from ...iteration.outcome import Outcome
 from ...preconditioners import Preconditioner
 from ...preconditioners.known import is_known
 from ...setup.problem import Problem
-from ..cause import Cause
+from ..advice import Cause
 from .case import Case, EndState, Image, norms
 from .inputs import not_finite_cause
 from .progress import too_few_iterations

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from ...iteration.status import Status
-from ..cause import Cause
+from ...iteration.outcome import Status
+from ..advice import Cause
 from .case import Case, norms
 
 _HARDLY = 0.5  # of the residual norm at the start: what is above has not been a rate

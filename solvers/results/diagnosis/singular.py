@@ -10,10 +10,9 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from ....sparse.analysis.equilibrate import equilibrated, scales
-from ...iteration.status import Status
+from ...iteration.outcome import Status
 from ...setup.fill import factor_cost
-from ..advice import LEAST_SQUARES, SINGULAR
-from ..cause import Cause
+from ..advice import LEAST_SQUARES, SINGULAR, Cause
 from .case import Case, norms, precision_name
 
 _ROUNDING = 100  # rounding units of a product with random numbers, for one that should be zero ...

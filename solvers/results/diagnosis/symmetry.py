@@ -9,7 +9,7 @@ import scipy.linalg
 
 from ....sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
 from ...preconditioners import Preconditioner
-from ..cause import Cause
+from ..advice import Cause
 from .case import Case, Image, dots, norms
 
 _STEPS = 40  # of Lanczos' method

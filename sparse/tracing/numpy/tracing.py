@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....backends.numpy.stand_in import StandIn
+from ....backends.numpy.lending import StandIn
 from ..engine.linear import Linear
 from . import messages
 from .array import TracedArray

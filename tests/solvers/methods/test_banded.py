@@ -16,8 +16,8 @@ import scipy.sparse as sp
 import krylix
 from cells import in_turn
 from krylix import UnsupportedOperation, as_operator, linear_solve, prepare
-from krylix.solvers.methods.direct.band import WIDEST, narrow
-from krylix.solvers.methods.direct.band_lapack import band_lu
+from krylix.solvers.block_tridiagonal.band import WIDEST, narrow
+from krylix.solvers.block_tridiagonal.band_lapack import band_lu
 from krylix.sparse import DIA
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 

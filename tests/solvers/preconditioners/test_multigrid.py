@@ -15,11 +15,11 @@ import krylix
 from grid_couplings import GRIDS, couplings, dense, factors_of
 from grid_problems import blocks, diffusion, obstacles
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.cycle.level import Level
-from krylix.solvers.preconditioners.multigrid.block_tridiagonal import (
+from krylix.solvers.block_tridiagonal.inverse import (
     BlockTridiagonalInverse,
     block_tridiagonal_inverse,
 )
+from krylix.solvers.preconditioners.cycle.level import Level
 from krylix.solvers.preconditioners.multigrid.coarsening import coarsening_factors
 from krylix.solvers.preconditioners.multigrid.couplings import Couplings
 from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of

@@ -12,7 +12,7 @@ import krylix
 from grid_couplings import GRIDS, HOST, couplings, factors_of
 from grid_problems import diffusion
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.multigrid.block_tridiagonal import (
+from krylix.solvers.block_tridiagonal.inverse import (
     BlockTridiagonalInverse,
     block_tridiagonal_inverse,
 )

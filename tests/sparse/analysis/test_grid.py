@@ -13,8 +13,8 @@ import scipy.sparse as sp
 import krylix
 from grid_problems import diffusion, entries
 from krylix import as_operator, linear_solve, preconditioner, prepare
-from krylix.solvers.grids.diagonals import neighbours_diagonals
-from krylix.solvers.grids.numbers import with_numbers
+from krylix.solvers.preconditioners.multigrid.diagonals import neighbours_diagonals
+from krylix.solvers.setup.constant_stencil import with_numbers
 from krylix.sparse import UnsupportedOperation
 from krylix.sparse.analysis.analysis import on_its_grid
 from matrices import FORMATS, in_krylix, in_random_order

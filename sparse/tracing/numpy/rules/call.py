@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .....backends.numpy.stand_in import StandIn
+from .....backends.numpy.lending import StandIn
 from ....errors import NonlinearError, UnsupportedOperation
 from ...engine.arithmetic import negate
 from ...engine.linear import Linear

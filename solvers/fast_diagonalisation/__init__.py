@@ -1,0 +1,1 @@
+"""Fast diagonalisation: inverses of Kronecker sums along the axes of a grid."""

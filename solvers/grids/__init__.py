@@ -1,1 +1,0 @@
-"""Solvers for matrices on structured grids."""

@@ -1,0 +1,152 @@
+"""The fast preconditioner: fast diagonalisation of a nearby Kronecker sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
+from ..fast_diagonalisation.elimination import Eliminated
+from ..fast_diagonalisation.inverse import inverse_of_sum
+from ..fast_diagonalisation.nearby import Nearby, is_far, nearby
+from ..fast_diagonalisation.transforms import AlongTrigonometric, Periodic
+from .base import Preconditioner
+from .cycle.cost import numbers_stored
+from .cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
+from .cycle.scaled import DiagonallyScaled
+from .cycle.small import exact_inverse
+from .known import as_matrix, from_host, grid_for, is_known, stored_entries
+from .multigrid.couplings import Couplings
+from .multigrid.from_matrix import couplings_of
+
+_SMALL = 64  # unknowns up to which it is the inverse itself
+_NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A
+_EXACT = 1e-3  # spread of what is so near that only rounding keeps it from being the inverse
+_SPREAD, _LEFT = 0.2, 15  # of what is near: then CG takes at most some twenty iterations to 1e-8
+
+
+def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | None = None) -> Preconditioner:
+    """The inverse of a nearby Kronecker sum, by fast transforms along the axes of a grid.
+
+    For coefficients that vary smoothly, by large factors too: these are taken out by a scaling, and what is left is
+    averaged along each axis. The number of iterations does not depend on that of the points. Jumps are not for it: use
+    `multigrid`. Of a non-symmetric A it is that of the symmetric part. Symmetric, and definite where A is; for waves
+    (an indefinite A) with the signs of the nearby matrix. Up to 64 unknowns it is the inverse of A.
+
+    Args:
+        grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
+        precision: "single" computes in single precision where A is in double: three quarters of the memory, half of the
+            time, and as many iterations, unless it is nearly the inverse.
+
+    Raises:
+        UnsupportedOperation: the values of A are not known now, it couples points that are no neighbours, or it is a
+            batch of matrices.
+        ValueError: entries that are infinite or NaN, or no such precision.
+
+    Stores 2 numbers per unknown, and `2 n_k^2` for each axis whose coefficients vary along it alone. An application
+    costs two transforms along each axis: about 3 log2(n_k) multiplications per unknown, or 2 n_k; or 4 along the first
+    one, whose lines are eliminated where that is quicker.
+
+    Source: Concus and Golub, SIAM J. Numer. Anal. 10 (1973), 1103-1120; Lynch, Rice, Thomas, Numer. Math. 6 (1964).
+    """
+    check_precision(precision)
+    matrix = as_matrix(A)
+    shape = grid_for(matrix, A, grid)
+    if matrix.shape[0] <= _SMALL:
+        inverse, hermitian = exact_inverse(matrix, "fast")
+        return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, stored_entries(A))
+    if matrix.systems is not None or not is_known(matrix):
+        what = "a batch of matrices" if matrix.systems is not None else "values that are computed when a program runs"
+        raise UnsupportedOperation(
+            f"fast was asked for {what}; expected one matrix whose values are known. Use 'multigrid' or 'jacobi'."
+        )
+    return _described(
+        _inverse(nearby(_symmetric_part(couplings_of(matrix, shape))), matrix, precision)[0], matrix, A, precision
+    )
+
+
+def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner | None:
+    """`fast` for a known matrix on a known grid if few iterations are expected, else None.
+
+    Cost: a few passes over the values, where the answer is no.
+    """
+    matrix = as_matrix(A)
+    couplings = couplings_of(matrix, grid_for(matrix, A))
+    if is_far(_real(couplings), _SPREAD):
+        return None
+    found = nearby(_symmetric_part(couplings), _SPREAD)
+    if found.spread > _SPREAD:
+        return None
+    precision = precision if found.spread > _EXACT else None
+    inner, least = _inverse(found, matrix, precision)
+    return _described(inner, matrix, A, precision) if found.left <= _LEFT * least else None
+
+
+def _symmetric_part(couplings: Couplings) -> Couplings:
+    """Real symmetric part."""
+    if not couplings.is_finite():
+        raise ValueError("fast was asked for a matrix with entries that are infinite or NaN; expected numbers.")
+    return _real(couplings).astype(np.dtype(np.float64)).symmetrised()
+
+
+def _real(couplings: Couplings) -> Couplings:
+    return couplings.map(np.real) if couplings.bk.dtype(couplings.diagonal).kind == "c" else couplings
+
+
+def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
+    """Inverse in NumPy, and the smallest eigenvalue of the sum; 0 for an indefinite one."""
+    within = inner_dtype(precision, matrix.dtype)
+    narrow = within != matrix.dtype
+    size = 1.0 if narrow else found.size  # of which single precision may have no inverse
+    inner, least = inverse_of_sum(
+        found.sum, matrix.dtype, matrix.bk, lambda v, _, eps: _regular_inverse(v.real, eps), size
+    )
+    factor = 1 / found.size if narrow else 1.0
+    if narrow:
+        inner = Recast(inner.astype(within), matrix.dtype.name, factor if found.root is None else 1.0)
+    if found.root is not None:
+        scale = (1 / found.root).reshape(1, -1).astype(matrix.dtype)
+        inner = DiagonallyScaled(
+            inner, factor * scale, scale
+        )  # powers of two, so that it stays symmetric to the last digit
+    return inner, least
+
+
+def _regular_inverse(values: np.ndarray, eps: float) -> float:
+    """Reciprocals in place, made non-zero, and of one sign unless indefinite; returns the smallest |value|, or 0."""
+    sign = 1 if values.sum() >= 0 else -1
+    values *= sign
+    tiny = eps * float(np.max(np.abs(values), initial=0))
+    least = float(np.min(values, where=values > tiny, initial=np.inf))
+    least = least if np.isfinite(least) else 1.0
+    waves = bool(np.min(values, initial=0) < -max(_NEGATIVE * least, tiny))
+    if waves:
+        values[np.abs(values) <= tiny] = least
+    else:
+        np.maximum(values, least, out=values)
+    np.divide(sign, values, out=values)
+    return 0.0 if waves else least
+
+
+def _described(inner: Operator, matrix: Matrix, A: Operator, precision: str | None) -> Preconditioner:
+    costs = numbers_stored(inner), _work_of(inner), stored_entries(A)
+    settings, note = precision_as_setting(precision), note_on_precision(inner)
+    return Preconditioner(from_host(inner, matrix), "fast", True, *costs, settings, note)
+
+
+def _work_of(M: Operator) -> int:
+    """Multiplications of one application: 1.5 log2(n_k) per unknown and transform, or n_k."""
+    n = M.shape[1]
+    if isinstance(M, Eliminated):
+        return 4 * n
+    if not isinstance(M, Composed):
+        return n
+    parts = [getattr(M, name) for name in M.parts]
+    work = sum(
+        n * part.shape[0] if isinstance(part, Dense) else _work_of(part) for part in parts if isinstance(part, Operator)
+    )
+    if isinstance(M, AlongTrigonometric | Periodic):
+        work += sum(int(3 * n * math.log2(max(M.grid[axis], 2))) for axis in M.axes)
+    return work + 2 * n * isinstance(M, DiagonallyScaled)

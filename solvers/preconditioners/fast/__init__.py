@@ -1,1 +1,0 @@
-"""Fast diagonalisation of a nearby separable operator."""

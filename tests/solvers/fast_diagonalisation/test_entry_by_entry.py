@@ -1,0 +1,109 @@
+"""Diagonals that are compared with those of a sum along the axes: the same as dense matrices say, or left open."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from cells import in_turn
+from krylix.solvers.fast_diagonalisation.entry_by_entry import equals_sum
+from krylix.solvers.fast_diagonalisation.separable import Separable, separable
+from krylix.sparse import DIA, SparseMatrix
+
+GRIDS = [(6, 5), (5, 4, 3), (2, 6)]
+rng = np.random.default_rng(5)
+
+
+def kronecker_sum(grid: tuple[int, ...], kind: str, dtype: str) -> np.ndarray:
+    """Of tridiagonal matrices, and rings where so asked."""
+    total = 0
+    for axis, n in enumerate(grid):
+        if kind == "constant":
+            A = 2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+        else:
+            A = np.diag(rng.random(n) + 3) - np.diag(rng.random(n - 1), 1) - np.diag(rng.random(n - 1), -1)
+        if kind == "ring" and n > 2:
+            A[0, -1] = A[-1, 0] = -0.5
+        if dtype.startswith("complex"):
+            A = A * (1 + 0.5j)
+        before, after = int(np.prod(grid[:axis])), int(np.prod(grid[axis + 1 :]))
+        total = total + np.kron(np.kron(np.eye(before), A), np.eye(after))
+    return np.asarray(total, dtype)
+
+
+def diagonals(A: np.ndarray, grid: tuple[int, ...], outside: float) -> SparseMatrix:
+    """With some number where the diagonals leave the matrix."""
+    n = len(A)
+    where = sp.coo_array(A)
+    offsets = sorted({*(where.col - where.row).tolist(), 0, 1, n - 1})
+    values = np.full((len(offsets), n), outside, A.dtype)
+    for row, offset in zip(values, offsets, strict=True):
+        row[max(0, -offset) : n - max(0, offset)] = np.diagonal(A, offset)
+    return DIA(values, offsets, (n, n)).on_grids(grid, grid)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "numbers"),
+    in_turn(
+        itertools.product(GRIDS, ["constant", "variable", "ring"]),
+        itertools.product(["float32", "float64", "complex128"], [0, 5, np.inf, np.nan]),
+    ),
+)
+def test_sums_are_found_and_others_are_not(matrix: tuple[tuple[int, ...], str], numbers: tuple[str, float]) -> None:
+    """Each entry of a sum, and each place on its diagonals, also between lines, changed by a little and by more."""
+    (grid, kind), (dtype, outside) = matrix, numbers
+    A = kronecker_sum(grid, kind, dtype)
+    eps, size = float(np.finfo(dtype).eps), float(np.abs(A).max())
+
+    def is_sum(A: np.ndarray) -> bool:
+        matrix = diagonals(A, grid, outside)
+        return isinstance(separable(matrix, matrix), Separable)
+
+    assert is_sum(A)
+    steps = {int(o) for o in diagonals(A, grid, 0).structure.offsets}  # type: ignore[attr-defined]
+    corner = [np.ravel_multi_index((0,) * k + (i,) + (0,) * (len(grid) - k - 1), grid)
+              for k, n in enumerate(grid) for i in range(n)]  # fmt: skip
+    # but for those on the lines along the axes that the parts are read from
+    places = [(i, j) for i, j in itertools.product(range(len(A)), repeat=2)
+              if j - i in steps and not (i in corner and j in corner)]  # fmt: skip
+    for i, j in rng.permutation(places)[:10]:
+        changed = A.copy()
+        changed[i, j] += eps * size
+        assert is_sum(changed), (i, j)
+        for more in (1e4 * eps, 1e-2, 1e2):
+            changed[i, j] = A[i, j] + more * size
+            assert not is_sum(changed), (i, j, more)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_is_no_sum(value: float) -> None:
+    A = kronecker_sum((6, 5), "constant", "float64")
+    for i, j in ((0, 0), (8, 8), (8, 9), (29, 28), (7, 12)):
+        changed = A.copy()
+        changed[i, j] = value
+        matrix = diagonals(changed, (6, 5), 0)
+        assert isinstance(separable(matrix, matrix), str), (i, j)
+
+
+@pytest.mark.parametrize("factor", [np.inf, 5e307])
+def test_sums_beyond_the_range_are_refused(factor: float) -> None:
+    """Also where all entries are those of a sum, digit by digit."""
+    A = kronecker_sum((6, 5), "constant", "float64")
+    with np.errstate(all="ignore"):
+        changed = np.where(A < 0, factor, A) if np.isinf(factor) else factor * A
+    matrix = diagonals(changed, (6, 5), 0)
+    assert "NaN or infinite" in str(separable(matrix, matrix))
+
+
+def test_it_needs_no_product() -> None:
+    """A sum is seen digit by digit, and a difference at once; rounding leaves it open."""
+    A = kronecker_sum((6, 5), "constant", "float64")
+    structure = diagonals(A, (6, 5), 0)
+    offsets, values = structure.structure.offsets, np.array(structure.arrays()[0])  # type: ignore[attr-defined]
+    along = [(axis, step, -1.0) for axis in (0, 1) for step in (-1, 1)]
+    for change, expected in ((0.0, True), (1e-15, None), (1e-3, False)):
+        values[offsets.index(0), 13] = 4 + change
+        assert equals_sum(values, offsets, (6, 5), 4.0, along, 1e-12) is expected
