@@ -26,11 +26,11 @@ from ...sparse import (
     to_operator,
 )
 from ...sparse.analysis.analysis import analyse_anew
+from ...sparse.operators.concrete import constant_folded
 from ..grids.numbers import with_numbers
 from ..iteration.method import Method
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
-from ..preconditioners.known import constant_folded
 from .axis import expected_vectors, last_axis, vectors_of
 from .matrix_batch import for_each_matrix, matched
 from .max_iter import find_limits

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...sparse import Dense, Operator, SparseMatrix
+from ...sparse.operators.concrete import is_known, without_derivatives
 from ..iteration.method import Method
 from ..null_space.at_run_time import constants_at_run_time
-from ..preconditioners.known import is_known, without_derivatives
 from .problem import Problem
 from .request import Request
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import Dense, HostOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
+from ....sparse.operators.concrete import as_matrix, concrete, from_host
 from ...null_space.projections import WithoutVectors
-from ...preconditioners.known import as_matrix, concrete, from_host
 from ...preconditioners.reordered import reordered
 from .band import WIDEST, narrow, tridiagonal_blocks
 from .banded_singular import BlockTridiagonal, examined_blocks
