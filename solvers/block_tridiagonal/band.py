@@ -12,7 +12,7 @@ from ...backends import Array, Backend
 from ...sparse import DIA, SparseMatrix
 from ...sparse.formats.dia import DiaStructure
 from ...sparse.formats.entries.regather import take_or_zero
-from ..preconditioners.known import concrete_entries
+from ...sparse.operators.concrete import concrete_entries
 
 WIDEST = 8  # half bandwidth: blocks store 5 times as many numbers per unknown
 

@@ -12,8 +12,8 @@ from ...backends import Backend, get_backend
 from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
 from ...sparse.analysis.analysis import on_its_grid
 from ...sparse.analysis.rounding import of_region
+from ...sparse.operators.concrete import as_matrix, from_host, is_known
 from ..preconditioners.diagonal import DiagonalOperator
-from ..preconditioners.known import as_matrix, from_host, is_known
 from .eigenvectors import TrigonometricEigenvectors, eigen, trigonometric_eigenvectors
 from .elimination import Eliminated, eliminated, extremes, pays
 from .separable import Separable, on_axis, separable

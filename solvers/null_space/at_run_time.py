@@ -11,8 +11,8 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Dense, Operator, SparseMatrix
 from ...sparse.analysis.rounding import ROWS, half_units, of_region
+from ...sparse.operators.concrete import is_known, without_derivatives
 from ..iteration.method import Method
-from ..preconditioners.known import is_known, without_derivatives
 from ..setup.problem import Problem, Request
 from .projections import WithoutConstantsInside
 

@@ -16,7 +16,7 @@ from ...backends import Backend, real_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
 from ...sparse.analysis.regions import closed_regions
 from ...sparse.operators.by_record import known_product, products_agree
-from ..preconditioners.known import as_matrix, constant_folded
+from ...sparse.operators.concrete import as_matrix, constant_folded
 from .projections import WithoutConstants
 
 _UNSEEN = 64  # as much for a function, of its product with random signs, until its entries are seen

@@ -12,6 +12,7 @@ from .composed.multiplicative import multiplicative
 from .diagonal import DiagonalOperator
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
+from .pipeline import of_operator
 
 __all__ = [
     "PRECONDITIONERS",
@@ -26,6 +27,7 @@ __all__ = [
     "ilu",
     "jacobi",
     "multiplicative",
+    "of_operator",
     "operator_multiple",
     "operator_sum",
     "preconditioner",

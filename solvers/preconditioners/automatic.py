@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...sparse import Operator
+from ...sparse.operators.concrete import as_matrix, is_known
 from .base import Preconditioner
 from .fast import fast_where_near
-from .known import as_matrix, is_known
 from .multigrid.multigrid import multigrid
 from .multigrid.runtime_choice import multigrid_or_jacobi
 
@@ -18,7 +18,7 @@ def fast_or_multigrid(A: Operator, precision: str | None = None) -> Precondition
     In the precision that was asked for, unless the inverse is nearly exact.
     """
     if not is_known(as_matrix(A)):
-        return multigrid_or_jacobi(A, precision)
+        return multigrid_or_jacobi(A, precision=precision)
     near = None if A.bk.compiled() else fast_where_near(A, precision)
     return multigrid(A, precision=precision) if near is None else near
 

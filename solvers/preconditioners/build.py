@@ -28,8 +28,8 @@ from .fast import fast
 from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
-from .known import linear, without_derivatives
 from .multigrid.multigrid import multigrid
+from .pipeline import constant_linear_part
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,
@@ -166,7 +166,7 @@ def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
 
 def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None) -> Preconditioner:
     """Build M from the linear part of A, constant to derivatives."""
-    A = without_derivatives(linear(A))
+    A = constant_linear_part(A)
     with analysed(A):
         return _of_kind(A, kind, settings, precision).on_grid_of(A)
 

@@ -9,12 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends import Array
-from ...sparse import Composed, Matrix, NonlinearError, Operator, UnsupportedOperation, storable
+from ...sparse import Composed, Matrix, Operator, storable
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.spectrum import absolute_row_sums, largest_eigenvalue, largest_row_sum
+from ...sparse.operators.concrete import kept
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_integer, check_number
-from .known import as_matrix, concrete, kept, placed, stored_entries
+from .cycle.target import Target
+from .pipeline import of_operator
 
 _NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
 _MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenvalue
@@ -75,7 +77,8 @@ class ChebyshevOperator(Composed):
         return transposed
 
 
-def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Preconditioner:
+@of_operator(needs_entries=False)
+def chebyshev(own: Operator, target: Target, *, degree: int = 4, ratio: float = 30.0) -> Preconditioner:
     """The polynomial in `D^-1 A`, D the diagonal of A, that comes closest to the inverse on an interval.
 
     The interval ends a tenth above the largest eigenvalue as ten steps of Lanczos' method see it, but not above what
@@ -96,30 +99,20 @@ def chebyshev(A: Operator, *, degree: int = 4, ratio: float = 30.0) -> Precondit
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., algorithm 12.1.
     """
     degree, ratio = check_integer("degree", degree, 1, MOST_STEPS), check_number("ratio", ratio, 1)
-    A = A.without_offset
-    matrix = _matrix_or_none(A)
-    linear = kept(A if matrix is None else matrix)
-    own = concrete(A if matrix is None else matrix)
-    if matrix is None:
-        inverse = own.bk.full((1, A.shape[0]), 1, A.dtype, getattr(A, "like", None))
+    if isinstance(own, Matrix):
+        inverse, note = _inverse_diagonal(own), None
     else:
-        inverse = _inverse_diagonal(own)
-    operator = ChebyshevOperator(linear, placed(inverse, A), placed(_interval_end(own, inverse), A), degree, ratio)
-    entries, count = stored_entries(A), math.prod(tuple(inverse.shape))
-    work = None if entries is None else (degree - 1) * (entries + 2 * count) + count
-    note = None if matrix is not None else f"{degree - 1} products with A per application, not scaled by its diagonal"
-    hermitian = analysis_of(A.without_offset).hermitian
+        inverse = own.bk.full((1, own.shape[0]), 1, own.dtype, target.like)
+        note = f"{degree - 1} products with A per application, not scaled by its diagonal"
+    ends = target.placed(inverse), target.placed(_interval_end(own, inverse))
+    operator = ChebyshevOperator(kept(target.A), *ends, degree, ratio)
+    count = math.prod(tuple(inverse.shape))
+    work = (degree - 1) * (own.nnz + 2 * count) + count if isinstance(own, Matrix) else None
+    hermitian = analysis_of(own).hermitian
     if hermitian is False:
         note = "A is not symmetric, and the polynomial is for real eigenvalues"
     settings = (("degree", degree), ("ratio", ratio))
-    return Preconditioner(operator, "chebyshev", hermitian, count + 1, work, entries, settings, note)
-
-
-def _matrix_or_none(A: Operator) -> Matrix | None:
-    try:
-        return as_matrix(A)
-    except (UnsupportedOperation, NonlinearError):  # then it is known by its products, which are linear
-        return None
+    return Preconditioner(operator, "chebyshev", hermitian, count + 1, work, None, settings, note)
 
 
 def _inverse_diagonal(A: Operator) -> Array:

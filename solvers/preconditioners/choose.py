@@ -6,13 +6,14 @@ from collections.abc import Container
 
 import numpy as np
 
-from ...sparse import Dense, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
+from ...sparse import Dense, Matrix, Operator, SparseMatrix
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
 from ...sparse.analysis.facts import is_m_matrix
+from ...sparse.operators.concrete import concrete, is_known
 from .diagonal import DOMINANT
-from .known import as_matrix, concrete, is_known
 from .multigrid.from_matrix import couples_neighbours
 from .multigrid.runtime_choice import pays_unseen
+from .pipeline import entries_or_products
 
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
 _LEAST_GRID = 256  # likewise on grids in compiled functions, which make it once
@@ -36,7 +37,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     "multigrid" then stands for `automatic.fast_or_multigrid`, which takes "fast" outside of compiled functions where
     coefficients are so smooth that it is quicker.
     """
-    A = _traced(A.without_offset)
+    A = entries_or_products(A)
     if not isinstance(A, Matrix) and "chebyshev" in kinds:
         return "chebyshev"
     if not isinstance(A, Matrix) or isinstance(A, Dense):
@@ -65,10 +66,3 @@ def _is_elliptic(A: Matrix) -> bool:
 
 def _has_whole_diagonal(A: Matrix) -> bool:
     return bool(np.all(concrete(A).diagonals() != 0))
-
-
-def _traced(A: Operator) -> Operator:
-    try:
-        return as_matrix(A)
-    except (UnsupportedOperation, NonlinearError):
-        return A

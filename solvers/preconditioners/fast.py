@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
+from ...sparse.operators.concrete import from_host, is_known
 from ..fast_diagonalisation.elimination import Eliminated
 from ..fast_diagonalisation.inverse import inverse_of_sum
 from ..fast_diagonalisation.nearby import Nearby, is_far, nearby
@@ -17,9 +18,9 @@ from .cycle.cost import numbers_stored
 from .cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
 from .cycle.scaled import DiagonallyScaled
 from .cycle.small import exact_inverse
-from .known import as_matrix, from_host, grid_for, is_known, stored_entries
 from .multigrid.couplings import Couplings
 from .multigrid.from_matrix import couplings_of
+from .pipeline import entries_of, grid_of, stored_entries
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
 _NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A
@@ -52,8 +53,8 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
     Source: Concus and Golub, SIAM J. Numer. Anal. 10 (1973), 1103-1120; Lynch, Rice, Thomas, Numer. Math. 6 (1964).
     """
     check_precision(precision)
-    matrix = as_matrix(A)
-    shape = grid_for(matrix, A, grid)
+    matrix = entries_of(A)
+    shape = grid_of(matrix, grid, find=True)
     if matrix.shape[0] <= _SMALL:
         inverse, hermitian = exact_inverse(matrix, "fast")
         return Preconditioner(inverse, "fast", hermitian, inverse.nnz, inverse.nnz, stored_entries(A))
@@ -72,8 +73,8 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
 
     Cost: a few passes over the values, where the answer is no.
     """
-    matrix = as_matrix(A)
-    couplings = couplings_of(matrix, grid_for(matrix, A))
+    matrix = entries_of(A)
+    couplings = couplings_of(matrix, grid_of(matrix, None, find=True))
     if is_far(_real(couplings), _SPREAD):
         return None
     found = nearby(_symmetric_part(couplings), _SPREAD)

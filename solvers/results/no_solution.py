@@ -13,8 +13,8 @@ from ...sparse import FunctionOperator, Matrix, Operator
 from ...sparse.analysis.equilibrate import equilibrated, scales
 from ...sparse.analysis.facts import component_labels
 from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
+from ...sparse.operators.concrete import as_matrix
 from ..iteration.outcome import Outcome, Status
-from ..preconditioners.known import as_matrix
 from ..setup.problem import Problem
 from .result import SolveResult
 

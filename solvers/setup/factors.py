@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...backends import get_backend
 from ...sparse import FunctionOperator, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
+from ...sparse.operators.concrete import as_matrix, is_known
 from ..methods.direct.factorisation import MatrixToFactorise
 from ..methods.direct.refinement import Refinement
-from ..preconditioners.known import as_matrix, is_known
 from .problem import Problem
 
 

@@ -16,11 +16,11 @@ from ...sparse import (
 )
 from ...sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, on_its_grid
 from ...sparse.operators.by_record import products_agree
+from ...sparse.operators.concrete import as_matrix, is_known
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..block_tridiagonal.band import may_be_narrow, narrow
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.diagonal import DOMINANT
-from ..preconditioners.known import as_matrix, is_known
 from ..preconditioners.multigrid.from_matrix import couples_neighbours
 from .factors import factors_now
 from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix_cost

@@ -26,10 +26,10 @@ from ...sparse import (
     to_operator,
 )
 from ...sparse.analysis.analysis import analyse_anew
+from ...sparse.operators.concrete import constant_folded
 from ..iteration.method import Method
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
-from ..preconditioners.known import constant_folded
 from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors_of
 from .constant_stencil import with_numbers
 from .normal_equations import Given

@@ -9,11 +9,11 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import Dense, HostOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
+from ....sparse.operators.concrete import as_matrix, concrete, from_host
 from ...block_tridiagonal.band import WIDEST, narrow, tridiagonal_blocks
 from ...block_tridiagonal.cyclic_reduction import reduced
 from ...block_tridiagonal.singular import BlockTridiagonal, examined_blocks
 from ...null_space.projections import WithoutVectors
-from ...preconditioners.known import as_matrix, concrete, from_host
 from ...preconditioners.reordered import reordered
 from .factorisation import InverseFactors
 from .refinement import Refinement

@@ -14,7 +14,7 @@ from ....sparse import Operator, SparseMatrix, storable
 from ....sparse.analysis.canonical import row_maxima
 from ....sparse.analysis.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
-from ...preconditioners.known import kept
+from ....sparse.operators.concrete import kept
 from .dense import factorise
 from .factorisation import Factorisation, check_truths
 from .pivot_order import lu_of

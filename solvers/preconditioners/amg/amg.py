@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse import Matrix, Operator, SparseMatrix, UnsupportedOperation, as_operator
+from ....sparse import Matrix, Operator, SparseMatrix, as_operator
 from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.formats.making.build import from_csr
+from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored, work_of
@@ -19,7 +20,7 @@ from ..cycle.permuted import Permuted, permuted
 from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
-from ..known import as_matrix, from_host, in_scipy, stored_entries
+from ..pipeline import built, entries_of, of_operator
 from .coarsen import coarsened
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
@@ -31,8 +32,10 @@ from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
 
 
+@of_operator()
 def amg(
-    A: Operator,
+    own: Matrix,
+    target: Target,
     *,
     coarsening: str | None = None,
     near_nullspace: Any = None,
@@ -102,33 +105,32 @@ def amg(
     )
     if isinstance(pattern, Preconditioner):
         _refuse_more(settings, coarsening, near_nullspace, hierarchy)
-        return _renewal(pattern, A)
+        return _renewal(pattern, target.A)
     if hierarchy is not None:
         _refuse_beside(near_nullspace=near_nullspace, pattern=pattern, block_size=block_size, strength=strength)
-    matrix = _square(as_matrix(A))
-    vectors, block_size = near_nullspace_columns(near_nullspace, matrix.shape[0], settings.block_size)
-    columns = in_dtype(vectors, matrix.dtype)
-    known = in_scipy(matrix)
+    vectors, block_size = near_nullspace_columns(near_nullspace, own.shape[0], settings.block_size)
+    columns = in_dtype(vectors, own.dtype)
+    known = in_scipy(own)
     if settings.coarsening == GIVEN:
-        return _of_hierarchy(matrix, known, hierarchy, settings)
-    order = nearer_order(matrix, block_size)
+        return _of_hierarchy(own, target, known, hierarchy, settings)
+    order = nearer_order(own, block_size)
     columns = columns if columns is None or order is None else columns[order]
     if isinstance(known, sp.csr_array):
         if pattern is not None:
-            _known_pattern(pattern, matrix)  # which says nothing more
+            _known_pattern(pattern, own)  # which says nothing more
         hermitian, wide = hermitian_and_double(known, "amg")
         levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
-        return _of_levels(matrix, levels, settings, hermitian, order)
-    if matrix.shape[0] <= settings.max_coarse or settings.max_levels == 1 or matrix.systems == 0:
-        return _small(matrix, settings)
-    sparse = _sparse(matrix)
+        return _of_levels(own, target, levels, settings, hermitian, order)
+    if own.shape[0] <= settings.max_coarse or settings.max_levels == 1 or own.systems == 0:
+        return _small(own, target, settings)
+    sparse = _sparse(own)
     if pattern is not None:
         hermitian, wide = hermitian_and_double(_known_pattern(pattern, sparse), "amg")
         levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
         found = [level.tentative for level in levels if level.tentative is not None]
     else:
         found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
-    return _on_pattern(sparse, _placed(found, sparse), settings, order)
+    return _on_pattern(sparse, target, _placed(found, sparse), settings, order)
 
 
 def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:
@@ -159,35 +161,39 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
         raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
     if M.dtype.kind == "c" and A.dtype.kind != "c":
         return None
-    matrix, settings = _square(as_matrix(A)), AmgSettings(**dict(M.settings))
+    settings, entries = AmgSettings(**dict(M.settings)), entries_of(A)
     cycle, order = (M.inner.inner, M.inner.order) if isinstance(M.inner, Permuted) else (M.inner, None)
     tentative = tentative_matrices(cycle) or []
-    if not tentative and matrix.shape[0] <= settings.max_coarse:
-        return _small(matrix, settings)
-    sparse = _sparse(matrix)
-    return _on_pattern(sparse, tentative, settings, order) if covers(cycle, reordered_matrix(sparse, order)) else None
+    if not tentative and A.shape[0] <= settings.max_coarse:
+        return built(A, entries, lambda own, target: _small(own, target, settings))
+    if not covers(cycle, reordered_matrix(_sparse(entries), order)):
+        return None
+    return built(A, entries, lambda own, target: _on_pattern(_sparse(own), target, tentative, settings, order))
 
 
 def _on_pattern(
-    matrix: SparseMatrix, tentative: Sequence[SparseMatrix], settings: AmgSettings, order: np.ndarray | None = None
+    own: SparseMatrix,
+    target: Target,
+    tentative: Sequence[SparseMatrix],
+    settings: AmgSettings,
+    order: np.ndarray | None = None,
 ) -> Preconditioner:
     """Set up on a pattern: by SciPy for known values, else in the library."""
-    known, prolongations = in_scipy(matrix), [T.known() for T in tentative]
+    known, prolongations = in_scipy(own), [T.known() for T in tentative]
     if known is None or any(T is None for T in prolongations):
-        cycle = renewed(reordered_matrix(matrix, order), tentative, settings, None)
-        return _described(cycle, matrix, settings, None, order)
+        given: Any = target.A
+        cycle = renewed(reordered_matrix(_sparse(given), order), tentative, settings, None)
+        return _described(cycle, own, target, settings, None, order)
     if isinstance(known, sp.csr_array):
         hermitian, wide = hermitian_and_double(known, "amg")
         levels = galerkin_levels(rows_in(wide, order), prolongations, settings, hermitian)
-        return _of_levels(matrix, levels, settings, hermitian, order)
+        return _of_levels(own, target, levels, settings, hermitian, order)
     hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
-    arrays, make = reordered_matrix(matrix, order).for_host()
-    host: Any = make([matrix.bk.to_numpy(a) for a in arrays])
-    cycle = from_host(renewed(host, _placed(prolongations, host), settings, hermitian), matrix)
-    return _described(cycle, matrix, settings, hermitian, order)
+    cycle = renewed(reordered_matrix(own, order), _placed(prolongations, own), settings, hermitian)
+    return _described(target.moved(cycle), own, target, settings, hermitian, order)
 
 
-def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: AmgSettings) -> Preconditioner:
+def _of_hierarchy(matrix: Matrix, target: Target, known: Any, hierarchy: Any, settings: AmgSettings) -> Preconditioner:
     """Take levels of a pyamg hierarchy; for a traced A or a batch only its prolongations."""
     if not getattr(hierarchy, "levels", None):
         raise TypeError(f"hierarchy={hierarchy!r} was given; expected a MultilevelSolver of pyamg.")
@@ -197,16 +203,17 @@ def _of_hierarchy(matrix: Matrix, known: Any, hierarchy: Any, settings: AmgSetti
     if not isinstance(known, sp.csr_array):
         sparse = _sparse(matrix)
         tentative = [level.tentative for level in levels if level.tentative is not None]
-        return _on_pattern(sparse, _placed(tentative, sparse), settings)
+        return _on_pattern(sparse, target, _placed(tentative, sparse), settings)
     if not _is_close(known, levels[0].A):  # as of an earlier time step
         sparse = _sparse(matrix)
-        return _on_pattern(sparse, _placed([level.P for level in levels if level.P is not None], sparse), settings)
+        found = [level.P for level in levels if level.P is not None]
+        return _on_pattern(sparse, target, _placed(found, sparse), settings)
     hermitian, wide = hermitian_and_double(known, "amg")
     hermitian = hermitian and all(
         level.R is None or (level.P is not None and _is_close(level.R, level.P.conj().T) and is_hermitian(below.A))
         for level, below in pairwise(levels)
     )
-    return _of_levels(matrix, [levels[0]._replace(A=wide), *levels[1:]], settings, hermitian)
+    return _of_levels(matrix, target, [levels[0]._replace(A=wide), *levels[1:]], settings, hermitian)
 
 
 def _is_close(A: sp.csr_array, B: Any) -> bool:
@@ -215,7 +222,7 @@ def _is_close(A: sp.csr_array, B: Any) -> bool:
 
 
 def _known_pattern(pattern: Any, A: Matrix) -> sp.csr_array:
-    found = in_scipy(as_matrix(as_operator(pattern)))
+    found = in_scipy(entries_of(as_operator(pattern)))
     if not isinstance(found, sp.csr_array) or found.shape != A.shape:
         raise ValueError(f"pattern={pattern!r} was given; expected a known matrix of shape {A.shape}.")
     if found.dtype.kind == "c" and A.dtype.kind != "c":
@@ -243,36 +250,35 @@ def _refuse_more(settings: AmgSettings, coarsening: str | None, near_nullspace: 
         )
 
 
-def _small(matrix: Matrix, settings: AmgSettings) -> Preconditioner:
-    cycle, hermitian = exact_inverse(matrix, "amg")
-    return _described(cycle, matrix, settings, hermitian)
+def _small(own: Matrix, target: Target, settings: AmgSettings) -> Preconditioner:
+    cycle, hermitian = exact_inverse(own, "amg")
+    return _described(cycle, own, target, settings, hermitian)
 
 
 def _of_levels(
-    matrix: Matrix, levels: list[HostLevel], settings: AmgSettings, hermitian: bool, order: np.ndarray | None = None
+    own: Matrix,
+    target: Target,
+    levels: list[HostLevel],
+    settings: AmgSettings,
+    hermitian: bool,
+    order: np.ndarray | None = None,
 ) -> Preconditioner:
-    return _described(known_cycle(levels, settings, hermitian, Target.of(matrix)), matrix, settings, hermitian, order)
+    return _described(known_cycle(levels, settings, hermitian, target), own, target, settings, hermitian, order)
 
 
 def _described(
-    cycle: Operator, matrix: Matrix, settings: AmgSettings, hermitian: bool | None, order: np.ndarray | None = None
+    cycle: Operator,
+    own: Matrix,
+    target: Target,
+    settings: AmgSettings,
+    hermitian: bool | None,
+    order: np.ndarray | None = None,
 ) -> Preconditioner:
-    cycle = cycle if order is None else permuted(cycle, order, Target.of(matrix))
-    costs = numbers_stored(cycle), work_of(cycle), stored_entries(matrix)
+    cycle = cycle if order is None else permuted(cycle, order, target)
+    costs = numbers_stored(cycle), work_of(cycle), own.nnz
     return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs(), note_on_precision(cycle))
 
 
-def _square(matrix: Matrix) -> Matrix:
-    if matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"amg was asked for a matrix of shape {matrix.shape}; expected a square one.")
-    return matrix
-
-
 def _sparse(matrix: Matrix) -> SparseMatrix:
-    found = matrix if isinstance(matrix, SparseMatrix) else matrix.to("csr")
-    if not isinstance(found, SparseMatrix):
-        raise UnsupportedOperation(
-            f"amg needs to know where the entries of the matrix are; got {matrix!r}. Make the matrix with krylix "
-            "outside of the compiled function, and pass that."
-        )
+    found: Any = matrix if isinstance(matrix, SparseMatrix) else matrix.to("csr")
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -37,7 +39,7 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
         if len(levels) == 1:
             return target.dense(right[:, None] * inverse * left)
         found = target.dense(inverse)
-    within = target._replace(dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
+    within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
     for level, own, below in reversed(list(zip(levels[:-1], scales[:-1], scales[1:]))):
         found = _level(level, own, below, recast(found, within.stored), settings, hermitian, within)
     return DiagonallyScaled(recast(found, target.stored), target.array(right[None]), target.array(left[None]))

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend
-from ....sparse import Matrix, Operator
+from ....sparse import Matrix
 from ....sparse.formats.making.build import from_entries
+from ....sparse.operators.concrete import nonzero_entries
 from ..base import Preconditioner
-from ..known import anchor, as_matrix, concrete_entries, pattern, stored_entries
+from ..cycle.target import Target
+from ..pipeline import of_operator
 from .blocks import Places, Stack, labels_of, places_of
 from .inverses import all_hermitian, inverses, regular_inverses
 
 _MOST = 2**31
 
 
-def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "auto") -> Preconditioner:
+@of_operator()
+def block_jacobi(own: Matrix, target: Target, *, block_size: int | None = None, blocks: Any = "auto") -> Preconditioner:
     """The inverses of blocks on the diagonal of A, for several unknowns at each node, or in each element.
 
     Where the values are known, null vectors of a singular block count as if their eigenvalue were its largest, and
@@ -38,25 +41,22 @@ def block_jacobi(A: Operator, *, block_size: int | None = None, blocks: Any = "a
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 12.2.
     """
-    matrix = as_matrix(A)
-    labels = labels_of(A.shape[0], block_size, blocks, pattern(matrix))
+    bk, rows, cols, values = nonzero_entries(own)
+    labels = labels_of(own.shape[0], block_size, blocks, (rows, cols))
     places = places_of(labels)
-    if sum(stack.blocks * stack.size**2 for stack in places.stacks) * (matrix.systems or 1) >= _MOST:
+    if sum(stack.blocks * stack.size**2 for stack in places.stacks) * (own.systems or 1) >= _MOST:
         raise ValueError(f"Blocks of up to {np.bincount(labels).max()} unknowns were asked for; expected smaller ones.")
-    bk, rows, cols, values = concrete_entries(matrix)
     inside = np.flatnonzero(labels[rows] == labels[cols])
     numbers = _filled(bk, places, bk.take(values, inside, 1), places.of(rows[inside], cols[inside]))
     found = [_inverted(bk, stack, numbers[:, stack.start : stack.stop]) for stack in places.stacks]
-    inverse = _as_matrix(matrix, bk, places, [f[0] for f in found])
+    inverse = _as_matrix(own, target, places, [f[0] for f in found])
     singular = sum(f[1] for f in found)
     note = f"{singular} of {len(np.unique(labels))} blocks are singular" if singular else None
     sizes = np.bincount(labels)
     setting = f"{len(sizes)} of {sizes.min()}" + ("" if sizes.min() == sizes.max() else f" to {sizes.max()}")
     hermitian = _all([f[2] for f in found])
     cost = inverse.nnz
-    return Preconditioner(
-        inverse, "block-jacobi", hermitian, cost, cost, stored_entries(A), (("blocks", setting),), note
-    )
+    return Preconditioner(inverse, "block-jacobi", hermitian, cost, cost, None, (("blocks", setting),), note)
 
 
 def _filled(bk: Backend, places: Places, values: Array, at: np.ndarray) -> Array:
@@ -101,8 +101,9 @@ def _all(facts: list[bool | None]) -> bool | None:
     return False if False in facts else None if None in facts else True
 
 
-def _as_matrix(matrix: Matrix, bk: Backend, places: Places, inverses: list[Array]) -> Matrix:
+def _as_matrix(own: Matrix, target: Target, places: Places, inverses: list[Array]) -> Matrix:
     """The block diagonal matrix of the inverses."""
+    bk = own.bk
     rows, cols, kept = [], [], []
     for stack, members in zip(places.stacks, places.members, strict=True):
         i, j = (
@@ -115,7 +116,7 @@ def _as_matrix(matrix: Matrix, bk: Backend, places: Places, inverses: list[Array
     numbers = inverses[0] if len(inverses) == 1 else bk.concat(inverses, 1)
     values = bk.take(numbers, np.concatenate(kept), 1)
     return from_entries(
-        matrix.bk, np.concatenate(rows), np.concatenate(cols), values if matrix.systems is not None else values[0],
-        matrix.shape, like=anchor(matrix), sum_duplicates=False, prune=False,
-        format="csr" if matrix.bk.has_compiled_rows else None,  # diagonals of blocks are half empty
+        target.bk, np.concatenate(rows), np.concatenate(cols), values if own.systems is not None else values[0],
+        own.shape, like=target.like, sum_duplicates=False, prune=False,
+        format="csr" if target.bk.has_compiled_rows else None,  # diagonals of blocks are half empty
     )  # fmt: skip

@@ -10,21 +10,24 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse import Operator
+from ....sparse import Matrix
 from ....sparse.analysis.analysis import analysis_of
+from ....sparse.operators.concrete import nonzero_entries
 from ..base import Preconditioner
 from ..checks import check_choice
 from ..composed.multiplicative import multiplicative
+from ..cycle.target import Target
 from ..jacobi import jacobi
-from ..known import as_matrix, grid_of, pattern, stored_entries
+from ..pipeline import grid_of, of_operator
 from .clusters import labels_of_clusters
 from .coarse import coarse_correction
 
 _MOST = 512  # clusters by default
 
 
+@of_operator()
 def cluster(
-    A: Operator, *, clusters: Any = None, grid: Sequence[int] | None = None, form: str = "additive"
+    own: Matrix, target: Target, *, clusters: Any = None, grid: Sequence[int] | None = None, form: str = "additive"
 ) -> Preconditioner:
     """Jacobi for what changes within clusters of unknowns, and a small dense system for what changes between them.
 
@@ -47,16 +50,17 @@ def cluster(
     is the balancing preconditioner of Tang, Nabben, Vuik & Erlangga, 2009, section 2.
     """
     form = check_choice("form", form, ("additive", "deflated"))
-    matrix, n = as_matrix(A), A.shape[0]
-    shape = grid_of(matrix, A, grid)
-    labels = labels_of_clusters(n, _default(n) if clusters is None else clusters, shape, pattern(matrix))
+    n = own.shape[0]
+    _, rows, cols, _ = nonzero_entries(own)
+    labels = labels_of_clusters(n, _default(n) if clusters is None else clusters, grid_of(own, grid), (rows, cols))
     inside, count = np.flatnonzero(labels >= 0), int(labels.max(initial=0)) + 1
-    P = sp.csr_array((np.ones(len(inside), matrix.dtype), (inside, labels[inside])), (n, count))
-    fine, coarse = jacobi(matrix), coarse_correction(matrix, P)
-    M = fine + coarse if form == "additive" else multiplicative(matrix, coarse, fine, coarse)
+    P = sp.csr_array((np.ones(len(inside), own.dtype), (inside, labels[inside])), (n, count))
+    fine: Any = target.moved(jacobi(own))
+    coarse = target.moved(coarse_correction(own, P))
+    M = fine + coarse if form == "additive" else multiplicative(target.A, coarse, fine, coarse)
     settings = (("clusters", count), ("form", form))
-    hermitian = True if analysis_of(matrix.without_offset).hermitian else M.hermitian
-    return replace(M, kind="cluster", hermitian=hermitian, entries=stored_entries(A), settings=settings)
+    hermitian = True if analysis_of(own).hermitian else M.hermitian
+    return replace(M, kind="cluster", hermitian=hermitian, entries=None, settings=settings)
 
 
 def _default(n: int) -> int:

@@ -9,9 +9,11 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import Composed, Dense, Matrix, Operator, as_operator, storable
+from ....sparse.operators.concrete import kept
 from ..base import Preconditioner
 from ..block_jacobi.inverses import all_hermitian, are_hermitian, inverses
-from ..known import as_matrix, concrete, from_host, kept, linear, stored_entries, without_derivatives
+from ..cycle.target import Target
+from ..pipeline import constant_linear_part, of_operator
 
 _LARGEST = 4096  # most columns: their matrix is inverted as a dense one
 
@@ -62,41 +64,24 @@ def coarse_correction(A: Any, P: Any, *, like: Any = None) -> Preconditioner:
 
     Source: Smith, Bjorstad & Gropp, Domain Decomposition, 1996, section 2.1.
     """
-    matrix = as_matrix(without_derivatives(linear(as_operator(A, like))))
-    spread: Any = kept(as_operator(P))
-    if spread.shape[0] != matrix.shape[0] or not 0 < spread.shape[1] <= _LARGEST or spread.systems is not None:
-        raise ValueError(
-            f"P has the shape {spread.shape}; expected ({matrix.shape[0]}, m) with m from 1 to {_LARGEST}."
-        )
-    dtype = np.result_type(matrix.dtype, spread.dtype) if spread.dtype.kind == "c" else matrix.dtype
-    spread = spread.astype(dtype)
-    own: Any = concrete(matrix)
+    return _coarse_correction(constant_linear_part(as_operator(A, like)), spread=as_operator(P))
+
+
+@of_operator()
+def _coarse_correction(own: Any, target: Target, *, spread: Any) -> Preconditioner:
+    if spread.shape[0] != own.shape[0] or not 0 < spread.shape[1] <= _LARGEST or spread.systems is not None:
+        raise ValueError(f"P has the shape {spread.shape}; expected ({own.shape[0]}, m) with m from 1 to {_LARGEST}.")
+    dtype = np.result_type(own.dtype, spread.dtype) if spread.dtype.kind == "c" else own.dtype
+    spread = kept(spread).astype(dtype)
     # P^H (A P), in a form in which what may be traced stands on the left
     bk, blocks = own.bk, ((own @ spread).T @ spread.conj()).T.dense()
     inverse, hermitian, singular = _coarse_inverse(bk, blocks if own.systems is not None else blocks[None])
-    inverse = inverse if own.systems is not None else inverse[0]
-    return _assembled(matrix, spread, bk, inverse, hermitian, singular)
-
-
-def _assembled(
-    matrix: Matrix, spread: Operator, bk: Backend, inverse: Array, hermitian: bool | None, singular: bool
-) -> Preconditioner:
-    left, right = from_host(spread, matrix), from_host(spread.H, matrix)
-    inner = Dense(bk, inverse, inverse if bk.on_host else None)
-    operator = CoarseGridCorrection(left, from_host(inner, matrix) if bk.on_host else inner, right)
-    columns, count = stored_entries(spread) or 0, inner.nnz
+    inner = Dense(bk, *(inverse if own.systems is not None else inverse[0],) * (2 if bk.on_host else 1))
+    operator = CoarseGridCorrection(target.moved(spread), target.moved(inner), target.moved(spread.H))
+    columns = spread.nnz if isinstance(spread, Matrix) else 0
+    cost, settings = columns + inner.nnz, (("columns", spread.shape[1]),)
     note = "the coarse matrix is singular" if singular else None
-    cost = columns + count
-    return Preconditioner(
-        operator,
-        "coarse",
-        hermitian,
-        cost,
-        cost + columns,
-        stored_entries(matrix),
-        (("columns", spread.shape[1]),),
-        note,
-    )
+    return Preconditioner(operator, "coarse", hermitian, cost, cost + columns, own.nnz, settings, note)
 
 
 def _coarse_inverse(bk: Backend, blocks: Array) -> tuple[Array, bool | None, bool]:

@@ -10,8 +10,9 @@ from typing import Any
 from ....backends import Array
 from ....sparse import Composed, Operator, storable
 from ....sparse.analysis.analysis import analysis_of
+from ....sparse.operators.concrete import kept
 from ..base import Preconditioner, in_brackets, joint_cost, joint_note
-from ..known import kept, stored_entries
+from ..pipeline import stored_entries
 from .pieces import in_one_library
 
 

@@ -11,7 +11,7 @@ from ....backends import Backend, get_backend
 from ....sparse import Operator, as_operator, is_function, to_operator
 from ..base import Preconditioner
 from ..foreign import from_foreign
-from ..known import linear, without_derivatives
+from ..pipeline import constant_linear_part
 
 
 def as_piece(M: Any) -> Preconditioner:
@@ -47,7 +47,7 @@ def in_one_library(pieces: Sequence[Any], A: Any = None, like: Any = None) -> li
     """
     found: list[Operator] = [as_piece(M) for M in pieces]
     if A is not None:
-        found.append(without_derivatives(linear(as_operator(A, like))))
+        found.append(constant_linear_part(as_operator(A, like)))
     shapes = list(dict.fromkeys(M.shape for M in found))
     if len(shapes) > 1 or shapes[0][0] != shapes[0][1]:
         raise ValueError(

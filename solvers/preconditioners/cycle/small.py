@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Dense, Matrix
-from ..known import in_scipy
+from ....sparse.operators.concrete import in_scipy
 from .checked import hermitian_and_double
 from .dense import known_inverse, rounding_of, traced_inverse
 from .scales import scales_of, times_diagonals
@@ -19,7 +19,7 @@ def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
     Raises:
         ValueError: an entry is not finite, or a row with entries has a zero on the diagonal.
     """
-    known, target = in_scipy(matrix), Target.of(matrix)
+    known, target = in_scipy(matrix), Target(matrix, matrix.dtype)
     if known is None:
         return _traced(matrix), None
     if isinstance(known, sp.csr_array):

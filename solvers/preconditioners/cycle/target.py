@@ -1,43 +1,58 @@
-"""Library, device and precision of a cycle."""
+"""Library, device and precision of a preconditioner."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ....backends import Array, Backend
-from ....sparse import Dense, Matrix, SparseMatrix
+from ....sparse import Dense, Matrix, Operator, SparseMatrix
 from ....sparse.formats.making.build import from_csr
-from ..known import anchor
+from ....sparse.operators.concrete import anchor, from_host
 from .formats import suitable_format
 
 
-class Target(NamedTuple):
-    """Target of a cycle: a library, an array on the device or None, and the dtype of A."""
+@dataclass(frozen=True)
+class Target:
+    """Where a preconditioner is applied: beside A, in a dtype, by default that of A."""
 
-    bk: Backend
-    like: Array | None
+    A: Operator
     dtype: np.dtype
 
-    @classmethod
-    def of(cls, matrix: Matrix) -> Target:
-        """The target of a matrix."""
-        return cls(matrix.bk, anchor(matrix), matrix.dtype)
+    @property
+    def bk(self) -> Backend:
+        """The library."""
+        return self.A.bk
+
+    @property
+    def like(self) -> Array | None:
+        """An array on the device, or None where it does not matter."""
+        return anchor(self.A) if isinstance(self.A, Matrix) else getattr(self.A, "like", None)
 
     @property
     def stored(self) -> np.dtype:
         """The dtype that arrays get there."""
         return self.bk.stored_dtype(self.dtype)
 
+    def moved(self, M: Operator) -> Operator:
+        """Convert an operator that NumPy made; those of the library are as they are."""
+        return M if M.bk is self.bk else from_host(M, self.A)  # type: ignore[arg-type]
+
     def dense(self, matrix: np.ndarray) -> Dense:
         known = matrix.astype(self.stored)
         return Dense(self.bk, self.bk.asarray(known, like=self.like), known)
 
     def array(self, values: np.ndarray) -> Array:
-        """A constant array: NumPy's inside compiled programs and in the NumPy backend."""
-        known = values.astype(self.stored)
-        return known if self.bk.on_host or self.bk.compiled() else self.bk.asarray(known, like=self.like)
+        """A constant array in the dtype: NumPy's inside compiled programs and in the NumPy backend."""
+        return self.placed(values.astype(self.stored))
+
+    def placed(self, array: Array) -> Array:
+        """Likewise in its own dtype; arrays of the library are as they are."""
+        if self.bk.on_host or self.bk.compiled() or not isinstance(array, np.ndarray):
+            return array
+        return self.bk.asarray(array, like=self.like)
 
     def matrix(self, A: Any, format: str | None = None) -> SparseMatrix:
         """Convert SciPy's CSR to a format, by default the one that suits it in the library."""

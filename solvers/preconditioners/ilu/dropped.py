@@ -6,20 +6,23 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import SuperLU, spilu
 
-from ....backends import get_backend
-from ....sparse import Operator, UnsupportedOperation
+from ....sparse import Matrix, UnsupportedOperation
 from ....sparse.analysis.symmetry import CHOSEN
 from ....sparse.formats import from_csr
+from ....sparse.operators.concrete import in_scipy
 from ...triangular.by_superlu import inverse_of_unit
 from ..base import Preconditioner
 from ..checks import check_number
-from ..known import anchor, as_matrix, in_scipy, stored_entries
+from ..cycle.target import Target
+from ..diagonal import DiagonalOperator
 from ..reordered import Reordered
-from .factored import Factored, TriangleSweeps, diagonal_on_host
+from .factored import Factored, TriangleSweeps
 from .scaled import check_finite_rows
 
 
-def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_factor: float) -> Preconditioner:
+def dropped(
+    own: Matrix, target: Target, apply: str | None, sweeps: int, tolerance: float, fill_factor: float
+) -> Preconditioner:
     """ILU with a drop tolerance and row exchanges; see `ilu`.
 
     Raises:
@@ -31,8 +34,7 @@ def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_
     check_number("fill_factor", fill_factor, 0)
     if tolerance != 0:
         check_number("drop_tolerance", tolerance, 0)
-    matrix = as_matrix(A)
-    known = in_scipy(matrix)
+    known = in_scipy(own)
     if known is None or isinstance(known, tuple):
         got = "of a matrix whose values are not known yet" if known is None else f"of {len(known)} systems"
         raise UnsupportedOperation(
@@ -47,14 +49,14 @@ def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_
             "SciPy's spilu found the matrix singular, or its factors too large. Use 'jacobi', or shift A's diagonal."
         ) from error
     apply = apply or "exact"
-    bk, like, upper = matrix.bk, anchor(matrix), sp.csr_array(found.U)
+    upper = sp.csr_array(found.U)
     pivots = upper.diagonal()
     if not (pivots != 0).all() or not np.isfinite(upper.data).all():
         raise ValueError("SciPy's spilu made a pivot of zero: the matrix is singular. Use 'jacobi'.")
     unit = (sp.csr_array(sp.tril(found.L, -1)), sp.csr_array(sp.diags_array(1 / pivots) @ sp.triu(upper, 1)))
-    triangles = [from_csr(bk, S.astype(matrix.dtype), prune=False, like=like) for S in unit]
+    triangles = [from_csr(target.bk, S.astype(own.dtype), prune=False, like=target.like) for S in unit]
     solves = [inverse_of_unit(S) if apply == "exact" else TriangleSweeps(S, sweeps) for S in triangles]
-    inverse = diagonal_on_host(matrix, get_backend("numpy"), (1 / pivots).astype(matrix.dtype)[None])
+    inverse = DiagonalOperator(target.bk, target.array((1 / pivots)[None]))
     order = [index.astype(np.int32) for index in (found.perm_r, found.perm_c)]
     back = [np.argsort(index).astype(np.int32) for index in order]
     M = Reordered(Factored(solves[0], inverse, solves[1]), back[0], order[0], order[1], back[1])
@@ -65,7 +67,7 @@ def dropped(A: Operator, apply: str | None, sweeps: int, tolerance: float, fill_
     return Preconditioner(
         M, "ilu", None if _seems_hermitian(found) else False,
         memory=entries + len(pivots), work=entries * (sweeps if apply == "sweeps" else 1) + len(pivots),
-        entries=stored_entries(A), settings=tuple(settings.items()),
+        settings=tuple(settings.items()),
     )  # fmt: skip
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ....backends import Array, Backend
-from ....sparse import Composed, Matrix, Operator, SparseMatrix, storable
+from ....sparse import Composed, Operator, SparseMatrix, storable
 from ....sparse.formats import from_entries
 from ...triangular.by_superlu import inverse_of_unit
 from ..checks import MOST_STEPS, check_integer
 from ..diagonal import DiagonalOperator
-from ..known import anchor, from_host
 from .scaled import UnitDiagonalMatrix
 
 
@@ -82,8 +80,9 @@ def factored(
         below, above = damping * below, damping * above
         if A.known and damping.min() < 1:
             note = f"triangles damped by {damping.min():.2g}, as sweeps would grow: apply='exact' may be much stronger"
-    inverse = diagonal_on_host(A.matrix, host, host.reshape(scale / (pivots * A.units), (-1, n)))
-    triangles = [_strict(A, A.matrix.bk, *part) for part in ((A.pattern.lower, below), (A.pattern.upper, above))]
+    target = A.target
+    inverse = DiagonalOperator(target.bk, target.placed(host.reshape(scale / (pivots * A.units), (-1, n))))
+    triangles = [_strict(A, target.bk, *part) for part in ((A.pattern.lower, below), (A.pattern.upper, above))]
     lower, upper = (inverse_of_unit(S) if sweeps is None else TriangleSweeps(S, sweeps) for S in triangles)
     return Factored(lower, inverse, upper), note
 
@@ -124,18 +123,9 @@ def _damping(A: UnitDiagonalMatrix, below: Array, above: Array, sweeps: int) -> 
     return host.astype(found, host.dtype(A.values))
 
 
-def diagonal_on_host(matrix: Matrix, host: Backend, values: Array) -> DiagonalOperator:
-    """A diagonal in the library of a matrix, on its device."""
-    found: Any = DiagonalOperator(host, values)
-    if host is not matrix.bk:
-        found = from_host(found, matrix)
-    made: DiagonalOperator = found
-    return made
-
-
 def _strict(A: UnitDiagonalMatrix, bk: Backend, places: np.ndarray, values: Array) -> SparseMatrix:
     pattern = A.pattern
     return from_entries(
         bk, pattern.rows[places], pattern.cols[places], values, (pattern.n, pattern.n), prune=False,
-        like=anchor(A.matrix) if bk is A.matrix.bk else None, sum_duplicates=False,
+        like=A.target.like if bk is A.target.bk else None, sum_duplicates=False,
     )  # fmt: skip

@@ -38,7 +38,7 @@ def _pivots_only(A: UnitDiagonalMatrix, sweeps: int) -> Array:
         return pivots
     both = bk.take(A.values, lower, A.last) * bk.take(A.values, pattern.mirror[lower], A.last)
     C = from_entries(
-        A.matrix.bk, pattern.rows[lower], pattern.cols[lower], both, (pattern.n, pattern.n), prune=False,
+        bk, pattern.rows[lower], pattern.cols[lower], both, (pattern.n, pattern.n), prune=False,
         sum_duplicates=False,
     )  # fmt: skip
     for _ in range(sweeps):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ....sparse import Operator
+from ....sparse import Matrix
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_integer, check_number
-from ..jacobi import jacobi
-from ..known import stored_entries
+from ..cycle.target import Target
+from ..pipeline import of_operator
 from .dropped import dropped
 from .factored import Factored, factored
 from .in_graph import by_sweeps
@@ -24,8 +23,10 @@ _BUILD_SWEEPS = 3
 _BUILD_SWEEPS_CAPPED = 5
 
 
+@of_operator()
 def ilu(
-    A: Operator,
+    own: Matrix,
+    target: Target,
     *,
     apply: str | None = None,
     sweeps: int = 2,
@@ -70,14 +71,16 @@ def ilu(
     apply = _checked(apply, sweeps, levels, build_sweeps, shift)
     if drop_tolerance is not None:
         _refuse_with_tolerance(levels=levels, build_sweeps=build_sweeps, shift=None if shift == "auto" else shift)
-        return dropped(A, apply, sweeps, drop_tolerance, fill_factor)
+        return dropped(own, target, apply, sweeps, drop_tolerance, fill_factor)
     if fill_factor != _FILL:
         raise ValueError(f"fill_factor={fill_factor!r} was given; it takes a drop_tolerance, too.")
-    return _factors(A, "ilu", apply, sweeps, levels, build_sweeps, shift)
+    return _factors("ilu", UnitDiagonalMatrix.of(own, target), apply, sweeps, levels, build_sweeps, shift)
 
 
+@of_operator()
 def ic(
-    A: Operator,
+    own: Matrix,
+    target: Target,
     *,
     apply: str | None = None,
     sweeps: int = 2,
@@ -101,7 +104,9 @@ def ic(
     Source: Meijerink and van der Vorst, Math. Comp. 31 (1977); Saad, 2nd ed., section 10.3.
     """
     apply = _checked(apply, sweeps, levels, build_sweeps, shift)
-    return _factors(A, "ic", apply, sweeps, levels, build_sweeps, shift)
+    scaled = UnitDiagonalMatrix.of(own, target, lower_only=True)
+    _check_definite(scaled)
+    return _factors("ic", scaled, apply, sweeps, levels, build_sweeps, shift)
 
 
 def _refuse_with_tolerance(**given: Any) -> None:
@@ -114,13 +119,14 @@ def _refuse_with_tolerance(**given: Any) -> None:
 
 
 def _factors(
-    A: Operator, kind: str, apply: str | None, sweeps: int, levels: int | None, build: int | None, shift: float | str
+    kind: str,
+    scaled: UnitDiagonalMatrix,
+    apply: str | None,
+    sweeps: int,
+    levels: int | None,
+    build: int | None,
+    shift: float | str,
 ) -> Preconditioner:
-    if not A.shape[0]:
-        return replace(jacobi(A), kind=kind)
-    scaled = UnitDiagonalMatrix.of(A, lower_only=kind == "ic")
-    if kind == "ic":
-        _check_definite(scaled)
     if levels is not None:
         scaled = scaled.capped(levels)
     apply = apply or ("sweeps" if levels is None else "exact")
@@ -136,17 +142,17 @@ def _factors(
         settings |= {"build_sweeps": count}
         factors, pivots = by_sweeps(scaled.shifted(0.0 if shift == "auto" else float(shift)), count)
     M, damped = factored(scaled, factors, pivots, sweeps if apply == "sweeps" else None)
-    return incomplete_preconditioner(M, kind, scaled, A, settings, "; ".join(filter(None, [*notes, damped])) or None)
+    return incomplete_preconditioner(M, kind, scaled, settings, "; ".join(filter(None, [*notes, damped])) or None)
 
 
 def incomplete_preconditioner(
-    M: Factored, kind: str, A: UnitDiagonalMatrix, operator: Operator, settings: dict[str, Any], note: str | None
+    M: Factored, kind: str, A: UnitDiagonalMatrix, settings: dict[str, Any], note: str | None
 ) -> Preconditioner:
     """The preconditioner with its facts and costs."""
     entries, n = (len(A.pattern.rows) - A.pattern.n) * A.systems, A.pattern.n * A.systems
     return Preconditioner(
         M, kind, A.hermitian, memory=entries + n, work=entries * settings.get("sweeps", 1) + n,
-        entries=stored_entries(operator), settings=tuple(settings.items()), note=note,
+        settings=tuple(settings.items()), note=note,
     )  # fmt: skip
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from ....backends import Array, Backend, get_backend
-from ....sparse import Dense, Matrix, Operator, SparseMatrix
+from ....backends import Array, Backend
+from ....sparse import Matrix
 from ....sparse.analysis.symmetry import REFUSED
 from ....sparse.formats.entries.regather import take_or_zero
-from ....sparse.formats.traced_coo import places_unknown
-from ..known import as_matrix, in_scipy
+from ....sparse.operators.concrete import nonzero_entries
+from ..cycle.target import Target
 from .pattern import Pattern
 
 _ROUNDING = 100  # units of it that a Hermitian matrix may differ from its adjoint, as in `sparse.analysis.symmetry`
@@ -23,7 +23,7 @@ class UnitDiagonalMatrix:
     """`A = U V`, with a diagonal U.
 
     Attributes:
-        matrix: A.
+        target: where the factors are applied.
         host: the library that computes: NumPy where the values are known now.
         pattern: where the entries are.
         values: V, `(nnz,)` or `(systems, nnz)`: 1 on the diagonal, 0 where A has 0 there but not in all of the row.
@@ -32,7 +32,7 @@ class UnitDiagonalMatrix:
         symmetric: bool `(systems,)`, where the values are known: is this system Hermitian up to rounding?
     """
 
-    matrix: Matrix
+    target: Target
     host: Backend
     pattern: Pattern
     values: Array
@@ -41,20 +41,18 @@ class UnitDiagonalMatrix:
     symmetric: np.ndarray | None = None
 
     @classmethod
-    def of(cls, A: Operator, lower_only: bool = False) -> UnitDiagonalMatrix:
-        """From any matrix, also a function that can be traced.
+    def of(cls, own: Matrix, target: Target, lower_only: bool = False) -> UnitDiagonalMatrix:
+        """From any square matrix.
 
         Args:
             lower_only: read the lower triangle only, for a matrix that is Hermitian.
 
         Raises:
-            UnsupportedOperation: the entries cannot be found.
+            UnsupportedOperation: the places of its entries are not known.
         """
-        matrix = as_matrix(A)
-        if matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"A has the shape {matrix.shape}; expected a square matrix for this preconditioner.")
-        rows, cols, values, host = _entries(matrix)
-        pattern, source = Pattern.of(rows, cols, matrix.shape[0])
+        host, rows, cols, values = nonzero_entries(own)
+        values = values if own.systems is not None else values[0]
+        pattern, source = Pattern.of(rows, cols, own.shape[0])
         if source is not None:
             values = take_or_zero(host, values, source)
         last = len(values.shape) - 1
@@ -80,7 +78,7 @@ class UnitDiagonalMatrix:
         units = host.where(diagonal == 0, sums, diagonal)
         on_diagonal = host.asarray((pattern.rows == pattern.cols).astype(host.dtype(values)), like=values)
         values = values / host.take(units, pattern.rows, last) + on_diagonal * host.take(empty, pattern.rows, last)
-        return cls(matrix, host, pattern, values, units, hermitian, symmetric)
+        return cls(target, host, pattern, values, units, hermitian, symmetric)
 
     @property
     def known(self) -> bool:
@@ -123,29 +121,6 @@ def _check_finite(values: np.ndarray, rows: np.ndarray) -> None:
     if not np.isfinite(values).all():
         row = int(rows[np.argwhere(~np.isfinite(values))[0, -1]])
         raise ValueError(f"Row {row} of A has an entry that is not finite; expected finite ones for this kind.")
-
-
-def _entries(matrix: Matrix) -> tuple[np.ndarray, np.ndarray, Array, Backend]:
-    """Rows, columns and values in row order, and the library of the values; without zeros where these are known."""
-    known = in_scipy(matrix)
-    if known is not None and not isinstance(known, tuple):
-        rows = np.repeat(np.arange(known.shape[0], dtype=np.int32), np.diff(known.indptr))
-        return rows, known.indices, known.data, get_backend("numpy")
-    if isinstance(matrix, SparseMatrix):
-        rows, cols, _ = matrix.structure.entries()
-        values, host = matrix.entry_values(), matrix.host
-    elif not isinstance(matrix, Dense):
-        raise places_unknown("An incomplete factorisation")
-    else:
-        n, host = matrix.shape[0], matrix.bk if known is None else get_backend("numpy")
-        dense = matrix.dense() if known is None else np.asarray(matrix.known())
-        rows, cols = (i.reshape(-1) for i in np.indices((n, n), np.int32))
-        values = host.reshape(dense, (n * n,) if matrix.systems is None else (matrix.systems, n * n))
-    if known is None:
-        return rows, cols, values, host
-    values = host.to_numpy(values)
-    kept = np.flatnonzero((values != 0).any(axis=0))
-    return rows[kept], cols[kept], values[:, kept], get_backend("numpy")
 
 
 def _symmetry(values: np.ndarray, pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:

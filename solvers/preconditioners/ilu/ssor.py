@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ....sparse import Operator
+from ....sparse import Matrix
 from ..base import Preconditioner
 from ..checks import check_number
-from ..jacobi import jacobi
+from ..cycle.target import Target
+from ..pipeline import of_operator
 from .factored import factored
 from .kinds import checked_apply, incomplete_preconditioner
 from .scaled import UnitDiagonalMatrix
 
 
-def ssor(A: Operator, *, omega: float = 1.0, apply: str | None = None, sweeps: int = 2) -> Preconditioner:
+@of_operator()
+def ssor(
+    own: Matrix, target: Target, *, omega: float = 1.0, apply: str | None = None, sweeps: int = 2
+) -> Preconditioner:
     """Symmetric relaxation, `M^-1 = (D/w + L) (D/w)^-1 (D/w + U) / (2 - w)`, of A = L + D + U.
 
     Nothing is factorised, so it is made in no time, also in compiled functions. M is Hermitian where A is, and positive
@@ -37,10 +39,8 @@ def ssor(A: Operator, *, omega: float = 1.0, apply: str | None = None, sweeps: i
     apply = checked_apply(apply, sweeps) or "sweeps"
     if check_number("omega", omega, 0) >= 2:
         raise ValueError(f"omega={omega!r} was given; expected a number between 0 and 2.")
-    if not A.shape[0]:
-        return replace(jacobi(A), kind="ssor")
-    scaled = UnitDiagonalMatrix.of(A)
+    scaled = UnitDiagonalMatrix.of(own, target)
     pivots = scaled.host.full_like(scaled.units, 1 / omega)
     M, note = factored(scaled, scaled.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
     settings = {"omega": float(omega), "apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
-    return incomplete_preconditioner(M, "ssor", scaled, A, settings, note)
+    return incomplete_preconditioner(M, "ssor", scaled, settings, note)

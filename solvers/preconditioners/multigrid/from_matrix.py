@@ -12,7 +12,7 @@ from ....sparse.analysis.analysis import analysis_of
 from ....sparse.analysis.neighbours import are_neighbours, differences, shift_of, step_of
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
-from ..known import concrete, concrete_entries
+from ....sparse.operators.concrete import concrete, nonzero_entries
 from .couplings import Couplings, Shift, opposite, sum_of_terms
 from .diagonals import neighbours_diagonals
 
@@ -113,10 +113,7 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
 
 
 def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
-    bk, rows, cols, values = concrete_entries(matrix)
-    if bk.on_host:
-        kept = (values != 0).any(axis=0)
-        rows, cols, values = rows[kept], cols[kept], values[:, kept]
+    bk, rows, cols, values = nonzero_entries(matrix)
     codes = np.zeros(len(rows), np.int64)
     rings = []
     for n, stride in zip(grid, row_strides(grid)):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....backends import Array
-from ....sparse import Operator
+from ....sparse import Matrix, Operator
 from ...block_tridiagonal.inverse import BlockTridiagonalInverse, block_tridiagonal_inverse
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_integer
@@ -20,7 +20,8 @@ from ..cycle.recast import check_precision, inner_dtype, note_on_precision, prec
 from ..cycle.scaled import DiagonallyScaled
 from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
-from ..known import as_matrix, from_host, grid_for, stored_entries
+from ..cycle.target import Target
+from ..pipeline import grid_of, of_operator
 from .coarsening import Coarsest, coarsest
 from .couplings import Couplings, are_flat
 from .from_matrix import couplings_of
@@ -31,8 +32,10 @@ _SMALL = 64  # unknowns up to which there is one grid
 _DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
 
 
+@of_operator()
 def multigrid(
-    A: Operator,
+    own: Matrix,
+    target: Target,
     *,
     grid: Sequence[int] | None = None,
     cycle: str = "V",
@@ -75,21 +78,19 @@ def multigrid(
         smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
     degree = check_integer("degree", degree, 1, MOST_STEPS)
     check_precision(precision)
-    matrix = as_matrix(A)
-    shape = grid_for(matrix, A, grid)
-    if matrix.shape[0] <= _SMALL:
-        return with_cost(*exact_inverse(matrix, "multigrid"), A, ())
+    shape = grid_of(own, grid, find=True)
+    if own.shape[0] <= _SMALL:
+        return with_cost(*exact_inverse(own, "multigrid"), ())
     size = coarsest(shape) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
-    own = couplings_of(matrix, shape)
-    known = own.bk.on_host
-    hermitian = _checked(own) if known else None
+    couplings = couplings_of(own, shape)
+    hermitian = _checked(couplings) if own.bk.on_host else None
     smoothing = Smoothing(
         smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision,
-        as_grids=are_flat(matrix.bk, own.periodic),
+        as_grids=are_flat(target.bk, couplings.periodic),
     )  # fmt: skip
-    inner, points = cycle_of(own, matrix.dtype, size, smoothing, hermitian, directional)
+    inner, points = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional)
     settings = (("direct", points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
-    return with_cost(from_host(inner, matrix) if known else inner, hermitian, A, settings)
+    return with_cost(inner, hermitian, settings)
 
 
 class Smoothing(NamedTuple):
@@ -125,11 +126,9 @@ def cycle_of(
     return _assembled(levels, sign, smoothing, bool(hermitian), dtype, within), math.prod(levels[-1].A.grid)
 
 
-def with_cost(
-    cycle: Operator, hermitian: bool | None, A: Operator, settings: tuple[tuple[str, Any], ...]
-) -> Preconditioner:
+def with_cost(cycle: Operator, hermitian: bool | None, settings: tuple[tuple[str, Any], ...]) -> Preconditioner:
     """The preconditioner with its cost."""
-    costs = numbers_stored(cycle), work_of(cycle), stored_entries(A)
+    costs = numbers_stored(cycle), work_of(cycle), None
     return Preconditioner(cycle, "multigrid", hermitian, *costs, settings, note_on_precision(cycle))
 
 

@@ -17,7 +17,7 @@ from ..base import Preconditioner
 from ..cycle.either import Either
 from ..diagonal import DOMINANT
 from ..jacobi import jacobi
-from ..known import as_matrix, grid_for
+from ..pipeline import grid_of, of_operator
 from .coarsening import Coarsest
 from .couplings import Couplings, Shift, Stacked, sum_of_terms
 from .from_matrix import couples_neighbours, couplings_of
@@ -39,25 +39,24 @@ def pays_unseen(A: Matrix) -> bool:
     return large and A.systems is None and bk.compiled() and not bk.spreads_arrays() and couples_neighbours(A)
 
 
-def multigrid_or_jacobi(A: Operator, precision: str | None = None) -> Preconditioner:
+@of_operator()
+def multigrid_or_jacobi(own: Matrix, _: Any, *, precision: str | None = None) -> Preconditioner:
     """Multigrid, or in runs whose values do not suit it, `jacobi`.
 
     That is for a zero or dominant diagonal, dominant convection, indefinite (wave) operators and NaN. The decision
     costs a few passes over the values; levels are set up only where they are used, and by NumPy where the program may
     call the host, which halves the compile time.
     """
-    matrix = as_matrix(A)
-    other = jacobi(matrix)
-    own = couplings_of(matrix, grid_for(matrix, A))
-    own = own.map(own.bk.constant)
-    bk, chosen = own.bk, _suits(own)
-    setup = _SetUp(replace(own, values={}), [*own.values], matrix.dtype, Smoothing(precision=precision, as_grids=True))
-    values = bk.stack([*own.values.values()])
+    bk, other = own.bk, jacobi(own)
+    A = couplings_of(own, grid_of(own, None, find=True)).map(bk.constant)
+    chosen = _suits(A)
+    setup = _SetUp(replace(A, values={}), [*A.values], own.dtype, Smoothing(precision=precision, as_grids=True))
+    values = bk.stack([*A.values.values()])
     arrays = bk.where_needed(
         chosen[0] > 0, lambda: bk.by_host(setup.on_host, setup.in_program, values, name=setup.name)
     )
     cycle, setup.make = setup.make(arrays), None  # type: ignore[misc]  # as it may hold what is traced
-    found = with_cost(Either(cycle, other.inner, chosen), None, A, (("direct", _DIRECT),))
+    found = with_cost(Either(cycle, other.inner, chosen), None, (("direct", _DIRECT),))
     return replace(found, note="jacobi where the values of a run do not suit it")
 
 

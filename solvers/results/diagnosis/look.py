@@ -11,10 +11,10 @@ import numpy as np
 from ....backends import Array, Backend, get_backend
 from ....sparse import Matrix, Operator
 from ....sparse.fingerprint import fingerprint
+from ....sparse.operators.concrete import is_known
 from ...iteration.method import Method
 from ...iteration.outcome import Outcome
 from ...preconditioners import Preconditioner
-from ...preconditioners.known import is_known
 from ...setup.problem import Problem
 from ..advice import Cause
 from .case import Case, EndState, Image, norms

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import krylix
 from cells import in_turn
 from krylix import linear_solve, preconditioner
+from krylix.solvers.preconditioners.cycle.target import Target
 from krylix.solvers.preconditioners.ilu import on_host
 from krylix.solvers.preconditioners.ilu.in_graph import by_sweeps
 from krylix.solvers.preconditioners.ilu.on_host import incomplete_factors, zero_fill
@@ -94,7 +95,8 @@ def test_hermitian(kind: str, dtype: str, settings: dict[str, Any]) -> None:
 )
 def test_sweeps_build_the_same_factors(kind: str, problem: sp.csr_array) -> None:
     """As many as there are levels, less one, are exact; each keeps the symmetry."""
-    A = UnitDiagonalMatrix.of(krylix.as_operator(problem), lower_only=kind == "ic").shifted(0.1)
+    own = krylix.as_operator(problem)
+    A = UnitDiagonalMatrix.of(own, Target(own, own.dtype), lower_only=kind == "ic").shifted(0.1)
     factors, pivots, shift = incomplete_factors(A, 0.0, True)
     levels = int(A.pattern.levels.max()) + 1
     swept_factors, swept_pivots = by_sweeps(A, levels - 1)

@@ -1,0 +1,138 @@
+"""From any operator to a preconditioner: the steps that all kinds share.
+
+    the linear part of A, constant to derivatives  ->  its entries; a function is traced
+    ->  its facts, each found once  ->  NumPy's arrays, where values are known
+    ->  the kind  ->  the library and device of A
+
+A kind is a function `(own, target, **settings) -> Preconditioner` with the decorator `@of_operator()`, which makes of
+it a function of any operator. `own` is a matrix: on NumPy's arrays wherever its values are known, also in `jax.jit` and
+`tf.function`, else on those of the library. What a kind makes on NumPy's arrays is moved to the library afterwards;
+`target` is for kinds that choose by the library, such as the format of a matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial, wraps
+from inspect import signature
+from typing import Any
+
+from ...sparse import (
+    Dense,
+    FunctionOperator,
+    Matrix,
+    NonlinearError,
+    Operator,
+    SparseMatrix,
+    UnsupportedOperation,
+    linear_part,
+)
+from ...sparse.analysis.analysis import Analysis, analysed, analysis_of, on_its_grid
+from ...sparse.formats.traced_coo import places_unknown
+from ...sparse.operators.concrete import as_matrix, concrete, without_derivatives
+from ...sparse.operators.linear_function import LinearFunction
+from .base import Preconditioner
+from .checks import check_grid
+from .cycle.target import Target
+
+Kind = Callable[..., Preconditioner]
+
+
+def of_operator(*, needs_entries: bool = True, eagerly_on_host: bool = True) -> Callable[[Kind], Kind]:
+    """Decorator that makes of a kind, see above, a function of any operator.
+
+    Args:
+        needs_entries: False: where A shows no entries, `own` is A itself, known by its products.
+        eagerly_on_host: False: outside of compiled functions `own` stays on the arrays of its library.
+    """
+
+    def decorated(kind: Kind) -> Kind:
+        @wraps(kind)
+        def build(A: Operator, **settings: Any) -> Preconditioner:
+            entries = entries_of(A) if needs_entries else entries_or_products(A)
+            return built(A, entries, partial(kind, **settings), eagerly_on_host)
+
+        own = signature(kind)
+        A, _, *settings = own.parameters.values()
+        build.__signature__ = own.replace(parameters=[A.replace(name="A"), *settings])  # type: ignore[attr-defined]
+        return build
+
+    return decorated
+
+
+def built(A: Operator, entries: Operator, kind: Kind, eagerly_on_host: bool = True) -> Preconditioner:
+    """What a kind makes of A, known by `entries`, in the library of A and on its device."""
+    with analysed(entries):
+        own = concrete(entries) if eagerly_on_host or entries.bk.compiled() else entries
+        if own is not entries:
+            own.analysis = Analysis(own, analysis_of(entries).facts)
+        target = Target(entries, entries.dtype)
+        M = kind(own, target)
+    inner, count = target.moved(M.inner), stored_entries(A) if M.entries is None else M.entries
+    return M if inner is M.inner and count == M.entries else replace(M, inner=inner, entries=count)
+
+
+def constant_linear_part(A: Operator) -> Operator:
+    """The linear part of A, an affine function minus its value at zero, detached from derivatives.
+
+    Raises:
+        NonlinearError: a function that is neither.
+    """
+    A = A.without_offset
+    return without_derivatives(linear_part(A) if isinstance(A, FunctionOperator) else A)
+
+
+def entries_of(A: Operator) -> Matrix:
+    """A as a matrix; a function is traced.
+
+    Raises:
+        UnsupportedOperation: its entries, or their places, cannot be found.
+        NonlinearError: the function is not linear.
+    """
+    A = A.without_offset
+    if not isinstance(A, Matrix | LinearFunction):
+        raise UnsupportedOperation(
+            f"{A!r} shows its products only, and this preconditioner is made of entries. Give the matrix, or use "
+            "'chebyshev', or a function r -> M r of your own."
+        )
+    matrix = as_matrix(A)
+    if not isinstance(matrix, SparseMatrix | Dense):
+        raise places_unknown("This preconditioner")
+    return matrix
+
+
+def entries_or_products(A: Operator) -> Operator:
+    """A as a matrix where its entries can be found, else A itself."""
+    try:
+        return entries_of(A)
+    except (UnsupportedOperation, NonlinearError):  # which is evaluated column by column, or known by its products
+        return A.without_offset
+
+
+def grid_of(own: Operator, grid: Any, find: bool = False) -> tuple[int, ...]:
+    """The grid of the unknowns: as given, or as the matrix declares it.
+
+    Args:
+        find: else as its entries look, see `on_its_grid`.
+
+    Raises:
+        ValueError: what was given is none of as many points.
+    """
+    if grid is None:
+        if find and len(own.in_shape) == 1:
+            own = on_its_grid(own)  # type: ignore[arg-type]
+        return own.in_shape if all(isinstance(k, int) for k in own.in_shape) else (own.shape[0],)  # no container
+    found = check_grid(grid)
+    if math.prod(found) != own.shape[0]:
+        raise ValueError(
+            f"grid={found} has {math.prod(found)} points; expected {own.shape[0]}, the number of unknowns."
+        )
+    return found
+
+
+def stored_entries(A: Operator) -> int | None:
+    """Number of stored entries, the unit of costs; None if A is no matrix."""
+    A = A.without_offset
+    return A.nnz if isinstance(A, Matrix) else None
