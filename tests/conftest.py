@@ -12,6 +12,8 @@ import pytest
 
 from fast_compilation import FLAGS
 
+pytest_plugins = ["processor_time"]
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]  # the root's sparse/ is not PyData sparse
 
@@ -91,23 +93,12 @@ def _but_for_its_mode(item: pytest.Item) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`pytest -n 2` hands out whole files: the tests of a file share what was compiled for the first of them.
-
-    So do the tests of contracts that solve one system by every method, which lie in three files.
-    """
-    if config.getvalue("dist") != "load":  # somebody asks for another way
+    """Say how `pytest -n 2` hands out tests, unless somebody asks for another way."""
+    if config.getvalue("dist") != "load":
         return None
-    from xdist.scheduler import LoadFileScheduling
+    from scheduling import LongestFirst
 
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return "one system by every method" if file.endswith(ONE_PROGRAM) else file
-
-    return Scheduling(config, log)
-
-
-ONE_PROGRAM = ("solvers/test_basics.py", "solvers/test_batches.py", "solvers/test_failures.py")
+    return LongestFirst(config, log)
 
 
 MAPS = 20_000  # a process may have 65 530

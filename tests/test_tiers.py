@@ -94,3 +94,11 @@ def test_every_method_in_every_mode(test: str, request: pytest.FixtureRequest) -
         assert all("default" in tiers[method, mode] for mode in always), f"{method}: {tiers}"
         assert {"default", "merge"} & tiers[method, "jax-jit"], f"{method} never compiles before a merge"
         assert {"default", "merge"} & tiers[method, "tf"], f"{method} never runs in TensorFlow before a merge"
+
+
+def test_files_that_are_handed_out_by_their_seconds_exist() -> None:
+    pytest.importorskip("xdist")
+    from scheduling import ONE_PROGRAM, SECONDS
+
+    gone = [file for file in (*ONE_PROGRAM, *SECONDS) if not (ROOT / "tests" / file).exists()]
+    assert not gone, f"tests/helpers/scheduling.py names files that are not there: {gone}"

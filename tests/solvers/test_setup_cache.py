@@ -47,8 +47,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "CG, ic": ("grid", {"method": "CG", "preconditioner": "ic"}),
     "CG, nothing": ("grid", {"method": "CG", "rtol": 1e-8, "history": True}),
     "CG, auto": ("grid", {"method": "CG", "preconditioner": "auto"}),
-    "GMRES, ilu": ("general", {"method": "GMRES", "preconditioner": "ilu", "history": True}),
-    "biCG-stab, jacobi": ("general", {"method": "biCG-stab", "preconditioner": "jacobi"}),
+    "GMRES, ilu": ("general", {"method": "GMRES", "preconditioner": "ilu", "rtol": 1e-4, "history": True}),
+    "biCG-stab, jacobi": ("general", {"method": "biCG-stab", "preconditioner": "jacobi", "rtol": 1e-4}),
     "scipy-GMres": ("general", {"method": "scipy-GMres"}),
     "mixed-CG": ("grid", {"method": "mixed-CG"}),
 }
@@ -79,9 +79,10 @@ def assert_equal(found: Any, expected: Any) -> None:
 @pytest.mark.compiled_by_default
 @pytest.mark.parametrize(("case", "mode"), CELLS)
 def test_no_digit_changes(case: str, mode: str) -> None:
+    """Of the first solve, which keeps nothing, of the second, which keeps its setup, and of those that take it."""
     name, settings = CASES[case]
     A: Any = MATRICES[name]
-    for k, row in enumerate(B):
+    for k, row in enumerate(B if mode in ("numpy", "torch") else B[:3]):
         b = array(mode, row)
         found = linear_solve(A, b, **settings)
         assert kept() == (k > 0)

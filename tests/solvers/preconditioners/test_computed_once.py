@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cells import in_turn
 from krylix import linear_solve, matrix_from_function, preconditioner
 from krylix.solvers import PRECONDITIONERS
 
@@ -56,8 +57,7 @@ def without(method: str) -> float:
 
 
 @pytest.mark.merge
-@pytest.mark.parametrize("method", APPLICATIONS)
-@pytest.mark.parametrize("kind", PRECONDITIONERS)
+@pytest.mark.parametrize(("kind", "method"), in_turn(PRECONDITIONERS, APPLICATIONS))
 def test_an_application_is_computed_once(kind: str, method: str) -> None:
     A, b = system()
     M = preconditioner(A, kind, **SETTINGS.get(kind, {}))

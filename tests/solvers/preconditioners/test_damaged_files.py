@@ -28,7 +28,7 @@ GRID = sp.csr_array(sum(np.array(c) * sp.kron(a, b) for c, a, b in (
     (1.0, sp.eye_array(8), sp.diags_array([-1.0, 2.1, -1.0], offsets=[-1, 0, 1], shape=(8, 8))),
 )))  # fmt: skip
 
-SETTINGS: dict[str, dict[str, Any]] = {"amg": {"max_coarse": 5}, "block-jacobi": {"block_size": 2}}
+SETTINGS: dict[str, dict[str, Any]] = {"amg": {"max_coarse": 20}, "block-jacobi": {"block_size": 2}}
 SAVED: dict[str, Callable[[], Any]] = {
     **{kind: lambda kind=kind: krylix.preconditioner(GRID, kind, **SETTINGS.get(kind, {})) for kind in PRECONDITIONERS},
     **{word: lambda word=word: Preconditioner(krylix.as_operator(A).to(word), "mine")
