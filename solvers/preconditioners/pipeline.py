@@ -70,8 +70,11 @@ def built(A: Operator, entries: Operator, kind: Kind, eagerly_on_host: bool = Tr
             own.analysis = Analysis(own, analysis_of(entries).facts)
         target = Target(entries, entries.dtype)
         M = kind(own, target)
-    inner, count = target.moved(M.inner), stored_entries(A) if M.entries is None else M.entries
-    return M if inner is M.inner and count == M.entries else replace(M, inner=inner, entries=count)
+    inner = target.moved(M.inner)
+    M = M if inner is M.inner else replace(M, inner=inner)
+    if M.entries is None:
+        M.entries = stored_entries(A)  # in place, as the kind has just made it
+    return M
 
 
 def constant_linear_part(A: Operator) -> Operator:
