@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..standard.axes import axes_of
 from ..standard.library import Library
 from ..standard.names import DTYPES
 from ..standard.namespace import Namespace
@@ -55,9 +57,26 @@ class _JaxLibrary(Library):
         return np.dtype(jnp.promote_types(a, b))
 
 
+_LIBRARY = _JaxLibrary()
+
+
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
     """JAX's, with indices of the default dtype."""
-    return jnp.searchsorted(x1, x2, side=side, sorter=sorter).astype(xp.__array_namespace_info__().default_dtypes()["indexing"])
+    return jnp.searchsorted(x1, x2, side=side, sorter=sorter).astype(_LIBRARY.default_integer)
+
+
+def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
+    """JAX's, also for negative axes."""
+    return jnp.permute_dims(x, axes_of(axes, x.ndim))
+
+
+class _Linalg:
+    @staticmethod
+    def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+        """JAX takes `rtol` for an absolute bound; it is one relative to the largest singular value."""
+        values = jnp.linalg.svdvals(x)
+        rtol = max(x.shape[-2:]) * jnp.finfo(values.dtype).eps if rtol is None else jnp.asarray(rtol)[..., None]
+        return jnp.sum(values > rtol * jnp.max(values, -1, keepdims=True, initial=0), -1)
 
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:
@@ -65,4 +84,4 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return list(jnp.broadcast_arrays(*arrays))
 
 
-xp = Namespace(_JaxLibrary(), {"": (sys.modules[__name__], jnp), "linalg": (jnp.linalg,), "fft": (jnp.fft,)})
+xp = Namespace(_LIBRARY, {"": (sys.modules[__name__], jnp), "linalg": (_Linalg, jnp.linalg), "fft": (jnp.fft,)})

@@ -47,9 +47,9 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
     return np.flip(last - np.argsort(np.flip(x, axis), axis=axis, stable=stable), axis)
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+def meshgrid(*arrays: Any, indexing: Any = "xy") -> list[Any]:
     """NumPy's, as a list."""
-    return list(np.meshgrid(*arrays, indexing=indexing))  # type: ignore[call-overload]
+    return list(np.meshgrid(*arrays, indexing=indexing))
 
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:
@@ -61,7 +61,7 @@ class _Linalg:
     @staticmethod
     def pinv(x: Any, /, *, rtol: Any = None) -> Any:
         """NumPy's, with the standard's default `rtol`."""
-        return np.linalg.pinv(x, rtol=rtol)  # type: ignore[call-overload]
+        return np.linalg.pinv(x, rtol=rtol)
 
 
 class _Fft:

@@ -110,7 +110,9 @@ class Creation:
             if hasattr(obj, "dtype"):
                 return function(obj, dtype=dtype, device=device, copy=copy)
             if copy is False:
-                raise ValueError(f"xp.asarray got copy=False and {type(obj).__name__}, from which it makes a new array.")
+                raise ValueError(
+                    f"xp.asarray got copy=False and {type(obj).__name__}, from which it makes a new array."
+                )
             if _holds_arrays(library, obj):
                 parts = library.together(*(asarray(x) if isinstance(x, (list, tuple)) else x for x in obj))
                 return function(library.stack(parts), dtype=dtype, device=device, copy=None)

@@ -70,8 +70,8 @@ class Inspection:
         """Limits of a real or complex dtype, or of an array's."""
         dtype = self._library.numpy_dtype(self._library.dtype_of(type))
         found = np.finfo(dtype)
-        numbers = (float(x) for x in (found.eps, found.max, found.min, found.smallest_normal))
-        return FloatLimits(int(found.bits), *numbers, self._library.native(found.dtype))
+        eps, largest, least, normal = (float(x) for x in (found.eps, found.max, found.min, found.smallest_normal))
+        return FloatLimits(int(found.bits), eps, largest, least, normal, self._library.native(found.dtype))
 
     def iinfo(self, type: Any, /) -> IntegerLimits:
         """Limits of an integer dtype, or of an array's."""

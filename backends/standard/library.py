@@ -16,8 +16,16 @@ import numpy as np
 from ..precision import get_precision
 from .names import DTYPES
 
-_COMPLEX_OF = {2: np.dtype(np.complex64), 4: np.dtype(np.complex64), 8: np.dtype(np.complex128)}  # by bytes
-_FLOAT_OF = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}  # by bits
+_COMPLEX_OF: dict[int, np.dtype] = {
+    2: np.dtype(np.complex64),
+    4: np.dtype(np.complex64),
+    8: np.dtype(np.complex128),
+}  # by bytes
+_FLOAT_OF: dict[int, np.dtype] = {
+    16: np.dtype(np.float16),
+    32: np.dtype(np.float32),
+    64: np.dtype(np.float64),
+}  # by bits
 _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
@@ -88,7 +96,9 @@ class Library(ABC):
     def float_type(self) -> np.dtype:
         """The dtype of new real numbers: of the precision in force, or the library's own."""
         bits = get_precision()
-        return self.default_float if bits is None else _FLOAT_OF[bits]
+        if bits is None:
+            return self.default_float
+        return _FLOAT_OF[bits]
 
     def default_of(self, kind: str) -> Any:
         """The native dtype of new numbers of a kind: "b", "i", "f" or "c"."""

@@ -50,9 +50,10 @@ _BY_RULE = {
 
 RULES = {name: rule for rule, names in _BY_RULE.items() for name in names.split()}
 EXTENSIONS = ("linalg", "fft")
-DTYPES = tuple(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()
-)  # fmt: skip
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64", "complex64", "complex128"),
+)
 
 
 def find(name: str, sources: dict[str, tuple[Any, ...]]) -> Any:

@@ -117,28 +117,33 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
 
 
 def _logical(function: _Function) -> _Function:
-    def logical(*arrays: Any) -> Any:
-        return function(*(tf.cast(x, tf.bool) for x in arrays))
+    def logical(x1: Any, x2: Any, /) -> Any:
+        return function(tf.cast(x1, tf.bool), tf.cast(x2, tf.bool))
 
     return logical
 
 
-logical_and, logical_or, logical_xor, logical_not = map(
-    _logical, (tf.logical_and, tf.logical_or, tf.math.logical_xor, tf.logical_not)
-)  # fmt: skip
-
-
 def _bitwise(function: _Function, of_booleans: _Function) -> _Function:
-    def bitwise(*arrays: Any) -> Any:
-        return of_booleans(*arrays) if arrays[0].dtype == tf.bool else function(*arrays)
+    def bitwise(x1: Any, x2: Any, /) -> Any:
+        return of_booleans(x1, x2) if x1.dtype == tf.bool else function(x1, x2)
 
     return bitwise
 
 
+logical_and, logical_or, logical_xor = map(_logical, (tf.logical_and, tf.logical_or, tf.math.logical_xor))
 bitwise_and = _bitwise(tf.bitwise.bitwise_and, tf.logical_and)
 bitwise_or = _bitwise(tf.bitwise.bitwise_or, tf.logical_or)
 bitwise_xor = _bitwise(tf.bitwise.bitwise_xor, tf.math.logical_xor)
-bitwise_invert = _bitwise(tf.bitwise.invert, tf.logical_not)
+
+
+def logical_not(x: Any, /) -> Any:
+    """Is an element false, that is 0?"""
+    return tf.logical_not(tf.cast(x, tf.bool))
+
+
+def bitwise_invert(x: Any, /) -> Any:
+    """All bits the other way round."""
+    return tf.logical_not(x) if x.dtype == tf.bool else tf.bitwise.invert(x)
 
 
 def bitwise_left_shift(x1: Any, x2: Any, /) -> Any:

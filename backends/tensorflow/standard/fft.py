@@ -91,7 +91,9 @@ def _axes_and_lengths(x: Any, s: Sequence[int] | None, axes: Sequence[int] | Non
     return list(zip(axes_of(axes, count), lengths, strict=True))[::-1]
 
 
-def fftn(x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward") -> Any:
+def fftn(
+    x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Any:
     """The transform along several axes."""
     return reduce(lambda y, to: fft(y, n=to[1], axis=to[0], norm=norm), _axes_and_lengths(x, s, axes), x)
 

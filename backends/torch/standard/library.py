@@ -19,7 +19,7 @@ class TorchLibrary(Library):
     name, module = "PyTorch", "torch"
     natives = TORCH_DTYPE
     extra_kinds = {torch.bfloat16: "f"}  # noqa: RUF012
-    refused = {name: _NO_ARITHMETIC for name in ("uint16", "uint32", "uint64")}  # noqa: RUF012
+    refused = dict.fromkeys(("uint16", "uint32", "uint64"), _NO_ARITHMETIC)
 
     @property
     def default_float(self) -> np.dtype:
@@ -57,4 +57,3 @@ def from_numpy(x: np.ndarray, copy: bool = False) -> torch.Tensor:
     """An array of NumPy as a tensor; a copy where PyTorch cannot share its memory (negative strides, read-only)."""
     shared = not copy and x.flags.writeable and x.dtype.isnative and all(stride >= 0 for stride in x.strides)
     return torch.as_tensor(x if shared else np.array(x, x.dtype.newbyteorder("="), order="C"))
-

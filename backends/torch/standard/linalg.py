@@ -30,6 +30,7 @@ def vecdot(x1: torch.Tensor, x2: torch.Tensor, /, *, axis: int = -1) -> torch.Te
 def cross(x1: torch.Tensor, x2: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:
     """The vector product."""
     check_lengths("linalg.cross", x1, x2, axis, 3)
+    x1, x2 = torch.broadcast_tensors(x1, x2) if x1.ndim != x2.ndim else (x1, x2)
     return torch.linalg.cross(x1, x2, dim=axis)
 
 
