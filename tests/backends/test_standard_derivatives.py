@@ -14,15 +14,19 @@ from standard import environment
 EXPRESSIONS = (
     "xp.clip(x, -0.5, p)", "xp.where(x > 0, x * x, p)", "xp.concat([x, p[None]], axis=0)", "xp.stack([x, x], axis=1)",
     "xp.linalg.vector_norm(x, axis=0)", "xp.linalg.vector_norm(x, ord=3)", "xp.linalg.matrix_norm(x)",
-    "xp.linalg.matrix_norm(x, ord='nuc')", "xp.linalg.pinv(x[:2])", "xp.linalg.pinv(xp.eye(3, dtype=x.dtype) + 0 * x + (x - x0))",
+    "xp.linalg.matrix_norm(x, ord='nuc')", "xp.linalg.pinv(x[:2])",
+    "xp.linalg.pinv(xp.eye(3, dtype=x.dtype) + x - x0)",
     "xp.cumulative_sum(x, axis=1, include_initial=True)", "xp.cumulative_prod(p)", "xp.std(x, axis=0)", "xp.var(x)",
     "xp.sort(x, axis=0)", "xp.take(x, i, axis=1)", "xp.take_along_axis(x, i[None], axis=1)", "xp.max(x, axis=1)",
     "xp.hypot(x, p)", "xp.logaddexp(x, p)", "xp.logaddexp(p, p)", "xp.linalg.solve(x, p)", "xp.linalg.inv(x)",
     "xp.linalg.det(x)", "xp.linalg.slogdet(x)[1]", "xp.linalg.eigvalsh(x + xp.matrix_transpose(x))",
     "xp.linalg.svdvals(x)", "xp.linalg.cholesky(x @ xp.matrix_transpose(x))", "xp.linalg.cross(x, p)",
-    "xp.tensordot(x, x, axes=1)", "xp.real(xp.fft.fft(x, axis=0, n=4))", "xp.fft.irfft(xp.fft.rfft(x, axis=0), n=3, axis=0)",
-    "xp.prod(x, axis=0)", "xp.diff(x, axis=0, prepend=p[None])", "xp.roll(x, 1)", "xp.tile(x, (1, 2))", "xp.repeat(x, 2)",
-    "xp.mean(x, axis=(0, 1))", "xp.sum(x, axis=())", "xp.expm1(xp.multiply(x, n))", "xp.pow(p, x)", "xp.copysign(x, -p)",
+    "xp.tensordot(x, x, axes=1)", "xp.real(xp.fft.fft(x, axis=0, n=4))",
+    "xp.fft.irfft(xp.fft.rfft(x, axis=0), n=3, axis=0)",
+    "xp.prod(x, axis=0)", "xp.diff(x, axis=0, prepend=p[None])", "xp.roll(x, 1)", "xp.tile(x, (1, 2))",
+    "xp.repeat(x, 2)",
+    "xp.mean(x, axis=(0, 1))", "xp.sum(x, axis=())", "xp.expm1(xp.multiply(x, n))", "xp.pow(p, x)",
+    "xp.copysign(x, -p)",
     "xp.linalg.matrix_power(x, 3)", "xp.linalg.trace(x)", "xp.astype(x, xp.complex128) * 1j", "xp.moveaxis(x, 0, 1)",
 )  # fmt: skip
 X = np.array([[2.0, 0.3, -1.0], [0.4, 1.5, 0.25], [-0.75, 0.6, 3.0]])

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ...standard.results import QR, SVD, EigenPairs, SignAndLog
 from .library import COMPLEX, sizes
-from .manipulation import common_shape
+from .manipulation import common_shape, joined
 from .reductions import sum
 
 det, inv = tf.linalg.det, tf.linalg.inv
@@ -115,8 +115,9 @@ def solve(x1: Any, x2: Any, /) -> Any:
     if len(x2.shape) == 1:
         return solve(x1, x2[:, None])[..., 0]
     left, right = sizes(x1), sizes(x2)
-    batch = list(common_shape(left[:-2], right[:-2]))
-    return tf.linalg.solve(tf.broadcast_to(x1, batch + left[-2:]), tf.broadcast_to(x2, batch + right[-2:]))
+    batch = common_shape(left[:-2], right[:-2])
+    x1, x2 = tf.broadcast_to(x1, joined(batch, left[-2:])), tf.broadcast_to(x2, joined(batch, right[-2:]))
+    return tf.linalg.solve(x1, x2)
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:

@@ -134,14 +134,15 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     own[axis] = places[axis] = 1
     shape = common_shape(own, places)
     before, after = shape[:axis], shape[axis + 1 :]
-    x = tf.broadcast_to(x, _joined(before, length, after))
-    return along_axis(x, tf.broadcast_to(_not_negative(indices, length), _joined(before, count, after)), axis)
+    x = tf.broadcast_to(x, joined(before, [length], after))
+    return along_axis(x, tf.broadcast_to(_not_negative(indices, length), joined(before, [count], after)), axis)
 
 
-def _joined(before: Any, length: Any, after: Any) -> Any:
-    if isinstance(before, tuple) and isinstance(length, int):
-        return (*before, length, *after)
-    return tf.concat([tf.cast(before, tf.int64), [tf.cast(length, tf.int64)], tf.cast(after, tf.int64)], 0)
+def joined(*parts: Any) -> Any:
+    """Parts of a shape, some of which may be tensors, as one shape."""
+    if not any(isinstance(part, tf.Tensor) or any(isinstance(n, tf.Tensor) for n in part) for part in parts):
+        return [n for part in parts for n in part]
+    return tf.concat([tf.cast(part, tf.int64) for part in parts if isinstance(part, tf.Tensor) or len(part)], 0)
 
 
 def _not_negative(indices: Any, length: Any) -> Any:
