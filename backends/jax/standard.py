@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..standard.axes import axes_of
-from ..standard.library import Library
+from ..standard.library import ArrayLibrary
 from ..standard.names import DTYPES
 from ..standard.namespace import Namespace
 
 
-class _JaxLibrary(Library):
+class _JaxLibrary(ArrayLibrary):
     """What is 64 bits wide is 32 bits wide where JAX's double precision is off."""
 
     name, module = "JAX", "jax.numpy"

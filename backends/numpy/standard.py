@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..standard.library import Library
+from ..standard.library import ArrayLibrary
 from ..standard.names import DTYPES
 from ..standard.namespace import Namespace
 
 
-class _NumpyLibrary(Library):
+class _NumpyLibrary(ArrayLibrary):
     name, module = "NumPy", "numpy"
     natives = {np.dtype(name): np.dtype(name) for name in (*DTYPES, "float16")}  # noqa: RUF012
     default_float = np.dtype(np.float64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .library import Library, is_number
+from .library import ArrayLibrary, is_number
 
 Function = Callable[..., Any]
 _OF_PYTHON = {np.dtype(np.float64): "f", np.dtype(np.complex128): "c", np.dtype(np.int64): "i", np.dtype(np.intp): "i"}
@@ -17,7 +17,7 @@ _OF_PYTHON = {np.dtype(np.float64): "f", np.dtype(np.complex128): "c", np.dtype(
 class Creation:
     """One method for each rule of `names.RULES` about new arrays; the functions that they take get a native dtype."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ArrayLibrary) -> None:
         self.library = library
 
     def _dtype(self, dtype: Any, *numbers: Any) -> Any:
@@ -128,5 +128,5 @@ def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(shape) if isinstance(shape, (list, tuple)) or hasattr(shape, "__iter__") else (shape,)
 
 
-def _holds_arrays(library: Library, x: Any) -> bool:
+def _holds_arrays(library: ArrayLibrary, x: Any) -> bool:
     return isinstance(x, (list, tuple)) and any(library.is_array(one) or _holds_arrays(library, one) for one in x)

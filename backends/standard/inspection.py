@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .library import Library
+from .library import ArrayLibrary
 
 _KINDS = {
     "bool": "b",
@@ -42,7 +42,7 @@ class IntegerLimits(NamedTuple):
 class Inspection:
     """The functions, as methods."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ArrayLibrary) -> None:
         self._library = library
 
     def result_type(self, *arrays_and_dtypes: Any) -> Any:
@@ -83,7 +83,7 @@ class Inspection:
 class NamespaceInfo:
     """What the namespace can do, as `__array_namespace_info__` of the standard tells it."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ArrayLibrary) -> None:
         self._library = library
 
     def capabilities(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def is_number(x: Any) -> bool:
     return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
 
-class Library(ABC):
+class ArrayLibrary(ABC):
     """An array library as the standard needs it. `native` dtypes are the library's own."""
 
     name: str  # "PyTorch"

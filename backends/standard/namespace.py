@@ -8,7 +8,7 @@ from typing import Any
 
 from .creation import Creation
 from .inspection import Inspection, NamespaceInfo
-from .library import Library
+from .library import ArrayLibrary
 from .names import EXTENSIONS, RULES, VERSION, find
 from .promotion import Promotion
 
@@ -24,7 +24,7 @@ class Namespace:
     pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
     __array_api_version__ = VERSION
 
-    def __init__(self, library: Library, sources: dict[str, tuple[Any, ...]], extension: str = "") -> None:
+    def __init__(self, library: ArrayLibrary, sources: dict[str, tuple[Any, ...]], extension: str = "") -> None:
         self._library, self._extension = library, extension
         rules = (Promotion(library), Creation(library))
         inspection = Inspection(library)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from .library import Library, is_number
+from .library import ArrayLibrary, is_number
 
 Function = Callable[..., Any]
 
@@ -17,7 +17,7 @@ class Promotion:
     Arrays of equal dtypes go to the function at once: that comparison is all that a call costs then.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ArrayLibrary) -> None:
         self.library = library
 
     def any(self, function: Function) -> Function:

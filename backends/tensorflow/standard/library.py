@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...standard.axes import axes_of
-from ...standard.library import Library
+from ...standard.library import ArrayLibrary
 from ...standard.names import DTYPES
 
 WHOLE = frozenset(getattr(tf, name) for name in DTYPES[1:9])
@@ -19,7 +19,7 @@ UNSIGNED = frozenset(getattr(tf, name) for name in DTYPES[5:9])
 COMPLEX = frozenset((tf.complex64, tf.complex128))
 
 
-class TensorflowLibrary(Library):
+class TensorflowLibrary(ArrayLibrary):
     """New real numbers are in single precision, as TensorFlow has it; new integers have 64 bits."""
 
     name, module = "TensorFlow", "tensorflow"

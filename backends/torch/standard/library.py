@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...standard.library import Library
+from ...standard.library import ArrayLibrary
 from ..dtypes import TORCH_DTYPE, numpy_dtype
 
 _NO_ARITHMETIC = "PyTorch stores such integers and does not compute with them: use uint8 or a wider signed integer."
 
 
-class TorchLibrary(Library):
+class TorchLibrary(ArrayLibrary):
     """Unsigned integers of 16 bits and more are refused: PyTorch has hardly any operation on them."""
 
     name, module = "PyTorch", "torch"
