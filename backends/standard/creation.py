@@ -117,8 +117,9 @@ class Creation:
                 parts = library.together(*(asarray(x) if isinstance(x, (list, tuple)) else x for x in obj))
                 return function(library.stack(parts), dtype=dtype, device=device, copy=None)
             numbers = np.asarray(obj)
-            if numbers.dtype in _OF_PYTHON and dtype is None:
-                dtype = library.default_of(_OF_PYTHON[numbers.dtype])
+            if dtype is None:
+                kind = _OF_PYTHON.get(numbers.dtype)
+                dtype = library.native(numbers.dtype) if kind is None else library.default_of(kind)
             return function(numbers, dtype=dtype, device=device, copy=None)
 
         return asarray

@@ -192,6 +192,19 @@ def test_dtypes_that_torch_has_no_arithmetic_for() -> None:
             xp.asarray([1], dtype=name)
 
 
+@pytest.mark.needs("torch")
+def test_torch_keeps_derivatives_of_what_it_is_given() -> None:
+    import torch
+
+    xp = get_backend("torch").xp
+    x = torch.ones(2, requires_grad=True)
+    for y in (xp.asarray(x), xp.asarray(x, copy=True), xp.asarray([x[0], 3]), xp.astype(x, xp.float64)):
+        assert y.requires_grad
+    with pytest.raises(TypeError, match=r"uint16.*cast"):
+        xp.asarray(np.ones(2, np.uint16))
+    assert xp.asarray(np.ones(2, np.uint16), dtype=xp.int32).dtype == torch.int32
+
+
 @pytest.mark.needs("tensorflow")
 def test_tensorflow_cholesky_of_indefinite_matrices() -> None:
     """TensorFlow itself returns memory as it found it where they are complex."""

@@ -46,7 +46,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 def expand_dims(x: Any, /, axis: int | Sequence[int]) -> Any:
     """New axes of length 1, at these places of the new shape."""
-    count = 1 if isinstance(axis, int) else len(axis)
+    count = len(axis) if hasattr(axis, "__len__") else 1
     for a in sorted(axes_of(axis, len(x.shape) + count)):
         x = tf.expand_dims(x, a)
     return x

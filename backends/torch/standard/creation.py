@@ -8,16 +8,21 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..dtypes import NUMPY_DTYPE
 from .library import from_numpy
 
 
 def asarray(obj: Any, /, *, dtype: Any, device: Any, copy: bool | None) -> torch.Tensor:
     """A tensor of a tensor, an array of NumPy or another library's array."""
+    if isinstance(obj, torch.Tensor):  # torch.asarray leaves derivatives behind, or warns of them
+        moved = obj.to(device=device, dtype=dtype)
+        if copy is False and moved is not obj:
+            raise ValueError("xp.asarray got copy=False, and a tensor of another dtype or on another device.")
+        return moved.clone() if copy and moved is obj else moved
     if isinstance(obj, (np.ndarray, np.generic)):
-        host = np.asarray(obj)
-        tensor = from_numpy(host, copy=bool(copy))
-        moved = tensor.to(device=device, dtype=dtype)
-        if copy is False and (moved is not tensor or not np.shares_memory(moved.numpy(), host)):
+        host = np.asarray(obj) if dtype is None else np.asarray(obj, NUMPY_DTYPE.get(dtype))
+        moved = from_numpy(host, copy=bool(copy)).to(device=device, dtype=dtype)
+        if copy is False and not (isinstance(obj, np.ndarray) and np.shares_memory(moved.numpy(force=True), obj)):
             raise ValueError("xp.asarray got copy=False and an array of NumPy that PyTorch cannot share as it is.")
         return moved
     return torch.asarray(obj, dtype=dtype, device=device, copy=copy)

@@ -55,5 +55,8 @@ class TorchLibrary(ArrayLibrary):
 
 def from_numpy(x: np.ndarray, copy: bool = False) -> torch.Tensor:
     """An array of NumPy as a tensor; a copy where PyTorch cannot share its memory (negative strides, read-only)."""
+    dtype = x.dtype.newbyteorder("=")
+    if dtype not in TORCH_DTYPE:
+        raise TypeError(f"PyTorch has no tensors of NumPy's dtype {dtype} to compute with; cast the array first.")
     shared = not copy and x.flags.writeable and x.dtype.isnative and all(stride >= 0 for stride in x.strides)
-    return torch.as_tensor(x if shared else np.array(x, x.dtype.newbyteorder("="), order="C"))
+    return torch.as_tensor(x if shared else np.array(x, dtype, order="C"))

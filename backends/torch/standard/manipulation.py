@@ -39,7 +39,7 @@ def unstack(x: torch.Tensor, /, *, axis: int = 0) -> tuple[torch.Tensor, ...]:
 
 def expand_dims(x: torch.Tensor, /, axis: int | Sequence[int]) -> torch.Tensor:
     """New axes of length 1, at these places of the new shape."""
-    count = 1 if isinstance(axis, int) else len(axis)
+    count = len(axis) if hasattr(axis, "__len__") else 1
     for a in sorted(axes_of(axis, x.ndim + count)):
         x = torch.unsqueeze(x, a)
     return x
