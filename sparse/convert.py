@@ -71,7 +71,7 @@ def owned(A: Any, bk: Backend) -> Any:
     Cost: one pass over the entries.
     """
     if isinstance(A, np.ndarray):
-        return A.copy()
+        return np.array(A)  # no subclass
     if sp.issparse(A):
         return checked_scipy(A).copy()  # SciPy's copies convert what a check refuses
     if bk.is_array(A) or bk.sparse.accepts(A):
@@ -213,7 +213,7 @@ def _dense(bk: Backend, A: Any, dtype: np.dtype, like: Array | None, name: str) 
 
 def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
     try:
-        values = A if isinstance(A, np.ndarray) else np.array(A)  # of what only has `__array__` a copy
+        values = np.asarray(A) if isinstance(A, np.ndarray) else np.array(A)  # of what only has `__array__` a copy
         if values.dtype.kind in "biufc":
             return values.astype(dtype, copy=not bk.on_host)  # libraries copy some arrays, and share others
         problem: Exception | None = None

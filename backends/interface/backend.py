@@ -22,6 +22,7 @@ from .arrays import scattered
 from .control import Control
 from .devices import Devices
 from .linalg import Linalg
+from .new_arrays import NewArrays
 from .sparse_kernels import SparseKernels
 from .structure import Opened, flatten_with_structure
 from .transformations import Transformations
@@ -29,10 +30,9 @@ from .transformations import Transformations
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
 
 
-class Backend(Control, SparseKernels, Transformations, Recurrences, Devices):
+class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, Devices):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
-    name: str
     is_eager: ClassVar[bool] = False  # is control flow always Python's, never compiled?
     raises_in_programs: Any = True  # can a compiled program raise an error, in every process that runs it?
     updates_in_place: ClassVar[bool] = False  # do `axpy` and `xpay` overwrite memory?
@@ -55,18 +55,6 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, Devices):
 
     def __exit__(self, *exc: object) -> None:
         defaults.pop()
-
-    @property
-    def default_float(self) -> np.dtype:
-        """The dtype that this library gives to real numbers by default."""
-        return np.dtype(np.float64)
-
-    def stored_dtype(self, dtype: np.dtype) -> np.dtype:
-        """The dtype that a NumPy array of `dtype` becomes in the library: JAX may be set to single precision."""
-        return np.dtype(dtype)
-
-    def enable_double_precision(self) -> None:
-        """Enable double precision for the rest of the process, where the library has a switch for it."""
 
     # --- arrays -------------------------------------------------------------------------------------------------
 

@@ -38,11 +38,10 @@ REASONS = {
     "where_needed": "only the library knows how a program leaves out work: 99 ms for 144 at 512^2 without grids",
     "window": "one negative padding in JAX: 0.20 ms for 0.32 with a padded copy, and a message to one neighbour only",
 }
+# Operations for users, with tests of their own: test_standard.py calls every function of `xp`, test_devices.py these.
+FOR_USERS = {"xp", *vars(Devices)}
 NAMES = {"bk", "backend", "host", "own", "theirs"}  # of variables and attributes that hold a backend
 MAKERS = {"side", "get_backend", "choose_backend", "default_backend"}  # of functions that return one
-
-
-FOR_USERS = {*vars(Devices)}  # the operations offered by name, each with tests of its own
 
 
 def public_names() -> set[str]:

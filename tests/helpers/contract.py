@@ -10,6 +10,7 @@ import numpy as np
 import krylix
 from krylix.backends import Backend
 from krylix.backends.interface.backend import Backend as Base
+from krylix.backends.interface.devices import Devices
 from krylix.backends.interface.linalg import Linalg
 from krylix.backends.interface.tree import tree_map
 from modes import array, compiled, library, to_numpy
@@ -25,7 +26,9 @@ EAGER_FLAGS = {"numpy": False, "jax": False, "torch": False, "tf": False, "jax-j
 
 def public_methods() -> set[str]:
     """What a backend offers: its methods, and the functions that it takes over from the library as they are."""
-    members = {name: value for cls in Base.__mro__[-2::-1] for name, value in vars(cls).items()}  # without `object`
+    members = {
+        name: value for cls in Base.__mro__[-2::-1] if cls is not Devices for name, value in vars(cls).items()
+    }  # without `object`
     methods = {name for name, value in members.items() if callable(value) or isinstance(value, property)}
     taken_over = {name for name, kind in Base.__annotations__.items() if str(kind).startswith("Callable")}
     dense = {f"linalg.{name}" for name, value in vars(Linalg).items() if not name.startswith("_") and callable(value)}

@@ -1,0 +1,87 @@
+"""The array API standard on JAX: the functions of `jax.numpy`, and the few that give another dtype."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..standard.axes import axes_of
+from ..standard.library import ArrayLibrary
+from ..standard.names import DTYPES
+from ..standard.namespace import Namespace
+
+
+class _JaxLibrary(ArrayLibrary):
+    """What is 64 bits wide is 32 bits wide where JAX's double precision is off."""
+
+    name, module = "JAX", "jax.numpy"
+    natives = {np.dtype(name): np.dtype(name) for name in (*DTYPES, "float16")}  # noqa: RUF012
+    extra_kinds = {np.dtype(jnp.bfloat16): "f"}  # noqa: RUF012
+
+    @property
+    def default_float(self) -> np.dtype:
+        return np.dtype(jax.dtypes.canonicalize_dtype(np.float64))
+
+    @property
+    def default_integer(self) -> np.dtype:
+        return np.dtype(jax.dtypes.canonicalize_dtype(np.int64))
+
+    @property
+    def default_unsigned(self) -> np.dtype:
+        return np.dtype(jax.dtypes.canonicalize_dtype(np.uint64))
+
+    def is_array(self, x: Any) -> bool:
+        return isinstance(x, jax.Array)
+
+    def cast(self, x: Any, dtype: Any) -> Any:
+        return x.astype(dtype)
+
+    def constant(self, x: Any, dtype: Any, like: Any) -> Any:
+        return jnp.asarray(x, dtype)
+
+    def stack(self, arrays: list[Any]) -> Any:
+        return jnp.stack(arrays)
+
+    def devices(self) -> list[Any]:
+        return list(jax.devices())
+
+    def promote(self, a: Any, b: Any) -> Any:
+        return jax.dtypes.canonicalize_dtype(super().promote(a, b))
+
+    def _promote_kind(self, a: Any, b: Any) -> Any:
+        return np.dtype(jnp.promote_types(a, b))
+
+
+_LIBRARY = _JaxLibrary()
+
+
+def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
+    """JAX's, with indices of the default dtype."""
+    return jnp.searchsorted(x1, x2, side=side, sorter=sorter).astype(_LIBRARY.default_integer)
+
+
+def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
+    """JAX's, also for negative axes."""
+    return jnp.permute_dims(x, axes_of(axes, x.ndim))
+
+
+class _Linalg:
+    @staticmethod
+    def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+        """JAX takes `rtol` for an absolute bound; it is one relative to the largest singular value."""
+        values = jnp.linalg.svdvals(x)
+        rtol = max(x.shape[-2:]) * jnp.finfo(values.dtype).eps if rtol is None else jnp.asarray(rtol)[..., None]
+        return jnp.sum(values > rtol * jnp.max(values, -1, keepdims=True, initial=0), -1)
+
+
+def broadcast_arrays(*arrays: Any) -> list[Any]:
+    """JAX's, as a list."""
+    return list(jnp.broadcast_arrays(*arrays))
+
+
+xp = Namespace(_LIBRARY, {"": (sys.modules[__name__], jnp), "linalg": (_Linalg, jnp.linalg), "fft": (jnp.fft,)})

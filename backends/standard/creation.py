@@ -1,0 +1,133 @@
+"""New arrays: their dtype is what the precision in force, or the library, gives to numbers of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from .library import ArrayLibrary, is_number
+
+Function = Callable[..., Any]
+_OF_PYTHON = {np.dtype(np.float64): "f", np.dtype(np.complex128): "c", np.dtype(np.int64): "i", np.dtype(np.intp): "i"}
+
+
+class Creation:
+    """One method for each rule of `names.RULES` about new arrays; the functions that they take get a native dtype."""
+
+    def __init__(self, library: ArrayLibrary) -> None:
+        self.library = library
+
+    def _dtype(self, dtype: Any, *numbers: Any) -> Any:
+        """The native dtype asked for, or that of new numbers of the highest kind among these."""
+        if dtype is not None:
+            return self.library.native(dtype)
+        return self.library.default_of(np.result_type(*(np.asarray(n).dtype for n in numbers)).kind.replace("u", "i"))
+
+    def filled(self, function: Function) -> Function:
+        @wraps(function)
+        def filled(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
+            return function(_shape(shape), dtype=self._dtype(dtype, 1.0), device=device)
+
+        return filled
+
+    def full(self, function: Function) -> Function:
+        @wraps(function)
+        def full(shape: int | Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+            if dtype is None and not is_number(fill_value):
+                dtype = self.library.dtype_of(fill_value)
+            return function(_shape(shape), fill_value, dtype=self._dtype(dtype, fill_value), device=device)
+
+        return full
+
+    def arange(self, function: Function) -> Function:
+        @wraps(function)
+        def arange(
+            start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
+        ) -> Any:  # fmt: skip
+            start, stop = (0, start) if stop is None else (start, stop)
+            return function(start, stop, step, dtype=self._dtype(dtype, start, stop, step, 1), device=device)
+
+        return arange
+
+    def eye(self, function: Function) -> Function:
+        @wraps(function)
+        def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
+            columns = n_rows if n_cols is None else n_cols
+            return function(n_rows, columns, k=k, dtype=self._dtype(dtype, 1.0), device=device)
+
+        return eye
+
+    def linspace(self, function: Function) -> Function:
+        @wraps(function)
+        def linspace(
+            start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+        ) -> Any:
+            dtype = self._dtype(dtype, start, stop, 1.0)
+            return function(start, stop, num, dtype=dtype, device=device, endpoint=endpoint)
+
+        return linspace
+
+    def frequencies(self, function: Function) -> Function:
+        @wraps(function)
+        def frequencies(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+            return function(n, d=d, dtype=self._dtype(dtype, 1.0), device=device)
+
+        return frequencies
+
+    def like(self, function: Function) -> Function:
+        @wraps(function)
+        def like(x: Any, /, *value: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Any:
+            dtype = self.library.dtype_of(x) if dtype is None else self.library.native(dtype)
+            return function(x, *value, dtype=dtype, device=device, **keywords)
+
+        return like
+
+    def astype(self, function: Function) -> Function:
+        library = self.library
+
+        @wraps(function)
+        def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+            dtype = library.native(dtype)
+            if library.kinds[library.dtype_of(x)] == "c" and library.kinds[dtype] in "iuf":
+                raise TypeError(
+                    f"xp.astype got complex numbers and the dtype {dtype}; expected a complex dtype. Take xp.real or "
+                    "xp.abs first."
+                )
+            return function(x, dtype, copy=copy, device=device)
+
+        return astype
+
+    def asarray(self, function: Function) -> Function:
+        """The function gets an array of any kind or an ndarray; a copy is one that nothing else shares."""
+        library = self.library
+
+        @wraps(function)
+        def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
+            dtype = None if dtype is None else library.native(dtype)
+            if hasattr(obj, "dtype"):
+                return function(obj, dtype=dtype, device=device, copy=copy)
+            if copy is False:
+                raise ValueError(
+                    f"xp.asarray got copy=False and {type(obj).__name__}, from which it makes a new array."
+                )
+            if _holds_arrays(library, obj):
+                parts = library.together(*(asarray(x) if isinstance(x, (list, tuple)) else x for x in obj))
+                return function(library.stack(parts), dtype=dtype, device=device, copy=None)
+            numbers = np.asarray(obj)
+            if dtype is None:
+                kind = _OF_PYTHON.get(numbers.dtype)
+                dtype = library.native(numbers.dtype) if kind is None else library.default_of(kind)
+            return function(numbers, dtype=dtype, device=device, copy=None)
+
+        return asarray
+
+
+def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    return tuple(shape) if isinstance(shape, (list, tuple)) or hasattr(shape, "__iter__") else (shape,)
+
+
+def _holds_arrays(library: ArrayLibrary, x: Any) -> bool:
+    return isinstance(x, (list, tuple)) and any(library.is_array(one) or _holds_arrays(library, one) for one in x)

@@ -1,0 +1,226 @@
+"""The dtypes of an array library, and the one promotion rule for all of them.
+
+Kinds rise from bool over integers and real numbers to complex ones. Arrays decide, also those without axes; numbers of
+Python only raise the kind. An integer with a real or complex array gives the latter's dtype. Otherwise NumPy's
+`promote_types` holds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..precision import get_precision
+from .names import DTYPES
+
+_COMPLEX_OF: dict[int, np.dtype] = {
+    2: np.dtype(np.complex64),
+    4: np.dtype(np.complex64),
+    8: np.dtype(np.complex128),
+}  # by bytes
+_FLOAT_OF: dict[int, np.dtype] = {
+    16: np.dtype(np.float16),
+    32: np.dtype(np.float32),
+    64: np.dtype(np.float64),
+}  # by bits
+_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+class _Kinds(dict[Any, str]):
+    def __missing__(self, dtype: Any) -> str:
+        raise TypeError(f"xp computes with numbers; got an array of dtype {dtype}, which has no place in promotion.")
+
+
+def is_number(x: Any) -> bool:
+    """Is it a number of Python, which has no dtype? (NumPy's float64 is one, and has a dtype.)"""
+    return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
+
+
+class ArrayLibrary(ABC):
+    """An array library as the standard needs it. `native` dtypes are the library's own."""
+
+    name: str  # "PyTorch"
+    module: str  # what it is imported as
+    natives: Mapping[np.dtype, Any]  # the library's dtypes by NumPy's
+    extra_kinds: Mapping[Any, str] = {}  # of dtypes that NumPy has not: "f"
+    refused: Mapping[str, str] = {}  # names that the library cannot offer: why, and what to use instead
+    max_axes = 64
+
+    def __init__(self) -> None:
+        self.numpy_dtypes = {native: dtype for dtype, native in self.natives.items()}
+        kinds = {native: dtype.kind for native, dtype in self.numpy_dtypes.items()}
+        self.kinds = _Kinds({**kinds, **self.extra_kinds})
+        self.floating = frozenset(native for native, kind in self.kinds.items() if kind in "fc")
+        self._promoted: dict[tuple[Any, Any], Any] = {}
+
+    @property
+    @abstractmethod
+    def default_float(self) -> np.dtype:
+        """The library's dtype of new real numbers, where no precision is set."""
+
+    @property
+    def default_integer(self) -> np.dtype:
+        """The dtype of new integers, of indices, and of sums of integers."""
+        return np.dtype(np.int64)
+
+    @property
+    def default_unsigned(self) -> np.dtype:
+        """The dtype of sums of unsigned integers."""
+        return np.dtype(np.uint64)
+
+    @abstractmethod
+    def is_array(self, x: Any) -> bool:
+        """Is it an array of the library?"""
+
+    @abstractmethod
+    def cast(self, x: Any, dtype: Any) -> Any:
+        """An array of the library in another native dtype."""
+
+    @abstractmethod
+    def constant(self, x: Any, dtype: Any, like: Any) -> Any:
+        """A number or NumPy array as an array of a native dtype, where `like` (or None) lives."""
+
+    @abstractmethod
+    def stack(self, arrays: list[Any]) -> Any:
+        """Arrays of one dtype and shape along a new first axis."""
+
+    def devices(self) -> list[Any]:
+        """The devices that `device=` may name."""
+        return [None]
+
+    # --- dtypes ---------------------------------------------------------------------------------------------------
+
+    def float_type(self) -> np.dtype:
+        """The dtype of new real numbers: of the precision in force, or the library's own."""
+        bits = get_precision()
+        if bits is None:
+            return self.default_float
+        return _FLOAT_OF[bits]
+
+    def default_of(self, kind: str) -> Any:
+        """The native dtype of new numbers of a kind: "b", "i", "f" or "c"."""
+        if kind == "b":
+            return self.native(np.bool_)
+        if kind == "i":
+            return self.native(self.default_integer)
+        return self.native(self.float_type() if kind == "f" else _COMPLEX_OF[self.float_type().itemsize])
+
+    def native(self, dtype: Any) -> Any:
+        """The library's dtype for one of its own or of NumPy.
+
+        Raises:
+            TypeError: the library has none.
+        """
+        try:
+            if dtype in self.kinds:
+                return dtype
+        except TypeError:  # without a hash
+            pass
+        try:
+            numpy_dtype = np.dtype(dtype)
+        except TypeError:
+            numpy_dtype = None
+        if numpy_dtype not in self.natives:
+            reason = self.refused.get(str(numpy_dtype))
+            raise TypeError(
+                f"{self.name} has no dtype {dtype!r} for xp; expected one of {', '.join(self.dtypes())}."
+                + (f" {reason}" if reason else "")
+            )
+        return self.natives[numpy_dtype]
+
+    def numpy_dtype(self, dtype: Any) -> np.dtype:
+        """NumPy's dtype for a native one."""
+        return self.numpy_dtypes[self.native(dtype)]
+
+    def dtypes(self) -> dict[str, Any]:
+        """The native dtypes by their names in the standard, without those that the library cannot compute with."""
+        return {name: self.natives[np.dtype(name)] for name in DTYPES if np.dtype(name) in self.natives}
+
+    def dtype_of(self, x: Any) -> Any:
+        """The native dtype of an array, or of a dtype."""
+        if self.is_array(x):
+            return x.dtype
+        if isinstance(x, (np.ndarray, np.generic)):
+            return self.native(x.dtype)
+        if is_number(x) or isinstance(x, (list, tuple)):
+            raise TypeError(
+                f"xp of {self.name} got {x!r:.50}; expected an array, of which at least one must be given. Make one "
+                "with xp.asarray."
+            )
+        if hasattr(x, "dtype") and hasattr(x, "shape"):
+            raise TypeError(
+                f"xp of {self.name} got an array of type {type(x).__name__}; expected arrays of {self.name} or NumPy. "
+                "Convert it with krylix.convert, or take the xp of its own backend."
+            )
+        return self.native(x)
+
+    # --- promotion ------------------------------------------------------------------------------------------------
+
+    def promote(self, a: Any, b: Any) -> Any:
+        """The native dtype of two arrays together."""
+        if a is b:
+            return a
+        key = (a, b)
+        if key not in self._promoted:
+            self._promoted[key] = self._find_promoted(a, b)
+        return self._promoted[key]
+
+    def _find_promoted(self, a: Any, b: Any) -> Any:
+        for one, other in ((a, b), (b, a)):
+            if self.kinds[one] in "biu" and self.kinds[other] in "fc":
+                return other
+        return self._promote_kind(a, b)
+
+    def _promote_kind(self, a: Any, b: Any) -> Any:
+        return self.native(np.promote_types(self.numpy_dtypes[a], self.numpy_dtypes[b]))
+
+    def with_number(self, dtype: Any, number: Any) -> Any:
+        """The native dtype of an array together with a number of Python."""
+        kind = "b" if isinstance(number, bool) else "i" if isinstance(number, int) else "f"
+        kind = "c" if isinstance(number, complex) else kind
+        own = self.kinds[dtype]
+        if _RANKS[kind] <= _RANKS[own]:
+            return dtype
+        if own == "f":
+            real = self.numpy_dtypes.get(dtype)
+            return self.native(_COMPLEX_OF[real.itemsize if real is not None else 2])
+        return self.default_of(kind)
+
+    def result_type(self, *arrays_and_dtypes: Any) -> Any:
+        """The dtype that arrays, dtypes and numbers of Python have together."""
+        numbers = [x for x in arrays_and_dtypes if is_number(x)]
+        found = [self.dtype_of(x) for x in arrays_and_dtypes if not is_number(x)]
+        if not found:
+            found = [self.dtype_of(numbers[0] if numbers else None)]  # raises
+        dtype = found[0]
+        for other in found[1:]:
+            dtype = self.promote(dtype, other)
+        for number in numbers:
+            dtype = self.with_number(dtype, number)
+        return dtype
+
+    def in_dtype(self, x: Any, dtype: Any, like: Any) -> Any:
+        """An array or a number of Python as an array of a native dtype.
+
+        Raises:
+            OverflowError: an integer that the dtype cannot hold.
+        """
+        if self.is_array(x):
+            return x if x.dtype == dtype else self.cast(x, dtype)
+        if is_number(x) and isinstance(x, int) and self.kinds[dtype] in "iu":
+            limits = np.iinfo(self.numpy_dtypes[dtype])
+            if not limits.min <= x <= limits.max:
+                raise OverflowError(
+                    f"xp of {self.name} got the number {x} beside an array of {limits.dtype}, which holds "
+                    f"{limits.min} to {limits.max}. Cast the array with xp.astype first."
+                )
+        return self.constant(x, dtype, like)
+
+    def together(self, *xs: Any) -> list[Any]:
+        """Arrays and numbers as arrays of their common dtype."""
+        dtype = self.result_type(*xs)
+        like = next((x for x in xs if self.is_array(x)), None)
+        return [self.in_dtype(x, dtype, like) for x in xs]

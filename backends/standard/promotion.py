@@ -1,0 +1,152 @@
+"""Wrappers that give a library's functions the standard's arguments in one dtype: `RULES` says which is for which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from .library import ArrayLibrary, is_number
+
+Function = Callable[..., Any]
+
+
+class Promotion:
+    """One method for each rule of `names.RULES` about arguments, which takes the library's function for equal dtypes.
+
+    Arrays of equal dtypes go to the function at once: that comparison is all that a call costs then.
+    """
+
+    def __init__(self, library: ArrayLibrary) -> None:
+        self.library = library
+
+    def any(self, function: Function) -> Function:
+        return function
+
+    def pair(self, function: Function) -> Function:
+        together = self.library.together
+
+        @wraps(function)
+        def promoted(x1: Any, x2: Any, /, **keywords: Any) -> Any:
+            try:
+                equal = x1.dtype is x2.dtype
+            except AttributeError:  # of a number
+                equal = False
+            if not equal:
+                x1, x2 = together(x1, x2)
+            return function(x1, x2, **keywords)
+
+        return promoted
+
+    def power(self, function: Function) -> Function:
+        promoted = self.pair(function)
+        kinds = self.library.kinds
+
+        @wraps(function)
+        def power(x1: Any, x2: Any, /) -> Any:
+            if is_number(x2) and isinstance(x2, int) and x2 < 0 and kinds.get(getattr(x1, "dtype", None), "f") in "biu":
+                raise ValueError(
+                    f"xp.pow got integers and the exponent {x2}; expected one that is not negative. Cast the integers "
+                    f"to real numbers first, or give the exponent {x2}.0."
+                )
+            return promoted(x1, x2)
+
+        return power
+
+    def real_pair(self, function: Function) -> Function:
+        floating, kinds = self.library.floating, self.library.kinds
+        together, to_real = self.library.together, self._to_real
+
+        @wraps(function)
+        def promoted(x1: Any, x2: Any, /) -> Any:
+            try:
+                equal = x1.dtype is x2.dtype and x1.dtype in floating
+            except AttributeError:
+                equal = False
+            if not equal:
+                x1, x2 = together(x1, x2)
+                if kinds[x1.dtype] in "biu":
+                    x1, x2 = to_real(x1), to_real(x2)
+            return function(x1, x2)
+
+        return promoted
+
+    def real(self, function: Function) -> Function:
+        floating, to_real = self.library.floating, self._to_real
+
+        @wraps(function)
+        def promoted(x: Any, /, *args: Any, **keywords: Any) -> Any:
+            return function(x if getattr(x, "dtype", None) in floating else to_real(x), *args, **keywords)
+
+        return promoted
+
+    def _to_real(self, x: Any) -> Any:
+        if self.library.kinds[self.library.dtype_of(x)] in "fc":
+            return x
+        return self.library.in_dtype(x, self.library.default_of("f"), None)
+
+    def accumulated(self, function: Function) -> Function:
+        library = self.library
+
+        @wraps(function)
+        def accumulated(x: Any, /, *, dtype: Any = None, **keywords: Any) -> Any:
+            if dtype is not None:
+                return function(x, dtype=library.native(dtype), **keywords)
+            kind = library.kinds[library.dtype_of(x)]
+            if kind in "fc":
+                return function(x, **keywords)
+            widest = library.default_unsigned if kind == "u" else library.default_integer
+            return function(x, dtype=library.native(widest), **keywords)
+
+        return accumulated
+
+    def listed(self, function: Function) -> Function:
+        @wraps(function)
+        def promoted(arrays: Sequence[Any], /, *, axis: Any = 0) -> Any:
+            arrays = list(arrays)
+            if not arrays:
+                raise ValueError(f"xp.{function.__name__} got no arrays; expected at least one.")
+            first = getattr(arrays[0], "dtype", None)
+            if first is None or any(getattr(x, "dtype", None) is not first for x in arrays):
+                arrays = self.library.together(*arrays)
+            return function(arrays, axis=axis)
+
+        return promoted
+
+    def where(self, function: Function) -> Function:
+        promoted = self.pair(lambda x1, x2, *, condition: function(condition, x1, x2))
+        bool_ = self.library.native(bool)
+
+        @wraps(function)
+        def where(condition: Any, x1: Any, x2: Any, /) -> Any:
+            if getattr(condition, "dtype", None) is not bool_:
+                condition = self.library.in_dtype(condition, bool_, None)
+            return promoted(x1, x2, condition=condition)
+
+        return where
+
+    def clip(self, function: Function) -> Function:
+        @wraps(function)
+        def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+            if min is not None and max is not None:
+                x, min, max = self.library.together(x, min, max)
+            elif min is not None:
+                x, min = self.library.together(x, min)
+            elif max is not None:
+                x, max = self.library.together(x, max)
+            return function(x, min, max)
+
+        return clip
+
+    def diff(self, function: Function) -> Function:
+        """`prepend` and `append` are arrays with as many axes."""
+
+        @wraps(function)
+        def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+            given = {name: y for name, y in (("prepend", prepend), ("append", append)) if y is not None}
+            if given:
+                x, *others = self.library.together(x, *given.values())
+                given = dict(zip(given, others, strict=True))
+            return function(x, axis=axis, n=n, **given)
+
+        return diff

@@ -1,0 +1,95 @@
+"""Reductions over one axis, several or none (`axis=()`), and sums along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod as product
+from typing import Any
+
+import tensorflow as tf
+
+from ...standard.axes import axes_of, one_axis
+from .library import COMPLEX, over, sizes
+
+Axis = int | Sequence[int] | None
+
+
+def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The sum."""
+    return over(tf.reduce_sum, x if dtype is None else tf.cast(x, dtype), axis, keepdims)
+
+
+def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The product."""
+    return over(tf.reduce_prod, x if dtype is None else tf.cast(x, dtype), axis, keepdims)
+
+
+def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest element; NaN where there is one."""
+    return over(tf.reduce_max, _not_empty(x, axis, "max"), axis, keepdims)
+
+
+def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The smallest element; NaN where there is one."""
+    return over(tf.reduce_min, _not_empty(x, axis, "min"), axis, keepdims)
+
+
+def _not_empty(x: Any, axis: Axis, function: str) -> Any:
+    """TensorFlow would give an infinity."""
+    if any_zero := [a for a in axes_of(axis, len(x.shape)) if x.shape[a] == 0]:
+        raise ValueError(f"xp.{function} got no elements along axis {any_zero[0]}; expected at least one.")
+    return x
+
+
+def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The mean."""
+    return over(tf.reduce_mean, x, axis, keepdims)
+
+
+def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The sum of squared deviations, divided by their number less `correction`."""
+    deviation = x - over(tf.reduce_mean, x, axis, True) if axis != () else tf.zeros_like(x)
+    squares = tf.math.real(deviation * tf.math.conj(deviation)) if x.dtype in COMPLEX else tf.square(deviation)
+    shape = sizes(x)
+    count = tf.cast(product(shape[a] for a in axes_of(axis, len(shape))), squares.dtype)
+    return over(tf.reduce_sum, squares, axis, keepdims) / tf.maximum(count - correction, tf.zeros_like(count))
+
+
+def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The square root of `var`."""
+    return tf.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Is an element true, that is not 0?"""
+    return over(tf.reduce_any, tf.cast(x, tf.bool), axis, keepdims)
+
+
+def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Are all elements true, that is not 0?"""
+    return over(tf.reduce_all, tf.cast(x, tf.bool), axis, keepdims)
+
+
+def count_nonzero(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """How many elements are not 0?"""
+    return over(tf.reduce_sum, tf.cast(tf.cast(x, tf.bool), tf.int64), axis, keepdims)
+
+
+def _along(name: str, function: Callable[..., Any], first: int) -> Callable[..., Any]:
+    """A cumulative function; `include_initial` puts its value for no elements in front."""
+
+    def cumulative(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+        axis = one_axis(name, x, axis)
+        found = function(x if dtype is None else tf.cast(x, dtype), axis)
+        if not include_initial:
+            return found
+        shape = sizes(found)
+        shape[axis] = 1
+        return tf.concat([tf.fill(shape, tf.cast(first, found.dtype)), found], axis)
+
+    cumulative.__name__ = name
+    return cumulative
+
+
+cumulative_sum = _along("cumulative_sum", tf.cumsum, 0)
+cumulative_prod = _along("cumulative_prod", tf.math.cumprod, 1)

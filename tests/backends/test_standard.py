@@ -1,0 +1,114 @@
+"""`backend.xp` has every function of the array API standard 2024.12, which does on each library what NumPy's does."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import krylix
+from krylix.backends import get_backend
+from krylix.backends.standard.names import RULES
+from standard import GROUPS, Call, calls_of, environment, operands, signatures
+
+# PyTorch has hardly any operation on these.
+LACKING = {"torch": ("uint16",)}
+# What JAX runs eagerly it compiles, so by default it runs one call of each function.
+FEW = ("float32", "int32", "complex64", "bool")
+# PyTorch and TensorFlow give -2.0 % 1.0 the sign of the first.
+SIGNED = {call.name for call in calls_of("elementwise")} - {"remainder"}
+
+
+def test_table_has_the_whole_standard() -> None:
+    assert set(signatures()) == set(RULES)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_calls_use_every_argument(group: str) -> None:
+    """So that none is missing in a library; those that have only a place are given by place."""
+    used: dict[str, set[str]] = {}
+    for call in calls_of(group):
+        parameters = inspect.signature(eval(f"lambda {signatures()[call.name]}: None")).parameters
+        for node in ast.walk(ast.parse(call.expression)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == f"xp.{call.name}":
+                places = [name for name, p in parameters.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+                given = {*places[: len(node.args)], *(k.arg for k in node.keywords if k.arg)}
+                assert given <= set(parameters), call
+                used.setdefault(call.name, set()).update(given)
+    for name in {call.name for call in calls_of(group)}:
+        parameters = inspect.signature(eval(f"lambda {signatures()[name]}: None")).parameters
+        assert used[name] == set(parameters), f"no call of {name} gives {set(parameters) - used[name]}"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("backend", ("numpy", "torch", "tensorflow"))
+def test_like_numpy(backend: str, group: str) -> None:
+    wrong = [
+        difference
+        for call in calls_of(group)
+        for dtype in call.dtypes()
+        if dtype not in LACKING.get(backend, ())
+        for difference in differences(backend, call, dtype)
+    ]
+    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("calls", ("few", pytest.param("all", marks=pytest.mark.slow)))
+def test_jax_like_numpy(group: str, calls: str) -> None:
+    wrong, seen = [], set()
+    for call in calls_of(group):
+        dtypes = call.dtypes() if calls == "all" else [d for d in FEW if d in call.dtypes()][:1] or call.dtypes()
+        if calls == "all" or call.name not in seen:
+            seen.add(call.name)
+            wrong += [difference for dtype in dtypes for difference in differences("jax", call, dtype)]
+    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+
+
+def differences(backend: str, call: Call, dtype: str) -> Iterator[str]:
+    """What a call gives that NumPy does not; nothing, or one line."""
+    bk = get_backend(backend)
+    arrays = operands(dtype)
+    expected = evaluate(call.reference, np, dtype, arrays, get_backend("numpy"))
+    try:
+        own = {name: krylix.convert(x, backend) for name, x in arrays.items() if name in call.operands()}
+        found = evaluate(call.expression, bk.xp, dtype, own, bk)
+    except Exception as error:
+        yield f"{call.expression} of {dtype}: {type(error).__name__}: {str(error)[:200]}"
+        return
+    yield from unequal(call, dtype, found, expected, backend)
+
+
+def unequal(call: Call, dtype: str, found: list[np.ndarray], expected: list[np.ndarray], backend: str) -> Iterator[str]:
+    without_dtype = not call.operands() and "dt" not in call.expression and "fl" not in call.expression
+    single = without_dtype or dtype in ("float32", "complex64")
+    if len(found) != len(expected):
+        yield f"{call.expression} of {dtype}: {len(found)} arrays, expected {len(expected)}"
+    for x, y in zip(found, expected, strict=False):
+        signed = backend == "torch" and y.dtype == np.uint64  # PyTorch has no sums of such integers
+        same_dtype = x.dtype.kind == y.dtype.kind if without_dtype else x.dtype == y.dtype or signed
+        scale = np.max(np.abs(y), initial=1, where=np.isfinite(y)) if y.dtype.kind in "fc" else 1
+        tolerance = (3e-6 if single else 1e-13) * scale
+        if x.shape != y.shape or not same_dtype:
+            yield f"{call.expression} of {dtype}: {x.dtype} {x.shape}, expected {y.dtype} {y.shape}"
+        elif not np.allclose(x, y, rtol=1e-5 if single else 1e-12, atol=tolerance, equal_nan=True):
+            yield f"{call.expression} of {dtype}: {x.tolist()}, expected {y.tolist()}"
+        elif call.name in SIGNED and x.dtype.kind == "f" and np.any((np.signbit(x) != np.signbit(y))[x == 0]):
+            yield f"{call.expression} of {dtype}: the signs of zeros of {x.tolist()}, expected {y.tolist()}"
+
+
+def evaluate(expression: str, xp: Any, dtype: str, arrays: dict[str, Any], bk: Any) -> list[np.ndarray]:
+    with np.errstate(all="ignore"):
+        return numbers(bk, eval(expression, environment(xp, dtype, arrays)))
+
+
+def numbers(bk: Any, found: Any) -> list[np.ndarray]:
+    """Results as arrays of NumPy, one for each in a container."""
+    if isinstance(found, (list, tuple)):
+        return [x for part in found for x in numbers(bk, part)]
+    return [np.asarray(bk.to_numpy(found) if bk.is_array(found) else found)]
