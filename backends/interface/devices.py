@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -74,6 +74,8 @@ class Devices:
     """Devices of a backend."""
 
     name: str
+    is_array: Callable[[Any], bool]
+    asarray: Callable[[Any], Array]
 
     @property
     def _devices(self) -> DeviceModule:
@@ -128,16 +130,19 @@ class Devices:
 
         Raises:
             ValueError: x has no values yet (inside a compiled function), or lies on several devices.
+            TypeError: it is no array of this library.
         """
+        if not self.is_array(x):
+            raise TypeError(f"get_device of {self.name} got {type(x).__name__}; expected an array of {self.name}.")
         return self._known(self._devices.device_of(x))
 
     def to_device(self, x: Array, device: ComputeDevice | str) -> Array:
-        """An array on a device, with its derivatives; x itself if it is there.
+        """An array, or one of NumPy, on a device, with its derivatives; x itself if it is there.
 
         Raises:
             ValueError: there is no such device.
         """
-        return self._devices.moved(x, self._needed(device).ref)
+        return self._devices.moved(x if self.is_array(x) else self.asarray(x), self._needed(device).ref)
 
     def _known(self, ref: Any) -> ComputeDevice:
         every = self._devices.all_devices()

@@ -72,6 +72,11 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
 
 class _Linalg:
     @staticmethod
+    def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+        """JAX's default for `rtol` is ten times the standard's."""
+        return jnp.linalg.pinv(x, rtol=max(x.shape[-2:]) * jnp.finfo(x.dtype).eps if rtol is None else rtol)
+
+    @staticmethod
     def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
         """JAX takes `rtol` for an absolute bound; it is one relative to the largest singular value."""
         values = jnp.linalg.svdvals(x)

@@ -24,7 +24,13 @@ class Creation:
         """The native dtype asked for, or that of new numbers of the highest kind among these."""
         if dtype is not None:
             return self.library.native(dtype)
-        return self.library.default_of(np.result_type(*(np.asarray(n).dtype for n in numbers)).kind.replace("u", "i"))
+        kinds = {self._kind(number) for number in numbers}
+        return self.library.default_of(next(kind for kind in "cfib" if kind in kinds))
+
+    def _kind(self, number: Any) -> str:
+        """Of a number, or of an array without axes, which may be traced."""
+        kind = self.library.kinds[number.dtype] if self.library.is_array(number) else np.asarray(number).dtype.kind
+        return kind.replace("u", "i")
 
     def filled(self, function: Function) -> Function:
         @wraps(function)
@@ -65,8 +71,14 @@ class Creation:
         def linspace(
             start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
         ) -> Any:
-            dtype = self._dtype(dtype, start, stop, 1.0)
-            return function(start, stop, num, dtype=dtype, device=device, endpoint=endpoint)
+            if not (self.library.is_array(start) or self.library.is_array(stop)):
+                dtype = self._dtype(dtype, start, stop, 1.0)
+                return function(start, stop, num, dtype=dtype, device=device, endpoint=endpoint)
+            # in the dtype and with the derivatives of both ends, which have no axes
+            dtype = self.library.result_type(start, stop, 1.0) if dtype is None else self.library.native(dtype)
+            weight = function(0.0, 1.0, num, dtype=dtype, device=device, endpoint=endpoint)
+            start, stop = (self.library.in_dtype(end, dtype, weight) for end in (start, stop))
+            return start * (1 - weight) + stop * weight
 
         return linspace
 

@@ -123,6 +123,8 @@ class ArrayLibrary(ABC):
             numpy_dtype = np.dtype(dtype)
         except TypeError:
             numpy_dtype = None
+        if numpy_dtype is not None and numpy_dtype in self.kinds:  # bfloat16 of JAX, given as a class
+            return numpy_dtype
         if numpy_dtype not in self.natives:
             reason = self.refused.get(str(numpy_dtype))
             raise TypeError(
@@ -132,8 +134,15 @@ class ArrayLibrary(ABC):
         return self.natives[numpy_dtype]
 
     def numpy_dtype(self, dtype: Any) -> np.dtype:
-        """NumPy's dtype for a native one."""
-        return self.numpy_dtypes[self.native(dtype)]
+        """NumPy's dtype for a native one.
+
+        Raises:
+            TypeError: NumPy has none.
+        """
+        native = self.native(dtype)
+        if native not in self.numpy_dtypes:
+            raise TypeError(f"xp of {self.name} got {native}, which NumPy has not; expected one of NumPy's dtypes.")
+        return self.numpy_dtypes[native]
 
     def dtypes(self) -> dict[str, Any]:
         """The native dtypes by their names in the standard, without those that the library cannot compute with."""
@@ -150,7 +159,7 @@ class ArrayLibrary(ABC):
                 f"xp of {self.name} got {x!r:.50}; expected an array, of which at least one must be given. Make one "
                 "with xp.asarray."
             )
-        if hasattr(x, "dtype") and hasattr(x, "shape"):
+        if not isinstance(x, type) and hasattr(x, "dtype") and hasattr(x, "shape"):
             raise TypeError(
                 f"xp of {self.name} got an array of type {type(x).__name__}; expected arrays of {self.name} or NumPy. "
                 "Convert it with krylix.convert, or take the xp of its own backend."

@@ -120,7 +120,8 @@ class Promotion:
         @wraps(function)
         def where(condition: Any, x1: Any, x2: Any, /) -> Any:
             if getattr(condition, "dtype", None) is not bool_:
-                condition = self.library.in_dtype(condition, bool_, None)
+                like = next((x for x in (x1, x2) if self.library.is_array(x)), None)
+                condition = self.library.in_dtype(condition, bool_, like)
             return promoted(x1, x2, condition=condition)
 
         return where

@@ -29,7 +29,7 @@ from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .multigrid.multigrid import multigrid
-from .pipeline import constant_linear_part
+from .pipeline import check_square, constant_linear_part
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,
@@ -131,9 +131,11 @@ def to_preconditioner(
         )
     if isinstance(M, str):
         if isinstance(previous, Preconditioner) and previous.kind in UPDATES and previous.kind == _key(A, M):
-            updated = UPDATES[previous.kind](previous, A)
+            linear = constant_linear_part(A)
+            with analysed(linear):
+                updated = UPDATES[previous.kind](previous, linear)
             if updated is not None:
-                return updated
+                return updated.on_grid_of(linear)
         return _build(A, M, _kept(previous, M), precision)
     if is_function(M):
         function = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
@@ -173,8 +175,7 @@ def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | No
 
 def _of_kind(A: Operator, kind: str, settings: dict[str, Any], precision: str | None) -> Preconditioner:
     key = check_kind(kind)
-    if A.shape[0] != A.shape[1]:
-        raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
+    check_square(A)
     if key == "auto" and not settings:
         return _chosen(A, precision)
     key = _key(A, kind)

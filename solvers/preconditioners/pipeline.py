@@ -1,6 +1,7 @@
 """From any operator to a preconditioner: the steps that all kinds share.
 
-    the linear part of A, constant to derivatives  ->  its entries; a function is traced
+    the linear part of A, constant to derivatives (`constant_linear_part`, which whoever names a kind calls)
+    ->  its entries; a function is traced
     ->  its facts, each found once  ->  NumPy's arrays, where values are known
     ->  the kind  ->  the library and device of A
 
@@ -51,6 +52,7 @@ def of_operator(*, needs_entries: bool = True, eagerly_on_host: bool = True) -> 
     def decorated(kind: Kind) -> Kind:
         @wraps(kind)
         def build(A: Operator, **settings: Any) -> Preconditioner:
+            check_square(A)
             entries = entries_of(A) if needs_entries else entries_or_products(A)
             return built(A, entries, partial(kind, **settings), eagerly_on_host)
 
@@ -85,6 +87,12 @@ def constant_linear_part(A: Operator) -> Operator:
     """
     A = A.without_offset
     return without_derivatives(linear_part(A) if isinstance(A, FunctionOperator) else A)
+
+
+def check_square(A: Operator) -> None:
+    """Raises ValueError for a rectangular matrix."""
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
 
 
 def entries_of(A: Operator) -> Matrix:

@@ -100,8 +100,10 @@ class Dense(Matrix):
 
     @property
     def values(self) -> Array:
-        """The matrix as an array of the library; of PyTorch a copy where it is known."""
-        return self.matrix if self.constant is None or not self.bk.always_writable else self.bk.copy(self.matrix)
+        """The matrix as an array of the library; where it is known read-only, or of PyTorch a copy."""
+        if self.constant is None:
+            return self.matrix
+        return self.bk.copy(self.matrix) if self.bk.always_writable else self.bk.read_only(self.matrix)
 
     def to(self, format: str) -> Matrix:
         if format == "dense":

@@ -121,14 +121,16 @@ class Matrix(Operator):
         """Select one matrix of a batch by its number, or several, as a batch."""
 
     def to_scipy(self) -> sp.csr_array:
-        """The matrix in SciPy; the memory of CSR is shared, not copied.
+        """The matrix in SciPy. The memory of CSR is shared, so do not write to it; other formats give a copy.
 
         Raises:
             UnsupportedOperation: it is a batch, or its values are not known yet (inside a compiled function).
         """
         self._single("A matrix of SciPy")
         found = self._found()
-        return found if sp.issparse(found) else sp.csr_array(found)
+        if not sp.issparse(found):
+            return sp.csr_array(found)
+        return found if self.format == "csr" else found.copy()
 
     def toarray(self) -> np.ndarray:
         """The matrix as a dense NumPy array, `(n, m)`, or for a batch `(systems, n, m)`.
@@ -139,7 +141,7 @@ class Matrix(Operator):
         found = self._found()
         if isinstance(found, tuple):
             return np.array([one.toarray() for one in found], self.dtype).reshape(len(found), *self.shape)
-        return found.toarray() if sp.issparse(found) else np.asarray(found)
+        return found.toarray() if sp.issparse(found) else np.array(found)
 
     def is_hermitian(self) -> bool:
         """Is it proven from its values that A = Aᴴ, entry by entry and up to rounding? Cost: one transposition.

@@ -18,13 +18,15 @@ EXPRESSIONS = (
     "xp.linalg.pinv(xp.eye(3, dtype=x.dtype) + x - x0)",
     "xp.cumulative_sum(x, axis=1, include_initial=True)", "xp.cumulative_prod(p)", "xp.std(x, axis=0)", "xp.var(x)",
     "xp.sort(x, axis=0)", "xp.take(x, i, axis=1)", "xp.take_along_axis(x, i[None], axis=1)", "xp.max(x, axis=1)",
-    "xp.hypot(x, p)", "xp.logaddexp(x, p)", "xp.logaddexp(p, p)", "xp.linalg.solve(x, p)", "xp.linalg.inv(x)",
+    "xp.hypot(x, p)", "xp.hypot(p, p)", "xp.logaddexp(x, p)", "xp.logaddexp(p, p)",
+    "xp.linalg.solve(x, p)", "xp.linalg.inv(x)",
     "xp.linalg.det(x)", "xp.linalg.slogdet(x)[1]", "xp.linalg.eigvalsh(x + xp.matrix_transpose(x))",
     "xp.linalg.svdvals(x)", "xp.linalg.cholesky(x @ xp.matrix_transpose(x))", "xp.linalg.cross(x, p)",
     "xp.tensordot(x, x, axes=1)", "xp.real(xp.fft.fft(x, axis=0, n=4))",
     "xp.fft.irfft(xp.fft.rfft(x, axis=0), n=3, axis=0)",
     "xp.prod(x, axis=0)", "xp.diff(x, axis=0, prepend=p[None])", "xp.roll(x, 1)", "xp.tile(x, (1, 2))",
-    "xp.repeat(x, 2)",
+    "xp.cumulative_prod(xp.concat([p, x[0, :1] - x0[0, :1], p]))",  # with a 0
+    "xp.repeat(x, 2)", "xp.linspace(p[0], x[0, 1], 5)",
     "xp.mean(x, axis=(0, 1))", "xp.sum(x, axis=())", "xp.expm1(xp.multiply(x, n))", "xp.pow(p, x)",
     "xp.copysign(x, -p)",
     "xp.linalg.matrix_power(x, 3)", "xp.linalg.trace(x)", "xp.astype(x, xp.complex128) * 1j", "xp.moveaxis(x, 0, 1)",
@@ -133,3 +135,16 @@ def test_tensorflow_norm_of_zero() -> None:
         tape.watch(x)
         value = get_backend("tensorflow").xp.linalg.vector_norm(x)
     assert tape.gradient(value, x).numpy().tolist() == [0, 0, 0]
+
+
+@pytest.mark.needs("tensorflow")
+@pytest.mark.parametrize("expression", ["xp.std(x, axis=1)", "xp.linalg.vector_norm(x, ord=3, axis=1)"])
+def test_roots_of_zero_have_no_nan_in_their_derivatives(expression: str) -> None:
+    import tensorflow as tf
+
+    xp, x = get_backend("tensorflow").xp, tf.constant([[0.0, 0.0, 0.0], [1.0, 2.0, 4.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = eval(expression, {"xp": xp, "x": x})
+    gradient = tape.gradient(y, x).numpy()
+    assert np.array_equal(gradient[0], np.zeros(3)) and np.abs(gradient[1]).min() > 0

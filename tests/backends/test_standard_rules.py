@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from typing import Any
@@ -239,3 +240,63 @@ assert not [name for name in loaded() if "tensorflow" in name or "jax" in name],
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_search_among_nan(backend: str) -> None:
+    xp = get_backend(backend).xp
+    x1, x2 = np.array([1.0, 2.0, np.nan, np.nan]), np.array([np.nan, 1.0, 3.0, np.inf])
+    for side in ("left", "right"):
+        found = xp.searchsorted(xp.asarray(x1), xp.asarray(x2), side=side)
+        np.testing.assert_array_equal(np.asarray(found), np.searchsorted(x1, x2, side))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_limits_by_classes_of_numpy(backend: str) -> None:
+    xp = get_backend(backend).xp
+    assert xp.finfo(np.float32).bits == 32 and xp.iinfo(np.int8).max == 127
+    assert xp.can_cast(np.int8, np.int16) and xp.result_type(np.float32, np.int8) == xp.float32
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch", "tensorflow"])
+def test_bfloat16(backend: str) -> None:
+    xp = get_backend(backend).xp
+    own = {"jax": "jax.numpy", "torch": "torch", "tensorflow": "tensorflow"}[backend]
+    bfloat16 = importlib.import_module(own).bfloat16
+    x = xp.astype(xp.asarray([1.5, 2.0]), bfloat16)
+    assert (x + x).dtype == bfloat16
+    assert xp.add(x, xp.ones(2, dtype=xp.float32)).dtype == xp.float32
+    if backend != "jax":
+        with pytest.raises(TypeError, match=r"bfloat16.*, which NumPy has not"):
+            xp.finfo(bfloat16)
+
+
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+def test_constant_places(backend: str) -> None:
+    """Arrays of NumPy beside one of the library."""
+    xp = get_backend(backend).xp
+    x, i = xp.reshape(xp.arange(6.0), (2, 3)), np.array([[2, -1], [0, 1]])
+    np.testing.assert_array_equal(np.asarray(xp.take(x, i[0], axis=1)), [[2, 2], [5, 5]])
+    np.testing.assert_array_equal(np.asarray(xp.take_along_axis(x, i, axis=1)), [[2, 2], [3, 4]])
+    shapes = [tuple(y.shape) for y in xp.broadcast_arrays(x, np.ones(3, np.float32))]
+    assert shapes == [(2, 3), (2, 3)]
+    np.testing.assert_array_equal(np.asarray(xp.repeat(x, np.array([1, 0, 2]), axis=1)), [[0, 2, 2], [3, 5, 5]])
+
+
+@pytest.mark.needs("tensorflow")
+def test_results_are_no_variables() -> None:
+    """Which would change with them."""
+    import tensorflow as tf
+
+    xp, v = get_backend("tensorflow").xp, tf.Variable([1.0, 2.0])
+    found = [xp.real(v), xp.conj(v), xp.squeeze(v, ()), xp.flip(v, axis=()), xp.fft.fftshift(v, axes=())]
+    v.assign([7.0, 7.0])
+    assert all(np.array_equal(y.numpy(), [1, 2]) for y in found)
+
+
+def test_rank_of_jax_in_the_pseudo_inverse() -> None:
+    """The standard's bound, as in NumPy."""
+    x = np.diag([1.0, 1e-15])
+    for backend in ("numpy", "jax"):
+        xp = get_backend(backend).xp
+        np.testing.assert_allclose(np.asarray(xp.linalg.pinv(xp.asarray(x)))[1, 1], 1e15, rtol=1e-6)

@@ -64,7 +64,7 @@ def sign(x: Any, /) -> Any:
 
 def real(x: Any, /) -> Any:
     """The real part."""
-    return tf.math.real(x) if x.dtype in COMPLEX else x
+    return tf.math.real(x) if x.dtype in COMPLEX else tf.convert_to_tensor(x)
 
 
 def imag(x: Any, /) -> Any:
@@ -74,7 +74,7 @@ def imag(x: Any, /) -> Any:
 
 def conj(x: Any, /) -> Any:
     """The conjugate, of real numbers themselves."""
-    return tf.math.conj(x) if x.dtype in COMPLEX else x
+    return tf.math.conj(x) if x.dtype in COMPLEX else tf.convert_to_tensor(x)
 
 
 def log2(x: Any, /) -> Any:
@@ -100,7 +100,8 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 def hypot(x1: Any, x2: Any, /) -> Any:
     """The square root of the sum of squares, of numbers of any magnitude."""
     a, b = tf.abs(x1), tf.abs(x2)
-    large, small = tf.maximum(a, b), tf.minimum(a, b)
+    second = b > a  # not maximum and minimum, whose derivatives both belong to the first of two equal numbers
+    large, small = tf.where(second, b, a), tf.where(second, a, b)
     infinite = tf.math.is_inf(a) | tf.math.is_inf(b)
     ratio = small / tf.where((large == 0) | infinite, tf.ones_like(large), large)
     ratio = tf.where(infinite, tf.zeros_like(ratio), ratio)

@@ -137,10 +137,10 @@ fftfreq, rfftfreq = _frequencies(np.fft.fftfreq), _frequencies(np.fft.rfftfreq)
 def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
     """Frequency 0 in the middle."""
     places = axes_of(axes, len(x.shape))
-    return tf.roll(x, [x.shape[a] // 2 for a in places], places) if places else x
+    return tf.roll(x, [x.shape[a] // 2 for a in places], places) if places else tf.convert_to_tensor(x)
 
 
 def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
     """The inverse of `fftshift`."""
     places = axes_of(axes, len(x.shape))
-    return tf.roll(x, [-(x.shape[a] // 2) for a in places], places) if places else x
+    return tf.roll(x, [-(x.shape[a] // 2) for a in places], places) if places else tf.convert_to_tensor(x)

@@ -40,6 +40,11 @@ class TensorflowLibrary(ArrayLibrary):
     def stack(self, arrays: list[Any]) -> Any:
         return tf.stack(arrays)
 
+    def _promote_kind(self, a: Any, b: Any) -> Any:
+        if a == b:
+            return a
+        return super()._promote_kind(*(tf.float32 if dtype == tf.bfloat16 else dtype for dtype in (a, b)))
+
     def devices(self) -> list[Any]:
         return [device.name for device in tf.config.list_logical_devices()]
 

@@ -25,6 +25,7 @@ def common_shape(*shapes: Sequence[Any]) -> Any:
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:
     """The arrays in their common shape."""
+    arrays = tuple(map(tf.convert_to_tensor, arrays))
     shape = common_shape(*map(sizes, arrays))
     return [tf.broadcast_to(x, shape) for x in arrays]
 
@@ -57,13 +58,13 @@ def squeeze(x: Any, /, axis: int | Sequence[int]) -> Any:
     axes = axes_of(axis, len(x.shape))
     if any(x.shape[a] not in (1, None) for a in axes):
         raise ValueError(f"xp.squeeze got axis={axis} of the shape {tuple(x.shape)}; expected axes of length 1.")
-    return tf.squeeze(x, axes) if axes else x
+    return tf.squeeze(x, axes) if axes else tf.convert_to_tensor(x)
 
 
 def flip(x: Any, /, *, axis: int | Sequence[int] | None = None) -> Any:
     """The elements in the other order."""
     axes = axes_of(axis, len(x.shape))
-    return tf.reverse(x, axes) if axes else x
+    return tf.reverse(x, axes) if axes else tf.convert_to_tensor(x)
 
 
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
@@ -128,7 +129,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
 
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     """The elements at these places along an axis, line by line."""
-    axis = axes_of(axis, len(x.shape))[0]
+    axis, indices = axes_of(axis, len(x.shape))[0], tf.convert_to_tensor(indices)
     own, places = sizes(x), sizes(indices)
     length, count = own[axis], places[axis]
     own[axis] = places[axis] = 1

@@ -10,18 +10,15 @@ import tensorflow as tf
 
 from .library import COMPLEX, over
 from .linalg import svdvals
-from .reductions import max, min, sum
+from .reductions import max, min, root, sum
 
 _BY_SINGULAR_VALUES = {"nuc": sum, 2: max, -2: min}
 _BY_LINES = {1: (max, -2), -1: (min, -2), np.inf: (max, -1), -np.inf: (min, -1)}  # with the axis summed over
 
 
 def _root_of_squares(x: Any, axes: Any, keepdims: bool) -> Any:
-    """Its derivative at 0 is 0, where that of the root is infinite."""
     squares = tf.math.real(x * tf.math.conj(x)) if x.dtype in COMPLEX else tf.square(x)
-    total = tf.reduce_sum(squares, axes, keepdims)
-    zero = total == 0
-    return tf.where(zero, tf.zeros_like(total), tf.sqrt(tf.where(zero, tf.ones_like(total), total)))
+    return root(tf.reduce_sum(squares, axes, keepdims))
 
 
 def vector_norm(x: Any, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: Any = 2) -> Any:
@@ -36,7 +33,7 @@ def vector_norm(x: Any, /, *, axis: int | Sequence[int] | None = None, keepdims:
     if ord == 1:
         return sum(size, axis=axis, keepdims=keepdims)
     power = tf.constant(ord, size.dtype)
-    return sum(size**power, axis=axis, keepdims=keepdims) ** (1 / power)
+    return root(sum(size**power, axis=axis, keepdims=keepdims), power)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:

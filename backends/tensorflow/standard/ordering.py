@@ -64,9 +64,16 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
 
 
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
-    """Where elements would have to be put into a sorted array."""
+    """Where elements would have to be put into a sorted array; NaN is larger than all numbers."""
     x1 = x1 if sorter is None else tf.gather(x1, sorter)
-    return tf.reshape(tf.searchsorted(x1, flat(x2), side, tf.int64), sizes(x2))
+    if not x1.dtype.is_floating:
+        return tf.reshape(tf.searchsorted(x1, flat(x2), side, tf.int64), sizes(x2))
+    not_numbers = tf.math.is_nan(x1)  # which TensorFlow compares with nothing
+    numbers = tf.reduce_sum(tf.cast(~not_numbers, tf.int64))
+    infinite = tf.where(not_numbers, tf.constant(np.inf, x1.dtype), x1)
+    found = tf.minimum(tf.searchsorted(infinite, flat(x2), side, tf.int64), numbers)
+    last = numbers if side == "left" else tf.size(x1, tf.int64)
+    return tf.reshape(tf.where(tf.math.is_nan(flat(x2)), last, found), sizes(x2))
 
 
 def where(condition: Any, x1: Any, x2: Any, /) -> Any:

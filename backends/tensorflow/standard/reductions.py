@@ -57,7 +57,14 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
 
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The square root of `var`."""
-    return tf.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+    return root(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def root(x: Any, power: Any = 2) -> Any:
+    """A root whose derivative at 0 is 0, where it is infinite, so that no NaN comes of 0 times it."""
+    zero = x == 0
+    positive = tf.where(zero, tf.ones_like(x), x)
+    return tf.where(zero, x, tf.sqrt(positive) if power == 2 else positive ** (1 / power))
 
 
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -91,5 +98,22 @@ def _along(name: str, function: Callable[..., Any], first: int) -> Callable[...,
     return cumulative
 
 
+def _products(x: Any, axis: int) -> Any:
+    """By pairs, pairs of pairs and so on: TensorFlow's own derivative of `cumprod` is 0 from the first 0 on."""
+    if not (x.dtype.is_floating or x.dtype.is_complex):
+        return tf.math.cumprod(x, axis)
+    count = sizes(x)[axis]
+    line = tf.reshape(tf.range(count), [-1 if a == axis else 1 for a in range(len(x.shape))])
+
+    def doubled(step: Any, found: Any) -> tuple[Any, Any]:
+        before = tf.where(line < tf.cast(step, line.dtype), tf.ones_like(found), tf.roll(found, step, axis))
+        return 2 * step, found * before
+
+    def goes_on(step: Any, _: Any) -> Any:
+        return tf.cast(step, tf.int64) < tf.cast(count, tf.int64)
+
+    return tf.while_loop(goes_on, doubled, (tf.constant(1), tf.convert_to_tensor(x)))[1]
+
+
 cumulative_sum = _along("cumulative_sum", tf.cumsum, 0)
-cumulative_prod = _along("cumulative_prod", tf.math.cumprod, 1)
+cumulative_prod = _along("cumulative_prod", _products, 1)

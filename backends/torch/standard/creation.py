@@ -80,7 +80,7 @@ def triu(x: torch.Tensor, /, *, k: int = 0) -> torch.Tensor:
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> torch.Tensor:
     """A tensor on the memory of another library's array."""
-    if isinstance(x, np.ndarray):  # PyTorch ends the process at a negative stride
+    if isinstance(x, (np.ndarray, torch.Tensor)):  # PyTorch ends the process at a negative stride, refuses gradients
         return asarray(x, dtype=None, device=device, copy=copy)
     shared = torch.from_dlpack(x)
     moved = shared.to(device=device)

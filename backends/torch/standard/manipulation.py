@@ -14,7 +14,7 @@ moveaxis = torch.moveaxis
 
 def broadcast_arrays(*arrays: torch.Tensor) -> list[torch.Tensor]:
     """The arrays in their common shape."""
-    return list(torch.broadcast_tensors(*arrays))
+    return list(torch.broadcast_tensors(*map(torch.as_tensor, arrays)))
 
 
 def broadcast_to(x: torch.Tensor, /, shape: Sequence[int]) -> torch.Tensor:
@@ -91,7 +91,7 @@ def roll(
 def repeat(x: torch.Tensor, repeats: Any, /, *, axis: int | None = None) -> torch.Tensor:
     """Each element so many times."""
     x, axis = (x.flatten(), 0) if axis is None else (x, axis)
-    return torch.repeat_interleave(x, repeats, dim=axis)
+    return torch.repeat_interleave(x, repeats if isinstance(repeats, int) else torch.as_tensor(repeats), dim=axis)
 
 
 def tile(x: torch.Tensor, repetitions: Sequence[int], /) -> torch.Tensor:
@@ -101,13 +101,14 @@ def tile(x: torch.Tensor, repetitions: Sequence[int], /) -> torch.Tensor:
 
 def take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> torch.Tensor:
     """The parts at these places along an axis."""
-    axis = one_axis("take", x, axis)
+    axis, indices = one_axis("take", x, axis), torch.as_tensor(indices, device=x.device)
     found = torch.index_select(x, axis, _not_negative(indices, x.shape[axis]).flatten())
     return found if indices.ndim == 1 else found.reshape(x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
 
 
 def take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:
     """The elements at these places along an axis, line by line."""
+    indices = torch.as_tensor(indices, device=x.device)
     return torch.take_along_dim(x, _not_negative(indices, x.shape[axis]), dim=axis)
 
 

@@ -41,8 +41,15 @@ def nonzero(x: torch.Tensor, /) -> tuple[torch.Tensor, ...]:
 
 
 def searchsorted(x1: torch.Tensor, x2: torch.Tensor, /, *, side: str = "left", sorter: Any = None) -> torch.Tensor:
-    """Where elements would have to be put into a sorted array."""
-    return torch.searchsorted(x1.contiguous(), x2.contiguous(), side=side, sorter=sorter)
+    """Where elements would have to be put into a sorted array; NaN is larger than all numbers."""
+    x1 = x1 if sorter is None else x1[torch.as_tensor(sorter, device=x1.device)]
+    if not x1.is_floating_point():
+        return torch.searchsorted(x1.contiguous(), x2.contiguous(), side=side)
+    not_numbers = torch.isnan(x1)  # which PyTorch compares with nothing
+    numbers = (~not_numbers).sum()
+    infinite = torch.where(not_numbers, torch.inf, x1).contiguous()
+    found = torch.minimum(torch.searchsorted(infinite, x2.contiguous(), side=side), numbers)
+    return torch.where(torch.isnan(x2), numbers if side == "left" else x1.shape[0], found)
 
 
 def unique_all(x: torch.Tensor, /) -> UniqueAll:

@@ -88,3 +88,24 @@ def test_settings_are_those_of_the_kind(monkeypatch: pytest.MonkeyPatch) -> None
     assert [*inspect.signature(seen.kind).parameters] == ["A", "factor"]
     with pytest.raises(ValueError, match=r"seen has no setting target; it has factor\."):
         krylix.preconditioner(A, "seen", target=1)
+
+
+@pytest.mark.parametrize("kind", [f for f in PRECONDITIONERS if f != "fast"])
+def test_rectangular_matrices(kind: str) -> None:
+    """Also where a kind is called by itself."""
+    with pytest.raises(ValueError, match=r"asked for a matrix of \(3, 4\); expected a square one"):
+        PRECONDITIONERS[kind](krylix.as_operator(np.ones((3, 4))))
+
+
+@pytest.mark.parametrize("kind", ["jacobi", "ilu", "amg", "multigrid"])
+def test_update_keeps_the_grid(kind: str) -> None:
+    def f(u: np.ndarray) -> np.ndarray:
+        padded = np.pad(u, 1)
+        return 4.5 * u - padded[:-2, 1:-1] - padded[2:, 1:-1] - padded[1:-1, :-2] - padded[1:-1, 2:]
+
+    b = np.ones((8, 8))
+    A, _ = krylix.matrix_from_function(f, b)
+    solver = krylix.prepare(A, b.reshape(-1), method="CG", preconditioner=kind)
+    M, updated = solver.preconditioner, solver.update(A * 2).preconditioner
+    assert updated.grid == M.grid == (8, 8)
+    np.testing.assert_allclose(updated(b), M(b) / 2, rtol=1e-10)

@@ -182,6 +182,21 @@ def test_a_copy_works_as_the_matrix_itself(bk, kind, duplicate):
         np.testing.assert_allclose(np.asarray(found), np.linalg.solve(REGULAR.toarray(), x), rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", [*FORMATS, "dense"])
+def test_what_scipy_and_numpy_get_is_their_own(kind):
+    """But for the memory of CSR, which `to_scipy` says that it shares."""
+    A = made(get_backend("numpy"), REGULAR, kind)
+    A.toarray()[:] = 7
+    if kind != "csr":
+        A.to_scipy().data[:] = 7
+    if kind == "dense":
+        with pytest.raises(ValueError, match="read-only"):
+            A.values[:] = 7
+    np.testing.assert_array_equal(A.toarray(), REGULAR.toarray())
+    np.testing.assert_allclose(A @ x, REGULAR @ x)
+    np.testing.assert_allclose(linear_solve(A, REGULAR @ x, method="direct").x, x)
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("factor", [np.inf, np.nan, -np.inf])
 def test_padding_stays_zero_when_a_matrix_is_multiplied_by_what_is_not_finite(kind, factor):
