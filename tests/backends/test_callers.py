@@ -30,7 +30,6 @@ REASONS = {
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "derivatives": "what a message tells users of the library to call",
     "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",
-    "read_only": "an array that nobody can write to, where the library has such arrays, costs no copy",
     "transpose_function": "the library's own transposition",
     "without_derivatives": "a rule of its own in each library: NaN backward, but 0 for what a caller has left out",
     "uncut": "XLA cuts known arrays number by number: 2.4 s to compile a solve on 1024^2 for 4.4",
