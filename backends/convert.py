@@ -32,6 +32,8 @@ def convert(x: Any, backend: str | Backend | None = None) -> Array:
     if target.is_array(x) or target.sparse.accepts(x):
         return x
     if hasattr(x, "native"):  # a matrix of krylix
+        if x.bk is not target:
+            _refuse_recorded(x.bk, *(x.values if isinstance(x.values, tuple) else (x.values,)))
         return x.native(target)
     name = backend_name(x)
     source = get_backend(name) if name else None
@@ -48,12 +50,18 @@ def convert(x: Any, backend: str | Backend | None = None) -> Array:
 
 
 def _on_host(source: Backend, x: Array) -> np.ndarray:
-    if source.tracks(x):
-        raise TypeError(
-            f"Derivatives of this {type(x).__name__} are being recorded, and they do not pass between libraries. Give "
-            "a constant: x.detach(), tf.stop_gradient(x) outside of `tf.function`, or convert it under torch.no_grad()."
-        )
+    _refuse_recorded(source, x)
     return source.to_numpy(x)
+
+
+def _refuse_recorded(source: Backend, *arrays: Array) -> None:
+    for x in arrays:
+        if source.tracks(x):
+            raise TypeError(
+                f"Derivatives of this {type(x).__name__} are being recorded, and they do not pass between libraries. "
+                "Give a constant: x.detach(), tf.stop_gradient(x) outside of `tf.function`, or convert it under "
+                "torch.no_grad()."
+            )
 
 
 def _sparse(x: Any, source: Backend, target: Backend) -> Any:

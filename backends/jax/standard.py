@@ -70,18 +70,16 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
     return jnp.permute_dims(x, axes_of(axes, x.ndim))
 
 
-class _Linalg:
-    @staticmethod
-    def pinv(x: Any, /, *, rtol: Any = None) -> Any:
-        """JAX's default for `rtol` is ten times the standard's."""
-        return jnp.linalg.pinv(x, rtol=max(x.shape[-2:]) * jnp.finfo(x.dtype).eps if rtol is None else rtol)
+def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+    """JAX's default for `rtol` is ten times the standard's."""
+    return jnp.linalg.pinv(x, rtol=max(x.shape[-2:]) * jnp.finfo(x.dtype).eps if rtol is None else rtol)
 
-    @staticmethod
-    def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
-        """JAX takes `rtol` for an absolute bound; it is one relative to the largest singular value."""
-        values = jnp.linalg.svdvals(x)
-        rtol = max(x.shape[-2:]) * jnp.finfo(values.dtype).eps if rtol is None else jnp.asarray(rtol)[..., None]
-        return jnp.sum(values > rtol * jnp.max(values, -1, keepdims=True, initial=0), -1)
+
+def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+    """JAX takes `rtol` for an absolute bound; it is one relative to the largest singular value."""
+    values = jnp.linalg.svdvals(x)
+    rtol = max(x.shape[-2:]) * jnp.finfo(values.dtype).eps if rtol is None else jnp.asarray(rtol)[..., None]
+    return jnp.sum(values > rtol * jnp.max(values, -1, keepdims=True, initial=0), -1)
 
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:
@@ -89,4 +87,5 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return list(jnp.broadcast_arrays(*arrays))
 
 
-xp = Namespace(_LIBRARY, {"": (sys.modules[__name__], jnp), "linalg": (_Linalg, jnp.linalg), "fft": (jnp.fft,)})
+_HERE = sys.modules[__name__]
+xp = Namespace(_LIBRARY, {"": (_HERE, jnp), "linalg": (_HERE, jnp.linalg), "fft": (jnp.fft,)})

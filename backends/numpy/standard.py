@@ -57,25 +57,20 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return list(np.broadcast_arrays(*arrays))
 
 
-class _Linalg:
-    @staticmethod
-    def pinv(x: Any, /, *, rtol: Any = None) -> Any:
-        """NumPy's, with the standard's default `rtol`."""
-        return np.linalg.pinv(x, rtol=rtol)
+def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+    """NumPy's, with the standard's default `rtol`."""
+    return np.linalg.pinv(x, rtol=rtol)
 
 
-class _Fft:
-    @staticmethod
-    def fftfreq(n: int, /, *, d: float, dtype: Any, device: Any) -> Any:
-        """NumPy's, in a dtype."""
-        return np.fft.fftfreq(n, d, device=device).astype(dtype)
-
-    @staticmethod
-    def rfftfreq(n: int, /, *, d: float, dtype: Any, device: Any) -> Any:
-        """NumPy's, in a dtype."""
-        return np.fft.rfftfreq(n, d, device=device).astype(dtype)
+def fftfreq(n: int, /, *, d: float, dtype: Any, device: Any) -> Any:
+    """NumPy's, in a dtype."""
+    return np.fft.fftfreq(n, d, device=device).astype(dtype)
 
 
-xp = Namespace(
-    _NumpyLibrary(), {"": (sys.modules[__name__], np), "linalg": (_Linalg, np.linalg), "fft": (_Fft, np.fft)}
-)
+def rfftfreq(n: int, /, *, d: float, dtype: Any, device: Any) -> Any:
+    """NumPy's, in a dtype."""
+    return np.fft.rfftfreq(n, d, device=device).astype(dtype)
+
+
+_HERE = sys.modules[__name__]
+xp = Namespace(_NumpyLibrary(), {"": (_HERE, np), "linalg": (_HERE, np.linalg), "fft": (_HERE, np.fft)})

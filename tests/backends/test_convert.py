@@ -279,7 +279,9 @@ def test_recorded_derivatives_are_refused() -> None:
     import torch
 
     x = torch.ones(3, requires_grad=True)
-    for recorded in (x, 2 * x, torch.diag(x).to_sparse_csr(), torch.diag(x).to_sparse()):
+    sparse = torch.diag(x).to_sparse_csr()
+    matrices = (krylix.as_operator(sparse), krylix.as_operator(torch.diag(x)))
+    for recorded in (x, 2 * x, sparse, torch.diag(x).to_sparse(), *matrices):
         with pytest.raises(TypeError, match=r"do not pass between libraries.*detach"):
             convert(recorded, "numpy")
         with torch.no_grad():
