@@ -15,12 +15,11 @@ from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
-from .null_space.at_run_time import with_constants
 from .preconditioners import to_preconditioner
 from .results.result import SolveResult
 from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
-from .setup.make_problem import make_problem
+from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
 from .setup.problem import Problem, Progress, Request
 from .setup.requirements import (

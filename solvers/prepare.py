@@ -21,13 +21,12 @@ from .known_plan import KnownPlan
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
 from .methods.registry import METHODS, find_method, is_auto
-from .null_space.at_run_time import with_constants
 from .preconditioners import Preconditioner, to_preconditioner
 from .results.result import SolveResult
 from .setup.axis import takes_vectors
 from .setup.choose import Explanation, choose
 from .setup.factors import factors_now
-from .setup.make_problem import make_problem
+from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
 from .setup.problem import KnownNull, Problem, Progress, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner

@@ -15,7 +15,7 @@ from ...backends.lapack import batched_inverse, inverse_of_definite
 from ...sparse import Composed, storable
 from ...sparse.formats.entries.regather import take_or_zero
 from ...sparse.formats.entries.scipy_form import csr_array
-from ..preconditioners.multigrid.couplings import Couplings
+from ...sparse.operators.couplings import Couplings
 from .planes import Blocks, block_layout
 
 _SHIFT = 100  # times the rounding unit, of the diagonal: for singular matrices

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from ...sparse.formats.entries.grid import row_strides
-from ..preconditioners.multigrid.couplings import Shift
+from ...sparse.operators.couplings import Shift
 
 Grid = tuple[int, ...]
 

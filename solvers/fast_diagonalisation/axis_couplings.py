@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends.cores import shared as cores
-from ..preconditioners.multigrid.couplings import Couplings, Shift, sum_of_terms
+from ...sparse.operators.couplings import Couplings, Shift, sum_of_terms
 
 PART = 2**17  # numbers that are computed with at a time: with less, threads wait for each other
 

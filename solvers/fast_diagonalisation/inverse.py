@@ -13,7 +13,7 @@ from ...sparse import Dense, Matrix, Operator, UnsupportedOperation
 from ...sparse.analysis.analysis import on_its_grid
 from ...sparse.analysis.rounding import of_region
 from ...sparse.operators.concrete import as_matrix, from_host, is_known
-from ..preconditioners.diagonal import DiagonalOperator
+from ..diagonal import DiagonalOperator
 from .eigenvectors import TrigonometricEigenvectors, eigen, trigonometric_eigenvectors
 from .elimination import Eliminated, eliminated, extremes, pays
 from .separable import Separable, on_axis, separable

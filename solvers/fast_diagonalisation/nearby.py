@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from ...backends.cores import shared as cores
 from ...backends.numpy.vectors import square_sum
-from ..preconditioners.multigrid.couplings import Couplings
+from ...sparse.operators.couplings import Couplings
 from .axis_couplings import (
     AxisCouplings,
     around,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ...backends import Array
 from ...sparse import Composed, Dense, Operator, storable
-from ..preconditioners.diagonal import DiagonalOperator
+from ..diagonal import DiagonalOperator
 from .trigonometric import KINDS, trigonometric_transform
 
 

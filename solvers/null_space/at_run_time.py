@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from ...backends import Array, Backend
-from ...sparse import Dense, Operator, SparseMatrix
+from ...sparse import Dense, SparseMatrix
 from ...sparse.analysis.rounding import ROWS, half_units, of_region
-from ...sparse.operators.concrete import is_known, without_derivatives
-from ..iteration.method import Method
-from ..setup.problem import Problem, Request
 from .projections import WithoutConstantsInside
 
 _NEAR = 1e-3  # of the diagonal: no null vectors where row sums are larger
@@ -94,26 +90,3 @@ def _upper_digits(host: Backend, v: Array) -> Array:
     both: complex = 1 + 1j if dtype.kind == "c" else 1
     large = host.astype(large, dtype) * both
     return (v + large) - large
-
-
-def with_constants(problem: Problem, method: Method, matrix: Operator, request: Request) -> Problem:
-    """Add the projection of `constants_at_run_time` to the problem.
-
-    Dense factors detect singularity by themselves.
-
-    Args:
-        method: what will solve.
-        problem: for matrices that are known now, null vectors have been looked for.
-        matrix: that of A, if it was found.
-        request: what was asked for.
-    """
-    if problem.bk.is_eager and problem.bk.compiled():  # a transformation, in which no branch may look at values
-        return problem
-    automatic = isinstance(request.nullspace, str) and request.nullspace == "auto" and problem.null is None
-    square = problem.given is None and problem.layout.structure is None and not problem.A.offset
-    if not (automatic and square and isinstance(matrix, SparseMatrix | Dense)) or 0 in matrix.shape:
-        return problem
-    if is_known(matrix) or (method.factorises and isinstance(matrix, Dense)):
-        return problem
-    constant: Any = without_derivatives(matrix)
-    return replace(problem, null=constants_at_run_time(constant), both=True)

@@ -1,5 +1,6 @@
 """Approximate inverses: M with M r close to the solution of A z = r."""
 
+from ..diagonal import DiagonalOperator
 from .amg.rigid_motions import rigid_motions
 from .base import Preconditioner
 from .block_jacobi.block_jacobi import block_jacobi
@@ -9,7 +10,6 @@ from .cluster.cluster import cluster
 from .cluster.coarse import coarse_correction
 from .composed.additive import operator_multiple, operator_sum
 from .composed.multiplicative import multiplicative
-from .diagonal import DiagonalOperator
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .pipeline import of_operator

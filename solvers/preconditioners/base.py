@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from ...backends import Array, get_backend
 from ...sparse import Composed, Operator, UnsupportedOperation, storable
 from ...sparse.files import tree
+from ..diagonal import DiagonalOperator
 from .checks import check_grid
-from .diagonal import DiagonalOperator
 
 
 @storable("preconditioner")

@@ -10,7 +10,7 @@ from ...sparse import Dense, Matrix, Operator, SparseMatrix
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
 from ...sparse.analysis.facts import is_m_matrix
 from ...sparse.operators.concrete import concrete, is_known
-from .diagonal import DOMINANT
+from ..diagonal import DOMINANT
 from .multigrid.from_matrix import couples_neighbours
 from .multigrid.runtime_choice import pays_unseen
 from .pipeline import entries_or_products

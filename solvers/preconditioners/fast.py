@@ -9,6 +9,7 @@ import numpy as np
 
 from ...sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
 from ...sparse.operators.concrete import from_host, is_known
+from ...sparse.operators.couplings import Couplings
 from ..fast_diagonalisation.elimination import Eliminated
 from ..fast_diagonalisation.inverse import inverse_of_sum
 from ..fast_diagonalisation.nearby import Nearby, is_far, nearby
@@ -18,7 +19,6 @@ from .cycle.cost import numbers_stored
 from .cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
 from .cycle.scaled import DiagonallyScaled
 from .cycle.small import exact_inverse
-from .multigrid.couplings import Couplings
 from .multigrid.from_matrix import couplings_of
 from .pipeline import entries_of, grid_of, stored_entries
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...sparse import Operator
+from ..diagonal import DiagonalOperator
 from .base import Preconditioner
-from .diagonal import DiagonalOperator
 from .pipeline import of_operator
 
 

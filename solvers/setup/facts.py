@@ -19,8 +19,8 @@ from ...sparse.operators.by_record import products_agree
 from ...sparse.operators.concrete import as_matrix, is_known
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..block_tridiagonal.band import may_be_narrow, narrow
+from ..diagonal import DOMINANT
 from ..methods.direct.fast import FastDirect
-from ..preconditioners.diagonal import DOMINANT
 from ..preconditioners.multigrid.from_matrix import couples_neighbours
 from .factors import factors_now
 from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix_cost

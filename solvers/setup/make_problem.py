@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
 from ...backends.on_failure import checked_policy
 from ...sparse import (
+    Dense,
     FunctionOperator,
     HostOperator,
     Layout,
@@ -18,6 +19,7 @@ from ...sparse import (
     NonlinearError,
     OffsetOperator,
     Operator,
+    SparseMatrix,
     UnsupportedOperation,
     batch_shape,
     is_function,
@@ -26,8 +28,9 @@ from ...sparse import (
     to_operator,
 )
 from ...sparse.analysis.analysis import analyse_anew
-from ...sparse.operators.concrete import constant_folded
+from ...sparse.operators.concrete import constant_folded, is_known, without_derivatives
 from ..iteration.method import Method
+from ..null_space.at_run_time import constants_at_run_time
 from ..null_space.found import find_constants
 from ..null_space.given import given_vectors
 from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors_of
@@ -266,3 +269,26 @@ def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
             raise ValueError(f"x0 is on {bk.device(array)} and b on {bk.device(like)}; move one of them.")
         arrays.append(array)
     return bk.unleaves(structure, arrays)
+
+
+def with_constants(problem: Problem, method: Method, matrix: Operator, request: Request) -> Problem:
+    """Add the projection of `constants_at_run_time` to the problem.
+
+    Dense factors detect singularity by themselves.
+
+    Args:
+        method: what will solve.
+        problem: for matrices that are known now, null vectors have been looked for.
+        matrix: that of A, if it was found.
+        request: what was asked for.
+    """
+    if problem.bk.is_eager and problem.bk.compiled():  # a transformation, in which no branch may look at values
+        return problem
+    automatic = isinstance(request.nullspace, str) and request.nullspace == "auto" and problem.null is None
+    square = problem.given is None and problem.layout.structure is None and not problem.A.offset
+    if not (automatic and square and isinstance(matrix, SparseMatrix | Dense)) or 0 in matrix.shape:
+        return problem
+    if is_known(matrix) or (method.factorises and isinstance(matrix, Dense)):
+        return problem
+    constant: Any = without_derivatives(matrix)
+    return replace(problem, null=constants_at_run_time(constant), both=True)

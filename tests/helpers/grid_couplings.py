@@ -9,7 +9,7 @@ import numpy as np
 
 from grid_problems import entries
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighbours
+from krylix.sparse.operators.couplings import Couplings, neighbours
 
 HOST = get_backend("numpy")
 rng = np.random.default_rng(0)

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from ....backends import get_backend
 from ....sparse import Operator
+from ...diagonal import DiagonalOperator
 from ..cycle.dense import check_dense, known_inverse, rounding_of
 from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
@@ -16,7 +17,6 @@ from ..cycle.scaled import DiagonallyScaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
 from ..cycle.target import Target
-from ..diagonal import DiagonalOperator
 from .galerkin import eigenvalue_bound
 from .hierarchy import HostLevel, is_diagonal
 from .level import AlgebraicLevel

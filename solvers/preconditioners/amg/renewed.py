@@ -12,12 +12,12 @@ from ....sparse import Dense, Operator, SparseMatrix
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.regather import take_or_zero
+from ...diagonal import DiagonalOperator
 from ..cycle.dense import check_dense, traced_inverse
 from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled
 from ..cycle.smoother import steps_for
-from ..diagonal import DiagonalOperator
 from .level import AlgebraicLevel
 from .pattern import LevelPattern, pattern_of
 from .settings import OMEGA, AmgSettings

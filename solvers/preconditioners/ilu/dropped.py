@@ -10,11 +10,11 @@ from ....sparse import Matrix, UnsupportedOperation
 from ....sparse.analysis.symmetry import CHOSEN
 from ....sparse.formats import from_csr
 from ....sparse.operators.concrete import in_scipy
+from ...diagonal import DiagonalOperator
 from ...triangular.by_superlu import inverse_of_unit
 from ..base import Preconditioner
 from ..checks import check_number
 from ..cycle.target import Target
-from ..diagonal import DiagonalOperator
 from ..reordered import Reordered
 from .factored import Factored, TriangleSweeps
 from .scaled import check_finite_rows

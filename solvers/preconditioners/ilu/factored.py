@@ -9,9 +9,9 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, SparseMatrix, storable
 from ....sparse.formats import from_entries
+from ...diagonal import DiagonalOperator
 from ...triangular.by_superlu import inverse_of_unit
 from ..checks import MOST_STEPS, check_integer
-from ..diagonal import DiagonalOperator
 from .scaled import UnitDiagonalMatrix
 
 

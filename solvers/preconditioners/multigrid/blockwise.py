@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....backends import Array
-from .couplings import Couplings, Shift, Stacked
+from ....sparse.operators.couplings import Couplings, Shift, Stacked
 from .weights import coarse_grid
 
 _AROUND = 2  # rows of the coarser grid that a number of a level may come from, to either side

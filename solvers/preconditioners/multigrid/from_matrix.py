@@ -13,7 +13,7 @@ from ....sparse.analysis.neighbours import are_neighbours, differences, shift_of
 from ....sparse.formats.entries.grid import row_strides
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.operators.concrete import concrete, nonzero_entries
-from .couplings import Couplings, Shift, opposite, sum_of_terms
+from ....sparse.operators.couplings import Couplings, Shift, opposite, sum_of_terms
 from .diagonals import neighbours_diagonals
 
 Parts = dict[Shift, list[Array]]

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....backends import Array
-from .couplings import Couplings, Shift, accumulate, neighbours, opposite, shifted_array, sum_of_terms
+from ....sparse.operators.couplings import (
+    Couplings,
+    Shift,
+    accumulate,
+    neighbours,
+    opposite,
+    shifted_array,
+    sum_of_terms,
+)
 from .weights import Weights, coarse_grid, every, parities, without_dust
 
 

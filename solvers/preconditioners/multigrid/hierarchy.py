@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ....backends import Array, Backend
+from ....sparse.operators.couplings import Couplings
 from .blockwise import LevelArrays, blockwise_setup
 from .coarsening import Coarsest, check_coarsest, coarsening_factors, has_details
-from .couplings import Couplings
 from .galerkin import coarse_couplings
 from .on_grid import MatrixOnGrid
 from .probes import probed_couplings

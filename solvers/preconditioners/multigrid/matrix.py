@@ -9,7 +9,7 @@ from ....backends import Array
 from ....sparse import Operator, SparseMatrix
 from ....sparse.formats.entries.box_diagonals import Shifted
 from ....sparse.formats.stencil import StencilStructure
-from .couplings import Couplings, Stacked
+from ....sparse.operators.couplings import Couplings, Stacked
 from .on_grid import MatrixOnGrid, as_diagonals
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse import Matrix, Operator
+from ....sparse.operators.couplings import Couplings, are_flat
 from ...block_tridiagonal.inverse import BlockTridiagonalInverse, block_tridiagonal_inverse
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_integer
@@ -23,7 +24,6 @@ from ..cycle.smoother import SMOOTHERS, steps_for
 from ..cycle.target import Target
 from ..pipeline import grid_of, of_operator
 from .coarsening import Coarsest, coarsest
-from .couplings import Couplings, are_flat
 from .from_matrix import couplings_of
 from .hierarchy import GridLevel, levels_of
 from .matrix import couplings_matrix

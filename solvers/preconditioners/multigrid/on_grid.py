@@ -12,7 +12,7 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, SparseMatrix, storable
 from ....sparse.formats.making.build import from_diagonals
-from .couplings import (
+from ....sparse.operators.couplings import (
     Couplings,
     Shift,
     Stacked,

@@ -15,8 +15,8 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse import Operator
+from ....sparse.operators.couplings import Couplings, Stacked, sum_of_terms
 from ...block_tridiagonal.inverse import scanned
-from .couplings import Couplings, Stacked, sum_of_terms
 from .transfer import Interpolation
 from .weights import without_dust
 

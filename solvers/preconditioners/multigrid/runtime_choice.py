@@ -13,13 +13,13 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Matrix, Operator
 from ....sparse.analysis.analysis import on_its_grid
 from ....sparse.fingerprint import fingerprint
+from ....sparse.operators.couplings import Couplings, Shift, Stacked, sum_of_terms
+from ...diagonal import DOMINANT
 from ..base import Preconditioner
 from ..cycle.either import Either
-from ..diagonal import DOMINANT
 from ..jacobi import jacobi
 from ..pipeline import grid_of, of_operator
 from .coarsening import Coarsest
-from .couplings import Couplings, Shift, Stacked, sum_of_terms
 from .from_matrix import couples_neighbours, couplings_of
 from .multigrid import Smoothing, cycle_of, with_cost
 

@@ -12,7 +12,7 @@ import numpy as np
 from ....backends import Array, Backend
 from ....backends.cores import shared as cores
 from ....sparse import Composed, storable
-from .couplings import Shift, are_flat, opposite, shifted_array, shifted_arrays, sum_of_terms
+from ....sparse.operators.couplings import Shift, are_flat, opposite, shifted_array, shifted_arrays, sum_of_terms
 from .weights import Weights, coarse_grid, every
 
 _PART, _LEAST = 32768, 4  # points of the coarser grid that NumPy takes at a time, and rows of it at least

@@ -15,7 +15,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from ....backends import Array, Backend
-from .couplings import Couplings, Shift, Stacked, accumulate, opposite, settled, shifted_array, sum_of_terms
+from ....sparse.operators.couplings import (
+    Couplings,
+    Shift,
+    Stacked,
+    accumulate,
+    opposite,
+    settled,
+    shifted_array,
+    sum_of_terms,
+)
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _NONE = 1e-3  # of the diagonal: a point whose couplings sum to less gets no weights

@@ -21,7 +21,6 @@ from krylix.solvers.block_tridiagonal.inverse import (
 )
 from krylix.solvers.preconditioners.cycle.level import Level
 from krylix.solvers.preconditioners.multigrid.coarsening import coarsening_factors
-from krylix.solvers.preconditioners.multigrid.couplings import Couplings
 from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
 from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
 from krylix.solvers.preconditioners.multigrid.matrix import couplings_matrix, couplings_stencil
@@ -30,6 +29,7 @@ from krylix.solvers.preconditioners.multigrid.probes import colours_of, probed_c
 from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
 from krylix.solvers.preconditioners.multigrid.weights import weights
 from krylix.sparse import CSR, DIA, Stencil, UnsupportedOperation
+from krylix.sparse.operators.couplings import Couplings
 from matrices import in_krylix, in_random_order
 from modes import COMPILED, EAGER, MODES, array, compiled, library, to_numpy
 

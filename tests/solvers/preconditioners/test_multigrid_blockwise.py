@@ -10,8 +10,8 @@ import pytest
 
 from krylix.backends import get_backend
 from krylix.solvers.preconditioners.multigrid import blockwise, transfer
-from krylix.solvers.preconditioners.multigrid.couplings import Couplings, neighbours
 from krylix.solvers.preconditioners.multigrid.hierarchy import made
+from krylix.sparse.operators.couplings import Couplings, neighbours
 
 HOST = get_backend("numpy")
 # rows of a part and its rows around it are far less than those of the grids

@@ -16,11 +16,11 @@ from krylix.solvers.block_tridiagonal.inverse import (
     BlockTridiagonalInverse,
     block_tridiagonal_inverse,
 )
-from krylix.solvers.preconditioners.multigrid.couplings import are_flat, neighbours, shifted_array, shifted_arrays
 from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
 from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
 from krylix.solvers.preconditioners.multigrid.weights import weights
 from krylix.sparse import DIA
+from krylix.sparse.operators.couplings import are_flat, neighbours, shifted_array, shifted_arrays
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

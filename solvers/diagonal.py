@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend
-from ...sparse import Composed, storable
+from ..backends import Array, Backend
+from ..sparse import Composed, storable
 
 DOMINANT = 1.02  # times the rest of a row: scaled by such a diagonal, the condition number is at most 100
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ....backends import Array, Backend
-from ....sparse.analysis.symmetry import CHOSEN, ENTRIES
-from ....sparse.formats.entries.grid import row_strides
+from ...backends import Array, Backend
+from ..analysis.symmetry import CHOSEN, ENTRIES
+from ..formats.entries.grid import row_strides
 
 Shift = tuple[int, ...]
 
