@@ -55,7 +55,7 @@ class Attempt:
     def of(
         cls, request: Request, problem: Problem, method: Method, M: Operator | None, fallback: Method | None = None
     ) -> Attempt:
-        """As was asked for."""
+        """The attempt with the failure policy, history and progress that the request asks for."""
         return cls(problem, method, M, request.on_failure, request.history, request.progress, fallback)
 
     def run(self) -> Outcome:

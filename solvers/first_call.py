@@ -86,7 +86,8 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
         there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
         return _given_back(bk, solve(replace(request, A=A, args=(), program=None, **there)), request.b)
     except ConvergenceError as error:
-        error.result = _given_back(bk, error.result, request.b)
+        if error.result is not None:  # one that a function of the user raised may have none
+            error.result = _given_back(bk, error.result, request.b)
         raise
     except _REFUSALS:  # which the library words as it does
         return None

@@ -35,7 +35,7 @@ _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in 
 
 _setting = Setting("setup_cache", True, compiled=False)
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "progress")  # no setup depends on them
-_PLAIN = frozenset((type(None), str, int, float, complex, bool))
+_PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 
 

@@ -44,7 +44,8 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
     try:
         return as_numpy(bk, _solve(attempt))
     except ConvergenceError as error:
-        error.result = as_numpy(bk, error.result)
+        if error.result is not None:  # one that a function of the user raised may have none
+            error.result = as_numpy(bk, error.result)
         raise
 
 

@@ -20,7 +20,7 @@ from .cycle.recast import Recast, check_precision, inner_dtype, note_on_precisio
 from .cycle.scaled import DiagonallyScaled
 from .cycle.small import exact_inverse
 from .multigrid.from_matrix import couplings_of
-from .pipeline import entries_of, grid_of, stored_entries
+from .pipeline import check_square, entries_of, grid_of, stored_entries
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
 _NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A
@@ -53,6 +53,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
     Source: Concus and Golub, SIAM J. Numer. Anal. 10 (1973), 1103-1120; Lynch, Rice, Thomas, Numer. Math. 6 (1964).
     """
     check_precision(precision)
+    check_square(A)
     matrix = entries_of(A)
     shape = grid_of(matrix, grid, find=True)
     if matrix.shape[0] <= _SMALL:

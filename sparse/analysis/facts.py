@@ -23,7 +23,7 @@ _ROWS = 50_000  # that are looked at together, while they are in the cache
 
 
 class Dominance(NamedTuple):
-    """of the row.|Diagonal dominance by row, `(n,)` each, in units of the largest |a_ij| of the row.| of the row.
+    """Diagonal dominance by row, `(n,)` each, in units of the largest |a_ij| of the row.
 
     Attributes:
         diagonal: |a_ii|.

@@ -122,7 +122,7 @@ class SparseStorage(Matrix):
         register_container(self.bk, type(self), _flatten, _restore)
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without caches: copies and pickles hold values and structure."""
+        """State without caches, but for the library's arrays of known values, which say where the matrix lies."""
         arrays = {key: self._made[key] for key in ("arrays",) if key in self._made}
         return {**self.__dict__, "_transposed": None, "_compiled": None, "_made": arrays, "analysis": None}
 

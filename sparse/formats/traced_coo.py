@@ -31,7 +31,7 @@ def places_unknown(what: str) -> UnsupportedOperation:
 def _refused(what: str) -> Any:
     """Method that raises for an operation that needs the indices."""
 
-    def refuse(matrix: TracedCOO, *_: Any) -> Any:
+    def refuse(matrix: TracedCOO, *_: Any, **__: Any) -> Any:
         raise places_unknown(what)
 
     return refuse

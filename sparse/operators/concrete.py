@@ -86,7 +86,7 @@ def concrete_entries(matrix: Matrix) -> tuple[Backend, np.ndarray, np.ndarray, A
         rows, cols, _ = own.structure.entries()
         values = own.entry_values()
     elif not isinstance(own, Dense):
-        raise places_unknown("This preconditioner")
+        raise places_unknown("This operation")
     else:
         rows, cols = (i.reshape(-1) for i in np.indices(own.shape, np.int32))
         values = own.bk.reshape(
@@ -118,7 +118,7 @@ def anchor(matrix: Matrix) -> Array | None:
     if isinstance(matrix, SparseMatrix):
         return matrix.anchor()
     if not isinstance(matrix, Dense):
-        raise places_unknown("This preconditioner")
+        raise places_unknown("This operation")
     return matrix.matrix if matrix.bk.device(matrix.matrix) is not None else None
 
 

@@ -372,3 +372,15 @@ def test_ruge_stuben_of_complex_matrices() -> None:
     A = sp.csr_array(sp.kronsum(line, line) + 0.1j * sp.eye_array(400))
     text = refused(lambda: preconditioner(A, "amg", coarsening="ruge-stuben"), "real matrices", "complex128")
     assert "smoothed-aggregation" in text and "function arguments" not in text
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+def test_a_failure_that_a_function_of_the_user_raises(mode: str) -> None:
+    """As it is, with no result of ours."""
+
+    def M(r: Any) -> Any:
+        raise krylix.NotConverged("the inner solve failed")
+
+    with pytest.raises(krylix.NotConverged, match="the inner solve failed"):
+        linear_solve(array(mode, 2 * np.eye(30)), np.ones(30), method="CG", preconditioner=M)

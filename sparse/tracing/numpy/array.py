@@ -245,6 +245,8 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
 
     def _viewed(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A function that moves whole axes: a view where NumPy makes one, else a copy."""
+        if len(args) > 1 and function in (np.atleast_1d, np.atleast_2d, np.atleast_3d):  # each array by itself
+            return tuple(function(x) for x in args)
         found = [x for x in (*args, *kwargs.values()) if isinstance(x, TracedArray)]
         if len(found) != 1:
             raise messages.opaque(function.__name__, "several arrays are moved at once.")

@@ -301,3 +301,16 @@ def test_a_sparse_matrix_times_what_does_not_depend_on_the_input() -> None:
     matrix, bias = traced_matrix(front_end_of("numpy"), f, np.array(1.0), verify=False)
     np.testing.assert_array_equal(matrix.toarray(), np.ones((3, 1)))
     np.testing.assert_array_equal(np.ravel(bias), 2 * S @ np.arange(3.0))
+
+
+@pytest.mark.parametrize("function", [np.atleast_1d, np.atleast_2d, np.atleast_3d])
+def test_axes_added_to_each_array_by_itself(function: Any) -> None:
+    w = np.array([1.0, 2.0, 4.0])
+
+    def f(u: Any) -> Any:
+        first, second, third = function(u, w, 2 * u)
+        return first + second * third
+
+    matrix, bias = matrix_from_function(f, np.zeros(3), verify=False)
+    u = np.array([0.5, -1.0, 3.0])
+    np.testing.assert_allclose((matrix @ u + np.ravel(bias)), np.ravel(f(u)))
