@@ -171,7 +171,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def compiles_numbers(self, x: Array) -> bool:
         return self.compiled(x) and not is_mapped()
 
-    def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
+    def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
         if is_mapped():  # where a loop has to say over which devices its state varies
             return self._counted(count, body, state)
         return lax.fori_loop(0, count, lambda _, s: body(s), state)
@@ -284,7 +284,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def without_derivatives(self, x: Array, failed: Array) -> Array:
         return without_derivatives(x, failed)
 
-    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+    def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         return called(function, x, args)
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:

@@ -143,7 +143,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
             return super().while_loop(condition, body, state)
         return tf.while_loop(condition, lambda s: (body(s),), (state,))[0]
 
-    def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
+    def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
         return (super().repeat if tf.executing_eagerly() else self._counted)(count, body, state)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:

@@ -281,7 +281,7 @@ class TorchBackend(TorchKernels, Backend):
     ) -> None:
         register_pytree_node(cls, lambda x: (list(flatten(x)[0]), flatten(x)[1]), lambda v, c: unflatten(c, v))
 
-    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+    def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         leaves, _ = self.leaves(x)
         versions = [version(leaf) for leaf in leaves]
         recorded = torch.is_grad_enabled()

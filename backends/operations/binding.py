@@ -1,0 +1,55 @@
+"""Operations as attributes of a backend, found when they are first asked for."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from .aliases import ALIASES
+from .names import Names
+from .table import OPERATIONS
+
+
+class NamedOperations(Names):
+    """Every name of OPERATIONS; a method of the backend's class comes before all, as Python looks there first."""
+
+    name: str
+    xp: Any
+
+    if not TYPE_CHECKING:  # or any misspelt name would have a type
+
+        def __getattr__(self, name: str) -> Any:
+            """Only what the class has not comes here, and once for each name."""
+            if name.startswith("_"):  # pickle, copy and inspect ask for such
+                raise AttributeError(name)
+            self.__dict__[name] = found = self._bind(name)
+            return found
+
+    def _bind(self, name: str) -> Any:
+        if name in ALIASES:
+            return getattr(self, ALIASES[name])
+        if name not in OPERATIONS:
+            close = get_close_matches(name, {*dir(self), *ALIASES}, 1)
+            raise AttributeError(
+                f"A backend has no operation {name!r}." + (f" Did you mean {close[0]}?" if close else "")
+            )
+        if hasattr(self._own_operations, name):
+            return getattr(self._own_operations, name)
+        module = OPERATIONS[name].module
+        if module is None:
+            return getattr(self.xp, name)
+        return MethodType(getattr(import_module(f".{module}", __package__), name), self)
+
+    @cached_property
+    def _own_operations(self) -> Any:
+        """The module `operations` beside the one of the backend's class, where there is one."""
+        beside = f"{type(self).__module__.rpartition('.')[0]}.operations"
+        return import_module(beside) if beside in sys.modules or find_spec(beside) else None
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *OPERATIONS})
