@@ -116,9 +116,19 @@ class Transformations(ABC):
             'arguments with krylix.convert(x, "jax"), say, and take the backend of these.'
         )
 
+    def _with_rule(
+        self, rule: Callable[..., Sequence[Array | None]], inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> Sequence[Array]:
+        """The outputs, whose derivatives by the inputs are those of a rule, beside the ones that they have.
+
+        `rule(inputs, outputs, cotangents)` returns the cotangents of the inputs, None for 0. Cotangents are d/dRe +
+        i d/dIm of real and complex numbers.
+        """
+        return outputs
+
     # --- whole functions ----------------------------------------------------------------------------------------
 
-    def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+    def compile_if_faster(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         """`function` compiled once for each value of its `static` arguments, where the library gains from it."""
         return function
 

@@ -26,6 +26,7 @@ from .derivatives.bilinear import bilinear
 from .derivatives.differentiated import differentiated
 from .derivatives.implicit import implicit_solve, refused, without_derivatives
 from .derivatives.transposed import transpose_function
+from .derivatives.with_rule import with_rule
 from .host_calls.by_host import by_host
 from .host_calls.exported import unless_exported
 from .host_calls.guard import guarded, rescued
@@ -288,7 +289,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         return called(function, x, args)
 
-    def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+    def compile_if_faster(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         return compiled(function, static)
 
     def trace(
@@ -314,6 +315,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     host_view = staticmethod(host_view)
     with_auto_axes = staticmethod(with_auto_axes)
     _differentiated = staticmethod(differentiated)
+    _with_rule = staticmethod(with_rule)
     transpose_function = staticmethod(transpose_function)
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:

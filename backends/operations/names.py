@@ -38,6 +38,7 @@ class Names:
     count_nonzero: Callable[..., Any]
     cumulative_prod: Callable[..., Any]
     cumulative_sum: Callable[..., Any]
+    custom_gradient: Callable[..., Any]
     diff: Callable[..., Any]
     divide: Callable[..., Any]
     empty: Callable[..., Any]

@@ -8,6 +8,7 @@ from ..standard.names import RULES
 
 # By the module of this folder that composes them. A name of the standard that stands here, too, has more arguments.
 _COMPOSED = {
+    "custom_gradient": "custom_gradient",
     "derivatives": "hessian jacobian",
     "special": "sigmoid softplus",
 }

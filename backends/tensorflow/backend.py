@@ -28,6 +28,7 @@ from .linalg import TensorflowLinalg
 from .recorded import recorded
 from .sparse import TensorflowSparse
 from .vectorized import declare_shapes, one_by_one
+from .with_rule import with_rule
 
 
 class TensorflowBackend(TensorflowIndexing, Backend):
@@ -281,6 +282,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         return bilinear(self, form, values, indices, x, transposed)
 
     _differentiated = staticmethod(differentiated)
+    _with_rule = staticmethod(with_rule)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)

@@ -21,7 +21,7 @@ from ..precision import exponent_bits
 from .along_axes import TorchFourier
 from .bilinear import bilinear
 from .closures import open_function
-from .differentiated import differentiated, outside_compilers
+from .differentiated import DerivativesOfFunctions
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .implicit import implicit_solve
 from .kernels import TorchKernels
@@ -37,7 +37,7 @@ _SHORT = 2**20  # bytes of a row: updates of longer ones take NumPy longer than 
 _BOUNDARY = 64  # bytes
 
 
-class TorchBackend(TorchKernels, Backend):
+class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     """PyTorch tensors."""
 
     name = "torch"
@@ -262,9 +262,6 @@ class TorchBackend(TorchKernels, Backend):
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
     ) -> Array:  # fmt: skip
         return bilinear(self, form, values, indices, x, transposed)
-
-    _differentiated = staticmethod(differentiated)
-    _outside_compilers = staticmethod(outside_compilers)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)

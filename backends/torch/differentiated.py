@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 
 from ..interface.transformations import Differentiated
 from .transformed import transforming
+from .with_rule import with_rule
 
 
 def differentiated(function: Callable[..., tuple[torch.Tensor, Any]], arrays: Sequence[torch.Tensor]) -> Differentiated:
@@ -76,3 +77,11 @@ def outside_compilers(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`; inside of `torch.compile` it runs between two graphs, where that cannot follow derivatives."""
     disabled: Callable[..., Any] = torch.compiler.disable(function) if torch.compiler.is_compiling() else function
     return disabled
+
+
+class DerivativesOfFunctions:
+    """The part of the backend about derivatives of users' functions."""
+
+    _differentiated = staticmethod(differentiated)
+    _with_rule = staticmethod(with_rule)
+    _outside_compilers = staticmethod(outside_compilers)
