@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .aliases import ALIASES
 from .names import Names
-from .table import OPERATIONS
+from .table import ADDED, OPERATIONS
 
 
 class NamedOperations(Names):
@@ -41,9 +41,10 @@ class NamedOperations(Names):
         if hasattr(self._own_operations, name):
             return getattr(self._own_operations, name)
         module = OPERATIONS[name].module
-        if module is None:
+        if module is None and name not in ADDED:
             return getattr(self.xp, name)
-        return MethodType(getattr(import_module(f".{module}", __package__), name), self)
+        function = ADDED.get(name) or getattr(import_module(f".{module}", __package__), name)
+        return MethodType(function, self)
 
     @cached_property
     def _own_operations(self) -> Any:

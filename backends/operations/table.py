@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ..standard.names import RULES
 
@@ -60,3 +61,12 @@ def _rows() -> dict[str, BackendOperation]:
 
 
 OPERATIONS = _rows()
+# Functions `name(bk, ...)` of the layers above.
+ADDED: dict[str, Callable[..., Any]] = {}
+
+
+def add_operation(function: Callable[..., Any], group: str, differentiable: bool = True) -> None:
+    """Make a function `name(bk, ...)` of another layer an operation of every backend."""
+    name = function.__name__
+    ADDED[name] = function
+    OPERATIONS[name] = BackendOperation(name, group, None, differentiable)
