@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..standard.names import RULES
+from .added import ADDED
 
 # By the module of this folder that composes them. A name of the standard that stands here, too, has more arguments.
 _COMPOSED = {
@@ -52,21 +52,14 @@ def _rows() -> dict[str, BackendOperation]:
     composed = {name: group for group, names in _COMPOSED.items() for name in names.split()}
     native = {name: group for group, names in _NATIVE.items() for name in names.split()}
     groups = {**{name: "standard" for name in RULES if "." not in name}, **native, **composed}
-    return {
+    rows = {
         name: BackendOperation(
-            name, groups[name], composed.get(name), name not in _WITHOUT_DERIVATIVES, _SIZED_BY_NUMBERS.get(name, ())
+            name, group, composed.get(name), name not in _WITHOUT_DERIVATIVES, _SIZED_BY_NUMBERS.get(name, ())
         )
-        for name in sorted(groups)
+        for name, group in groups.items()
     }
+    rows.update({name: BackendOperation(name, group) for name, (group, _) in ADDED.items()})
+    return dict(sorted(rows.items()))
 
 
 OPERATIONS = _rows()
-# Functions `name(bk, ...)` of the layers above.
-ADDED: dict[str, Callable[..., Any]] = {}
-
-
-def add_operation(function: Callable[..., Any], group: str, differentiable: bool = True) -> None:
-    """Make a function `name(bk, ...)` of another layer an operation of every backend."""
-    name = function.__name__
-    ADDED[name] = function
-    OPERATIONS[name] = BackendOperation(name, group, None, differentiable)
