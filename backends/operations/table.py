@@ -9,6 +9,7 @@ from .added import ADDED
 
 # By the module of this folder that composes them. A name of the standard that stands here, too, has more arguments.
 _COMPOSED = {
+    "derivatives": "hessian jacobian",
     "special": "sigmoid softplus",
 }
 # Each library's own function, with no other way to compute it.
