@@ -39,11 +39,12 @@ class NamedOperations(Names):
                 f"A backend has no operation {name!r}." + (f" Did you mean {close[0]}?" if close else "")
             )
         if hasattr(self._own_operations, name):
-            return getattr(self._own_operations, name)
-        module = OPERATIONS[name].module
-        if module is None:
-            return getattr(self.xp, name)
-        return MethodType(getattr(import_module(f".{module}", __package__), name), self)
+            return self.xp.promoted(OPERATIONS[name].rule, getattr(self._own_operations, name))
+        return self._composed(name) if OPERATIONS[name].module else getattr(self.xp, name)
+
+    def _composed(self, name: str) -> Any:
+        """The operation made of others, where a method of the class goes beyond what solvers need."""
+        return MethodType(getattr(import_module(f".{OPERATIONS[name].module}", __package__), name), self)
 
     @cached_property
     def _own_operations(self) -> Any:
