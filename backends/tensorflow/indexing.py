@@ -13,7 +13,7 @@ from ..interface.indexing import Indexing
 class TensorflowIndexing(Indexing):
     """Indexing by gather and segment sums."""
 
-    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         return tf.gather(x, index, axis=axis)
 
     def _ell_terms(self, values: Array, cols: Integers, x: Array) -> Iterable[Array]:
@@ -24,7 +24,7 @@ class TensorflowIndexing(Indexing):
     def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
         return tf.math.unsorted_segment_sum(values, ids, count)
 
-    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         return tf.pad(x, [tuple(pair) for pair in widths]) if len(widths) else tf.convert_to_tensor(x)
 
     def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
