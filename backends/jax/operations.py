@@ -1,5 +1,9 @@
 """JAX's own functions for operations that the standard does not have."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 from jax.experimental import sparse as jsp
 from jax.scipy.special import erf as erf
@@ -27,6 +31,14 @@ def eig(matrix: Array) -> tuple[Array, Array]:
 def get_sparse_format(x: Array) -> str:
     """The format of one of JAX's sparse matrices; "dense" of arrays."""
     return {jsp.BCOO: "coo", jsp.COO: "coo", jsp.BCSR: "csr", jsp.CSR: "csr", jsp.CSC: "csc"}.get(type(x), "dense")
+
+
+block_until_ready = jax.block_until_ready
+
+
+def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
+    """See `operations.whole`."""
+    return jax.jit(f, static_argnames=tuple(static))
 
 
 __all__ = ["erf", "gammainc", "gammaincc", "lgamma"]

@@ -11,6 +11,7 @@ from .added import ADDED
 _COMPOSED = {
     "custom_gradient": "custom_gradient",
     "derivatives": "hessian jacobian",
+    "whole": "block_until_ready compile numpy_call stop_gradient",
     "shapes": """broadcast_size copy_leaves expand_dims linspace_without_last multi_slice pad pad_to repeat stack_leaves
         tile_to unstack""",
     "gathering": "batched_gather_nd gather_nd ravel_multi_index scatter scatter_nd take unravel_index",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from ..interface.arrays import nan_of
 from .vectorized import refuse_when_vectorized
 
 Rule = Callable[..., Sequence[tf.Tensor | None]]
@@ -30,3 +32,20 @@ def with_rule(rule: Rule, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tens
     found: list[tf.Tensor] = passed_on(*map(tf.convert_to_tensor, inputs), *outputs)
     refuse_when_vectorized(found[0])
     return found
+
+
+def with_no_derivative(inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor], why: str) -> Sequence[tf.Tensor]:
+    """See `Transformations._with_no_derivative`.
+
+    In graphs derivatives are NaN: TensorFlow differentiates all that its sources lead to, and drops what it does not
+    need.
+    """
+
+    def rule(arrays: Sequence[tf.Tensor], *_: Any) -> list[tf.Tensor]:
+        if tf.inside_function():
+            return [
+                tf.fill(tf.shape(a), tf.constant(nan_of(np.dtype(a.dtype.as_numpy_dtype)), a.dtype)) for a in arrays
+            ]
+        raise TypeError(why)
+
+    return with_rule(rule, inputs, outputs)

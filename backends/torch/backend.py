@@ -271,7 +271,7 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         return open_function(function, x, args)
 
-    def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
+    def _vmap(self, function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
         return torch.func.vmap(function, in_dims=tuple(axes))
 
     def _register(

@@ -52,7 +52,7 @@ def test_several_arguments_and_results(mode: str) -> None:
         return pair["a"] * pair["b"], {"sum": bk.sum(pair["a"], 0), "count": k + 1}, bk.multiply(z, pair["b"])
 
     def gradient(inputs: Any, outputs: Any, by_product: Any, by_parts: Any, by_z: Any) -> Any:
-        pair, k, z = inputs
+        _, k, _ = inputs
         assert by_parts["count"] is None and outputs[1]["count"] is not None
         scale = bk.astype(k, bk.dtype(by_product))
         return {"a": 10 * by_product + by_parts["sum"], "b": scale * by_product}, None, by_z * 0 + 2j
@@ -159,7 +159,7 @@ def test_tensorflow_vectorised_and_in_loops() -> None:
     cube, rows = twice_as_steep(bk), tf.constant(np.stack([X, W]))
     gradient = bk.jacobian(lambda x: bk.sum(cube(x), 0), get_output=False)
     np.testing.assert_allclose(tf.vectorized_map(gradient, rows), 6 * rows.numpy() ** 2)
-    with tf.GradientTape() as tape, pytest.raises(RuntimeError, match="inside of tf.vectorized_map"):
+    with tf.GradientTape() as tape, pytest.raises(RuntimeError, match=r"inside of tf\.vectorized_map"):
         tape.watch(rows)
         tape.gradient(tf.vectorized_map(cube, rows), rows)
 
