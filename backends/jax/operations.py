@@ -12,6 +12,7 @@ from jax.scipy.special import gammaincc as gammaincc
 from jax.scipy.special import gammaln as lgamma
 
 from ..interface.arrays import Array
+from .random_numbers import JaxRandomNumbers as RandomNumbers
 
 einsum, eigvals = jnp.einsum, jnp.linalg.eigvals
 _UPDATES = {"update": "set", "add": "add", "max": "max", "min": "min"}
@@ -41,4 +42,4 @@ def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., 
     return jax.jit(f, static_argnames=tuple(static))
 
 
-__all__ = ["erf", "gammainc", "gammaincc", "lgamma"]
+__all__ = ["RandomNumbers", "erf", "gammainc", "gammaincc", "lgamma"]

@@ -58,8 +58,9 @@ class NamedOperations(Names):
     @cached_property
     def _own_operations(self) -> Any:
         """The module `operations` beside the one of the backend's class, where there is one."""
-        beside = f"{type(self).__module__.rpartition('.')[0]}.operations"
-        return import_module(beside) if beside in sys.modules or find_spec(beside) else None
+        folder = type(self).__module__.rpartition(".")[0]
+        beside = f"{folder}.operations"
+        return import_module(beside) if beside in sys.modules or (folder and find_spec(beside)) else None
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *import_module(".table", __package__).OPERATIONS})

@@ -6,7 +6,9 @@ from typing import Any
 import tensorflow as tf
 
 from ..interface.arrays import Array
+from .random_numbers import TensorflowRandomNumbers
 
+RandomNumbers = TensorflowRandomNumbers
 einsum, eig, eigvals = tf.einsum, tf.linalg.eig, tf.linalg.eigvals
 erf, lgamma = tf.math.erf, tf.math.lgamma
 gammainc, gammaincc = tf.math.igamma, tf.math.igammac

@@ -272,7 +272,7 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
         return open_function(function, x, args)
 
     def _vmap(self, function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
-        return torch.func.vmap(function, in_dims=tuple(axes))
+        return torch.func.vmap(function, in_dims=tuple(axes), randomness="different")  # as one by one
 
     def _register(
         self,

@@ -11,6 +11,7 @@ from torch.special import gammaincc as gammaincc
 from torch.utils._pytree import tree_leaves
 
 from ..interface.arrays import Array
+from .random_numbers import TorchRandomNumbers as RandomNumbers
 
 einsum, eigvals = torch.einsum, torch.linalg.eigvals
 
@@ -52,4 +53,4 @@ def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., 
     return torch.compile(f)
 
 
-__all__ = ["erf", "gammainc", "gammaincc", "lgamma"]
+__all__ = ["RandomNumbers", "erf", "gammainc", "gammaincc", "lgamma"]
