@@ -38,12 +38,12 @@ def random_uniform(
     key: Array | int | None = None,
     device: Any = None,
 ) -> Array:
-    """Numbers in [low, high), each as likely as others; integers if `dtype` says so.
+    """Numbers in [low, high), all as likely; integers if `dtype` says so.
 
     Args:
         shape: of the array.
         low: the least number; or an array that fits the shape.
-        high: the first that is too large; or an array that fits the shape.
+        high: the first that is too large, which rounding may give of real numbers; or an array that fits the shape.
         dtype: the dtype of new real numbers if it is not given.
         key: of `random_key` or `random_split`, or an integer as a seed. JAX needs it in compiled functions and in
             `vmap`; a graph of TensorFlow without it draws new numbers at each run.
@@ -59,8 +59,10 @@ def random_uniform(
                 )
             return bk.xp.astype(_drawn(bk, "integers", _shape(shape), low, high, key), dtype)
         numbers = _real(bk, _drawn(bk, "uniform", _shape(shape), dtype == bk.xp.float64, key), dtype)
-        is_unit = all(isinstance(x, (int, float)) for x in (low, high)) and (low, high) == (0, 1)
-        return numbers if is_unit else bk.add(bk.multiply(numbers, bk.subtract(high, low)), low)
+        if not bk.is_array(low) and not bk.is_array(high):
+            return numbers if (low, high) == (0, 1) else (high - low) * numbers + low
+        low, high = (bk.xp.astype(x, dtype) if bk.is_array(x) else x for x in (low, high))
+        return bk.add(bk.multiply(bk.subtract(high, low), numbers), low)
 
 
 def random_normal(

@@ -122,6 +122,11 @@ def test_dtypes_and_bounds(mode: str) -> None:
     low = bk.asarray(np.array([0.0, 10.0]))
     rows = to_numpy(bk.random_uniform((500, 2), low, low + 2, np.float64, key=4))
     assert ((rows >= [0, 10]) & (rows < [2, 12])).all() and np.ptp(rows, axis=0).min() > 1.9
+    wide = bk.random_uniform(500, -3, 5.0, np.float32, key=4)
+    numbers = to_numpy(wide)
+    assert numbers.dtype == np.float32 and -3 <= numbers.min() < -2.8 and 4.8 < numbers.max() <= 5
+    single = bk.random_uniform((500, 2), low, 12, np.float32, key=4)
+    assert to_numpy(single).dtype == np.float32 and to_numpy(single)[:, 1].min() >= 10
     byte = to_numpy(bk.random_uniform(4000, 0, 256, np.uint8, key=2))
     assert byte.dtype == np.uint8 and byte.min() == 0 and byte.max() == 255
     made = bk.random_uniform(3, key=1, device="CPU")
