@@ -122,13 +122,15 @@ class SparseKernels(Indexing):
         if batch == 1:
             if k > _UNROLLED:
                 return self.sum(values * self.take_in_bounds(x[0], cols), (0,))[None]
-            return _total(values[d] * self.take_in_bounds(x[0], cols[d]) for d in range(k))[None]
+            return _total(self._ell_terms(values, cols, x[0]))[None]
         by_row = self.permute_dims(x, (1, 0))
         if k > _UNROLLED:
             return self.permute_dims(self.sum(values[:, :, None] * self.take_in_bounds(by_row, cols), (0,)), (1, 0))
-        return self.permute_dims(
-            _total(values[d][:, None] * self.take_in_bounds(by_row, cols[d]) for d in range(k)), (1, 0)
-        )
+        return self.permute_dims(_total(self._ell_terms(values[:, :, None], cols, by_row)), (1, 0))
+
+    def _ell_terms(self, values: Array, cols: Integers, x: Array) -> Iterable[Array]:
+        """`values[d] * x[cols[d]]` for each d, one in memory at a time."""
+        return (values[d] * self.take_in_bounds(x, cols[d]) for d in range(int(cols.shape[0])))
 
     # --- entries --------------------------------------------------------------------------------------------------
 

@@ -10,13 +10,16 @@ from importlib.util import find_spec
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from .aliases import ALIASES
-from .names import Names
-from .table import OPERATIONS
+from .added import ADDED
+
+if TYPE_CHECKING:
+    from .names import Names
+else:
+    Names = object
 
 
 class NamedOperations(Names):
-    """Every name of OPERATIONS; a method of the backend's class comes before all, as Python looks there first."""
+    """Every name of OPERATIONS (`table`); a method of the class comes before all, as Python looks there first."""
 
     name: str
     xp: Any
@@ -31,20 +34,25 @@ class NamedOperations(Names):
             return found
 
     def _bind(self, name: str) -> Any:
-        if name in ALIASES:
-            return getattr(self, ALIASES[name])
-        if name not in OPERATIONS:
-            close = get_close_matches(name, {*dir(self), *ALIASES}, 1)
+        # Late: an import of krylix, and most solves, ask for none.
+        aliases, operations = (import_module(f".{m}", __package__) for m in ("aliases", "table"))
+        if name in aliases.ALIASES:
+            return getattr(self, aliases.ALIASES[name])
+        if name not in operations.OPERATIONS:
+            close = get_close_matches(name, {*dir(self), *aliases.ALIASES}, 1)
             raise AttributeError(
                 f"A backend has no operation {name!r}." + (f" Did you mean {close[0]}?" if close else "")
             )
         if hasattr(self._own_operations, name):
-            return self.xp.promoted(OPERATIONS[name].rule, getattr(self._own_operations, name))
-        return self._composed(name) if OPERATIONS[name].module else getattr(self.xp, name)
+            return self.xp.promoted(operations.OPERATIONS[name].rule, getattr(self._own_operations, name))
+        if name in ADDED:
+            return MethodType(ADDED[name][1], self)
+        return self._composed(name) if operations.OPERATIONS[name].module else getattr(self.xp, name)
 
     def _composed(self, name: str) -> Any:
         """The operation made of others, where a method of the class goes beyond what solvers need."""
-        return MethodType(getattr(import_module(f".{OPERATIONS[name].module}", __package__), name), self)
+        module = import_module(".table", __package__).OPERATIONS[name].module
+        return MethodType(getattr(import_module(f".{module}", __package__), name), self)
 
     @cached_property
     def _own_operations(self) -> Any:
@@ -53,4 +61,4 @@ class NamedOperations(Names):
         return import_module(beside) if beside in sys.modules or find_spec(beside) else None
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *OPERATIONS})
+        return sorted({*super().__dir__(), *import_module(".table", __package__).OPERATIONS})

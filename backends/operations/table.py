@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..standard.names import RULES
+from .added import ADDED
 
 # By the module of this folder that composes them. A name of the standard that stands here, too, has more arguments.
 _COMPOSED = {
+    "derivatives": "hessian jacobian",
     "shapes": """broadcast_size copy_leaves expand_dims linspace_without_last multi_slice pad pad_to repeat stack_leaves
         tile_to unstack""",
     "gathering": "batched_gather_nd gather_nd ravel_multi_index scatter scatter_nd take unravel_index",
@@ -71,17 +73,19 @@ def _rows() -> dict[str, BackendOperation]:
     native = {name: group for group, names in _NATIVE.items() for name in names}
     rules = {name: rule for names in _NATIVE.values() for name, rule in names.items()}
     groups = {**{name: "standard" for name in RULES if "." not in name}, **native, **composed}
-    return {
+    rows = {
         name: BackendOperation(
             name,
-            groups[name],
+            group,
             composed.get(name),
             name not in _WITHOUT_DERIVATIVES,
             _SIZED_BY_NUMBERS.get(name, ()),
             rules.get(name, "any"),
         )
-        for name in sorted(groups)
+        for name, group in groups.items()
     }
+    rows.update({name: BackendOperation(name, group) for name, (group, _) in ADDED.items()})
+    return dict(sorted(rows.items()))
 
 
 OPERATIONS = _rows()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
@@ -15,6 +15,11 @@ class TensorflowIndexing(Indexing):
 
     def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         return tf.gather(x, index, axis=axis)
+
+    def _ell_terms(self, values: Array, cols: Integers, x: Array) -> Iterable[Array]:
+        """One gather and one multiplication: a slice of a tensor costs as much as either."""
+        terms = values * tf.gather(x, cols)
+        return tf.unstack(terms, num=int(cols.shape[0]))
 
     def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
         return tf.math.unsorted_segment_sum(values, ids, count)
