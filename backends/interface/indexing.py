@@ -66,8 +66,8 @@ class Indexing(ABC):
         return self.pad(x[(..., *inside)], [(0, 0)] * (len(x.shape) - len(shape)) + widths)
 
     @abstractmethod
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        """Concatenate arrays along an axis."""
+    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
+        """Concatenate arrays along an axis, or flat ones."""
 
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
         """`x` with `part`, which has as many axes, added to the box of its shape that begins at `lo`."""
@@ -86,5 +86,5 @@ class Indexing(ABC):
         """`x` with its axes in another order: axis i of the result is axis `axes[i]` of `x`."""
 
     @abstractmethod
-    def flip(self, x: Array, axis: Sequence[int]) -> Array:
-        """`x` with the order along some axes reversed."""
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
+        """`x` with the order along some axes, or all, reversed."""

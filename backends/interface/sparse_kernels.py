@@ -36,7 +36,9 @@ class SparseKernels(Indexing):
     sum: Callable[..., Array]
 
     @abstractmethod
-    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array: ...
+    def zeros(
+        self, shape: Sequence[int], dtype: Any = None, like: Array | None = None, device: Any = None
+    ) -> Array: ...
 
     def bilinear(
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False

@@ -44,7 +44,8 @@ class NamedOperations(Names):
                 f"A backend has no operation {name!r}." + (f" Did you mean {close[0]}?" if close else "")
             )
         if hasattr(self._own_operations, name):
-            return self.xp.promoted(operations.OPERATIONS[name].rule, getattr(self._own_operations, name))
+            rule = operations.OPERATIONS[name].rule
+            return self.xp.promoted(rule, getattr(self._own_operations, name))
         if name in ADDED:
             return MethodType(ADDED[name][1], self)
         return self._composed(name) if operations.OPERATIONS[name].module else getattr(self.xp, name)

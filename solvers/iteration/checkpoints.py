@@ -35,13 +35,13 @@ class Checkpoints:
 
     def due(self, steps: Array, active: Array) -> Array:
         """`(batch, 1)`: has an active system reached a checkpoint?"""
-        bk, one = self.bk, 0 * self.table + 1
-        return active & (bk.sum(bk.where(self.table == steps, one, 0 * one), 1, keepdims=True) > 0)
+        bk = self.bk
+        return active & bk.any(self.table == steps, 1, keepdims=True)
 
     def keep(self, kept: Outcome, now: Outcome, due: Array) -> Outcome:
         """Write the current state to the buffers at the checkpoints that are due."""
         bk, one = self.bk, 0 * self.table + 1
-        row = bk.sum(bk.where(self.table < now.steps, one, 0 * one), 1, keepdims=True)
+        row = bk.sum(bk.where(self.table < now.steps, one, 0 * one), 1, keepdims=True, dtype=bk.dtype(one))
         row = bk.where(due, row, 0 * row + self.count)  # beyond the end: dropped
         return Outcome._make((*(bk.put_row(a, row, b) for a, b in zip(kept[:-1], now[:-1], strict=True)), ()))
 
@@ -73,7 +73,8 @@ class Checkpoints:
 
         def one(state: Any) -> Any:
             i, kept, lines = state
-            limit = bk.sum(bk.where(numbers == i, self.table, 0 * self.table), 1, keepdims=True)
+            limits = bk.where(numbers == i, self.table, 0 * self.table)
+            limit = bk.sum(limits, 1, keepdims=True, dtype=bk.dtype(limits))
             found, row = solved(limit), 0 * start.steps + i
             kept = Outcome._make((*(bk.put_row(a, row, b) for a, b in zip(kept[:-1], found[:-1], strict=True)), ()))
             return i + 1, kept, bk.put_row(lines, row, bk.matrix_transpose(found.history)) if recorded else lines
