@@ -65,6 +65,13 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     return jnp.searchsorted(x1, x2, side=side, sorter=sorter).astype(_LIBRARY.default_integer)
 
 
+def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+    """JAX's, which takes a part of a matrix that is not square."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"xp.linalg.cholesky got an array of shape {x.shape}; expected square matrices.")
+    return jnp.linalg.cholesky(x, upper=upper)
+
+
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
     """JAX's, also for negative axes."""
     return jnp.permute_dims(x, axes_of(axes, x.ndim))
