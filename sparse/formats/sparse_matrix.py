@@ -23,7 +23,7 @@ from .compressed import CsrStructure
 from .entries.integers import as_tuple
 from .host_products import compile_product, host_product, images_by_format, in_scipy
 from .matrix import FORMATS, Matrix, format_class
-from .operations import arithmetic, change
+from .operations import arithmetic, change, reductions
 from .storage import Shape, SparseStorage
 from .structure import Structure
 from .values import are_known
@@ -248,7 +248,10 @@ class SparseMatrix(SparseStorage):
         )
 
     def sum(self, axis: int | None = None) -> Array:
-        return arithmetic.summed(self, axis)
+        return reductions.summed(self, axis)
+
+    def _extreme(self, axis: int | None, largest: bool) -> Array:
+        return reductions.extreme(self, axis, largest)
 
     def _plus(self, other: Any) -> Matrix:
         joint = self._joint(other)
