@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend, get_backend
+from ...backends import Array, Backend, choose_backend, get_backend
 from ...backends.registry import register_container
 from ..operator import Operator
 from .entries.checked import checked_scipy
@@ -124,7 +124,7 @@ class Dense(Matrix):
         if isinstance(values, np.ndarray):
             own = values.copy()
             return Dense(self.bk, self.bk.asarray(own, like=self.matrix), own)
-        return Dense(self.bk, values)
+        return Dense(self.bk if self.bk.is_array(values) else choose_backend(values), values)
 
     def native(self, backend: Any = None) -> Any:
         """The array itself, or that of another library."""

@@ -90,6 +90,8 @@ class Matrix(Reductions, Operator):
     def native(self, backend: Any = None) -> Any:
         """The library's own sparse matrix: SciPy `csr_array`, JAX `BCOO`, torch CSR, `tf.SparseTensor`.
 
+        Of CSC it is SciPy's `csc_array` and torch's CSC, of a batch CSR; JAX and TensorFlow have none.
+
         Args:
             backend: name of another library, for which the values must be known.
 
