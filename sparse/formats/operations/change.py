@@ -117,9 +117,8 @@ def explained(A: SparseStorage) -> list[str]:
 
 def in_scipy_by_columns(A: SparseStorage) -> sp.csc_array:
     """SciPy's CSC array of a known single CSC matrix, with arrays of its own."""
-    structure, (values,) = A.structure, A.known_values() or (None,)
-    assert isinstance(structure, CscStructure) and values is not None
-    return structure.compiled((values,)).copy()
+    structure: Any = A.structure
+    return structure.compiled(A.known_values()).copy()
 
 
 def copied(A: Sparse, B: Any) -> Sparse:
