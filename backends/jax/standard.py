@@ -77,6 +77,11 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
     return jnp.permute_dims(x, axes_of(axes, x.ndim))
 
 
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    """JAX's, whose axis has no default in older versions."""
+    return jnp.take_along_axis(x, indices, axis)
+
+
 def pinv(x: Any, /, *, rtol: Any = None) -> Any:
     """JAX's default for `rtol` is ten times the standard's."""
     return jnp.linalg.pinv(x, rtol=max(x.shape[-2:]) * jnp.finfo(x.dtype).eps if rtol is None else rtol)

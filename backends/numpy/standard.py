@@ -63,6 +63,11 @@ def _matrices(x: Any, function: str) -> Any:
     return x
 
 
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    """NumPy's, whose axis has no default before version 2.3."""
+    return np.take_along_axis(x, indices, axis)
+
+
 def meshgrid(*arrays: Any, indexing: Any = "xy") -> list[Any]:
     """NumPy's, as a list."""
     return list(np.meshgrid(*arrays, indexing=indexing))

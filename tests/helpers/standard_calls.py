@@ -207,7 +207,7 @@ take(x, indices, /, *, axis=None)
     biufc: xp.take(m, i, axis=-2)
     biufc: xp.take(x, i[:0], axis=1)
 take_along_axis(x, indices, /, *, axis=-1)
-    biufc: xp.take_along_axis(x, i2)
+    biufc: xp.take_along_axis(x, i2) -> xp.take_along_axis(x, i2, axis=-1)
     biufc: xp.take_along_axis(m, i2[:1, None, :], axis=1)
 """
 )  # fmt: skip
