@@ -74,5 +74,5 @@ def _of_stored(bk: Backend, values: Array, starts: np.ndarray, largest: bool) ->
     last, step = (starts[1:] - np.int32(1))[repeat_rows(starts)], 1
     while step < counts.max():
         further = np.minimum(places + np.int32(step), last).astype(np.int32)
-        values, step = choose(values, bk.take(values, further, axis)), 2 * step
-    return bk.take(values, np.minimum(starts[:-1], starts[-1] - 1).astype(np.int32), axis)
+        values, step = choose(values, bk.take_in_bounds(values, further, axis)), 2 * step
+    return bk.take_in_bounds(values, np.minimum(starts[:-1], starts[-1] - 1).astype(np.int32), axis)
