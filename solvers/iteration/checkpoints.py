@@ -52,7 +52,7 @@ class Checkpoints:
         ended = axes >= end.steps
 
         def merged(a: Array, b: Array) -> Array:
-            return bk.where(ended, b[None], bk.permute_dims(a, (1, 0, 2)))
+            return bk.where(ended, b[None, ...], bk.permute_dims(a, (1, 0, 2)))
 
         found = Outcome._make((*(merged(a, b) for a, b in zip(kept[:-1], end[:-1], strict=True)), ()))
         if isinstance(end.history, tuple):

@@ -65,7 +65,7 @@ class Dense(Matrix):
 
     def diagonals(self) -> Array:
         diagonal = self.bk.diagonal(self.matrix)
-        return diagonal[None] if self.systems is None else diagonal
+        return diagonal[None, :] if self.systems is None else diagonal
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         host = get_backend("numpy")
