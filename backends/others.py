@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from .foreign import is_foreign
 from .interface.backend import Backend
 
-_NEEDED = ("asarray", "astype", "concat", "matmul", "permute_dims", "take", "vecdot", "where")
+_NEEDED = ("asarray", "astype", "concat", "matmul", "permute_dims", "take", "where")
 
 
 def namespace_of(x: Any) -> Any:
-    """The namespace of the standard that an array names as its own, if that is neither NumPy nor refused; else None."""
+    """The namespace of the standard that an array names as its own, if that is not NumPy; else None."""
     own = getattr(type(x), "__array_namespace__", None)
-    if own is None or is_foreign(type(x)):
-        return None
-    namespace = own(x)
+    namespace = None if own is None else own(x)
     return None if namespace is np else namespace
 
 
@@ -33,15 +30,13 @@ def of_namespace(namespace: Any, name: str) -> Backend:
     """A backend made of the functions of the namespace.
 
     Raises:
-        TypeError: it has not all that is needed, or its arrays are NumPy's.
+        TypeError: it has not all that is needed.
     """
     if not _has_all(namespace):
         raise TypeError(
             f"{namespace!r:.80} was given; expected a namespace of the array API standard, such as a module, or a "
             f"krylix.backends.Backend. It has no {', '.join(n for n in _NEEDED if not hasattr(namespace, n))}."
         )
-    if isinstance(namespace.zeros(1), np.ndarray):
-        raise TypeError(f"The arrays of {name} are NumPy's, which have a backend: krylix.choose_backend('numpy').")
     # by name, as only those who have such arrays need it
     found: Backend = import_module(".array_api.backend", __package__).ArrayApiBackend(namespace, name)
     return found

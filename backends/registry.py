@@ -18,7 +18,7 @@ import numpy as np
 
 from . import defaults, others
 from .autocast import without_autocast
-from .foreign import refuse_foreign
+from .foreign import is_foreign, refuse_foreign
 from .interface.backend import Backend
 
 _CLASSES = {
@@ -28,12 +28,10 @@ _CLASSES = {
     "tensorflow": (".tensorflow.backend", "TensorflowBackend"),
 }
 _ALIASES = {"np": "numpy", "pytorch": "torch", "tf": "tensorflow"}
-_OWNERS = {"jax.numpy": "jax"}  # of namespaces that are called otherwise
 # Bases of containers, which have operators of NumPy and no numbers: what is in them tells the library.
 _NO_ARRAYS = (object, np.lib.mixins.NDArrayOperatorsMixin)
 _chosen: list[Backend] = []
 _loaded: dict[str, Backend] = {}
-_registered: list[Backend] = []  # those that were given ready
 _loading = RLock()
 _known_types: dict[type, str | None] = {}
 _without_compilers: dict[tuple[Callable[..., Any], bool, bool, bool, bool], Callable[..., Any]] = {}
@@ -83,7 +81,8 @@ def get_backend(name: str | Backend) -> Backend:
         return _loaded[str(name)]
     namespace = others.imported_namespace(str(name))
     if namespace is not None:
-        return _added(others.of_namespace(namespace, str(name)))
+        owner = _owner_of(namespace.zeros(1))
+        return _load(owner) if owner else _added(others.of_namespace(namespace, str(name)))
     raise NoBackendFound(
         f"No backend is called {name!r}; there are {', '.join({**_CLASSES, **_loaded})}. Import a library of the array "
         "API standard first; krylix.register_backend makes any other one known."
@@ -109,16 +108,19 @@ def register_backend(backend: Any, name: str | None = None) -> Backend:
     known = _loaded.get(name)
     if known is not None and backend in (known, getattr(known, "namespace", None)):
         return known
-    if not name or known is not None or name.lower() in {*_CLASSES, *_ALIASES, *_OWNERS}:
+    if not name or known is not None or name.lower() in {*_CLASSES, *_ALIASES}:
         raise ValueError(
             f"register_backend got the name {name!r}, which " + ("another backend has" if name else "is empty")
             + "; expected one that is not taken: give name=."
         )  # fmt: skip
     if not ready:
-        return _added(others.of_namespace(backend, name))
+        found = others.of_namespace(backend, name)
+        owner = _owner_of(backend.zeros(1))
+        if owner:
+            raise TypeError(f"The arrays of {name} have a backend already: krylix.choose_backend({owner!r}).")
+        return _added(found)
     if backend.name != name:
         raise ValueError(f"The backend calls itself {backend.name!r}, and name={name!r} was given; leave name out.")
-    _registered.append(backend)
     return _added(backend)
 
 
@@ -171,17 +173,19 @@ def backend_name(x: Any) -> str | None:
 
 def _find_owner(x: Any) -> str | None:
     """The name for objects of the type of x; an array of an unknown library makes that known."""
+    found = _owner_of(x)
+    namespace = others.namespace_of(x) if found is None and not is_foreign(type(x)) else None
+    if namespace is None or _owner_of(namespace.zeros(1)) is not None:  # no array of its own namespace
+        return found
+    return _added(others.of_namespace(namespace, getattr(namespace, "__name__", type(x).__name__))).name
+
+
+def _owner_of(x: Any) -> str | None:
+    """The name of the backend, of those that are known, that x belongs to."""
     for name, backend in list(_loaded.items()):
         if name not in _CLASSES and backend.is_array(x):
             return name
-    found = _find_type(type(x))
-    namespace = others.namespace_of(x) if found is None else None
-    if namespace is None:
-        return found
-    name = getattr(namespace, "__name__", type(namespace).__name__)
-    if name in _CLASSES or name in _OWNERS:
-        return _OWNERS.get(name, name)
-    return _added(others.of_namespace(namespace, name)).name
+    return None if is_foreign(type(x)) else _find_type(type(x))
 
 
 def _find_type(cls: type) -> str | None:

@@ -55,7 +55,7 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
     @cached_property
     def xp(self) -> Any:
         """The array API standard of the library, under the promotion rule that holds on all."""
-        return self.library.standard()
+        return self.library.standard(self.places.chosen.get)
 
     @property
     def default_float(self) -> np.dtype:
@@ -120,7 +120,7 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
         return self.namespace.broadcast_to(x, tuple(shape))
 
-    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+    def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         leaves, structure = self.leaves(x)  # copied, as the standard has no arrays that refuse to be written to
         return function(self.unleaves(structure, [self.copy(leaf) for leaf in leaves]), *args)
 
@@ -166,11 +166,8 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
 
     def dot(self, a: Array, b: Array) -> Array:
         """Row by row: a library may sum several rows in another order than one."""
-        rows = [self._dot_of_one(a[i, :], b[i, :]) for i in range(int(a.shape[0]))]
-        return self.reshape(self.stack(rows), (-1, 1)) if rows else self.reshape(a[:, :0], (0, 1))
-
-    def _dot_of_one(self, a: Array, b: Array) -> Array:
-        return self.namespace.vecdot(a, b)
+        rows = [self.namespace.matmul(self.conj(a[i, :]), b[i, :]) for i in range(int(a.shape[0]))]
+        return self.reshape(self.stack(rows), (-1, 1)) if rows else self.zeros((0, 1), self.dtype(a), a)
 
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         axes = axis if isinstance(axis, int) else tuple(axis)
@@ -178,16 +175,18 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
 
     def unit_in_first_place(self, x: Array) -> Array:
         """By bisection with powers of two: the standard has no view of the bits."""
-        dtype = self.dtype(x)
-        limits = np.finfo(dtype)
-        power, scaled = self.full_like(x, 1), x
-        steps = [2**k for k in range(int(limits.maxexp).bit_length() - 1, -1, -1)]
-        for step in steps:
-            factor = 2.0 ** min(step, limits.maxexp - 1)
-            large, small = scaled >= factor, scaled < 1 / factor
-            power = self.where(large, power * factor, self.where(small, power / factor, power))
-            scaled = self.where(large, scaled / factor, self.where(small, scaled * factor, scaled))
-        return self.where(scaled < 1, power * 0.5, power)
+        limits = np.finfo(self.dtype(x))
+        power, scaled, step = self.full_like(x, 1), x, int(limits.maxexp) // 2
+        with self.errstate():  # what is not chosen may overflow
+            while step:  # then 1/2 <= scaled < 2, and scaled times power is x
+                factor = 2.0**step
+                large, small = scaled >= factor, scaled < 1 / factor
+                power = self.where(large, power * factor, self.where(small, power / factor, power))
+                scaled = self.where(large, scaled / factor, self.where(small, scaled * factor, scaled))
+                step //= 2
+        power = self.where(scaled < 1, power * 0.5, power)
+        power = self.where(x < float(limits.tiny), self.zeros_like(x), power)
+        return self.where(self.isfinite(x), power, x)
 
     # --- dense matrices and states --------------------------------------------------------------------------------
 

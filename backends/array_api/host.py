@@ -46,7 +46,7 @@ def _by_get(x: Array) -> Any:
 
 
 class _Entry(NamedTuple):
-    owner: Any  # weak reference to the index array
+    owner: Any  # weak reference to the array with the memory
     copy: np.ndarray  # its numbers, as its owner may write to it
     made: Any
 
@@ -63,11 +63,14 @@ class OfIndices:
 
     def get(self, index: np.ndarray, key: tuple[Any, ...], make: Callable[[np.ndarray], Any]) -> Any:
         """`make(index)`, made once for each `key`."""
-        whole = (id(index), *key)
+        owner = index
+        while isinstance(owner.base, np.ndarray):  # views are made anew for each product
+            owner = owner.base
+        whole = (id(owner), index.ctypes.data, index.shape, index.strides, index.dtype.str, *key)
         entry = self._entries.get(whole)
-        if entry is not None and entry.owner() is index and np.array_equal(entry.copy, index):
+        if entry is not None and entry.owner() is owner and np.array_equal(entry.copy, index):
             return entry.made
         copy = index.copy()
         made = make(copy)
-        self._entries[whole] = _Entry(ref(index, lambda _: self._entries.pop(whole, None)), copy, made)
+        self._entries[whole] = _Entry(ref(owner, lambda _: self._entries.pop(whole, None)), copy, made)
         return made

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +12,8 @@ import numpy as np
 from ..standard.library import ArrayLibrary
 from ..standard.names import DTYPES, EXTENSIONS
 from ..standard.namespace import Namespace
+
+_CREATION = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
 
 
 class ArrayApiLibrary(ArrayLibrary):
@@ -21,6 +26,7 @@ class ArrayApiLibrary(ArrayLibrary):
 
     def __init__(self, namespace: Any, module: str) -> None:
         self.namespace, self.name, self.module = namespace, module, module
+        self.array_type = type(namespace.zeros(1))
         self.natives = {np.dtype(name): _dtype(namespace, name) for name in DTYPES if hasattr(namespace, name)}
         self._defaults = _default_dtypes(namespace)
         super().__init__()
@@ -37,8 +43,7 @@ class ArrayApiLibrary(ArrayLibrary):
         return self.numpy_dtypes.get(self._defaults.get(kind), otherwise)
 
     def is_array(self, x: Any) -> bool:
-        own = getattr(type(x), "__array_namespace__", None)
-        return own is not None and not isinstance(x, np.generic | np.ndarray) and own(x) is self.namespace
+        return isinstance(x, self.array_type)
 
     def cast(self, x: Any, dtype: Any) -> Any:
         return self.namespace.astype(x, dtype)
@@ -55,19 +60,45 @@ class ArrayApiLibrary(ArrayLibrary):
     def devices(self) -> list[Any]:
         return devices_of(self.namespace) or [None]
 
-    def standard(self) -> Namespace:
-        """The namespace of the standard, of the library's functions."""
+    def native(self, dtype: Any) -> Any:
+        """NumPy's first, since array_api_strict warns where its dtypes are compared with these."""
+        numpy_dtype = None if dtype is None else _as_of_arrays(dtype)
+        if isinstance(numpy_dtype, np.dtype) and numpy_dtype in self.natives:
+            return self.natives[numpy_dtype]
+        return super().native(dtype)
+
+    def standard(self, device: Callable[[], Any]) -> Namespace:
+        """The namespace of the standard, of the library's functions.
+
+        Args:
+            device: the one on which this thread makes new arrays; None leaves it to the library.
+        """
+
+        def there(function: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(function)
+            def made(*args: Any, **keywords: Any) -> Any:
+                own = args[0] if args and self.is_array(args[0]) else None  # stays where it is
+                if keywords.get("device") is None and own is None:
+                    keywords["device"] = device()
+                return function(*args, **keywords)
+
+            return made
+
+        made = {name: there(getattr(self.namespace, name)) for name in _CREATION if hasattr(self.namespace, name)}
         sources = {extension: (getattr(self.namespace, extension, None),) for extension in EXTENSIONS}
-        return Namespace(self, {"": (self.namespace,), **sources})
+        return Namespace(self, {"": (SimpleNamespace(**made), self.namespace), **sources})
 
 
 def _dtype(namespace: Any, name: str) -> Any:
-    """As arrays have it: libraries with NumPy's dtypes offer the classes of its numbers."""
-    own = getattr(namespace, name)
+    return _as_of_arrays(getattr(namespace, name))
+
+
+def _as_of_arrays(dtype: Any) -> Any:
+    """A dtype as arrays have it: libraries with NumPy's dtypes offer the classes of its numbers."""
     try:
-        return np.dtype(own)
+        return np.dtype(dtype)
     except TypeError:
-        return own
+        return dtype
 
 
 def _info(namespace: Any) -> Any:
@@ -80,16 +111,7 @@ def _default_dtypes(namespace: Any) -> dict[str, Any]:
     info = _info(namespace)
     if info is None:
         return {}
-    return {
-        kind: _dtype_found(dtype) for kind, dtype in info.default_dtypes().items()
-    }  # fmt: skip
-
-
-def _dtype_found(dtype: Any) -> Any:
-    try:
-        return np.dtype(dtype)
-    except TypeError:
-        return dtype
+    return {kind: _as_of_arrays(dtype) for kind, dtype in info.default_dtypes().items()}
 
 
 def devices_of(namespace: Any) -> list[Any]:

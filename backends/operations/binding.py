@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .added import ADDED
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 else:
     Names = object
 
+_BY_DERIVATIVES = ("derivatives",)  # groups of operations that need those of the library
+
 
 class NamedOperations(Names):
     """Every name of OPERATIONS (`table`); a method of the class comes before all, as Python looks there first."""
 
     name: str
     xp: Any
+    has_derivatives: ClassVar[bool]
 
     if not TYPE_CHECKING:  # or any misspelt name would have a type
 
@@ -50,11 +53,31 @@ class NamedOperations(Names):
             return MethodType(ADDED[name][1], self)
         return getattr(self.xp, name) if module is None else MethodType(_composed(module, name), self)
 
+    def supports(self, name: str) -> bool:
+        """Is there an operation of this name, and does it work on this library?
+
+        Args:
+            name: such as "sin", "jacobian", or "linalg.eigh" for a function of `xp.linalg`.
+        """
+        aliases, operations = (import_module(f".{m}", __package__) for m in ("aliases", "table"))
+        name = aliases.ALIASES.get(name, name)
+        operation = operations.OPERATIONS.get(name)
+        if operation is not None and operation.group in _BY_DERIVATIVES and not self.has_derivatives:
+            return False
+        if operation is None and "." not in name:
+            return not name.startswith("_") and callable(getattr(type(self), name, None))
+        within, _, own = name.rpartition(".")
+        try:
+            return callable(getattr(getattr(self.xp, within) if within else self, own))
+        except AttributeError:  # which says why
+            return False
+
     @cached_property
     def _own_operations(self) -> Any:
         """The module `operations` beside the one of the backend's class, where there is one."""
-        beside = f"{type(self).__module__.rpartition('.')[0]}.operations"
-        return import_module(beside) if beside in sys.modules or find_spec(beside) else None
+        package = type(self).__module__.rpartition(".")[0]
+        beside = f"{package}.operations"
+        return import_module(beside) if beside in sys.modules or (package and find_spec(beside)) else None
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *import_module(".table", __package__).OPERATIONS})

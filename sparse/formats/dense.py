@@ -179,7 +179,7 @@ class Dense(Matrix):
     def _chosen(self, systems: np.ndarray | int) -> Dense:
         constant = None if self.constant is None else self.constant[systems]
         if isinstance(systems, int):
-            return Dense(self.bk, self.matrix[systems], constant)
+            return Dense(self.bk, self.matrix[systems, ...], constant)
         return Dense(self.bk, self.bk.take(self.matrix, systems), constant)
 
 
