@@ -39,10 +39,10 @@ def refuse_foreign(x: Any) -> None:
     """Refuse an object that is an array to others, as it could become NumPy's; anything else passes.
 
     Raises:
-        TypeError: it has `__array__`, or is of a library named here and has a shape.
+        TypeError: it has `__array__` or the like, or is of a library named here and has a shape.
     """
     package, cls = package_of(type(x)), type(x)
-    acts_as_array = hasattr(cls, "__array__") or hasattr(cls, "__array_interface__")
+    acts_as_array = any(hasattr(cls, f"__array{how}__") for how in ("", "_interface", "_namespace"))
     if isinstance(x, type) or package == _OURS or not (acts_as_array or (package in _INSTEAD and hasattr(x, "shape"))):
         return
     raise TypeError(

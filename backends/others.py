@@ -14,10 +14,10 @@ _NEEDED = ("asarray", "astype", "concat", "matmul", "permute_dims", "take", "whe
 
 
 def namespace_of(x: Any) -> Any:
-    """The namespace of the standard that an array names as its own, if that is not NumPy; else None."""
+    """The namespace of the standard that an array names as its own, if that is not NumPy's and complete; else None."""
     own = getattr(type(x), "__array_namespace__", None)
     namespace = None if own is None else own(x)
-    return None if namespace is np else namespace
+    return None if namespace is np or not _has_all(namespace) else namespace
 
 
 def imported_namespace(name: str) -> Any:

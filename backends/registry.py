@@ -165,10 +165,11 @@ def backend_name(x: Any) -> str | None:
 
     Frameworks not yet imported own no object.
     """
-    cls = type(x)
-    if cls not in _known_types:
-        _known_types[cls] = _find_owner(x)
-    return _known_types[cls]
+    try:
+        return _known_types[type(x)]
+    except KeyError:
+        found = _known_types[type(x)] = _find_owner(x)
+        return found
 
 
 def _find_owner(x: Any) -> str | None:

@@ -22,6 +22,7 @@ from .indexing import ArrayApiIndexing
 from .linalg import ArrayApiLinalg
 from .sparse import NoSparse
 from .standard import ArrayApiLibrary
+from .sums import in_order
 
 _ON_HOST = 1  # DLPack's number of the CPU
 
@@ -166,12 +167,15 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
 
     def dot(self, a: Array, b: Array) -> Array:
         """Row by row: a library may sum several rows in another order than one."""
+        a, b = in_order(self.namespace, a), in_order(self.namespace, b)
         rows = [self.namespace.matmul(self.conj(a[i, :]), b[i, :]) for i in range(int(a.shape[0]))]
         return self.reshape(self.stack(rows), (-1, 1)) if rows else self.zeros((0, 1), self.dtype(a), a)
 
     def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
         axes = axis if isinstance(axis, int) else tuple(axis)
-        return self.namespace.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims) if axes != () else x
+        if axes == ():
+            return x
+        return self.namespace.sum(in_order(self.namespace, x), axis=axes, dtype=x.dtype, keepdims=keepdims)
 
     def unit_in_first_place(self, x: Array) -> Array:
         """By bisection with powers of two: the standard has no view of the bits."""
@@ -192,7 +196,7 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
 
     def product(self, matrix: Array, x: Array) -> Array:
         """Row by row, see `dot`."""
-        several = len(matrix.shape) == 3
+        x, several = in_order(self.namespace, x), len(matrix.shape) == 3
         rows = [
             self.namespace.matmul(matrix[min(i, int(matrix.shape[0]) - 1), ...] if several else matrix, x[i, :])
             for i in range(int(x.shape[0]))

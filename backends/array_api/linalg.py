@@ -12,6 +12,7 @@ import numpy as np
 
 from ..interface.arrays import Array
 from ..interface.linalg import Linalg
+from .sums import in_order
 from .triangles import cholesky, lu, solve_lower, solve_upper
 
 
@@ -29,7 +30,13 @@ class ArrayApiLinalg(Linalg):
         return self._whole(matrix, [f for f, _ in found]), self._whole(matrix, [order for _, order in found])
 
     def lu_solve(self, factors: tuple[Array, ...], b: Array, transposed: bool = False) -> Array:
-        return self._by_columns(factors[0], b, lambda columns: self._lu_columns(factors, columns, transposed))
+        return super().lu_solve(factors, in_order(self.namespace, b), transposed)
+
+    def solve_triangular(self, matrix: Array, b: Array, lower: bool) -> Array:
+        return super().solve_triangular(matrix, in_order(self.namespace, b), lower)
+
+    def cholesky_solve(self, factor: Array, b: Array) -> Array:
+        return super().cholesky_solve(factor, in_order(self.namespace, b))
 
     def _lu_columns(self, factors: tuple[Array, ...], columns: Array, transposed: bool) -> Array:
         xp = self.namespace

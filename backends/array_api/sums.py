@@ -1,4 +1,4 @@
-"""Sums over segments by halving: the standard has no addition to places given by an array.
+"""Orders of additions. Sums over segments by halving: the standard has no addition to places given by an array.
 
 Neighbours in a segment are added, then the sums of neighbours, until each segment is one number. So the order of
 additions is that of the entries of the segment alone, whatever else is summed, and rounding grows with the logarithm of
@@ -7,9 +7,11 @@ their number.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from ..interface.arrays import Array
 
 
 class Halving(NamedTuple):
@@ -24,6 +26,11 @@ class Halving(NamedTuple):
     order: np.ndarray | None
     steps: list[tuple[np.ndarray, np.ndarray]]
     places: np.ndarray
+
+
+def in_order(xp: Any, x: Array) -> Array:
+    """`x` row after row in memory, itself if it is so: libraries sum rows that are strided in another order."""
+    return xp.reshape(xp.reshape(x, (-1,)), tuple(x.shape))
 
 
 def halving(ids: np.ndarray, count: int) -> Halving:

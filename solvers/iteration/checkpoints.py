@@ -88,4 +88,4 @@ class Checkpoints:
         bk = self.bk
         lines = bk.asarray(np.arange(int(history.shape[0]), dtype=np.int32)[None, :, None], like=history)
         seen = lines <= bk.permute_dims(steps, (0, 2, 1))
-        return bk.where(seen, history[None], bk.full_like(history, np.nan)[None])
+        return bk.where(seen, history[None, ...], bk.full_like(history, np.nan)[None, ...])
