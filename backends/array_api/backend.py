@@ -45,6 +45,7 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
         self.library = ArrayApiLibrary(namespace, name)
         self.of_indices = OfIndices()
         self.linalg = ArrayApiLinalg(namespace, self._is_complex)
+        self.linalg._backend = self
         self.fourier = ArrayApiFourier(namespace, self._is_complex)
         self.sparse = NoSparse(name)
         self.places = ArrayApiDevices(namespace, name)

@@ -20,7 +20,7 @@ class ArrayApiIndexing(Indexing):
     namespace: Any
     of_indices: OfIndices
 
-    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         shape, axis = tuple(x.shape), axis % len(x.shape)
         taken = self.namespace.take(x, self._positions(index, x), axis=axis)
         if len(index.shape) == 1:
@@ -34,12 +34,12 @@ class ArrayApiIndexing(Indexing):
             return xp.zeros((count, *shape[1:]), dtype=values.dtype, device=values.device)
         host = ids if isinstance(ids, np.ndarray) else on_host(ids, self.name)
         plan: Halving = self.of_indices.get(host, ("halving", count), lambda index: halving(index, count))
-        found = values if plan.order is None else self.take(values, plan.order)
+        found = values if plan.order is None else self.take_in_bounds(values, plan.order)
         for first, second in plan.steps:
-            found = self.take(found, first) + self.take(xp.concat([found, zero], axis=0), second)
-        return self.take(xp.concat([found, zero], axis=0), plan.places)
+            found = self.take_in_bounds(found, first) + self.take_in_bounds(xp.concat([found, zero], axis=0), second)
+        return self.take_in_bounds(xp.concat([found, zero], axis=0), plan.places)
 
-    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         for axis, (before, after) in enumerate(widths):
             shape = tuple(x.shape)
             edges = [
