@@ -10,6 +10,7 @@ import numpy as np
 from ..interface.arrays import Array, Integers
 from ..interface.indexing import Indexing
 from .host import OfIndices, on_host
+from .scatter import scatter_rows
 from .sums import Halving, halving
 
 
@@ -58,6 +59,11 @@ class ArrayApiIndexing(Indexing):
 
     def flip(self, x: Array, axis: Sequence[int]) -> Array:
         return self.namespace.flip(x, axis=tuple(axis))
+
+    def scatter_rows(self, rows: Array, places: Integers, values: Array, mode: str) -> Array:
+        """A copy of rows `(n, channels)` with others put in at places `(count,)`: "update", "add", "max" or "min"."""
+        host = places if isinstance(places, np.ndarray) else on_host(places, self.name)
+        return scatter_rows(self.namespace, self.take_in_bounds, rows, host, values, mode)
 
     def _positions(self, index: Integers, like: Array) -> Array:
         """Positions `(count,)` on the device of `like`."""

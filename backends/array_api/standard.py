@@ -86,7 +86,30 @@ class ArrayApiLibrary(ArrayLibrary):
 
         made = {name: there(getattr(self.namespace, name)) for name in _CREATION if hasattr(self.namespace, name)}
         sources = {extension: (getattr(self.namespace, extension, None),) for extension in EXTENSIONS}
-        return Namespace(self, {"": (SimpleNamespace(**made), self.namespace), **sources})
+        own = {"": SimpleNamespace(**made, take=self._take), "linalg": None, "fft": self._complex_transforms()}
+        return Namespace(self, {"": (own.pop(""), self.namespace), **{e: (own[e], *sources[e]) for e in own}})
+
+    def _take(self, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+        """With indices of any number of axes; the standard has them with one."""
+        axis = 0 if axis is None else axis % x.ndim
+        taken = self.namespace.take(x, self.namespace.reshape(indices, (-1,)), axis=axis)
+        return self.namespace.reshape(taken, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
+    def _complex_transforms(self) -> SimpleNamespace:
+        """Of real numbers, too, which libraries may refuse."""
+        fft = getattr(self.namespace, "fft", None)
+
+        def of_any(function: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(function)
+            def transform(x: Any, /, **keywords: Any) -> Any:
+                if self.kinds[x.dtype] == "f":
+                    x = self.namespace.astype(x, self.natives[np.result_type(self.numpy_dtypes[x.dtype], np.complex64)])
+                return function(x, **keywords)
+
+            return transform
+
+        names = [name for name in ("fft", "fftn", "ifft", "ifftn") if hasattr(fft, name)]
+        return SimpleNamespace(**{name: of_any(getattr(fft, name)) for name in names})
 
 
 def _dtype(namespace: Any, name: str) -> Any:

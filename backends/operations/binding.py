@@ -51,7 +51,14 @@ class NamedOperations(Names):
             return self.xp.promoted(rule, getattr(self._own_operations, name))
         if name in ADDED:
             return MethodType(ADDED[name][1], self)
-        return self._composed(name) if operations.OPERATIONS[name].module else getattr(self.xp, name)
+        if operations.OPERATIONS[name].module:
+            return self._composed(name)
+        if name not in operations.RULES:
+            raise AttributeError(
+                f"{self.name} has no {name}, which is no part of the array API standard: supports({name!r}) is False. "
+                'Convert the arrays to a library that has it, with krylix.convert(x, "jax"), say.'
+            )
+        return getattr(self.xp, name)
 
     def _composed(self, name: str) -> Any:
         """The operation made of others, where a method of the class goes beyond what solvers need."""

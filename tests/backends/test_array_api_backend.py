@@ -1,5 +1,6 @@
 """The backend of any library of the array API standard, on array_api_strict, which has nothing beyond the standard."""
 
+import ast
 import pickle
 from typing import Any
 
@@ -13,6 +14,7 @@ from krylix import choose_backend, linear_solve
 from krylix.backends.operations.table import OPERATIONS
 from krylix.solvers import METHODS
 from older_library import older
+from operation_samples import NAMES, SAMPLES, evaluate, operands
 
 xp = pytest.importorskip("array_api_strict")
 
@@ -341,3 +343,38 @@ def test_an_older_standard() -> None:
     np.testing.assert_allclose(
         numbers(bk.linalg.lu_solve(factors, array(B))), np.linalg.solve(dense("dense"), B.T).T, atol=1e-12
     )
+
+
+# ---- operations
+
+
+class _Converted(ast.NodeTransformer):
+    """Parts of operands are taken in NumPy: brackets of the standard name all axes."""
+
+    def __init__(self, own: dict[str, Any]) -> None:
+        self.own = own
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:  # noqa: N802  # as ast calls it
+        if not isinstance(node.value, ast.Name) or node.value.id not in NAMES:
+            return self.generic_visit(node)
+        name = f"part{len(self.own)}"
+        self.own[name] = evaluate(ast.unparse(node), **self.own)
+        return ast.Name(name)
+
+
+@pytest.mark.parametrize("group", sorted({OPERATIONS[sample.name].group for sample in SAMPLES}))
+def test_operations(group: str) -> None:
+    for sample in [s for s in SAMPLES if OPERATIONS[s.name].group == group]:
+        own = operands("float64" if "f" in sample.kinds else "int64" if "i" in sample.kinds else "bool")
+        expected = evaluate(sample.expected, bk=choose_backend("numpy"), **own)
+        call = ast.unparse(_Converted(own).visit(ast.parse(sample.call)))
+        arrays = {name: x if np.ndim(x) == 0 and name not in NAMES else array(x) for name, x in own.items()}
+        if not BK.supports(sample.name) or sample.call == "bk.factorial(positive)":  # by lgamma
+            with pytest.raises(AttributeError, match=r"array_api_strict has no .*supports"):
+                evaluate(call, bk=BK, **arrays)
+            continue
+        found = evaluate(call, bk=BK, **arrays)
+        leaves = zip(*(list(x) if isinstance(x, tuple | list) else [x] for x in (found, expected)), strict=True)
+        for x, y in leaves:
+            x = numbers(x) if BK.is_array(x) else x
+            np.testing.assert_allclose(np.asarray(x, dtype=np.asarray(y).dtype), y, atol=1e-9, err_msg=sample.call)
