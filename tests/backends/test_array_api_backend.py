@@ -161,7 +161,7 @@ def test_failures_are_not_silent() -> None:
     x = linear_solve(DIAGONALS, array(B), method="CG", max_iter=2, on_failure="nan").x
     assert np.isnan(numbers(x)).all()
     broken = array(np.where(DIAGONALS.toarray() == 2.5, np.inf, DIAGONALS.toarray()))
-    with pytest.raises((ValueError, krylix.ConvergenceError), match="finite|infinit|NaN"):
+    with pytest.raises((ValueError, krylix.ConvergenceError), match=r"finite|infinit|NaN"):
         linear_solve(broken, array(B[0]), method="CG")
 
 
@@ -249,7 +249,7 @@ def test_nothing_leaves_its_device(method: str) -> None:
 
 
 def test_two_devices_are_refused() -> None:
-    with pytest.raises(ValueError, match="device1.*CPU_DEVICE.*move"):
+    with pytest.raises(ValueError, match=r"device1.*CPU_DEVICE.*move"):
         linear_solve(array(dense("dense"), OTHER), array(B[0]))
     with pytest.raises(ValueError, match="x0 is on"):
         linear_solve(DIAGONALS, array(B[0]), x0=array(B[0], OTHER))
@@ -284,24 +284,25 @@ def test_first_sight_and_names() -> None:
 def test_libraries_do_not_mix() -> None:
     import torch
 
-    with pytest.raises(krylix.NoBackendFound, match="array_api_strict and torch.*convert"):
+    with pytest.raises(krylix.NoBackendFound, match=r"array_api_strict and torch.*convert"):
         linear_solve(DIAGONALS, array(B[0]), x0=torch.ones(N, dtype=torch.float64))
     x = krylix.convert(array(B), "torch")
     np.testing.assert_array_equal(x.numpy(), B)
     np.testing.assert_array_equal(numbers(krylix.convert(x, BK)), B)
 
 
+TWICE = (lambda x: 2 * x, array(B[0]))
 REFUSED = {
-    "matrix_from_function": (lambda: krylix.matrix_from_function(lambda x: 2 * x, array(B[0])), "array_api_strict.*traced"),
-    "jacobian_matrix": (lambda: krylix.jacobian_matrix(lambda x: 2 * x, array(B[0])), "array_api_strict.*traced"),
-    "fast": (lambda: linear_solve(lambda x: 2 * x, array(B), method="fast-direct"), "array_api_strict.*traced"),
+    "matrix_from_function": (lambda: krylix.matrix_from_function(*TWICE), "array_api_strict.*traced"),
+    "jacobian_matrix": (lambda: krylix.jacobian_matrix(*TWICE), "array_api_strict.*traced"),
+    "fast": (lambda: linear_solve(*TWICE, method="fast-direct"), "two axes|array_api_strict.*traced"),
     "vjp": (lambda: linear_solve(DIAGONALS, array(B[0])).vjp(array(B[0])), "array_api_strict.*no derivatives"),
     "jacobian": (lambda: BK.jacobian(lambda x: x)(array(B[0])), "array_api_strict has no derivatives"),
     "native": (lambda: krylix.as_operator(DIAGONALS, array(B[0])).native(), "no sparse.*array_api_strict"),
     "sparse": (lambda: krylix.convert(DIAGONALS, BK), "no sparse.*array_api_strict"),
     "dtype": (lambda: krylix.convert(np.ones(2, np.float16), BK), "array_api_strict has no.*float16"),
-    "erf": (lambda: BK.erf(array(B[0])), "erf"),
-}  # fmt: skip
+    "erf": (lambda: BK.erf(array(B[0])), "array_api_strict has no erf.*supports"),
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -354,7 +355,7 @@ class _Converted(ast.NodeTransformer):
     def __init__(self, own: dict[str, Any]) -> None:
         self.own = own
 
-    def visit_Subscript(self, node: ast.Subscript) -> Any:  # noqa: N802  # as ast calls it
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
         if not isinstance(node.value, ast.Name) or node.value.id not in NAMES:
             return self.generic_visit(node)
         name = f"part{len(self.own)}"

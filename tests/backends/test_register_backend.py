@@ -57,7 +57,8 @@ def test_a_backend(forgotten: None) -> None:
     with pytest.raises(TypeError, match="Labelled"):
         choose_backend(Labelled())  # seen before it is registered
     own = LabelledBackend()
-    assert register_backend(own) is register_backend(own) is choose_backend(Labelled()) is get_backend("labelled") is own
+    assert register_backend(own) is register_backend(own) is own
+    assert choose_backend(Labelled()) is get_backend("labelled") is own
     assert choose_backend([np.ones(2), Labelled()]) is own and pickle.loads(pickle.dumps(own)) is own
     with pytest.raises(ValueError, match="'labelled', which another backend has"):
         register_backend(LabelledBackend())
@@ -86,11 +87,11 @@ def test_names_that_are_taken(name: str) -> None:
 
 def test_what_is_no_library() -> None:
     for what in (3, "array_api_strict", pickle, object()):
-        with pytest.raises((TypeError, ValueError), match="namespace of the array API|name="):
+        with pytest.raises((TypeError, ValueError), match=r"namespace of the array API|name="):
             register_backend(what, "mine")
-    with pytest.raises(TypeError, match="choose_backend.'numpy'"):
+    with pytest.raises(TypeError, match=r"choose_backend.'numpy'"):
         register_backend(np, "mine")
-    with pytest.raises(NoBackendFound, match="numpy, jax, torch, tensorflow.*register_backend"):
+    with pytest.raises(NoBackendFound, match=r"numpy, jax, torch, tensorflow.*register_backend"):
         choose_backend("mine")
 
 
