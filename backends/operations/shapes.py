@@ -75,7 +75,7 @@ def multi_slice(bk: Any, x: Array, slices: Sequence[Any]) -> Array:
             x = _sliced(bk, x, axis, range(n)[one])
             axis += 1
         elif isinstance(one, int | np.integer):
-            x = x[(slice(None),) * axis + (range(n)[one],)]  # which checks it: not every library does
+            x = x[(slice(None),) * axis + (range(n)[one], ...)]  # which checks it: not every library does
         else:
             x = bk.take(x, one, axis)
     return x
@@ -85,7 +85,7 @@ def _sliced(bk: Any, x: Array, axis: int, places: range) -> Array:
     """The entries at these places, with slices and a flip: libraries differ in what they say of falling ones."""
     rising = places if places.step > 0 else places[::-1]
     start, stop = (rising[0], rising[-1] + 1) if len(rising) else (0, 0)
-    x = x[(slice(None),) * axis + (slice(start, stop, rising.step),)]
+    x = x[(slice(None),) * axis + (slice(start, stop, rising.step), ...)]
     return x if places.step > 0 else bk.xp.flip(x, axis=axis)
 
 

@@ -66,7 +66,7 @@ class Dense(Matrix):
 
     def diagonals(self) -> Array:
         diagonal = self.bk.diagonal(self.matrix)
-        return diagonal[None] if self.systems is None else diagonal
+        return diagonal[None, :] if self.systems is None else diagonal
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         host = get_backend("numpy")
@@ -183,7 +183,7 @@ class Dense(Matrix):
     def _chosen(self, systems: np.ndarray | int) -> Dense:
         constant = None if self.constant is None else self.constant[systems]
         if isinstance(systems, int):
-            return Dense(self.bk, self.matrix[systems], constant)
+            return Dense(self.bk, self.matrix[systems, ...], constant)
         return Dense(self.bk, self.bk.take_in_bounds(self.matrix, systems), constant)
 
 

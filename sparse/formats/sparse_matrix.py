@@ -140,7 +140,7 @@ class SparseMatrix(SparseStorage):
     def diagonals(self) -> Array:
         found = self.structure.diagonal(self.host, self.known_or_arrays(), self.systems)
         rows = found if self.constant is None else self.placed(found)
-        return rows[None] if self.systems is None else rows
+        return rows[None, :] if self.systems is None else rows
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         host, structure, constant = get_backend("numpy"), self.structure, self.constant
