@@ -28,6 +28,7 @@ _NO_ARRAYS = (object, np.lib.mixins.NDArrayOperatorsMixin)
 _chosen: list[Backend] = []
 _loaded: dict[str, Backend] = {}
 _loading = RLock()
+when_loaded: list[Callable[[Backend], None]] = []  # told of each backend that is made
 _known_types: dict[type, str | None] = {}
 _without_compilers: dict[tuple[Callable[..., Any], bool, bool, bool, bool], Callable[..., Any]] = {}
 
@@ -48,11 +49,18 @@ def _load_once(name: str) -> Backend:
                 backend: Backend = getattr(import_module(module, __package__), cls)()
                 copyreg.pickle(type(backend), _by_name)  # ... and after a copy
                 _loaded[name] = backend
+                for tell in when_loaded:
+                    tell(backend)
         return _loaded[name]
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == name:
             raise NoBackendFound(f"{name} is not installed: pip install 'krylix[{name}]'.") from error
         raise
+
+
+def loaded_backends() -> list[Backend]:
+    """The backends of all libraries that were needed so far."""
+    return list(_loaded.values())
 
 
 def _by_name(backend: Backend) -> tuple[Callable[..., Backend], tuple[str]]:
