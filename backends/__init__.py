@@ -14,7 +14,7 @@ from .interface.sparse_kernels import CooEntries
 from .malloc import tune_malloc
 from .on_failure import get_on_failure, on_failure, set_global_on_failure
 from .precision import get_precision, precision, real_dtype, set_global_precision, working_dtype
-from .profile import Profile, ProfileEvent, get_current_profile, profile, profile_function
+from .profile import get_current_profile, profile, profile_function
 from .registry import NoBackendFound, choose_backend, default_backend, get_backend, use, without_compilers
 
 __all__ = [
@@ -26,8 +26,6 @@ __all__ = [
     "Kept",
     "LinearSystem",
     "NoBackendFound",
-    "Profile",
-    "ProfileEvent",
     "choose_backend",
     "convert",
     "default_backend",

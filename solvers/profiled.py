@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import choose_backend
-from ..backends.profile.places import WatchedPlace, register_places
-from ..backends.profile.watching import CallDescription, is_traced, name_of
+from ..backends.profile.description import CallDescription, WatchedPlace, is_traced, name_of, register_places
 from ..sparse import Operator
 from . import known_plan
 from .iteration import lean

@@ -23,6 +23,7 @@ from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
 from .along_axes import JaxFourier, JaxRecurrences
 from .derivatives.bilinear import bilinear
+from .derivatives.differentiated import differentiated
 from .derivatives.implicit import implicit_solve, refused, without_derivatives
 from .derivatives.transposed import transpose_function
 from .host_calls.by_host import by_host
@@ -312,6 +313,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     _leniently = staticmethod(leniently)
     host_view = staticmethod(host_view)
     with_auto_axes = staticmethod(with_auto_axes)
+    _differentiated = staticmethod(differentiated)
     transpose_function = staticmethod(transpose_function)
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:

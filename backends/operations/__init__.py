@@ -2,6 +2,7 @@
 
     table     OPERATIONS: every name, its group, and what it can be used in
     binding   what a name stands for on a library: its own function, one composed of the standard's, or the standard's
+    added     those of the layers above
     aliases   other words for the same operations
     names     the names as attributes, for editors and type checkers
     special   special functions

@@ -10,13 +10,16 @@ from importlib.util import find_spec
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from .aliases import ALIASES
-from .names import Names
-from .table import OPERATIONS
+from .added import ADDED
+
+if TYPE_CHECKING:
+    from .names import Names
+else:
+    Names = object
 
 
 class NamedOperations(Names):
-    """Every name of OPERATIONS; a method of the backend's class comes before all, as Python looks there first."""
+    """Every name of OPERATIONS (`table`); a method of the class comes before all, as Python looks there first."""
 
     name: str
     xp: Any
@@ -31,19 +34,21 @@ class NamedOperations(Names):
             return found
 
     def _bind(self, name: str) -> Any:
-        if name in ALIASES:
-            return getattr(self, ALIASES[name])
-        if name not in OPERATIONS:
-            close = get_close_matches(name, {*dir(self), *ALIASES}, 1)
+        # Late: an import of krylix, and most solves, ask for none.
+        aliases, operations = (import_module(f".{m}", __package__) for m in ("aliases", "table"))
+        if name in aliases.ALIASES:
+            return getattr(self, aliases.ALIASES[name])
+        if name not in operations.OPERATIONS:
+            close = get_close_matches(name, {*dir(self), *aliases.ALIASES}, 1)
             raise AttributeError(
                 f"A backend has no operation {name!r}." + (f" Did you mean {close[0]}?" if close else "")
             )
         if hasattr(self._own_operations, name):
             return getattr(self._own_operations, name)
-        module = OPERATIONS[name].module
-        if module is None:
-            return getattr(self.xp, name)
-        return MethodType(getattr(import_module(f".{module}", __package__), name), self)
+        module = operations.OPERATIONS[name].module
+        if name in ADDED:
+            return MethodType(ADDED[name][1], self)
+        return getattr(self.xp, name) if module is None else MethodType(_composed(module, name), self)
 
     @cached_property
     def _own_operations(self) -> Any:
@@ -52,4 +57,8 @@ class NamedOperations(Names):
         return import_module(beside) if beside in sys.modules or find_spec(beside) else None
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *OPERATIONS})
+        return sorted({*super().__dir__(), *import_module(".table", __package__).OPERATIONS})
+
+
+def _composed(module: str, name: str) -> Any:
+    return getattr(import_module(f".{module}", __package__), name)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..standard.names import RULES
+from .added import ADDED
 
 # By the module of this folder that composes them. A name of the standard that stands here, too, has more arguments.
 _COMPOSED = {
+    "derivatives": "hessian jacobian",
     "special": "sigmoid softplus",
 }
 # Each library's own function, with no other way to compute it.
@@ -51,12 +53,14 @@ def _rows() -> dict[str, BackendOperation]:
     composed = {name: group for group, names in _COMPOSED.items() for name in names.split()}
     native = {name: group for group, names in _NATIVE.items() for name in names.split()}
     groups = {**{name: "standard" for name in RULES if "." not in name}, **native, **composed}
-    return {
+    rows = {
         name: BackendOperation(
-            name, groups[name], composed.get(name), name not in _WITHOUT_DERIVATIVES, _SIZED_BY_NUMBERS.get(name, ())
+            name, group, composed.get(name), name not in _WITHOUT_DERIVATIVES, _SIZED_BY_NUMBERS.get(name, ())
         )
-        for name in sorted(groups)
+        for name, group in groups.items()
     }
+    rows.update({name: BackendOperation(name, group) for name, (group, _) in ADDED.items()})
+    return dict(sorted(rows.items()))
 
 
 OPERATIONS = _rows()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..interface.backend import Backend
 from ..registry import get_backend
-from .places import install
-from .recording import OtherCalls
-from .user_profile import Profile
-from .watching import innermost, name_of
+from .description import name_of
+
+if TYPE_CHECKING:
+    from .user_profile import Profile
 
 
 @contextmanager
@@ -46,7 +47,8 @@ def profile(
     >>> [event.facts["iterations"] for event in prof.events if event.kind == "solve"]
     [2]
     """
-    found = Profile(_names(backends), trace, blocking, install)
+    install = _module("places").install
+    found: Profile = _module("user_profile").Profile(_names(backends), trace, blocking, install)
     try:
         with found._record():
             yield found
@@ -93,14 +95,14 @@ def profile_function(
         try:
             with found.retime():
                 run(found)
-        except OtherCalls as error:
+        except _module("recording").OtherCalls as error:
             found.add_external_message(f"Times are those of the run that looked for lines. {error}")
     return found
 
 
 def get_current_profile() -> Profile | None:
     """The profile that began last and still runs; None where there is none."""
-    recording = innermost()
+    recording = _module("watching").innermost()
     return None if recording is None else recording.owner
 
 
@@ -109,3 +111,8 @@ def _names(backends: Any) -> frozenset[str] | None:
         return None
     several = (backends,) if isinstance(backends, str | Backend) else backends
     return frozenset(get_backend(one).name for one in several)
+
+
+def _module(name: str) -> Any:
+    """Late: an import of krylix needs none."""
+    return import_module(f".{name}", __package__)

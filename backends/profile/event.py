@@ -17,6 +17,7 @@ KINDS = {
     "user": "a function of the user, called by krylix",
     "host call": "a function on the host, called by a program",
     "compiled": "a compiled function; its first call includes compiling it",
+    "derivative": "a function that backend.jacobian or hessian made",
     "region": "what the user has named",
 }
 """Kind of an event -> what it is."""

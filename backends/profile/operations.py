@@ -8,7 +8,8 @@ from typing import Any
 from ..operations.aliases import ALIASES
 from ..operations.table import OPERATIONS
 from ..standard.names import EXTENSIONS, RULES
-from .watching import CallDescription, Watched, name_of, put
+from .description import CallDescription, name_of
+from .watching import Watched, put
 
 # Methods that ask about arrays or the library, or change how one goes on.
 QUESTIONS = {
@@ -21,8 +22,8 @@ QUESTIONS = {
     *("with_auto_axes", "without_derivatives"),
 }
 KIND_OF = {"host_call": "host call", "by_host": "host call", "rescued": "host call", "trace": "trace"}
-# Methods that return a function: its calls are watched.
-MAKERS = {"compile": "compiled"}
+# What returns a function, whose calls are watched.
+MAKERS = {"compile": "compiled", "jacobian": "derivative", "hessian": "derivative"}
 PARTS = ("linalg", "fourier")  # of the solvers' interface, with methods of their own
 
 
@@ -34,11 +35,11 @@ def watch_backend(bk: Any) -> None:
         name: Watched(_description(bk, name), getattr(bk, name)) for name in _watched_names(type(bk))
     }
     makes["call_user"] = Watched(CallDescription("user", lambda args: name_of(args[0]), bk), bk.call_user)
-    for name in MAKERS:
-        makes[name] = _making(bk, name)
     for name in OPERATIONS:
         if not hasattr(type(bk), name) and RULES.get(name) != "dtypes":
             makes[name] = Watched(_description(bk, name), _LateOperation(bk, name))
+    for name in MAKERS:
+        makes[name] = _making(bk, name, getattr(bk, name) if hasattr(type(bk), name) else _LateOperation(bk, name))
     for alias, name in ALIASES.items():
         if name in makes and not hasattr(type(bk), alias):
             makes[alias] = makes[name]
@@ -91,12 +92,13 @@ class _LateOperation:
         return getattr(self._get(), name)
 
 
-def _making(bk: Any, name: str) -> Callable[..., Any]:
-    make, kind = getattr(bk, name), MAKERS[name]
+def _making(bk: Any, name: str, make: Callable[..., Any]) -> Callable[..., Any]:
+    kind = MAKERS[name]
 
     def made(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         found = make(function, *args, **kwargs)
-        return found if found is function else Watched(CallDescription(kind, name_of(function), bk), found)
+        title = name_of(function) if kind == "compiled" else f"{name} of {name_of(function)}"
+        return found if found is function else Watched(CallDescription(kind, title, bk), found)
 
     return made
 

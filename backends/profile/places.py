@@ -1,53 +1,27 @@
-"""Functions of other layers that a profile watches, which these layers register: backends cannot know them."""
+"""Puts watched functions in the places of all that profiles watch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..registry import loaded_backends, when_loaded
+from . import description
+from .description import WatchedPlace
 from .operations import watch_backend, watch_parts
-from .watching import CallDescription, innermost, put, watched_function
+from .watching import innermost, put, watched_function
 
-
-class WatchedPlace(NamedTuple):
-    """A function that is looked up when it is called: as an attribute of a class, or a global name of a module.
-
-    Attributes:
-        owner: the class or module.
-        name: under which the function stands there.
-        description: of its calls.
-    """
-
-    owner: Any
-    name: str
-    description: CallDescription
-
-
-_providers: list[Callable[[], Iterable[WatchedPlace]]] = []
-_backends: list[Any] = []
 _versions: dict[tuple[str, str], Callable[..., Any]] = {}
-
-
-def register_places(places: Callable[[], Iterable[WatchedPlace]], *backends: Any) -> None:
-    """Have profiles watch functions, and further backends than those of libraries.
-
-    Args:
-        places: called when a profile begins.
-        backends: instances that solvers use inside.
-    """
-    _providers.append(places)
-    _backends.extend(backends)
 
 
 def install() -> None:
     """Put all watched functions in their places."""
     for bk in loaded_backends():
         _watch(bk)
-    for bk in _backends:
+    for bk in description.further_backends:
         watch_backend(bk)
-    for place in (place for places in _providers for place in places()):
+    for place in (place for places in description.providers for place in places()):
         put(place.owner, place.name, _watched_version(place))
 
 

@@ -17,6 +17,7 @@ _COLOURS = {
     "user": "#fdd49e",
     "host call": "#d7301f",
     "compiled": "#66608f",
+    "derivative": "#a1d99b",
     "region": "#d9d9d9",
 }
 _TRACED = "#f0e442"

@@ -9,42 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from threading import RLock
 from types import FrameType
 from typing import Any, NamedTuple
 
+from .description import CallDescription, is_traced
 from .event import ProfileEvent
 from .recording import RecordedRun
 
 _running: list[RecordedRun] = []  # of all threads, the innermost last
 _lock = RLock()
 _MISSING = object()
-
-
-@dataclass(frozen=True)
-class CallDescription:
-    """What the events of a function say.
-
-    Attributes:
-        kind: a key of `KINDS`.
-        name: a text, or a function of the call's positional arguments.
-        backend: whose arrays these are: a backend, a function of the positional arguments, or None.
-        facts: of the result, or of an error; with the key "traced" if the call was part of a program.
-    """
-
-    kind: str
-    name: str | Callable[[tuple[Any, ...]], str]
-    backend: Any = None
-    facts: Callable[[Any], dict[str, Any]] | None = None
-
-    def opened(self, recorded: RecordedRun, args: tuple[Any, ...], frame: FrameType | None) -> ProfileEvent | None:
-        """The event of a call that begins."""
-        bk = self.backend(args) if callable(self.backend) else self.backend
-        name = self.name(args) if callable(self.name) else self.name
-        library = None if bk is None else bk.name
-        return recorded.open(name, self.kind, library, arrays_of(args), is_traced(bk), frame)
 
 
 class Stand(NamedTuple):
@@ -124,10 +100,20 @@ def _open(
 ) -> list[tuple[RecordedRun, ProfileEvent]]:
     opened = []
     for recorded in tuple(_running):
-        event = description.opened(recorded, args, frame)
+        event = _opened(description, recorded, args, frame)
         if event is not None:  # TensorFlow's AutoGraph, which may read this, knows no shorter way to write it
             opened.append((recorded, event))
     return opened
+
+
+def _opened(
+    description: CallDescription, recorded: RecordedRun, args: tuple[Any, ...], frame: FrameType | None
+) -> ProfileEvent | None:
+    kind, name, backend, _ = description
+    bk = backend(args) if callable(backend) else backend
+    library = None if bk is None else bk.name
+    title = name(args) if callable(name) else name
+    return recorded.open(title, kind, library, arrays_of(args), is_traced(bk), frame)
 
 
 def _close(opened: list[tuple[RecordedRun, ProfileEvent]]) -> None:
@@ -147,18 +133,6 @@ def region(name: str) -> Iterator[None]:
         yield
     finally:
         _close(opened)
-
-
-def name_of(function: Any) -> str:
-    """What to call a function of the user."""
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
-def is_traced(bk: Any) -> bool:
-    """Is an operation of this backend recorded into a program now, to run later?"""
-    if bk is None or bk.is_eager or not bk.compiled():
-        return False
-    return bool(not bk.has_pure_arrays or bk.in_program())
 
 
 def arrays_of(args: Iterable[Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .along_axes import TensorflowFourier
 from .bilinear import bilinear
+from .differentiated import differentiated
 from .evaluate import eagerly, is_eager
 from .fold import GraphConstantFolder
 from .implicit import has_tangent, implicit_solve, refused, without_derivatives
@@ -278,6 +279,8 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
     ) -> Array:  # fmt: skip
         return bilinear(self, form, values, indices, x, transposed)
+
+    _differentiated = staticmethod(differentiated)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)

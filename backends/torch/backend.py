@@ -21,6 +21,7 @@ from ..precision import exponent_bits
 from .along_axes import TorchFourier
 from .bilinear import bilinear
 from .closures import open_function
+from .differentiated import differentiated, outside_compilers
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .implicit import implicit_solve
 from .kernels import TorchKernels
@@ -261,6 +262,9 @@ class TorchBackend(TorchKernels, Backend):
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
     ) -> Array:  # fmt: skip
         return bilinear(self, form, values, indices, x, transposed)
+
+    _differentiated = staticmethod(differentiated)
+    _outside_compilers = staticmethod(outside_compilers)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)

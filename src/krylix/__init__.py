@@ -19,7 +19,6 @@ if not (_here / "solvers").is_dir():  # a checkout without its links (Windows, a
 from . import backends, solvers, sparse
 from .backends import (
     NoBackendFound,
-    Profile,
     choose_backend,
     convert,
     default_backend,
@@ -70,7 +69,6 @@ __all__ = [
     "NotConverged",
     "Preconditioner",
     "PreparedSolver",
-    "Profile",
     "SingularMatrixWarning",
     "SolveResult",
     "SparseMatrix",

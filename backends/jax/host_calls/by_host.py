@@ -27,8 +27,7 @@ from jax.interpreters import batching, mlir
 
 from ...interface.arrays import Array, Spec
 from ...interface.control import Kept, as_declared
-from ...profile.places import WatchedPlace, register_places
-from ...profile.watching import CallDescription, name_of
+from ...profile.description import CallDescription, WatchedPlace, name_of, register_places
 from ..sharding.placement import first_placed, placed_like
 from . import call_frame
 from .call_frame import DTYPES, register
