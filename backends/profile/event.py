@@ -34,9 +34,9 @@ class ProfileEvent:
         thread: number of the thread, in order of appearance.
         parent: the call around it, or None.
         lines: of the user's files, the outermost first, the calling one last.
+        traced: was it recorded into a program instead of run? Its time is then that of tracing.
         start, end: in seconds of `time.perf_counter`; end is None while it runs.
         inside: seconds of the calls that it made.
-        traced: was it recorded into a program instead of run? Its time is then that of tracing.
         facts: shapes and dtypes of its arrays, and for a solve its outcome.
     """
 
@@ -46,10 +46,10 @@ class ProfileEvent:
     thread: int
     parent: ProfileEvent | None = None
     lines: tuple[SourceLine, ...] = ()
+    traced: bool = False
     start: float = 0.0
     end: float | None = None
     inside: float = 0.0
-    traced: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -69,4 +69,10 @@ class ProfileEvent:
 
     def __repr__(self) -> str:
         traced = ", traced" if self.traced else ""
-        return f"<{self.kind} {self.name}: {1e3 * self.duration:.3g} ms{traced}>"
+        return f"<{self.kind} {self.name}: {time_text(self.duration)}{traced}>"
+
+
+def time_text(seconds: float) -> str:
+    """Three digits, in a unit that suits them."""
+    unit, factor = next(((u, f) for u, f in (("s", 1), ("ms", 1e3)) if seconds * f >= 1), ("us", 1e6))
+    return f"{seconds * factor:.3g} {unit}"

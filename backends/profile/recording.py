@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 from types import FrameType
 from typing import Any
 
 from .event import ProfileEvent
-from .source_lines import is_of_user, source_lines
+from .source_lines import SourceLine, is_of_user, source_lines
 
 
 class OtherCalls(ValueError):
@@ -36,17 +36,20 @@ class RecordedRun:
         self._of_thread = threading.local()
 
     def open(
-        self, name: str, kind: str, library: str | None, facts: dict[str, Any], traced: bool, frame: FrameType | None
+        self, kind: str, name: str, library: str | None, args: Sequence[Any], traced: bool, frame: FrameType | None
     ) -> ProfileEvent | None:
         """Begin an event in this thread; None if its calls do not count, or it repeats the one around it."""
         if self.end is not None or not (library is None or self.libraries is None or library in self.libraries):
             return None
-        around = self._around()
+        thread = self._here()
+        around = thread.around
         parent = around[-1] if around else None
-        if kind in ("product", "preconditioner") and parent is not None and parent.kind == kind:
-            return None  # an operator that is made of another one
-        event = ProfileEvent(name, kind, library, self._thread(), parent, self._lines(frame, parent), traced=traced)
-        event.facts.update(facts if self.trace else {})
+        if parent is not None and parent.kind == kind and kind in _MADE_OF_THE_SAME:
+            return None
+        event = ProfileEvent(name, kind, library, thread.number, parent, (), traced)
+        if self.trace:
+            event.lines = _lines(frame, parent)
+            event.facts = arrays_of(args)
         self.events.append(event)
         around.append(event)
         event.start = perf_counter()
@@ -54,14 +57,15 @@ class RecordedRun:
 
     def close(self, event: ProfileEvent) -> None:
         """End an event, and those inside that have not ended."""
-        now, around = perf_counter(), self._around()
+        now = perf_counter()
         if event.end is not None:  # the profile has ended before
             return
         event.end = now
+        around = self._here().around
         while around and around.pop() is not event:
             pass
         if event.parent is not None:
-            event.parent.inside += event.end - event.start
+            event.parent.inside += now - event.start
 
     def finish(self) -> None:
         """End the recording; calls that other threads have not left by now end with it."""
@@ -70,26 +74,13 @@ class RecordedRun:
             if event.end is None:
                 event.end, event.facts["unfinished"] = self.end, True
 
-    def _around(self) -> list[ProfileEvent]:
-        around: list[ProfileEvent] | None = getattr(self._of_thread, "around", None)
-        if around is None:
-            around = self._of_thread.around = []
-        return around
-
-    def _thread(self) -> int:
-        found: int | None = getattr(self._of_thread, "number", None)
+    def _here(self) -> _Thread:
+        found: _Thread | None = getattr(self._of_thread, "found", None)
         if found is None:
             with _lock:
-                found = len(self.threads)
+                found = self._of_thread.found = _Thread(len(self.threads))
                 self.threads.append(threading.current_thread().name)
-            self._of_thread.number = found
         return found
-
-    def _lines(self, frame: FrameType | None, parent: ProfileEvent | None) -> tuple[Any, ...]:
-        """What krylix calls by itself has the lines of the call around it."""
-        if not self.trace or frame is None:
-            return ()
-        return parent.lines if parent is not None and not is_of_user(frame) else source_lines(frame)
 
     def with_times_of(self, other: RecordedRun) -> RecordedRun:
         """These events with the times of another run, which must have made the same calls.
@@ -115,6 +106,47 @@ class RecordedRun:
 
 
 _lock = threading.Lock()
+_MADE_OF_THE_SAME = {"product", "preconditioner"}  # operators that are made of others: one event
+
+
+class _Thread:
+    """Calls that one thread has not left, the innermost last."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.around: list[ProfileEvent] = []
+
+
+def _lines(frame: FrameType | None, parent: ProfileEvent | None) -> tuple[SourceLine, ...]:
+    """What krylix calls by itself has the lines of the call around it."""
+    return parent.lines if parent is not None and frame is not None and not is_of_user(frame) else source_lines(frame)
+
+
+def arrays_of(args: Iterable[Any]) -> dict[str, Any]:
+    """Shapes and dtypes of the arrays among the positional arguments."""
+    shapes, dtypes = [], []
+    for x in args:
+        shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
+        if shape is not None and dtype is not None:
+            shapes.append(shape if type(shape) is tuple else _sizes(shape))
+            dtypes.append(_words.get(dtype) or _word(dtype))
+    return {"shapes": shapes, "dtypes": dtypes} if shapes else {}
+
+
+def _sizes(shape: Any) -> tuple[int | None, ...] | None:
+    """None for what is known only when a program runs."""
+    try:
+        return tuple(n if n is None else int(n) for n in shape)
+    except (TypeError, ValueError):
+        return None
+
+
+_words: dict[Any, str] = {}
+
+
+def _word(dtype: Any) -> str:
+    _words[dtype] = found = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+    return found
 
 
 def _pairs(

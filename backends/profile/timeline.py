@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .event import KINDS, ProfileEvent
+from .event import KINDS, ProfileEvent, time_text
 
 _COLOURS = {
     "solve": "#30588c",
@@ -21,34 +21,59 @@ _COLOURS = {
     "region": "#d9d9d9",
 }
 _TRACED = "#f0e442"
-_LEAST = 1 / 4000  # of the width: what is shorter cannot be seen
+_LEAST = 1 / 800  # of the width: shorter ones are drawn together, each kind in one bar
 _LABELLED = 1 / 14
+
+Bar = tuple[int, str, bool, float, float]  # row, kind, traced, start, duration
 
 
 def draw(profile: Any, path: Path | None, ax: Any) -> Any:
     """See `Profile.plot`."""
-    events = profile.events
+    events, width = profile.events, max(profile.duration, 1e-9)
     rows, names = _rows(events, profile.threads)
     if ax is None:
         ax = _new_axes(path, len(rows))
-    width = max(profile.duration, 1e-9)
-    shown = [event for event in events if event.duration >= _LEAST * width]
-    for (kind, traced), alike in _by_colour(shown).items():
-        colour = _TRACED if traced else _COLOURS[kind]
-        bars = [1e3 * (event.start - profile.start) for event in alike]
-        ax.barh(
-            [rows[event.thread, event.depth] for event in alike],
-            [1e3 * event.duration for event in alike],
-            left=bars, height=0.92, color=colour, edgecolor="white", linewidth=0.3,
-            label="traced" if traced else f"{kind}: {KINDS[kind]}",
-        )  # fmt: skip
-    for event in shown:
+    long = [event for event in events if event.duration >= _LEAST * width]
+    bars = [
+        (rows[event.thread, event.depth], event.kind, event.traced, event.start - profile.start, event.duration)
+        for event in events
+    ]
+    _draw_bars(ax, [bar for bar in bars if bar[4] >= _LEAST * width])
+    _draw_bars(ax, _together([bar for bar in bars if bar[4] < _LEAST * width], _LEAST * width))
+    for event in long:
         if event.duration >= _LABELLED * width:
             _label(ax, event, profile.start, rows[event.thread, event.depth], width)
-    _finish(ax, profile, names, len(rows), len(events) - len(shown))
+    _finish(ax, profile, names, len(rows), len(events) - len(long))
     if path is not None:
         ax.figure.savefig(path)
     return ax
+
+
+def _draw_bars(ax: Any, bars: list[Bar]) -> None:
+    for kind in KINDS:
+        for traced in (False, True):
+            alike = [bar for bar in bars if bar[1:3] == (kind, traced)]
+            if alike:
+                ax.barh(
+                    [bar[0] for bar in alike], [1e3 * bar[4] for bar in alike], left=[1e3 * bar[3] for bar in alike],
+                    height=0.92, color=_TRACED if traced else _COLOURS[kind],
+                    label="traced" if traced else f"{kind}: {KINDS[kind]}",
+                )  # fmt: skip
+
+
+def _together(bars: list[Bar], size: float) -> list[Bar]:
+    """Sum short bars of each kind in each interval of that size; one after the other."""
+    sums: dict[tuple[int, int], dict[tuple[str, bool], float]] = {}
+    for row, kind, traced, start, duration in bars:
+        found = sums.setdefault((row, int(start / size)), {})
+        found[kind, traced] = found.get((kind, traced), 0.0) + duration
+    joined: list[Bar] = []
+    for (row, interval), found in sums.items():
+        start = interval * size
+        for (kind, traced), duration in sorted(found.items()):
+            joined.append((row, kind, traced, start, duration))
+            start += duration
+    return joined
 
 
 def _new_axes(path: Path | None, count: int) -> Any:
@@ -76,16 +101,6 @@ def _rows(events: list[ProfileEvent], threads: list[str]) -> tuple[dict[tuple[in
     return rows, names
 
 
-def _by_colour(events: list[ProfileEvent]) -> dict[tuple[str, bool], list[ProfileEvent]]:
-    found: dict[tuple[str, bool], list[ProfileEvent]] = {}
-    for kind in KINDS:
-        for traced in (False, True):
-            alike = [event for event in events if event.kind == kind and event.traced is traced]
-            if alike:
-                found[kind, traced] = alike
-    return found
-
-
 def _label(ax: Any, event: ProfileEvent, start: float, row: int, width: float) -> None:
     most = int(150 * event.duration / width)  # characters
     text = event.name if len(event.name) <= most else f"{event.name[: most - 1]}…"
@@ -95,11 +110,11 @@ def _label(ax: Any, event: ProfileEvent, start: float, row: int, width: float) -
     ax.text(middle, row, text, ha="center", va="center", fontsize=7, color=colour, clip_on=True, parse_math=False)
 
 
-def _finish(ax: Any, profile: Any, names: dict[int, str], count: int, left_out: int) -> None:
+def _finish(ax: Any, profile: Any, names: dict[int, str], count: int, short: int) -> None:
     ax.set(xlabel="ms", xlim=(0, 1e3 * profile.duration), ylim=(count - 0.5, -0.5))
     ax.set_yticks(list(names), list(names.values()))
-    short = f", {left_out} of them too short to be seen" if left_out else ""
-    ax.set_title(f"{len(profile.events)} calls in {1e3 * profile.duration:.3g} ms{short}", fontsize=9)
+    note = f"; {short} short ones are drawn together" if short else ""
+    ax.set_title(f"{len(profile.events)} calls in {time_text(profile.duration)}{note}", fontsize=9)
     ax.spines[["top", "right", "left"]].set_visible(False)
     handles, labels = ax.get_legend_handles_labels()
     unique = dict(zip(labels, handles))

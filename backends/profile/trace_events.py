@@ -46,6 +46,7 @@ def _complete(process: int, event: ProfileEvent, start: float) -> dict[str, Any]
         facts["library"] = event.library
     if event.lines:
         facts["line"] = str(event.lines[-1])
+    if event.lines and (event.parent is None or event.parent.lines != event.lines):
         facts["stack"] = [f"{line.file}:{line.line} {line.function}" for line in event.lines]
     return {
         "name": event.name,

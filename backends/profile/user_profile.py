@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from .event import ProfileEvent
+from .event import ProfileEvent, time_text
 from .recording import RecordedRun
 from .report import report
 from .timeline import draw
@@ -113,4 +113,4 @@ class Profile:
         return recorded(self._recorded, self._install)
 
     def __repr__(self) -> str:
-        return f"<Profile: {len(self._recorded.events)} calls in {1e3 * self.duration:.3g} ms>"
+        return f"<Profile: {len(self._recorded.events)} calls in {time_text(self.duration)}>"

@@ -7,7 +7,7 @@ when the last profile has ended. So nothing has to ask whether a profile runs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from threading import RLock
@@ -67,26 +67,33 @@ def watched_function(description: CallDescription, function: Callable[..., Any])
 def _recorded(
     description: CallDescription, function: Callable[..., Any], args: Any, kwargs: Any, frame: FrameType | None
 ) -> Any:
-    opened = _open(description, args, frame)
+    """Call a function as an event of every profile that runs. It takes little by itself: callers are timed, too."""
+    kind, name, backend, facts_of = description
+    bk = backend(args) if callable(backend) else backend
+    traced = bk is not None and not bk.is_eager and is_traced(bk)
+    opened = _open(kind, name if type(name) is str else name(args), bk, args, traced, frame)
     if not opened:
         return function(*args, **kwargs)
-    facts: dict[str, Any] = {}
     try:
         found = function(*args, **kwargs)
-        if any(recorded.blocking and not event.traced for recorded, event in opened):
+        if not traced and (bk is None or not bk.on_host) and any(recorded.blocking for recorded, _ in opened):
             wait_for(found)
     except BaseException as error:
         _close(opened)
-        facts = _facts(description, error) | {"error": type(error).__name__}
+        _tell(opened, _facts(facts_of, error) | {"error": type(error).__name__})
         raise
-    else:
-        _close(opened)
-        facts = _facts(description, found)
-        return found
-    finally:
-        for _, event in opened:
-            event.traced = facts.get("traced", event.traced)
-            event.facts.update((key, value) for key, value in facts.items() if key != "traced")
+    _close(opened)
+    if facts_of is not None:
+        _tell(opened, _facts(facts_of, found))
+    return found
+
+
+def _facts(facts_of: Callable[[Any], dict[str, Any]] | None, found: Any) -> dict[str, Any]:
+    """A profile breaks no call: numbers that lie on another process, for example, stay unknown."""
+    try:
+        return {} if facts_of is None else facts_of(found)
+    except Exception as error:
+        return {"unknown": str(error)}
 
 
 def _is_compiling() -> bool:
@@ -96,24 +103,15 @@ def _is_compiling() -> bool:
 
 
 def _open(
-    description: CallDescription, args: tuple[Any, ...], frame: FrameType | None
+    kind: str, name: str, bk: Any, args: tuple[Any, ...], traced: bool, frame: FrameType | None
 ) -> list[tuple[RecordedRun, ProfileEvent]]:
+    library = None if bk is None else bk.name
     opened = []
-    for recorded in tuple(_running):
-        event = _opened(description, recorded, args, frame)
+    for recorded in _running[:]:
+        event = recorded.open(kind, name, library, args, traced, frame)
         if event is not None:  # TensorFlow's AutoGraph, which may read this, knows no shorter way to write it
             opened.append((recorded, event))
     return opened
-
-
-def _opened(
-    description: CallDescription, recorded: RecordedRun, args: tuple[Any, ...], frame: FrameType | None
-) -> ProfileEvent | None:
-    kind, name, backend, _ = description
-    bk = backend(args) if callable(backend) else backend
-    library = None if bk is None else bk.name
-    title = name(args) if callable(name) else name
-    return recorded.open(title, kind, library, arrays_of(args), is_traced(bk), frame)
 
 
 def _close(opened: list[tuple[RecordedRun, ProfileEvent]]) -> None:
@@ -121,36 +119,21 @@ def _close(opened: list[tuple[RecordedRun, ProfileEvent]]) -> None:
         recorded.close(event)
 
 
-def _facts(description: CallDescription, found: Any) -> dict[str, Any]:
-    return {} if description.facts is None else description.facts(found)
+def _tell(opened: list[tuple[RecordedRun, ProfileEvent]], facts: dict[str, Any]) -> None:
+    traced = facts.pop("traced", False)
+    for _, event in opened:
+        event.traced = event.traced or traced
+        event.facts.update(facts)
 
 
 @contextmanager
 def region(name: str) -> Iterator[None]:
     """An event of this name around the `with` block."""
-    opened = _open(CallDescription("region", name), (), sys._getframe(2))
+    opened = _open("region", name, None, (), False, sys._getframe(2))
     try:
         yield
     finally:
         _close(opened)
-
-
-def arrays_of(args: Iterable[Any]) -> dict[str, Any]:
-    """Shapes and dtypes of the arrays among the positional arguments."""
-    found = [(x.shape, x.dtype) for x in args if hasattr(x, "shape") and hasattr(x, "dtype")]
-    return {"shapes": [_sizes(shape) for shape, _ in found], "dtypes": [_word(d) for _, d in found]} if found else {}
-
-
-def _sizes(shape: Any) -> tuple[int | None, ...] | None:
-    """None for what is known only when a program runs."""
-    try:
-        return tuple(n if n is None else int(n) for n in shape)
-    except (TypeError, ValueError):
-        return None
-
-
-def _word(dtype: Any) -> str:
-    return str(getattr(dtype, "name", dtype)).rpartition(".")[2]
 
 
 def wait_for(found: Any) -> None:
