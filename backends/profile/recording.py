@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from .event import ProfileEvent
-from .source_lines import SourceLine, is_of_user, source_lines
+from .source_lines import source_lines_below
 
 
 class OtherCalls(ValueError):
@@ -43,15 +43,15 @@ class RecordedRun:
             return None
         thread = self._here()
         around = thread.around
-        parent = around[-1] if around else None
+        parent, outer = around[-1] if around else (None, None)
         if parent is not None and parent.kind == kind and kind in _MADE_OF_THE_SAME:
             return None
         event = ProfileEvent(name, kind, library, thread.number, parent, (), traced)
         if self.trace:
-            event.lines = _lines(frame, parent)
+            event.lines = source_lines_below(frame, outer, parent.lines if parent is not None else ())
             event.facts = arrays_of(args)
         self.events.append(event)
-        around.append(event)
+        around.append((event, None if kind == "region" else frame))
         event.start = perf_counter()
         return event
 
@@ -62,7 +62,7 @@ class RecordedRun:
             return
         event.end = now
         around = self._here().around
-        while around and around.pop() is not event:
+        while around and around.pop()[0] is not event:
             pass
         if event.parent is not None:
             event.parent.inside += now - event.start
@@ -110,16 +110,11 @@ _MADE_OF_THE_SAME = {"product", "preconditioner"}  # operators that are made of 
 
 
 class _Thread:
-    """Calls that one thread has not left, the innermost last."""
+    """Calls that one thread has not left, the innermost last, and the frames that made them."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.around: list[ProfileEvent] = []
-
-
-def _lines(frame: FrameType | None, parent: ProfileEvent | None) -> tuple[SourceLine, ...]:
-    """What krylix calls by itself has the lines of the call around it."""
-    return parent.lines if parent is not None and frame is not None and not is_of_user(frame) else source_lines(frame)
+        self.around: list[tuple[ProfileEvent, FrameType | None]] = []
 
 
 def arrays_of(args: Iterable[Any]) -> dict[str, Any]:

@@ -76,9 +76,7 @@ def _text(row: _Row) -> str:
     event, parent = row.first, row.first.parent
     words = [event.name if event.kind in ("operation", "solve") else f"{event.kind} {event.name}"]
     words += ["(traced)"] if event.traced else []
-    words += [
-        f"{key}={_short(event.facts[key])}" for key in _OUTCOME if row.calls == 1 and event.facts.get(key) is not None
-    ]
+    words += [f"{key}={_short(fact)}" for key, fact in row.facts.items()]
     if event.lines and (parent is None or event.lines != parent.lines):
         words.append(f"<- {event.lines[-1]}")
     return " ".join(words)

@@ -71,7 +71,7 @@ def _recorded(
     kind, name, backend, facts_of = description
     bk = backend(args) if callable(backend) else backend
     traced = bk is not None and not bk.is_eager and is_traced(bk)
-    opened = _open(kind, name if type(name) is str else name(args), bk, args, traced, frame)
+    opened = _open(kind, name if isinstance(name, str) else name(args), bk, args, traced, frame)
     if not opened:
         return function(*args, **kwargs)
     try:

@@ -108,7 +108,9 @@ def test_regions_and_errors() -> None:
     ]  # fmt: skip
     assert prof.events[-1].facts["error"] == "ZeroDivisionError"
     assert all(event.end is not None for event in prof.events)
-    assert prof.events[0].lines[-1].function == "test_regions_and_errors"
+    lines = [event.lines[-1] for event in prof.events]
+    assert {line.function for line in lines} == {"test_regions_and_errors"}
+    assert lines[1].line == lines[0].line + 1 and lines[3].line == lines[2].line + 1
 
 
 def test_without_lines() -> None:

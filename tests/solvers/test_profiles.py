@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from frameworks import FRAMEWORKS
 from krylix import linear_solve, matrix_from_function, preconditioner, prepare, profile, profile_function
 from krylix.backends import get_backend
 from krylix.backends.profile.event import ProfileEvent
@@ -21,6 +20,10 @@ N = 40
 A = sp.csr_array(sp.diags_array([-1.0, 2.5, -1.2], offsets=[-1, 0, 1], shape=(N, N)))
 S = sp.csr_array(A + A.T)
 b = np.random.default_rng(0).normal(size=N)
+
+
+def inside(event: ProfileEvent, *kinds: str) -> bool:
+    return event.parent is not None and (event.parent.kind in kinds or inside(event.parent, *kinds))
 
 
 def of_kind(prof: Profile, kind: str) -> list[ProfileEvent]:
@@ -41,18 +44,17 @@ def test_every_product_is_an_event(method: str, M: Any) -> None:
     assert solve.facts["iterations"] == result.iterations and solve.facts["method"] == result.method
     assert solve.facts["residual_norm"] == result.residual_norm and solve.facts["converged"] is True
     assert solve.facts.get("preconditioner") == M
-    assert len(of_kind(prof, "product")) == result.function_evaluations
+    products = [event for event in of_kind(prof, "product") if not inside(event, "preconditioner", "set-up")]
+    assert len(products) == result.function_evaluations
     applied, made = of_kind(prof, "preconditioner"), [e.name for e in of_kind(prof, "set-up") if "precond" in e.name]
     assert {event.name for event in applied} == ({M} if M else set())
     assert made == ([f"preconditioner {M}"] if M else [])
     assert len(applied) >= (result.iterations if M else 0)
 
 
-@pytest.mark.parametrize("mode", ["numpy", *FRAMEWORKS])
-def test_a_function_of_the_user(mode: str) -> None:
-    if mode == "jax":
-        pytest.skip("solves of JAX are programs, see test_compiled_solves")
-    bk = get_backend(mode)
+@pytest.mark.parametrize("backend", ["numpy", "torch", "tensorflow"])
+def test_a_function_of_the_user(backend: str) -> None:
+    bk = get_backend(backend)
     right, calls = bk.asarray(b), []
 
     def f(x: Any) -> Any:
@@ -64,7 +66,7 @@ def test_a_function_of_the_user(mode: str) -> None:
     assert bk.to_numpy(result.converged)
     assert len(calls) == len([event for event in of_kind(prof, "user") if event.name == "f"])
     assert {event.lines[-1].function for event in prof.events if event.name == "flip"} == {"f"}
-    assert {event.library for event in of_kind(prof, "product")} == {bk.name}
+    assert {event.library for event in of_kind(prof, "user")} == {bk.name}
 
 
 def test_parts_of_a_prepared_solve() -> None:
@@ -87,7 +89,7 @@ def test_parts_of_a_prepared_solve() -> None:
 def test_a_small_system_without_parts() -> None:
     with profile() as prof:
         linear_solve(np.diag([1.0, 2.0]), np.ones(2))
-    assert [event.name for event in prof.events] == ["linear_solve"]
+    assert of_kind(prof, "solve") == prof.events[:1] and len(prof.events) < 10
     assert prof.events[0].facts["method"] == "direct"
 
 
