@@ -407,6 +407,22 @@ def test_programs_of_jax() -> None:
 
 
 @pytest.mark.needs("jax")
+def test_programs_that_call_the_host() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def of_numpy(values: np.ndarray) -> tuple[np.ndarray]:
+        return (np.sin(values),)
+
+    bk, y = get_backend("jax"), jnp.ones(3)
+    f = jax.jit(lambda y: bk.host_call(of_numpy, [((3,), np.dtype(y.dtype))], y)[0])
+    f(y)
+    with profile() as prof:
+        assert np.allclose(f(y), np.sin(1.0))
+    assert [(event.name, event.kind, event.traced) for event in prof.events] == [("of_numpy", "host call", False)]
+
+
+@pytest.mark.needs("jax")
 def test_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Any] = []
     monkeypatch.setattr(watching, "wait_for", waited.append)
