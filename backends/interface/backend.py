@@ -43,6 +43,9 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, D
     has_windows: ClassVar[bool] = False  # is `window` a single operation, fused with those that follow?
     has_pure_arrays: ClassVar[bool] = False  # immutable, no autograd record: may results be cached by array?
     always_writable: ClassVar[bool] = False  # are all arrays writable, so that only a copy protects one?
+    has_unknown_sizes: ClassVar[bool] = False  # may sizes in compiled functions depend on numbers?
+    requires_fixed_shapes_when_tracing: ClassVar[bool] = False  # is a function compiled for each shape?
+    prefers_channels_last: ClassVar[bool] = False  # are channels behind grids quicker than in front?
     linalg: Linalg  # dense factorisations
     fourier: Fourier  # transforms
     sparse: Any  # reads and makes sparse matrices of the library itself, see numpy/sparse.py

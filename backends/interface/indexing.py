@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 from .arrays import Array, Integers
 
@@ -17,9 +18,10 @@ class Indexing(ABC):
     """Backend methods that gather, scatter, pad and reorder entries."""
 
     materialize: Callable[[Array], Array]
+    _composed: Callable[[str], Callable[..., Array]]
 
     @abstractmethod
-    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         """`x` at the positions `index` along an axis, which the axes of `index` replace.
 
         Every position must be at least 0 and below the length of the axis: this is not checked.
@@ -40,9 +42,14 @@ class Indexing(ABC):
             return self.segment_sum(values[0], ids, count, sorted)[None]
         return self.permute_dims(self.segment_sum(self.permute_dims(values, (1, 0)), ids, count, sorted), (1, 0))
 
+    def pad(self, x: Array, widths: Sequence[tuple[int, int]], mode: str = "constant", value: Any = 0) -> Array:
+        """`x` with zeros around it: `(before, after)` of each axis, none negative; others as in `operations.shapes`."""
+        if mode == "constant" and type(value) is int and value == 0:
+            return self._pad_with_zeros(x, widths)
+        return self._composed("pad")(x, widths, mode, value)
+
     @abstractmethod
-    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
-        """`x` with zeros around it: `(before, after)` of each axis, none negative."""
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array: ...
 
     def pad_materialized(self, x: Array, before: int, after: int) -> Array:
         """`(rows, n)` zero-padded before and after each row, and materialized as by `Backend.materialize`."""

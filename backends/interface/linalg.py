@@ -7,15 +7,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..operations import dense
 from .arrays import Array
 
 
 class Linalg(ABC):
-    """Right-hand sides and solutions are rows of `(batch, n)`."""
+    """Right-hand sides and solutions are rows of `(batch, n)`; those of `operations.dense` are columns."""
 
     first_pivot: ClassVar[int | None] = None  # first row index of LU's interchanges; None: a permutation
+    _backend: Any = None  # of which it is an attribute
+
+    def __get__(self, backend: Any, owner: type) -> Linalg:
+        if backend is not None:
+            self._backend = backend
+        return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Operations for users, which are names of the backend, too: only what the class has not comes here."""
+            if name not in dense.NAMES:
+                raise AttributeError(f"bk.linalg has no {name!r}; bk.xp.linalg has the names of the standard.")
+            return getattr(self._backend, name)
 
     @abstractmethod
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:

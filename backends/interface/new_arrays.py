@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..precision import get_precision
+
 
 class NewArrays:
     """The library's default dtypes, and its functions under the standard's names."""
@@ -18,6 +20,17 @@ class NewArrays:
     def default_float(self) -> np.dtype:
         """The dtype that this library gives to real numbers by default."""
         return np.dtype(np.float64)
+
+    @property
+    def float_type(self) -> np.dtype:
+        """The dtype of new real numbers: of `krylix.precision`, or else the library's own."""
+        bits = get_precision()
+        return self.default_float if bits is None else np.dtype(f"float{bits}")
+
+    @property
+    def complex_type(self) -> np.dtype:
+        """The dtype of new complex numbers, whose parts are real ones of `float_type` or wider."""
+        return np.promote_types(self.float_type, np.complex64)
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         """The dtype that a NumPy array of `dtype` becomes in the library: JAX may be set to single precision."""

@@ -117,16 +117,20 @@ class SparseKernels(Indexing):
             return self.zeros((batch, n), self.dtype(x), x)
         if len(values.shape) == 3:
             if k > _UNROLLED:
-                return self.sum(values * self.take(x, cols, 1), (1,))
-            return _total(values[:, d] * self.take(x, cols[d], 1) for d in range(k))
+                return self.sum(values * self.take_in_bounds(x, cols, 1), (1,))
+            return _total(values[:, d] * self.take_in_bounds(x, cols[d], 1) for d in range(k))
         if batch == 1:
             if k > _UNROLLED:
-                return self.sum(values * self.take(x[0], cols), (0,))[None]
-            return _total(values[d] * self.take(x[0], cols[d]) for d in range(k))[None]
+                return self.sum(values * self.take_in_bounds(x[0], cols), (0,))[None]
+            return _total(self._ell_terms(values, cols, x[0]))[None]
         by_row = self.permute_dims(x, (1, 0))
         if k > _UNROLLED:
-            return self.permute_dims(self.sum(values[:, :, None] * self.take(by_row, cols), (0,)), (1, 0))
-        return self.permute_dims(_total(values[d][:, None] * self.take(by_row, cols[d]) for d in range(k)), (1, 0))
+            return self.permute_dims(self.sum(values[:, :, None] * self.take_in_bounds(by_row, cols), (0,)), (1, 0))
+        return self.permute_dims(_total(self._ell_terms(values[:, :, None], cols, by_row)), (1, 0))
+
+    def _ell_terms(self, values: Array, cols: Integers, x: Array) -> Iterable[Array]:
+        """`values[d] * x[cols[d]]` for each d, one in memory at a time."""
+        return (values[d] * self.take_in_bounds(x, cols[d]) for d in range(int(cols.shape[0])))
 
     # --- entries --------------------------------------------------------------------------------------------------
 
@@ -138,10 +142,10 @@ class SparseKernels(Indexing):
         `starts`, `(n + 1,)`, says that they are in the order of rows, and that row i begins at `starts[i]`.
         """
         if len(values.shape) == 2:
-            return self.sum_entries(values * self.take(x, cols, 1), rows, n, starts is not None)
+            return self.sum_entries(values * self.take_in_bounds(x, cols, 1), rows, n, starts is not None)
         if x.shape[0] == 1:
-            return self.segment_sum(values * self.take(x[0], cols), rows, n, starts is not None)[None]
-        gathered = values[:, None] * self.take(self.permute_dims(x, (1, 0)), cols)
+            return self.segment_sum(values * self.take_in_bounds(x[0], cols), rows, n, starts is not None)[None]
+        gathered = values[:, None] * self.take_in_bounds(self.permute_dims(x, (1, 0)), cols)
         return self.permute_dims(self.segment_sum(gathered, rows, n, starts is not None), (1, 0))
 
 

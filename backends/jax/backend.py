@@ -55,6 +55,8 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     fuses_elementwise = True
     has_windows = True
     has_pure_arrays = True
+    requires_fixed_shapes_when_tracing = True
+    prefers_channels_last = True
     derivatives = "jax.vjp and jax.jvp"
     linalg = JaxLinalg()
     fourier = JaxFourier()

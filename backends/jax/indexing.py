@@ -17,14 +17,14 @@ from .sharding.grid_rows import GridStack
 class JaxIndexing(Indexing):
     """Indexing by gather, scatter and the like, without bounds checks."""
 
-    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         where = (slice(None),) * (axis % jnp.ndim(x))
         return x.at[(*where, jnp.asarray(index))].get(mode="promise_in_bounds")
 
     def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
         return jax.ops.segment_sum(values, jnp.asarray(ids), count, indices_are_sorted=sorted)
 
-    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         return lax.pad(x, jnp.zeros((), x.dtype), [(lo, hi, 0) for lo, hi in widths])
 
     def window(self, x: Array, start: Sequence[int], shape: Sequence[int]) -> Array:

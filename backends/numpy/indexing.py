@@ -17,7 +17,7 @@ _SMALL = 16384  # values; bincount then takes less time than making a matrix of 
 class NumpyIndexing(Indexing):
     """By NumPy's own functions, and SciPy's compiled products for sums."""
 
-    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         return np.take(x, index, axis)
 
     def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
@@ -37,7 +37,7 @@ class NumpyIndexing(Indexing):
         sums = sp.csc_array((np.ones(nnz, values.dtype), ids, np.arange(nnz + 1)), (count, nnz))
         return (sums @ values.reshape(nnz, -1)).reshape(count, *values.shape[1:])
 
-    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         padded = np.zeros([lo + n + hi for n, (lo, hi) in zip(x.shape, widths, strict=True)], x.dtype)
         padded[tuple(slice(lo, lo + n) for n, (lo, _) in zip(x.shape, widths))] = x
         return padded

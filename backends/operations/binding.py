@@ -44,11 +44,16 @@ class NamedOperations(Names):
                 f"A backend has no operation {name!r}." + (f" Did you mean {close[0]}?" if close else "")
             )
         if hasattr(self._own_operations, name):
-            return getattr(self._own_operations, name)
-        module = operations.OPERATIONS[name].module
+            rule = operations.OPERATIONS[name].rule
+            return self.xp.promoted(rule, getattr(self._own_operations, name))
         if name in ADDED:
             return MethodType(ADDED[name][1], self)
-        return getattr(self.xp, name) if module is None else MethodType(_composed(module, name), self)
+        return self._composed(name) if operations.OPERATIONS[name].module else getattr(self.xp, name)
+
+    def _composed(self, name: str) -> Any:
+        """The operation made of others, where a method of the class goes beyond what solvers need."""
+        module = import_module(".table", __package__).OPERATIONS[name].module
+        return MethodType(getattr(import_module(f".{module}", __package__), name), self)
 
     @cached_property
     def _own_operations(self) -> Any:
@@ -58,7 +63,3 @@ class NamedOperations(Names):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *import_module(".table", __package__).OPERATIONS})
-
-
-def _composed(module: str, name: str) -> Any:
-    return getattr(import_module(f".{module}", __package__), name)

@@ -47,6 +47,14 @@ class Namespace:
         for extension in EXTENSIONS:
             setattr(self, extension, Namespace(self._library, sources, extension))
 
+    def promoted(self, rule: str, function: Any) -> Any:
+        """A function of the library for arrays of one dtype, made one for those that a rule of `Promotion` takes."""
+        return getattr(Promotion(self._library), rule)(function)
+
+    def in_dtype(self, x: Any, dtype: Any, like: Any) -> Any:
+        """An array or a number as an array of a native dtype, on the device of another."""
+        return self._library.in_dtype(x, dtype, like)
+
     def __array_namespace_info__(self) -> NamespaceInfo:
         """What the namespace can do."""
         return NamespaceInfo(self._library)

@@ -135,6 +135,15 @@ class Promotion:
 
         return promoted
 
+    def subscripts(self, function: Function) -> Function:
+        """The arrays come after a text."""
+
+        @wraps(function)
+        def promoted(equation: str, /, *arrays: Any) -> Any:
+            return function(equation, *(self.library.together(*arrays) if len(arrays) > 1 else arrays))
+
+        return promoted
+
     def where(self, function: Function) -> Function:
         library, bool_ = self.library, self.library.native(bool)
 

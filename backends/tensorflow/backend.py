@@ -36,6 +36,8 @@ class TensorflowBackend(TensorflowIndexing, Backend):
     name = "tensorflow"
     explicit_derivatives = True
     fuses_elementwise = True
+    has_unknown_sizes = True
+    prefers_channels_last = True
     derivatives = "tf.GradientTape"
     linalg = TensorflowLinalg()
     fourier = TensorflowFourier()
@@ -145,7 +147,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         return tf.while_loop(condition, lambda s: (body(s),), (state,))[0]
 
     def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
-        return (super().repeat if tf.executing_eagerly() else self._counted)(count, body, state)
+        return (super().for_loop if tf.executing_eagerly() else self._counted)(count, body, state)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
         if tf.executing_eagerly():

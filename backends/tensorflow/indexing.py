@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
@@ -13,13 +13,18 @@ from ..interface.indexing import Indexing
 class TensorflowIndexing(Indexing):
     """Indexing by gather and segment sums."""
 
-    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         return tf.gather(x, index, axis=axis)
+
+    def _ell_terms(self, values: Array, cols: Integers, x: Array) -> Iterable[Array]:
+        """One gather and one multiplication: a slice of a tensor costs as much as either."""
+        terms = values * tf.gather(x, cols)
+        return tf.unstack(terms, num=int(cols.shape[0]))
 
     def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
         return tf.math.unsorted_segment_sum(values, ids, count)
 
-    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         return tf.pad(x, [tuple(pair) for pair in widths]) if len(widths) else tf.convert_to_tensor(x)
 
     def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:

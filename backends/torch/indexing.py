@@ -14,7 +14,7 @@ from ..interface.indexing import Indexing
 class TorchIndexing(Indexing):
     """Indexing by index_select and index_add, each the derivative of the other."""
 
-    def take(self, x: Array, index: Integers, axis: int = 0) -> Array:
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         index, axis = as_index(index, x), axis % x.ndim
         taken = x.index_select(axis, index.reshape(-1))
         return taken if index.ndim == 1 else taken.reshape((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
@@ -22,7 +22,7 @@ class TorchIndexing(Indexing):
     def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
         return values.new_zeros((count, *values.shape[1:])).index_add(0, as_index(ids, values), values)
 
-    def pad(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         flat = [width for pair in reversed(widths) for width in pair]
         return torch.nn.functional.pad(x, flat) if any(flat) else x  # a batched gradient lacks a rule for no padding
 

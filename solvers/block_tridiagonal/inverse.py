@@ -83,7 +83,9 @@ class BlockTridiagonalInverse(Composed):
         bk, blocks, rows = self.bk, self._blocks, int(x.shape[0])
         b = take_or_zero(bk, x, blocks.order)
         found = self._by_list(b) if bk.is_eager else self._by_loop(b)
-        return bk.take(bk.reshape(found, (rows, blocks.count * blocks.size)), blocks.position.astype(np.int32), 1)
+        return bk.take_in_bounds(
+            bk.reshape(found, (rows, blocks.count * blocks.size)), blocks.position.astype(np.int32), 1
+        )
 
     def _by_list(self, b: Array) -> Array:
         bk, blocks, rows = self.bk, self._blocks, int(b.shape[0])
@@ -135,7 +137,7 @@ def _widened(bk: Backend, sides: Array, width: int) -> Array:
 def _taken(bk: Backend, side: Array, columns: Array, last: Array) -> Array:
     """Product `S y` of couplings `(systems or 1, width, m)` with columns `(width, m)` of the previous block."""
     width, size = map(int, columns.shape)
-    near = bk.take(last, bk.reshape(columns, (width * size,)), 1)
+    near = bk.take_in_bounds(last, bk.reshape(columns, (width * size,)), 1)
     return bk.sum(side * bk.reshape(near, (int(last.shape[0]), width, size)), 1)
 
 
@@ -148,7 +150,7 @@ def _at(bk: Backend, x: Any, i: Any, axis: int) -> Array:
     if isinstance(i, int):
         return x[i] if axis == 0 else x[:, i]
     shape = tuple(map(int, x.shape))
-    return bk.reshape(bk.take(bk.asarray(x, like=i), i, axis), (*shape[:axis], *shape[axis + 1 :]))
+    return bk.reshape(bk.take_in_bounds(bk.asarray(x, like=i), i, axis), (*shape[:axis], *shape[axis + 1 :]))
 
 
 def scanned(bk: Backend, step: Callable[[Any, Array], Array], first: Array, count: int) -> Array:
@@ -203,8 +205,12 @@ def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool 
         index, width = _at(bk, blocks.lower, i, 0), blocks.lower.shape[1]
         inverse = bk.reshape(last, (systems, m, m))
         own = _at(bk, lower, i, 1)[..., None]
-        left = bk.sum(own * bk.reshape(bk.take(inverse, bk.reshape(index, (-1,)), 1), (systems, width, m, m)), 1)
-        turned = bk.reshape(bk.take(bk.matrix_transpose(left), bk.reshape(index, (-1,)), 1), (systems, width, m, m))
+        left = bk.sum(
+            own * bk.reshape(bk.take_in_bounds(inverse, bk.reshape(index, (-1,)), 1), (systems, width, m, m)), 1
+        )
+        turned = bk.reshape(
+            bk.take_in_bounds(bk.matrix_transpose(left), bk.reshape(index, (-1,)), 1), (systems, width, m, m)
+        )
         product = bk.matrix_transpose(bk.sum(_at(bk, back, i, 1)[..., None] * turned, 1))
         pivot = bk.reshape(_at(bk, within, i, 1), (systems, m, m)) - product
         return bk.reshape(bk.linalg.inverse(pivot), (systems, m * m))

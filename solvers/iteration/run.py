@@ -112,7 +112,7 @@ def _takes_off(bk: Backend, null: Operator, b: Array) -> Array:
     if isinstance(null, WithoutConstantsInside):
         return null.array("active") > 0
     if isinstance(null, WithoutConstants) and len(null.array("labels").shape) == 2:
-        return bk.max_abs(bk.take(null.array("weights"), null.array("labels"), 0)) > 0
+        return bk.max_abs(bk.take_in_bounds(null.array("weights"), null.array("labels"), 0)) > 0
     return bk.full_like(bk.max_abs(b), not (isinstance(null, WithoutVectors) and not int(null.basis.shape[0])), bool)
 
 

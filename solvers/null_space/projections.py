@@ -73,10 +73,10 @@ class WithoutConstants(Composed):
         if len(labels.shape) == 2:  # all systems as one
             size = int(labels.shape[0]) * int(labels.shape[1])
             labels, x = bk.reshape(labels, (size,)), bk.reshape(x, (-1, size))
-        shares = bk.take(weights, labels, 0)  # of numbers so large that sums overflow
+        shares = bk.take_in_bounds(weights, labels, 0)  # of numbers so large that sums overflow
         counted = bk.where(shares == 0, bk.zeros_like(x), bk.astype(shares, bk.dtype(x)) * x)  # 0 times NaN is NaN
         means = bk.sum_entries(counted, labels, count)
-        return bk.reshape(x - bk.take(means, labels, 1), shape)
+        return bk.reshape(x - bk.take_in_bounds(means, labels, 1), shape)
 
     def transpose(self) -> WithoutConstants:
         return self

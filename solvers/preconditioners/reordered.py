@@ -28,7 +28,9 @@ class Reordered(Composed):
 
     def apply(self, x: Array) -> Array:
         bk = self.bk
-        return bk.take(self.inner.apply(bk.take(x, self.array("before"), 1)), self.array("after"), 1)
+        return bk.take_in_bounds(
+            self.inner.apply(bk.take_in_bounds(x, self.array("before"), 1)), self.array("after"), 1
+        )
 
 
 def reordered(inner: Operator, order: np.ndarray) -> Reordered:

@@ -71,7 +71,7 @@ class LevelSolve(Composed):
             host = get_backend("numpy") if isinstance(diagonal, np.ndarray) else S.bk
             found = host.reshape(diagonal, (-1, S.shape[0]))
             spare = host.full((int(found.shape[0]), 1), 1, host.dtype(found), found)
-            pivots = host.take(host.concat([found, spare], 1), plan.order, 1)
+            pivots = host.take_in_bounds(host.concat([found, spare], 1), plan.order, 1)
         order, places, pivots = (
             array if S.bk.compiled() or S.bk.is_array(array) else S.placed(array)
             for array in (plan.order, schedule.places[: S.shape[0]], pivots)
@@ -98,10 +98,10 @@ class LevelSolve(Composed):
         bk = self.bk
         if self.is_unit and not self.rows.structure.nnz:
             return x
-        r = bk.take(bk.pad(x, ((0, 0), (0, 1))), self.order, 1)
+        r = bk.take_in_bounds(bk.pad(x, ((0, 0), (0, 1))), self.order, 1)
         at_once = self.levels == 1 or (bk.is_eager and bk.compiled(x))
         solved = self._by_sweeps(r) if at_once else self._by_steps(r)
-        return bk.take(solved, self.places, 1)
+        return bk.take_in_bounds(solved, self.places, 1)
 
     def _by_sweeps(self, r: Array) -> Array:
         """Level l is right after l sweeps: for one level, and transformations without loops that write to arrays."""
@@ -125,12 +125,12 @@ class LevelSolve(Composed):
         def solve_step(state: tuple[Array, Array]) -> tuple[Array, Array]:
             done, y = state
             now = steps - 1 - done if self.backward else done
-            places = bk.reshape(bk.take(cols, now, 1), (longest * width,))
-            known = bk.reshape(bk.take(y, places, 1), (batch, longest, width))
-            factors = bk.reshape(bk.take(values, now, -2), (-1, longest, width))
-            new = bk.reshape(bk.take(r, now, 1), (batch, width)) - bk.sum(factors * known, 1)
+            places = bk.reshape(bk.take_in_bounds(cols, now, 1), (longest * width,))
+            known = bk.reshape(bk.take_in_bounds(y, places, 1), (batch, longest, width))
+            factors = bk.reshape(bk.take_in_bounds(values, now, -2), (-1, longest, width))
+            new = bk.reshape(bk.take_in_bounds(r, now, 1), (batch, width)) - bk.sum(factors * known, 1)
             if pivots is not None:
-                new = new / bk.reshape(bk.take(pivots, now, 1), (-1, width))
+                new = new / bk.reshape(bk.take_in_bounds(pivots, now, 1), (-1, width))
             return done + 1, bk.put_block(y, now * width, new)
 
         first = bk.asarray(np.zeros(1, np.int32), like=r), bk.zeros((batch, size), bk.dtype(r), r)

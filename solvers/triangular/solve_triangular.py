@@ -112,7 +112,7 @@ def _triangle(A: SparseMatrix, lower: bool, unit: bool) -> SparseMatrix:
     inside = (rows > cols if lower else rows < cols) | (False if unit else rows == cols)
     values = A.entry_values()
     last = len(values.shape) - 1
-    values, rows, cols = host.take(values, np.flatnonzero(inside), last), rows[inside], cols[inside]
+    values, rows, cols = host.take_in_bounds(values, np.flatnonzero(inside), last), rows[inside], cols[inside]
     if unit:
         ones = host.full((*values.shape[:last], n), 1, A.dtype, values)
         each = np.arange(n, dtype=np.int32)
@@ -172,7 +172,9 @@ def inverse_of_triangular(T: SparseMatrix) -> LevelSolve:
     """The inverse of a triangular matrix, whose diagonal is stored. Not finite where that is zero."""
     rows, cols, _ = T.structure.entries()
     on, host, values = rows == cols, T.host, T.entry_values()
-    diagonal, strict = (host.take(values, np.flatnonzero(chosen), len(values.shape) - 1) for chosen in (on, ~on))
+    diagonal, strict = (
+        host.take_in_bounds(values, np.flatnonzero(chosen), len(values.shape) - 1) for chosen in (on, ~on)
+    )
     S = from_entries(
         T.bk, rows[~on], cols[~on], strict, T.shape, format="csr", prune=False, like=T.anchor(),
         sum_duplicates=False,

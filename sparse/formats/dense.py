@@ -173,14 +173,14 @@ class Dense(Matrix):
 
     def _part(self, key: Any) -> Any:
         places = np.arange(self.nnz, dtype=np.int32).reshape(self.shape)[key]
-        found = self.bk.take(self.bk.reshape(self.matrix, (self.nnz,)), np.asarray(places))
+        found = self.bk.take_in_bounds(self.bk.reshape(self.matrix, (self.nnz,)), np.asarray(places))
         return Dense(self.bk, found) if np.ndim(places) == 2 else found
 
     def _chosen(self, systems: np.ndarray | int) -> Dense:
         constant = None if self.constant is None else self.constant[systems]
         if isinstance(systems, int):
             return Dense(self.bk, self.matrix[systems], constant)
-        return Dense(self.bk, self.bk.take(self.matrix, systems), constant)
+        return Dense(self.bk, self.bk.take_in_bounds(self.matrix, systems), constant)
 
 
 FORMATS["dense"] = Dense

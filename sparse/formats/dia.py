@@ -215,7 +215,7 @@ class DIA(SparseMatrix):
             raise ValueError(f"The offsets {steps.tolist()} were given; expected each once. Add up the diagonals.")
         if np.any(order[1:] < order[:-1]):
             host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
-            values = host.take(values, order, len(values.shape) - 2)
+            values = host.take_in_bounds(values, order, len(values.shape) - 2)
         self._set(bk, DiaStructure(steps[order], (n, m)), (values,))
 
     def add_to(self, y: Array, x: Array) -> Array:

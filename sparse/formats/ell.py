@@ -170,5 +170,5 @@ class ELL(SparseMatrix):
         host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
         flat = host.reshape(values, (*values.shape[:-2], cols.size))
         rows = (places % max(n, 1)).astype(np.int32)
-        chosen = host.take(flat, places.astype(np.int32), len(flat.shape) - 1)
+        chosen = host.take_in_bounds(flat, places.astype(np.int32), len(flat.shape) - 1)
         self._set_entries(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))

@@ -48,12 +48,15 @@ class HybForm(Bilinear):
 
     def product_transposed(self, bk: Any, values: Arrays, indices: Arrays, y: Array) -> Array:
         cols, piece_cols, piece_rows = indices[:3]
-        rest = scatter(bk, values[1], piece_cols, bk.take(y, piece_rows, 1), self.m)
+        rest = scatter(bk, values[1], piece_cols, bk.take_in_bounds(y, piece_rows, 1), self.m)
         return scatter(bk, values[0], cols, y, self.m) + rest
 
     def sample(self, bk: Any, indices: Arrays, y: Array, x: Array, each: bool = False) -> Arrays:
         cols, piece_cols, piece_rows = indices[:3]
-        found = ell_sample(bk, cols, y, x, each), ell_sample(bk, piece_cols, bk.take(y, piece_rows, 1), x, each)
+        found = (
+            ell_sample(bk, cols, y, x, each),
+            ell_sample(bk, piece_cols, bk.take_in_bounds(y, piece_rows, 1), x, each),
+        )
         if len(indices) == 3:
             return found
         return tuple(without_padding(bk, part, lengths) for lengths, part in zip(indices[3:], found, strict=True))

@@ -190,7 +190,7 @@ class SparseStorage(Matrix):
         flat = concatenated_values(self.host, self.known_or_arrays(), self.systems)
         if self.structure.values_by_rows:
             return flat
-        return self.host.take(flat, self.structure.entries().slots, len(flat.shape) - 1)
+        return self.host.take_in_bounds(flat, self.structure.entries().slots, len(flat.shape) - 1)
 
     def entry_arrays(self) -> Array:
         """`entry_values` in the library."""

@@ -41,7 +41,7 @@ def test_take(mode: str, dtype: str) -> None:
     strided = [(2, -1, np.array([3, 0, 2, 1])[::-2]), (2, -1, np.array([3, 1])), (2, 1, np.array([[[2]], [[0]]]))]
 
     def takes(bk: Backend, *arrays: Any) -> tuple[Any, ...]:
-        return tuple(bk.take(arrays[i], index, axis) for i, axis, index in cases + last + strided)
+        return tuple(bk.take_in_bounds(arrays[i], index, axis) for i, axis, index in cases + last + strided)
 
     compare(mode, takes, [np.take(arrays[i], index, axis) for i, axis, index in cases + last + strided], *arrays)
 
@@ -51,7 +51,7 @@ def test_take_with_an_index_of_the_library(mode: str) -> None:
     x, index = data("float64", (4, 3)), np.array([[3, 0], [1, 1]], np.int32)
     ids = np.array([1, 0, 1, 3], np.int32)
     want = [np.take(x, index, 0), np.array([x[1], x[0] + x[2], 0 * x[0], x[3]])]
-    compare(mode, lambda bk, x, i, j: (bk.take(x, i), bk.segment_sum(x, j, 4)), want, x, index, ids)
+    compare(mode, lambda bk, x, i, j: (bk.take_in_bounds(x, i), bk.segment_sum(x, j, 4)), want, x, index, ids)
 
 
 @eager
@@ -176,7 +176,7 @@ def test_single_numbers(mode: str) -> None:
 
 def all_moves(bk: Backend, x: Any) -> Any:
     """A linear function of `(3, 4)` that uses all of them."""
-    taken = bk.take(x, np.array([[3, 1], [0, 1]]), 1)
+    taken = bk.take_in_bounds(x, np.array([[3, 1], [0, 1]]), 1)
     summed = bk.segment_sum(bk.flip(taken, (0, 2)), np.array([1, 0, 1]), 2)
     return bk.sum(bk.permute_dims(bk.pad(summed, [(1, 0), (0, 2), (1, 1)]), (2, 0, 1)), (1,))
 

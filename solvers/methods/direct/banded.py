@@ -88,7 +88,7 @@ def _without_null_vectors(
     *vectors, singularity = told
     bk = factors.bk
     if order is not None:
-        vectors = [bk.take(basis, np.argsort(order), 2) for basis in vectors]
+        vectors = [bk.take_in_bounds(basis, np.argsort(order), 2) for basis in vectors]
     right, left = (WithoutVectors(bk, bk.astype(basis, dtype)) for basis in vectors)
     return SingularFactors(factors, right, left, singularity)
 

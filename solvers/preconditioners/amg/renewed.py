@@ -45,7 +45,7 @@ def renewed(
     structures = [*(level.rows for level in pattern.levels), pattern.coarsest]
     current = unit_diagonal(bk, structures[0], bk.constant(A.entry_arrays()))
     phase = _phase(bk, structures[0], current.values, each=hermitian is False)
-    rows = bk.take(phase, structures[0].entries().rows, len(phase.shape) - 1)
+    rows = bk.take_in_bounds(phase, structures[0].entries().rows, len(phase.shape) - 1)
     current, outer = current._replace(values=rows * current.values), _as_rows(current.scale)
     made = []
     for level, T, coarser in zip(pattern.levels, tentative, structures[1:]):
@@ -79,7 +79,7 @@ def unit_diagonal(bk: Backend, A: CsrStructure, values: Array) -> Current:
     scale = bk.where(diagonal > 0, 1 / bk.sqrt(bk.where(diagonal > 0, diagonal, 1)), 1)
     scale = bk.astype(scale, bk.dtype(values))
     rows, last = A.entries().rows, len(values.shape) - 1
-    return Current(values * bk.take(scale, rows, last) * bk.take(scale, A.cols, last), scale)
+    return Current(values * bk.take_in_bounds(scale, rows, last) * bk.take_in_bounds(scale, A.cols, last), scale)
 
 
 def _phase(bk: Backend, A: CsrStructure, values: Array, each: bool) -> Array:
@@ -124,17 +124,17 @@ def _level(
     rho = bounded_eigenvalue(bk, A, _row_sums(bk, level.rows, current))
     rho = bk.where(rho > 0, rho, 1)
     t = bk.astype(bk.constant(T.entry_arrays()), bk.dtype(a))
-    t = t / bk.take(current.scale, T.structure.entries().rows, last)
+    t = t / bk.take_in_bounds(current.scale, T.structure.entries().rows, last)
     p = _or_zero(bk, t, level.tentative)
     if level.smoothing is not None and level.smoothed is not None:
         omega = bk.astype(OMEGA / rho, bk.dtype(a))
         omega = omega[:, None] if last else omega[0]
         p = p - omega * _or_zero(bk, level.smoothing.values(bk, a, t), level.smoothed)
-    r = bk.conj(bk.take(p, level.turned, last))
+    r = bk.conj(bk.take_in_bounds(p, level.turned, last))
     coarse = unit_diagonal(bk, below, level.coarse.values(bk, r, level.image.values(bk, a, p)))
-    p = p * (bk.take(coarse.scale, level.prolongation.cols, last) * float(np.sqrt(settings.factor)))
+    p = p * (bk.take_in_bounds(coarse.scale, level.prolongation.cols, last) * float(np.sqrt(settings.factor)))
     P = level.P.matrix(bk, p, like)
-    R = level.R.matrix(bk, bk.conj(bk.take(p, level.turned, last)), like)
+    R = level.R.matrix(bk, bk.conj(bk.take_in_bounds(p, level.turned, last)), like)
     steps = bk.astype(steps_for(bk, settings.smoother_of(hermitian), rho, settings.degree), bk.dtype(a))
     return (A, P, R, steps), coarse
 
@@ -143,14 +143,14 @@ def _row_sums(bk: Backend, A: CsrStructure, current: Current) -> Array:
     """`(systems or 1,)`: the largest sum of |entries| in a row of the matrix divided by its diagonal."""
     scale, last = bk.real(current.scale), len(current.values.shape) - 1
     rows = A.entries().rows
-    entries = bk.abs(current.values) * bk.take(scale, rows, last) / bk.take(scale, A.cols, last)
+    entries = bk.abs(current.values) * bk.take_in_bounds(scale, rows, last) / bk.take_in_bounds(scale, A.cols, last)
     return bk.max_abs(_as_rows(bk.sum_entries(entries, rows, A.shape[0], sorted=True)))[:, 0]
 
 
 def _or_zero(bk: Backend, values: Array, places: np.ndarray) -> Array:
     """Gather values, 0 for index -1."""
     if places.size and places.min() >= 0:
-        return bk.take(values, places, len(values.shape) - 1)
+        return bk.take_in_bounds(values, places, len(values.shape) - 1)
     return take_or_zero(bk, values, places)
 
 

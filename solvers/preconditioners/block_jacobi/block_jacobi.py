@@ -47,7 +47,7 @@ def block_jacobi(own: Matrix, target: Target, *, block_size: int | None = None, 
     if sum(stack.blocks * stack.size**2 for stack in places.stacks) * (own.systems or 1) >= _MOST:
         raise ValueError(f"Blocks of up to {np.bincount(labels).max()} unknowns were asked for; expected smaller ones.")
     inside = np.flatnonzero(labels[rows] == labels[cols])
-    numbers = _filled(bk, places, bk.take(values, inside, 1), places.of(rows[inside], cols[inside]))
+    numbers = _filled(bk, places, bk.take_in_bounds(values, inside, 1), places.of(rows[inside], cols[inside]))
     found = [_inverted(bk, stack, numbers[:, stack.start : stack.stop]) for stack in places.stacks]
     inverse = _as_matrix(own, target, places, [f[0] for f in found])
     singular = sum(f[1] for f in found)
@@ -114,7 +114,7 @@ def _as_matrix(own: Matrix, target: Target, places: Places, inverses: list[Array
         cols.append(j[inside])
         kept.append(stack.start + np.flatnonzero(inside.reshape(-1)))
     numbers = inverses[0] if len(inverses) == 1 else bk.concat(inverses, 1)
-    values = bk.take(numbers, np.concatenate(kept), 1)
+    values = bk.take_in_bounds(numbers, np.concatenate(kept), 1)
     return from_entries(
         target.bk, np.concatenate(rows), np.concatenate(cols), values if own.systems is not None else values[0],
         own.shape, like=target.like, sum_duplicates=False, prune=False,

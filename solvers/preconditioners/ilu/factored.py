@@ -91,13 +91,17 @@ def _triangles(A: UnitDiagonalMatrix, factors: Array, pivots: Array) -> tuple[Ar
     """L D^-1 and D^-1 U."""
     host, pattern, last = A.host, A.pattern, A.last
     lower, upper = pattern.lower, pattern.upper
-    above = host.take(factors, upper, last) / host.take(pivots, pattern.rows[upper], last)
+    above = host.take_in_bounds(factors, upper, last) / host.take_in_bounds(pivots, pattern.rows[upper], last)
     if A.hermitian:
         back = np.empty(len(pattern.rows), np.int32)
         back[upper] = np.arange(len(upper), dtype=np.int32)
-        return host.conj(host.take(above, back[pattern.mirror[lower]], last)), above
-    units = host.take(A.units, pattern.rows[lower], last) / host.take(A.units, pattern.cols[lower], last)
-    return host.take(factors, lower, last) * units / host.take(pivots, pattern.cols[lower], last), above
+        return host.conj(host.take_in_bounds(above, back[pattern.mirror[lower]], last)), above
+    units = host.take_in_bounds(A.units, pattern.rows[lower], last) / host.take_in_bounds(
+        A.units, pattern.cols[lower], last
+    )
+    return host.take_in_bounds(factors, lower, last) * units / host.take_in_bounds(
+        pivots, pattern.cols[lower], last
+    ), above
 
 
 def _damping(A: UnitDiagonalMatrix, below: Array, above: Array, sweeps: int) -> Array:

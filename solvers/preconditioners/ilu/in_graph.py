@@ -22,8 +22,8 @@ def by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> tuple[Array, Array]:
     bk, pairs, count = A.host, A.pattern.pairs, len(A.pattern.rows)
     factors, pivots = A.values, safe(A, A.diagonal())
     for _ in range(sweeps if len(pairs.target) else 0):
-        left = bk.take(factors, pairs.first, A.last) / bk.take(pivots, pairs.pivot, A.last)
-        products = left * bk.take(factors, pairs.second, A.last)
+        left = bk.take_in_bounds(factors, pairs.first, A.last) / bk.take_in_bounds(pivots, pairs.pivot, A.last)
+        products = left * bk.take_in_bounds(factors, pairs.second, A.last)
         factors = A.values - bk.sum_entries(products, pairs.target, count, sorted=True)
         pivots = safe(A, A.diagonal(factors))
     return factors, pivots
@@ -36,7 +36,7 @@ def _pivots_only(A: UnitDiagonalMatrix, sweeps: int) -> Array:
     pivots = safe(A, diagonal)
     if not len(lower):
         return pivots
-    both = bk.take(A.values, lower, A.last) * bk.take(A.values, pattern.mirror[lower], A.last)
+    both = bk.take_in_bounds(A.values, lower, A.last) * bk.take_in_bounds(A.values, pattern.mirror[lower], A.last)
     C = from_entries(
         bk, pattern.rows[lower], pattern.cols[lower], both, (pattern.n, pattern.n), prune=False,
         sum_duplicates=False,

@@ -66,10 +66,10 @@ class UnitDiagonalMatrix:
         if lower_only and hermitian is not False:
             hermitian = True
             symmetric = None if symmetric is None else np.ones_like(symmetric)
-            mirrored = host.conj(host.take(values, pattern.mirror, last))
+            mirrored = host.conj(host.take_in_bounds(values, pattern.mirror, last))
             lower = host.asarray(pattern.rows > pattern.cols, like=values)
             values = host.where(lower, values, mirrored)
-        diagonal = host.take(values, pattern.diagonal, last)
+        diagonal = host.take_in_bounds(values, pattern.diagonal, last)
         if hermitian:
             diagonal = host.astype(host.real(diagonal), host.dtype(values))
         sums = host.sum_entries(host.abs(values), pattern.rows, pattern.n, sorted=True)
@@ -77,7 +77,9 @@ class UnitDiagonalMatrix:
         sums = host.astype(sums, host.dtype(values)) + empty
         units = host.where(diagonal == 0, sums, diagonal)
         on_diagonal = host.asarray((pattern.rows == pattern.cols).astype(host.dtype(values)), like=values)
-        values = values / host.take(units, pattern.rows, last) + on_diagonal * host.take(empty, pattern.rows, last)
+        values = values / host.take_in_bounds(units, pattern.rows, last) + on_diagonal * host.take_in_bounds(
+            empty, pattern.rows, last
+        )
         return cls(target, host, pattern, values, units, hermitian, symmetric)
 
     @property
@@ -98,7 +100,7 @@ class UnitDiagonalMatrix:
     def capped(self, levels: int) -> UnitDiagonalMatrix:
         """Drop entries between bands of so many levels."""
         pattern, kept = self.pattern.capped(levels)
-        return replace(self, pattern=pattern, values=self.host.take(self.values, kept, self.last))
+        return replace(self, pattern=pattern, values=self.host.take_in_bounds(self.values, kept, self.last))
 
     def shifted(self, shift: float) -> UnitDiagonalMatrix:
         """Multiply the diagonal by 1 + shift."""
@@ -109,7 +111,7 @@ class UnitDiagonalMatrix:
 
     def diagonal(self, values: Array | None = None) -> Array:
         """Diagonal of values on this pattern, by default its own."""
-        return self.host.take(self.values if values is None else values, self.pattern.diagonal, self.last)
+        return self.host.take_in_bounds(self.values if values is None else values, self.pattern.diagonal, self.last)
 
 
 def check_finite_rows(A: sp.csr_array) -> None:

@@ -23,7 +23,7 @@ class Order(NamedTuple):
         """The values of the result; differentiable, and pure NumPy for NumPy arrays. Of a batch `(systems, nnz)`."""
         host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
         if self.order is not None:
-            values = host.take(values, self.order, len(values.shape) - 1)
+            values = host.take_in_bounds(values, self.order, len(values.shape) - 1)
         return values if self.ids is None else host.sum_entries(values, self.ids, len(self.rows), sorted=True)
 
 

@@ -49,7 +49,7 @@ class Regather:
             return tuple(values)
         flat = concatenated_values(bk, values, systems)
         return tuple(
-            take_or_zero(bk, flat, s) if padded else bk.take(flat, s, len(flat.shape) - 1)
+            take_or_zero(bk, flat, s) if padded else bk.take_in_bounds(flat, s, len(flat.shape) - 1)
             for s, padded in zip(self.slots, self._padded, strict=True)
         )
 
@@ -60,7 +60,7 @@ def take_or_zero(bk: Backend, flat: Array, positions: np.ndarray) -> Array:
     if not int(flat.shape[last]):  # so every position is negative
         return bk.zeros((*flat.shape[:last], *positions.shape), bk.dtype(flat), flat)
     negative = positions < 0
-    found = bk.take(flat, np.where(negative, np.int32(0), positions), last)
+    found = bk.take_in_bounds(flat, np.where(negative, np.int32(0), positions), last)
     return bk.where(bk.asarray(~negative, like=found), found, 0)
 
 

@@ -12,17 +12,17 @@ def entries_sample(bk: Backend, rows: Integers, cols: Integers, y: Array, x: Arr
     With `each` the terms of the sum, one more axis in front.
     """
     if each:
-        return bk.take(y, rows, 1) * bk.take(x, cols, 1)
+        return bk.take_in_bounds(y, rows, 1) * bk.take_in_bounds(x, cols, 1)
     if x.shape[0] == 1:
-        return bk.take(y[0], rows) * bk.take(x[0], cols)
-    both = bk.take(bk.permute_dims(y, (1, 0)), rows) * bk.take(bk.permute_dims(x, (1, 0)), cols)
+        return bk.take_in_bounds(y[0], rows) * bk.take_in_bounds(x[0], cols)
+    both = bk.take_in_bounds(bk.permute_dims(y, (1, 0)), rows) * bk.take_in_bounds(bk.permute_dims(x, (1, 0)), cols)
     return bk.sum(both, -1)
 
 
 def ell_sample(bk: Backend, cols: Integers, y: Array, x: Array, each: bool = False) -> Array:
     """`(k, n)`: the sum over the batch of y[b, i] x[b, cols[d, i]]; with `each` its terms, `(batch, k, n)`."""
     if each:
-        return y[:, None] * bk.take(x, cols, 1)
+        return y[:, None] * bk.take_in_bounds(x, cols, 1)
     if x.shape[0] == 1:
-        return y[0] * bk.take(x[0], cols)
-    return bk.sum(bk.permute_dims(y, (1, 0)) * bk.take(bk.permute_dims(x, (1, 0)), cols), 2)
+        return y[0] * bk.take_in_bounds(x[0], cols)
+    return bk.sum(bk.permute_dims(y, (1, 0)) * bk.take_in_bounds(bk.permute_dims(x, (1, 0)), cols), 2)

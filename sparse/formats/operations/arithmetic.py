@@ -117,7 +117,7 @@ class Meeting(NamedTuple):
 
     def values(self, bk: Backend, one: Array, other: Array) -> Array:
         """Values of the product, from those of both in row order, `(nnz,)` or for a batch `(systems, nnz)`."""
-        first, second = (bk.take(v, i, len(v.shape) - 1) for v, i in ((one, self.left), (other, self.right)))
+        first, second = (bk.take_in_bounds(v, i, len(v.shape) - 1) for v, i in ((one, self.left), (other, self.right)))
         found = first * second
         return found if self.ids is None else bk.sum_entries(found, self.ids, len(self.rows), sorted=True)
 

@@ -150,7 +150,7 @@ def submatrix(A: Sparse, key: Any) -> Sparse | Array:
     chosen = chosen.tocsr()
     chosen.sort_indices()
     structure = CsrStructure(chosen.indptr, chosen.indices, chosen.shape)
-    return A.beside(structure, (A.host.take(A.entry_values(), chosen.data - np.int32(1)),))
+    return A.beside(structure, (A.host.take_in_bounds(A.entry_values(), chosen.data - np.int32(1)),))
 
 
 def _plain(key: Any, shape: tuple[int, int]) -> Any:

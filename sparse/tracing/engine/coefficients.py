@@ -250,7 +250,7 @@ def _pad_traced(bk: Backend, c: Coefficient, config: Sequence[tuple[int, int, in
 def take(bk: Backend, c: Coefficient, positions: np.ndarray) -> Coefficient:
     """Elements of a flat array; zero where the position is negative."""
     own = side(bk, c)
-    return take_or_zero(own, c, positions) if (positions < 0).any() else own.take(c, positions)
+    return take_or_zero(own, c, positions) if (positions < 0).any() else own.take_in_bounds(c, positions)
 
 
 def concatenate(bk: Backend, parts: Sequence[Coefficient], axis: int = 0) -> Coefficient:

@@ -52,7 +52,7 @@ class ThreeParts(Composed):
     words: tuple[tuple[str, Any], ...] = ()
 
     def apply(self, x: Array) -> Array:
-        moved = self.bk.take(self.second.apply(x), self.array("order"), 1)
+        moved = self.bk.take_in_bounds(self.second.apply(x), self.array("order"), 1)
         return self.scale * self.array("weights") * self.first.apply(moved)
 
     def transpose(self) -> Operator:

@@ -1,0 +1,106 @@
+"""Operations beyond the standard: on every library what NumPy, SciPy or a loop gives, eagerly and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import krylix
+from krylix.backends import get_backend
+from krylix.backends.operations.table import OPERATIONS
+from krylix.backends.standard.names import RULES
+from modes import compiled, library
+from operation_samples import SAMPLES, Sample, evaluate, operands
+
+GROUPS = sorted({OPERATIONS[sample.name].group for sample in SAMPLES})
+DTYPES = {"b": ("bool",), "i": ("int32", "int64"), "f": ("float32", "float64"), "c": ("complex64", "complex128")}
+
+
+def test_every_operation_beyond_the_standard_has_samples() -> None:
+    beyond = {name for name, row in OPERATIONS.items() if row.module or name not in RULES}
+    assert beyond == {sample.name for sample in SAMPLES}
+
+
+def of_group(group: str) -> list[Sample]:
+    return [sample for sample in SAMPLES if OPERATIONS[sample.name].group == group]
+
+
+def dtypes(sample: Sample, few: bool) -> list[str]:
+    """JAX compiles what it runs eagerly, so it runs most of them in one dtype."""
+    found = [dtype for kind in sample.kinds for dtype in DTYPES[kind]]
+    return ["float64" if "float64" in found else found[-1]] if few else found
+
+
+def numbers(bk: Any, found: Any) -> list[np.ndarray]:
+    """Results as arrays of NumPy, one for each in a container."""
+    if isinstance(found, (list, tuple)):
+        return [x for part in found for x in numbers(bk, part)]
+    return [np.asarray(bk.to_numpy(found) if bk.is_array(found) else found)]
+
+
+def differences(bk: Any, sample: Sample, dtype: str, found: Any) -> Iterator[str]:
+    expected = numbers(get_backend("numpy"), evaluate(sample.expected, bk=bk, **operands(dtype)))
+    found = numbers(bk, found)
+    if len(found) != len(expected):
+        yield f"{sample.call} of {dtype}: {len(found)} arrays, expected {len(expected)}"
+    single = dtype in ("float32", "complex64")
+    for x, y in zip(found, expected, strict=False):
+        scale = np.max(np.abs(y), initial=1, where=np.isfinite(y)) if y.dtype.kind in "fc" else 1
+        if x.shape != y.shape or (x.dtype.kind != y.dtype.kind and y.dtype.kind != "f"):
+            yield f"{sample.call} of {dtype}: {x.dtype} {x.shape}, expected {y.dtype} {y.shape}"
+        elif not np.allclose(x, y, rtol=1e-4 if single else 1e-6, atol=(1e-5 if single else 1e-6) * scale):
+            yield f"{sample.call} of {dtype}: {x.tolist()}, expected {y.tolist()}"
+
+
+def arrays(sample: Sample, backend: str, dtype: str) -> dict[str, Any]:
+    own = operands(dtype)
+    return {name: krylix.convert(own[name], backend) for name in sample.operands()}
+
+
+def check(wrong: list[str]) -> None:
+    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(
+    "backend",
+    ("numpy", "torch", "tensorflow", pytest.param("jax", marks=[pytest.mark.merge, pytest.mark.needs("jax")])),
+)
+def test_eager(backend: str, group: str) -> None:
+    bk, wrong = get_backend(backend), []
+    for sample in of_group(group):
+        for dtype in dtypes(sample, backend == "jax"):
+            try:
+                found = evaluate(sample.call, bk=bk, **arrays(sample, backend, dtype))
+            except Exception as error:
+                wrong.append(f"{sample.call} of {dtype}: {type(error).__name__}: {str(error)[:200]}")
+                continue
+            wrong += differences(bk, sample, dtype, found)
+    check(wrong)
+
+
+def program_of(bk: Any, samples: list[Sample], names: list[str]) -> Any:
+    """All of them in one."""
+
+    def program(*values: Any) -> list[Any]:
+        own = dict(zip(names, values, strict=True))
+        return [evaluate(s.call, bk=bk, **{name: own[name] for name in s.operands()}) for s in samples]
+
+    return program
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("mode", ("jax-jit", "tf-function"))
+def test_compiled(mode: str, group: str) -> None:
+    backend = library(mode)
+    samples = [s for s in of_group(group) if s.compiles]
+    names = sorted({name for s in samples for name in s.operands()})
+    own = operands("float64")
+    program = compiled(mode, program_of(get_backend(backend), samples, names))
+    found = program(*(krylix.convert(own[name], backend) for name in names))
+    bk = get_backend(backend)
+    check([line for s, x in zip(samples, found, strict=True) for line in differences(bk, s, "float64", x)])
