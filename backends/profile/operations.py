@@ -11,15 +11,16 @@ from ..standard.names import EXTENSIONS, RULES
 from .description import CallDescription, name_of
 from .watching import Watched, put
 
-# Methods that ask about arrays or the library, or change how one goes on.
+# What asks about arrays or the library, or changes how one goes on.
 QUESTIONS = {
-    *("at_once", "can_rescue", "check_numbers", "compiled", "compiles_numbers", "concrete_value", "constant"),
-    *("constant_folded", "device", "dtype", "enable_double_precision", "enter", "errstate", "flat", "flatten"),
-    *("get_device", "guard", "hiding_constants", "host_view", "in_program", "is_array", "is_concrete", "leave"),
-    *("leaves", "list_devices", "may_leave_to_host", "on_device", "on_grid", "prefers_diagonals", "read_only"),
-    *("recorded", "refuse_derivatives", "register", "rows_on_host", "serves", "set_default_device"),
-    *("spreads_arrays", "stored_dtype", "tracks", "transpose_function", "uncut", "unleaves", "vmap"),
-    *("with_auto_axes", "without_derivatives"),
+    *("at_once", "broadcast_size", "can_cast", "can_rescue", "check_numbers", "compiled", "compiles_numbers"),
+    *("concrete_value", "constant", "constant_folded", "device", "dtype", "enable_double_precision", "enter"),
+    *("errstate", "finfo", "flat", "flatten", "get_device", "get_sparse_format", "guard", "hiding_constants"),
+    *("host_view", "iinfo", "in_program", "is_array", "is_available", "is_concrete", "is_sparse", "isdtype"),
+    *("leave", "leaves", "list_devices", "may_leave_to_host", "on_device", "on_grid", "prefers_diagonals"),
+    *("read_only", "recorded", "refuse_derivatives", "register", "result_type", "rows_on_host", "serves"),
+    *("set_default_device", "shape", "size", "spreads_arrays", "staticshape", "stored_dtype", "tracks"),
+    *("transpose_function", "uncut", "unleaves", "vmap", "with_auto_axes", "without_derivatives"),
 }
 KIND_OF = {"host_call": "host call", "by_host": "host call", "rescued": "host call", "trace": "trace"}
 # What returns a function, whose calls are watched.
@@ -36,7 +37,7 @@ def watch_backend(bk: Any) -> None:
     }
     makes["call_user"] = Watched(CallDescription("user", lambda args: name_of(args[0]), bk), bk.call_user)
     for name in OPERATIONS:
-        if not hasattr(type(bk), name) and RULES.get(name) != "dtypes":
+        if not hasattr(type(bk), name) and name not in QUESTIONS:
             makes[name] = Watched(_description(bk, name), _LateOperation(bk, name))
     for name in MAKERS:
         makes[name] = _making(bk, name, getattr(bk, name) if hasattr(type(bk), name) else _LateOperation(bk, name))
@@ -116,7 +117,7 @@ class WatchedNamespace:
         full = f"{self._extension}.{name}" if self._extension else name
         if full in EXTENSIONS:
             made: Any = WatchedNamespace(self._bk, lambda: found, full)
-        elif RULES.get(full, "dtypes") == "dtypes":
+        elif full not in RULES or full in QUESTIONS:
             return found
         else:
             made = Watched(_description(self._bk, full), found)
