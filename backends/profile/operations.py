@@ -23,8 +23,8 @@ QUESTIONS = {
     *("transpose_function", "uncut", "unleaves", "vmap", "with_auto_axes", "without_derivatives"),
 }
 KIND_OF = {"host_call": "host call", "by_host": "host call", "rescued": "host call", "trace": "trace"}
-# What returns a function, whose calls are watched.
-MAKERS = {"compile": "compiled", "jacobian": "derivative", "hessian": "derivative"}
+# What returns a function, whose calls are watched; so is what every name that begins with `compile` returns.
+MAKERS = {"jacobian": "derivative", "hessian": "derivative"}
 PARTS = ("linalg", "fourier")  # of the solvers' interface, with methods of their own
 
 
@@ -35,12 +35,12 @@ def watch_backend(bk: Any) -> None:
     makes: dict[str, Callable[..., Any]] = {
         name: Watched(_description(bk, name), getattr(bk, name)) for name in _watched_names(type(bk))
     }
-    makes["call_user"] = Watched(CallDescription("user", lambda args: name_of(args[0]), bk), bk.call_user)
     for name in OPERATIONS:
         if not hasattr(type(bk), name) and name not in QUESTIONS:
             makes[name] = Watched(_description(bk, name), _LateOperation(bk, name))
-    for name in MAKERS:
-        makes[name] = _making(bk, name, getattr(bk, name) if hasattr(type(bk), name) else _LateOperation(bk, name))
+    for name in filter(makes_functions, makes):
+        makes[name] = _making(bk, name, makes[name].untimed)  # type: ignore[attr-defined]
+    makes["call_user"] = Watched(CallDescription("user", lambda args: name_of(args[0]), bk), bk.call_user)
     for alias, name in ALIASES.items():
         if name in makes and not hasattr(type(bk), alias):
             makes[alias] = makes[name]
@@ -55,6 +55,11 @@ def watch_parts(bk: Any) -> None:
         owner = getattr(bk, part)
         for name in _watched_names(type(owner)):
             put(owner, name, Watched(_description(bk, f"{part}.{name}"), getattr(owner, name)))
+
+
+def makes_functions(name: str) -> bool:
+    """Returns the operation a function, whose calls are watched?"""
+    return name in MAKERS or name.startswith("compile")
 
 
 def _watched_names(cls: type) -> list[str]:
@@ -94,10 +99,10 @@ class _LateOperation:
 
 
 def _making(bk: Any, name: str, make: Callable[..., Any]) -> Callable[..., Any]:
-    kind = MAKERS[name]
+    kind = MAKERS.get(name, "compiled")
 
-    def made(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        found = make(function, *args, **kwargs)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        found, function = make(*args, **kwargs), next(iter((*args, *kwargs.values())), None)
         title = name_of(function) if kind == "compiled" else f"{name} of {name_of(function)}"
         return found if found is function else Watched(CallDescription(kind, title, bk), found)
 

@@ -38,8 +38,8 @@ def draw(profile: Any, path: Path | None, ax: Any) -> Any:
         (rows[event.thread, event.depth], event.kind, event.traced, event.start - profile.start, event.duration)
         for event in events
     ]
-    _draw_bars(ax, [bar for bar in bars if bar[4] >= _LEAST * width])
-    _draw_bars(ax, _together([bar for bar in bars if bar[4] < _LEAST * width], _LEAST * width))
+    _draw_bars(ax, [bar for bar in bars if bar[4] >= _LEAST * width], 0.4)
+    _draw_bars(ax, _together([bar for bar in bars if bar[4] < _LEAST * width], _LEAST * width), 0.0)
     for event in long:
         if event.duration >= _LABELLED * width:
             _label(ax, event, profile.start, rows[event.thread, event.depth], width)
@@ -49,14 +49,14 @@ def draw(profile: Any, path: Path | None, ax: Any) -> Any:
     return ax
 
 
-def _draw_bars(ax: Any, bars: list[Bar]) -> None:
+def _draw_bars(ax: Any, bars: list[Bar], edge: float) -> None:
     for kind in KINDS:
         for traced in (False, True):
             alike = [bar for bar in bars if bar[1:3] == (kind, traced)]
             if alike:
                 ax.barh(
                     [bar[0] for bar in alike], [1e3 * bar[4] for bar in alike], left=[1e3 * bar[3] for bar in alike],
-                    height=0.92, color=_TRACED if traced else _COLOURS[kind],
+                    height=0.92, linewidth=edge, edgecolor="white", color=_TRACED if traced else _COLOURS[kind],
                     label="traced" if traced else f"{kind}: {KINDS[kind]}",
                 )  # fmt: skip
 
