@@ -60,6 +60,10 @@ def test_libraries() -> None:
     assert_type(krylix.use("numpy"), krylix.backends.Backend)
     assert assert_type(krylix.default_backend(), krylix.backends.Backend).name == "numpy"
     assert krylix.convert([1.0], "numpy").shape == (1,)
+    assert_type(krylix.choose_backend(b, prefer_default=True), krylix.backends.Backend)
+    assert assert_type(krylix.context_backend(), krylix.backends.Backend | None) is None
+    backend = assert_type(krylix.register_backend(krylix.choose_backend("numpy")), krylix.backends.Backend)
+    assert assert_type(backend.supports("sin"), bool)
 
 
 def test_profiles() -> None:

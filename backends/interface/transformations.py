@@ -157,7 +157,7 @@ class Transformations(ABC):
         def mapped(*arrays: Array) -> Array:
             size = next(a.shape[0] for a, axis in zip(arrays, axes, strict=True) if axis == 0)
             return self.stack([
-                function(*(a if axis is None else a[i] for a, axis in zip(arrays, axes, strict=True)))
+                function(*(a if axis is None else a[i, ...] for a, axis in zip(arrays, axes, strict=True)))
                 for i in range(int(size))
             ])  # fmt: skip
 
@@ -166,7 +166,7 @@ class Transformations(ABC):
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         """`function` of each `columns[i]`, stacked along a new first axis."""
         # copied, as a function may return the same memory every time
-        return self.stack([self.copy(function(columns[i])) for i in range(columns.shape[0])])
+        return self.stack([self.copy(function(columns[i, ...])) for i in range(columns.shape[0])])
 
     @abstractmethod
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from ..operations.aliases import ALIASES
@@ -30,7 +31,7 @@ PARTS = ("linalg", "fourier")  # of the solvers' interface, with methods of thei
 
 def watch_backend(bk: Any) -> None:
     """Put watched functions in the place of the operations of one backend."""
-    if isinstance(vars(bk).get("xp"), WatchedNamespace):  # by another thread, which has just made it
+    if isinstance(vars(bk).get("reshape"), Watched):  # by another thread, which has just made it
         return
     makes: dict[str, Callable[..., Any]] = {
         name: Watched(_description(bk, name), getattr(bk, name)) for name in _watched_names(type(bk))
@@ -44,7 +45,8 @@ def watch_backend(bk: Any) -> None:
     for alias, name in ALIASES.items():
         if name in makes and not hasattr(type(bk), alias):
             makes[alias] = makes[name]
-    put(bk, "xp", WatchedNamespace(bk, _namespace_of(bk)))
+    if isinstance(type(bk).xp, cached_property):  # as it is but in backends that users have written
+        put(bk, "xp", WatchedNamespace(bk, _namespace_of(bk)))
     for name, made in makes.items():
         put(bk, name, made)
 
