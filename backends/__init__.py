@@ -14,6 +14,7 @@ from .interface.sparse_kernels import CooEntries
 from .malloc import tune_malloc
 from .on_failure import get_on_failure, on_failure, set_global_on_failure
 from .precision import get_precision, precision, real_dtype, set_global_precision, working_dtype
+from .profile import get_current_profile, profile, profile_function
 from .registry import (
     NoBackendFound,
     choose_backend,
@@ -40,12 +41,15 @@ __all__ = [
     "convert",
     "default_backend",
     "get_backend",
+    "get_current_profile",
     "get_on_failure",
     "get_precision",
     "nan_of",
     "of_libraries",
     "on_failure",
     "precision",
+    "profile",
+    "profile_function",
     "real_dtype",
     "register_backend",
     "select",

@@ -33,6 +33,7 @@ _NO_ARRAYS = (object, np.lib.mixins.NDArrayOperatorsMixin)
 _chosen: list[Backend] = []
 _loaded: dict[str, Backend] = {}
 _loading = RLock()
+when_loaded: list[Callable[[Backend], None]] = []  # told of each backend that is made
 _known_types: dict[type, str | None] = {}
 _without_compilers: dict[tuple[Callable[..., Any], bool, bool, bool, bool], Callable[..., Any]] = {}
 
@@ -52,12 +53,23 @@ def _load_once(name: str) -> Backend:
             if name not in _loaded:
                 backend: Backend = getattr(import_module(module, __package__), cls)()
                 copyreg.pickle(type(backend), _by_name)  # ... and after a copy
-                _loaded[name] = backend
+                _keep(name, backend)
         return _loaded[name]
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == name:
             raise NoBackendFound(f"{name} is not installed: pip install 'krylix[{name}]'.") from error
         raise
+
+
+def _keep(name: str, backend: Backend) -> None:
+    _loaded[name] = backend
+    for tell in when_loaded:
+        tell(backend)
+
+
+def loaded_backends() -> list[Backend]:
+    """The backends of all libraries that were needed so far."""
+    return list(_loaded.values())
 
 
 def _by_name(backend: Backend) -> tuple[Callable[..., Backend], tuple[str]]:
@@ -128,9 +140,10 @@ def _added(backend: Backend) -> Backend:
     """The backend, or the one that another thread has made of the same namespace."""
     with _loading:
         copyreg.pickle(type(backend), _by_name)
-        found = _loaded.setdefault(backend.name, backend)
+        if backend.name not in _loaded:
+            _keep(backend.name, backend)
         _known_types.clear()
-    return found
+    return _loaded[backend.name]
 
 
 def register_container(bk: Backend, cls: type, flatten: Callable[[Any], Any], unflatten: Callable[..., Any]) -> None:
