@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,6 +11,32 @@ import numpy as np
 Array: TypeAlias = Any  # an array of the library
 Integers: TypeAlias = Any  # an array of int32 or int64, of NumPy or of the library
 Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a host call returns
+
+
+_RAISES = {bool: "", int: "b", float: "biu", complex: "biuf"}  # kinds of arrays, by numbers of Python
+
+
+def pairs_alike(dtypes: Mapping[Any, np.dtype]) -> frozenset[tuple[Any, Any]]:
+    """Pairs of operands for which a library's functions do what promotion asks for, by its dtypes.
+
+    An operand is its dtype, or the class of a number of Python: `getattr(x, "dtype", type(x))`. Two arrays have one
+    dtype, and a number is of no higher kind than the array beside it, which is wide enough for common numbers.
+    """
+    equal = {(dtype, dtype) for dtype in dtypes}
+    wide = [(native, dtype.kind) for native, dtype in dtypes.items() if dtype.kind in "bfc" or dtype.itemsize > 2]
+    numbers = {(number, native) for number, kinds in _RAISES.items() for native, kind in wide if kind not in kinds}
+    return frozenset(equal | numbers | {(native, number) for number, native in numbers})
+
+
+_dtype_of = attrgetter("dtype")
+
+
+def have_one_dtype(arrays: Iterable[Any]) -> bool:
+    """Are these arrays of the same dtype, and at least one?"""
+    try:
+        return len(set(map(_dtype_of, arrays))) == 1
+    except AttributeError:  # of a number
+        return False
 
 
 def native_order(x: Any) -> Any:

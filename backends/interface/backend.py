@@ -19,7 +19,7 @@ from .. import defaults
 from ..operations.binding import NamedOperations
 from .along_axes import Fourier, Recurrences
 from .arrays import Array as Array
-from .arrays import scattered
+from .arrays import have_one_dtype, scattered
 from .control import Control
 from .devices import Devices
 from .linalg import Linalg
@@ -82,13 +82,30 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, D
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         """`x` in another dtype; `x` itself where it has that dtype already."""
 
-    @abstractmethod
-    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
-        """A new array of zeros on `like`'s device."""
+    def zeros(
+        self, shape: int | Sequence[int], dtype: Any = None, like: Array | None = None, device: Any = None
+    ) -> Array:
+        """A new array of zeros, on `like`'s device or another; of `float_type` where no dtype is given."""
+        if isinstance(dtype, np.dtype) and device is None:
+            return self._zeros(shape, dtype, like)
+        return self.full(shape, 0, self.float_type if dtype is None else dtype, like, device)
 
     @abstractmethod
-    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
-        """A new array filled with one number, on `like`'s device."""
+    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array: ...
+
+    def full(
+        self, shape: int | Sequence[int], value: Any, dtype: Any = None, like: Array | None = None, device: Any = None
+    ) -> Array:
+        """A new array filled with one number, on `like`'s device or another; of the number's dtype, as in `xp.full`."""
+        if isinstance(dtype, np.dtype) and device is None:
+            return self._full(shape, value, dtype, like)
+        made = self.xp.full(shape, value, dtype=dtype)
+        if device is not None:
+            return self.to_device(made, device)
+        return made if like is None else self.asarray(made, like=like)
+
+    @abstractmethod
+    def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array: ...
 
     def device(self, x: Array) -> Hashable:
         """Where `x` lives, to compare with `==`; None where the library moves arrays by itself."""
@@ -152,8 +169,8 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, D
         return rows
 
     @abstractmethod
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        """Stack arrays along a new first axis."""
+    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
+        """Stack arrays along a new axis."""
 
     def stack_materialized(self, arrays: Sequence[Array]) -> Array:
         """`stack` with each array materialized, at hardly more compile time than for the arrays themselves."""
@@ -205,8 +222,8 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, D
     isfinite: Callable[[Array], Array]
 
     @abstractmethod
-    def any(self, condition: Array) -> Any:
-        """Is any element true? A Python bool in eager modes."""
+    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+        """Is any element true, that is not 0, or any along some axes?"""
 
     @abstractmethod
     def max_abs(self, v: Array) -> Array:
@@ -217,8 +234,10 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, D
         """`(batch, n)` twice -> `(batch, 1)`: sum of conj(a) b over each row."""
 
     @abstractmethod
-    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
-        """`x` summed over one or some axes, in its own dtype; `x` itself where there are none."""
+    def sum(
+        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
+    ) -> Array:
+        """`x` summed over all axes or some, integers in the widest dtype; `x` itself where there are none."""
 
     def square_norm(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the squared 2-norm of each row. May overflow or underflow; see `norm`."""
@@ -268,6 +287,8 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, D
 
     def safe_divide(self, a: Array, b: Array) -> Array:
         """`a / b`, and 0 where `b` is 0."""
+        if not have_one_dtype((a, b)) or self.dtype(a).kind in "biu":
+            a, b = self._composed("auto_cast")(a, b, int_to_float=True)
         zero = b == 0
         return self.where(zero, 0, a / self.where(zero, 1, b))
 
@@ -300,8 +321,8 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, D
         """Swap the last two axes."""
 
     @abstractmethod
-    def diagonal(self, matrix: Array) -> Array:
-        """`(..., n, n)` -> `(..., n)`."""
+    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
+        """`(..., n, n)` -> `(..., n)`; above the main diagonal by `offset`."""
 
     # --- updates ------------------------------------------------------------------------------------------------
 

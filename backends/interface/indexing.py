@@ -39,7 +39,7 @@ class Indexing(ABC):
         if len(values.shape) == 1:
             return self.segment_sum(values, ids, count, sorted)
         if values.shape[0] == 1:
-            return self.segment_sum(values[0], ids, count, sorted)[None]
+            return self.segment_sum(values[0, ...], ids, count, sorted)[None, :]
         return self.permute_dims(self.segment_sum(self.permute_dims(values, (1, 0)), ids, count, sorted), (1, 0))
 
     def pad(self, x: Array, widths: Sequence[tuple[int, int]], mode: str = "constant", value: Any = 0) -> Array:
@@ -66,8 +66,8 @@ class Indexing(ABC):
         return self.pad(x[(..., *inside)], [(0, 0)] * (len(x.shape) - len(shape)) + widths)
 
     @abstractmethod
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        """Concatenate arrays along an axis."""
+    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
+        """Concatenate arrays along an axis, or flat ones."""
 
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
         """`x` with `part`, which has as many axes, added to the box of its shape that begins at `lo`."""
@@ -86,5 +86,5 @@ class Indexing(ABC):
         """`x` with its axes in another order: axis i of the result is axis `axes[i]` of `x`."""
 
     @abstractmethod
-    def flip(self, x: Array, axis: Sequence[int]) -> Array:
-        """`x` with the order along some axes reversed."""
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
+        """`x` with the order along some axes, or all, reversed."""

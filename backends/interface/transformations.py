@@ -173,7 +173,7 @@ class Transformations(Vmap):
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         """`function` of each `columns[i]`, stacked along a new first axis."""
         # copied, as a function may return the same memory every time
-        return self.stack([self.copy(function(columns[i])) for i in range(columns.shape[0])])
+        return self.stack([self.copy(function(columns[i, ...])) for i in range(columns.shape[0])])
 
     @abstractmethod
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:

@@ -70,14 +70,14 @@ class Vmap(ABC):
 
     def _first(self, tree: Any) -> Any:
         leaves, structure = self.leaves(tree)
-        return self.unleaves(structure, [leaf[0] for leaf in leaves])
+        return self.unleaves(structure, [leaf[0, ...] for leaf in leaves])
 
     def _vmap(self, function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
         """`vmap` of arguments whose sizes fit."""
 
         def element(tree: Any, i: int) -> Any:
             leaves, structure = self.leaves(tree)
-            return self.unleaves(structure, [leaf[i] for leaf in leaves])
+            return self.unleaves(structure, [leaf[i, ...] for leaf in leaves])
 
         def mapped(*args: Any) -> Any:
             size = next(self.leaves(a)[0][0].shape[0] for a, axis in zip(args, axes, strict=True) if axis == 0)

@@ -96,10 +96,10 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.astype(dtype)
 
-    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
         return jnp.zeros(shape, dtype)
 
-    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+    def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
         return jnp.full(shape, value, dtype)
 
     def device(self, x: Array) -> Hashable:
@@ -263,8 +263,8 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
     def matrix_transpose(self, matrix: Array) -> Any:
         return matrix.T if isinstance(matrix, GridStack) else jnp.swapaxes(matrix, -1, -2)
 
-    def diagonal(self, matrix: Array) -> Array:
-        return jnp.diagonal(matrix, axis1=-2, axis2=-1)
+    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
+        return jnp.diagonal(matrix, offset, axis1=-2, axis2=-1)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b, system.grid if self.spreads_arrays() else None)

@@ -39,8 +39,8 @@ class JaxIndexing(Indexing):
     def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         return jnp.transpose(x, axes)
 
-    def flip(self, x: Array, axis: Sequence[int]) -> Array:
-        return jnp.flip(x, tuple(axis))
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
+        return jnp.flip(x, tuple(axis) if isinstance(axis, Sequence) else axis)
 
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
         systems = jnp.arange(buffer.shape[1])

@@ -8,13 +8,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
+from ..interface.arrays import pairs_alike
 from ..interface.backend import Array, Backend
 from ..interface.sparse_kernels import diagonal_places
 from .direct import direct, dot_of_one, largest_bits, scale_bits, select_elements
 from .sharding.grid_rows import GridRows, GridStack, cells_of, dot_of_cells, on_cells
 from .sharding.varying import is_mapped
+
+_ALIKE = pairs_alike({np.dtype(char): np.dtype(char) for char in "?iqefdFD"})
+_SQRT = direct(lax.sqrt, jnp.sqrt)
 
 
 class JaxVectors(Backend):
@@ -45,13 +50,23 @@ class JaxVectors(Backend):
         return GridRows(stack.cells) if isinstance(stack, GridStack) else super().fold(stack)
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
-        return on_cells(select_elements, condition, a, b)
+        if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE or _are_arrays(a, b):
+            return on_cells(select_elements, condition, a, b)
+        return self.xp.where(condition, a, b)
 
-    def any(self, condition: Array) -> Any:
-        return jnp.any(condition) if condition.size != 1 else lax.reshape(condition, ())
+    def maximum(self, a: Array, b: Any) -> Array:
+        if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE or _are_arrays(a, b):
+            return on_cells(jnp.maximum, a, b)
+        return self.xp.maximum(a, b)
 
-    maximum = staticmethod(partial(on_cells, jnp.maximum))
-    sqrt = staticmethod(partial(on_cells, direct(lax.sqrt, jnp.sqrt)))
+    def sqrt(self, x: Array) -> Array:
+        return on_cells(_SQRT, x) if x.dtype.kind in "fc" else self.xp.sqrt(x)
+
+    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+        if axis is None and not keepdims and x.size == 1 and x.dtype == bool:
+            return lax.reshape(x, ())
+        return jnp.any(x, axis, keepdims=keepdims)
+
     abs = staticmethod(partial(on_cells, direct(lax.abs, jnp.abs)))
     real = staticmethod(partial(on_cells, direct(lambda x: x, jnp.real)))
     conj = staticmethod(partial(on_cells, direct(lambda x: x, jnp.conj)))
@@ -76,10 +91,14 @@ class JaxVectors(Backend):
             return dot_of_one(a, b)
         return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
 
-    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
+    def sum(
+        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
+    ) -> Array:
         if isinstance(x, GridRows):  # the sum of each row
             return jnp.sum(x.cells, tuple(range(1, x.cells.ndim)), x.dtype)[:, None]
-        return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
+        if dtype is None and x.dtype.kind not in "fc":
+            return self.xp.sum(x, axis=axis, keepdims=keepdims)
+        return jnp.sum(x, axis, dtype or x.dtype, keepdims=keepdims)
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
@@ -91,3 +110,8 @@ class JaxVectors(Backend):
             part = self.window(diagonals[..., d, :], (shift,), (n,)) * self.window(x, (step,), (n,))
             total = total + jnp.where((row >= lo) & (row < hi), part, 0)  # stored values outside count as 0
         return total
+
+
+def _are_arrays(a: Any, b: Any) -> bool:
+    """Then JAX promotes as the standard is promoted here."""
+    return hasattr(a, "dtype") and hasattr(b, "dtype")

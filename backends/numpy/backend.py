@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 
+from ..interface.arrays import have_one_dtype, pairs_alike
 from ..interface.backend import Array, Backend
 from ..interface.tree import tree_leaves
 from ..precision import exponent_bits
@@ -22,6 +23,10 @@ from .sparse import NumpySparse
 from .vectors import BLOCK, vecdot, zeros
 
 AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
+_ALIKE = pairs_alike({np.dtype(char): np.dtype(char) for char in "?iqefdFD"})
+_any_true: Any = np.logical_or.reduce  # as `np.any`, which asks what class has one of its own
+_PLAIN = {np.ndarray, np.bool_, np.float64, np.float32, bool, int, float, complex}
+_where = getattr(np.where, "_implementation", np.where)  # without the question whether a class has one of its own
 _GEMM = {"f": blas.sgemm, "d": blas.dgemm, "F": blas.cgemm, "D": blas.zgemm}
 # The length of a row chooses the kernel, never the number of rows: a system takes the same steps alone and in a batch.
 LONG = 512  # from this row length on, one BLAS call per row beats one NumPy expression over all rows
@@ -62,14 +67,21 @@ class NumpyBackend(NumpyKernels, Backend):
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.astype(dtype, copy=False)
 
-    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+    def zeros(
+        self, shape: int | Sequence[int], dtype: Any = None, like: Array | None = None, device: Any = None
+    ) -> Array:
+        return np.zeros(shape, dtype) if isinstance(dtype, np.dtype) else super().zeros(shape, dtype)
+
+    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
         return np.zeros(shape, dtype)
 
     def zeros_like(self, x: Array) -> Array:
         return zeros(x.shape, x.dtype)
 
-    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
-        return np.full(shape, value, dtype)
+    def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
+        made = np.empty(shape, dtype)
+        made.fill(value)
+        return made
 
     def copy(self, x: Array) -> Array:
         return x.copy()
@@ -77,11 +89,11 @@ class NumpyBackend(NumpyKernels, Backend):
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return x.reshape(shape)
 
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        return np.concatenate(arrays, axis)
+    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
+        return np.concatenate(arrays, axis) if have_one_dtype(arrays) else self.xp.concat(arrays, axis=axis)
 
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        return np.stack(arrays)
+    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
+        return np.stack(arrays, axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
 
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
         return np.broadcast_to(x, shape)
@@ -105,9 +117,20 @@ class NumpyBackend(NumpyKernels, Backend):
         except REFUSALS as error:
             return with_copies(function, leaves, lambda copies: self.unleaves(structure, copies), args, error)
 
-    where = staticmethod(np.where)
-    maximum = staticmethod(np.maximum)
-    sqrt = staticmethod(np.sqrt)
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE:
+            plain = _PLAIN.issuperset((type(condition), type(a), type(b)))
+            return (_where if plain else np.where)(condition, a, b)
+        return self.xp.where(condition, a, b)
+
+    def maximum(self, a: Array, b: Any) -> Array:
+        if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE:
+            return np.maximum(a, b)
+        return self.xp.maximum(a, b)
+
+    def sqrt(self, x: Array) -> Array:
+        return np.sqrt(x) if x.dtype.kind in "fc" else self.xp.sqrt(x)
+
     abs = staticmethod(np.abs)
     real = staticmethod(np.real)
     isfinite = staticmethod(np.isfinite)
@@ -115,8 +138,8 @@ class NumpyBackend(NumpyKernels, Backend):
     def conj(self, x: Array) -> Array:
         return np.conj(x) if x.dtype.kind == "c" else x  # NumPy copies real numbers
 
-    def any(self, condition: Array) -> bool:
-        return bool(condition.any())
+    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+        return _any_true(x, axis, keepdims=keepdims)
 
     def max_abs(self, v: Array) -> Array:
         if v.dtype.kind != "f":
@@ -140,14 +163,20 @@ class NumpyBackend(NumpyKernels, Backend):
             return np.array([[np.vdot(v, v).real]], v.real.dtype)
         return self.dot(v, v).real
 
-    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
-        return x.sum(axis, x.dtype, keepdims=keepdims)
+    def sum(
+        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
+    ) -> Array:
+        if dtype is None and x.dtype.kind not in "fc":
+            return self.xp.sum(x, axis=axis, keepdims=keepdims)
+        return x.sum(axis, dtype or x.dtype, keepdims=keepdims)
 
     def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(x.dtype)
         return (x.view(integer) & mask).view(x.dtype)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
+        if not have_one_dtype((a, b)) or a.dtype.kind not in "fc":
+            return super().safe_divide(a, b)
         if b.all():
             return a / b
         return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape), a.dtype), where=b != 0)
@@ -235,8 +264,8 @@ class NumpyBackend(NumpyKernels, Backend):
     def matrix_transpose(self, matrix: Array) -> Array:
         return np.swapaxes(matrix, -1, -2)
 
-    def diagonal(self, matrix: Array) -> Array:
-        return np.diagonal(matrix, axis1=-2, axis2=-1)
+    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
+        return np.diagonal(matrix, offset, axis1=-2, axis2=-1)
 
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
         columns, multiply = _by_columns(y), _GEMM[y.dtype.char]

@@ -45,5 +45,5 @@ class NumpyIndexing(Indexing):
     def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         return np.transpose(x, axes)
 
-    def flip(self, x: Array, axis: Sequence[int]) -> Array:
-        return np.flip(x, tuple(axis))
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
+        return np.flip(x, tuple(axis) if isinstance(axis, Sequence) else axis)

@@ -44,10 +44,13 @@ class OneSystemBackend(NumpyBackend):
 
     # --- numbers
 
+    sqrt = staticmethod(np.sqrt)  # type: ignore[assignment]
+    maximum = staticmethod(np.maximum)  # type: ignore[assignment]
+
     def safe_divide(self, a: Any, b: Any) -> Any:
         return a / b if b != 0 else a.dtype.type(0)
 
-    def where(self, condition: Any, a: Any, b: Any) -> Any:  # type: ignore[override]
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
         if isinstance(a, np.generic) and isinstance(b, np.generic) and a.dtype == b.dtype:
             return a if condition else b
         return np.where(condition, a, b)[()]

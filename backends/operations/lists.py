@@ -10,12 +10,7 @@ import numpy as np
 
 from ..interface.arrays import Array, Integers
 from .gathering import unravel_index
-from .positions import constant, filling, known_shape, one_axis, signed
-
-_UNKNOWN = (
-    "{operation} got numbers that are known only when the compiled function runs, on which the size of its result "
-    "depends; expected {argument}."
-)
+from .positions import UNKNOWN_SIZE, check_size_is_known, constant, filling, known_shape, one_axis, signed
 
 
 def nonzero(bk: Any, x: Array, length: int | None = None, fill_value: int = -1) -> Array:
@@ -27,7 +22,7 @@ def nonzero(bk: Any, x: Array, length: int | None = None, fill_value: int = -1) 
     if not len(x.shape):
         raise ValueError("nonzero got an array without axes; expected one with places to name.")
     if length is None:
-        _check_known(bk, "nonzero", "length=, the size", x)
+        check_size_is_known(bk, "nonzero", "length=, the size", x)
         return bk.xp.stack(bk.xp.nonzero(x), axis=-1)
     shape = known_shape("nonzero", x)
     order, count = _first_true(bk, bk.xp.reshape(_holds(bk, x), (-1,)), length)
@@ -53,7 +48,7 @@ def boolean_mask(
             f"shape {shape[axis : axis + 1]}."
         )
     if new_length is None:
-        _check_known(bk, "boolean_mask", "new_length=, the size", mask)
+        check_size_is_known(bk, "boolean_mask", "new_length=, the size", mask)
         return bk.xp.take(x, bk.xp.nonzero(mask)[0], axis=axis)
     if not shape[axis]:
         return bk.pad_to(x, axis, new_length, fill_value)
@@ -74,11 +69,6 @@ def _holds(bk: Any, x: Array) -> Array:
     return x if bk.dtype(x).kind == "b" else bk.xp.not_equal(x, 0)
 
 
-def _check_known(bk: Any, operation: str, argument: str, x: Array) -> None:
-    if bk.compiled(x) and not bk.has_unknown_sizes:
-        raise ValueError(_UNKNOWN.format(operation=operation, argument=argument))
-
-
 def unique(
     bk: Any, x: Array, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
 ) -> Any:
@@ -87,7 +77,7 @@ def unique(
     Returns:
         them; as a tuple with which of them each entry is, and how many there are of each, where asked for.
     """
-    _check_known(bk, "unique", "a call outside of compiled functions and vmap", x)
+    check_size_is_known(bk, "unique", "a call outside of compiled functions and vmap", x)
     if axis is None:
         values, _, inverse, counts = bk.xp.unique_all(x)
     else:
@@ -108,7 +98,7 @@ def _unique_parts(bk: Any, x: Array, axis: int) -> tuple[Array, Array, Array]:
     for column in range(int(rows.shape[1]) - 1, -1, -1):  # stable, so that the first column has the last word
         order = bk.xp.take(order, bk.xp.argsort(bk.xp.take(rows[:, column], order, axis=0), stable=True), axis=0)
     rows = bk.xp.take(rows, order, axis=0)
-    new = bk.xp.any(rows[1:] != rows[:-1], axis=1)
+    new = bk.xp.any(rows[1:, :] != rows[:-1, :], axis=1)
     new = bk.xp.concat([bk.xp.ones_like(new[:1]) if shape[axis] > 1 else bk.asarray(np.ones(1, bool), like=x), new])
     first = bk.xp.nonzero(new)[0]
     kept = bk.xp.take(order, first, axis=0)
@@ -151,7 +141,7 @@ def bincount(bk: Any, x: Integers, weights: Array | None = None, bins: int | Non
         raise TypeError(f"bincount got an array of {bk.dtype(x)}; expected integers.")
     if bins is None:
         if bk.compiled(x):
-            raise ValueError(_UNKNOWN.format(operation="bincount", argument="bins=, the size"))
+            raise ValueError(UNKNOWN_SIZE.format(operation="bincount", argument="bins=, the size"))
         bins = int(bk.to_numpy(bk.xp.max(x))) + 1 if math.prod(shape) else 0
     if known is not None and known.size and (known.min() < 0 or known.max() >= bins):
         raise IndexError(f"bincount got integers from {known.min()} to {known.max()}; expected 0 to {bins - 1}.")
@@ -208,7 +198,7 @@ def quantile(bk: Any, x: Array, q: Any) -> Array:
     part = bk.xp.reshape(part, (-1,) + (1,) * (len(x.shape) - 1))
     found = below + bk.xp.where(part == 0, 0, above - below) * part  # infinite ones have no difference
     found = bk.xp.where(bk.xp.isnan(x[..., -1]), np.nan, found)
-    return found if len(_shape_of(bk, q)) else found[0]
+    return found if len(_shape_of(bk, q)) else found[0, ...]
 
 
 def _ranks(bk: Any, q: Any, n: int, x: Array) -> tuple[Array, Array]:

@@ -10,6 +10,10 @@ import numpy as np
 
 from ..interface.arrays import Array, Integers
 
+UNKNOWN_SIZE = (
+    "{operation} got numbers that are known only when the compiled function runs, on which the size of its result "
+    "depends; expected {argument}."
+)
 MODES = ("boundary", "periodic", "symmetric", "reflect")
 _WIDE = 2**31  # entries, from which int32 does not count them
 
@@ -35,6 +39,12 @@ def one_axis(operation: str, x: Array, axis: int) -> int:
     if not -count <= axis < count:
         raise IndexError(f"{operation} got axis={axis} and an array with {count} axes.")
     return axis % count
+
+
+def check_size_is_known(bk: Any, operation: str, argument: str, x: Array) -> None:
+    """Refuse a result whose size depends on `x`, where a compiled function would have to know it."""
+    if bk.compiled(x) and not bk.has_unknown_sizes:
+        raise ValueError(UNKNOWN_SIZE.format(operation=operation, argument=argument))
 
 
 def constant(bk: Any, x: Any, like: Array) -> Array:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..interface.arrays import Array, Integers
-from .positions import constant, filling, folded, known_shape, one_axis
+from .lists import searchsorted
+from .positions import check_size_is_known, constant, filling, folded, known_shape, one_axis
 
 
 def pad(bk: Any, x: Array, widths: Sequence[tuple[int, int]], mode: str = "constant", value: Any = 0) -> Array:
@@ -74,7 +75,7 @@ def multi_slice(bk: Any, x: Array, slices: Sequence[Any]) -> Array:
             x = _sliced(bk, x, axis, range(n)[one])
             axis += 1
         elif isinstance(one, int | np.integer):
-            x = x[(slice(None),) * axis + (range(n)[one],)]  # which checks it: not every library does
+            x = x[(slice(None),) * axis + (range(n)[one], ...)]  # which checks it: not every library does
         else:
             x = bk.take(x, one, axis)
     return x
@@ -84,7 +85,7 @@ def _sliced(bk: Any, x: Array, axis: int, places: range) -> Array:
     """The entries at these places, with slices and a flip: libraries differ in what they say of falling ones."""
     rising = places if places.step > 0 else places[::-1]
     start, stop = (rising[0], rising[-1] + 1) if len(rising) else (0, 0)
-    x = x[(slice(None),) * axis + (slice(start, stop, rising.step),)]
+    x = x[(slice(None),) * axis + (slice(start, stop, rising.step), ...)]
     return x if places.step > 0 else bk.xp.flip(x, axis=axis)
 
 
@@ -110,6 +111,8 @@ def repeat(bk: Any, x: Array, repeats: int | Integers, axis: int | None = None, 
         x, axis = bk.xp.reshape(x, (-1,)), 0
     axis = one_axis("repeat", x, axis)
     if new_length is None:
+        if bk.is_array(repeats):
+            check_size_is_known(bk, "repeat", "new_length=, the size", repeats)
         return bk.xp.repeat(x, repeats, axis=axis)
     size = known_shape("repeat", x)[axis]
     if not size:
@@ -117,7 +120,9 @@ def repeat(bk: Any, x: Array, repeats: int | Integers, axis: int | None = None, 
     counts = bk.xp.broadcast_to(bk.asarray(repeats, like=x), (size,))
     ends = bk.xp.cumulative_sum(counts)
     now = bk.xp.astype(constant(bk, np.arange(new_length), x), ends.dtype)
-    return bk.xp.take(x, bk.xp.minimum(bk.xp.searchsorted(ends, now, side="right"), size - 1), axis=axis)
+    # Not of the standard, which PyTorch's vmap serves by copies, with a warning.
+    place = searchsorted(bk, ends[None, :], now[None, :], "right")[0, :]
+    return bk.xp.take(x, bk.xp.minimum(place, size - 1), axis=axis)
 
 
 def linspace_without_last(bk: Any, start: Any, stop: Any, number: int) -> Array:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record  # not public, as the next; tests pin them
 from tensorflow.python.ops import control_flow_util
 
-from ..interface.arrays import Spec, nan_of
+from ..interface.arrays import Spec, have_one_dtype, nan_of, pairs_alike
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import Kept, as_declared, select
@@ -28,8 +28,11 @@ from .linalg import TensorflowLinalg
 from .loops import TensorflowLoops
 from .recorded import recorded
 from .sparse import TensorflowSparse
+from .standard import elementwise
 from .vectorized import declare_shapes, one_by_one
 from .with_rule import with_no_derivative, with_rule
+
+_ALIKE = pairs_alike({tf.as_dtype(np.dtype(char)): np.dtype(char) for char in "?iqefdFD"})
 
 
 class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
@@ -67,11 +70,12 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         return tf.cast(x, dtype)
 
-    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
         return tf.zeros(shape, dtype)
 
-    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
-        return tf.fill(tuple(shape), tf.constant(value, dtype))
+    def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
+        number = tf.constant(bool(value) if dtype.kind == "b" else value, dtype)
+        return tf.fill((shape,) if isinstance(shape, int) else tuple(shape), number)
 
     def compiled(self, *arrays: Any) -> bool:
         return not tf.executing_eagerly()
@@ -100,28 +104,40 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return tf.reshape(x, shape)
 
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        return tf.concat(arrays, axis)
+    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
+        one = axis is not None and have_one_dtype(arrays)
+        return tf.concat(arrays, axis) if one else self.xp.concat(arrays, axis=axis)
 
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        return tf.stack(arrays)
+    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
+        return tf.stack(arrays, axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
 
     broadcast_to = staticmethod(tf.broadcast_to)
-    where = staticmethod(tf.where)
-    maximum = staticmethod(tf.maximum)
-    sqrt = staticmethod(tf.sqrt)
-    abs = staticmethod(tf.abs)
-    real = staticmethod(tf.math.real)
-    conj = staticmethod(tf.math.conj)
+    abs, real, conj, isfinite = map(
+        staticmethod, (elementwise.abs, elementwise.real, elementwise.conj, elementwise.isfinite)
+    )
 
-    def isfinite(self, x: Array) -> Array:
-        if x.dtype.is_complex:
-            return tf.math.is_finite(tf.math.real(x)) & tf.math.is_finite(tf.math.imag(x))
-        return tf.math.is_finite(x)
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        if (
+            getattr(condition, "dtype", None) is tf.bool
+            and (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE
+        ):
+            return tf.where(condition, a, b)
+        return self.xp.where(condition, a, b)
 
-    def any(self, condition: Array) -> Any:
-        result = tf.reduce_any(condition)
-        return bool(result) if tf.executing_eagerly() else result
+    def maximum(self, a: Array, b: Any) -> Array:
+        return (
+            tf.maximum(a, b)
+            if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE
+            else self.xp.maximum(a, b)
+        )
+
+    def sqrt(self, x: Array) -> Array:
+        return tf.sqrt(x) if x.dtype.is_floating or x.dtype.is_complex else self.xp.sqrt(x)
+
+    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+        if x.dtype == tf.bool:
+            return tf.reduce_any(x, axis, keepdims)
+        return self.xp.any(x, axis=axis, keepdims=keepdims)
 
     def max_abs(self, v: Array) -> Array:
         size = tf.abs(v)
@@ -132,8 +148,12 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
     def dot(self, a: Array, b: Array) -> Array:
         return tf.reduce_sum(tf.math.conj(a) * b, axis=1, keepdims=True)
 
-    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
-        return tf.reduce_sum(x, axis, keepdims)
+    def sum(
+        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
+    ) -> Array:
+        if dtype is None and (x.dtype.is_floating or x.dtype.is_complex):
+            return tf.reduce_sum(x, axis, keepdims)
+        return self.xp.sum(x, axis=axis, keepdims=keepdims, dtype=dtype)
 
     def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(self.dtype(x))
@@ -141,6 +161,8 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
         return tf.bitcast(bits, x.dtype)
 
     def safe_divide(self, a: Array, b: Array) -> Array:
+        if not have_one_dtype((a, b)) or not (a.dtype.is_floating or a.dtype.is_complex):
+            return super().safe_divide(a, b)
         return tf.math.divide_no_nan(a, b)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
@@ -246,8 +268,8 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
     def matrix_transpose(self, matrix: Array) -> Array:
         return tf.linalg.matrix_transpose(matrix)
 
-    def diagonal(self, matrix: Array) -> Array:
-        return tf.linalg.diag_part(matrix)
+    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
+        return self.xp.linalg.diagonal(matrix, offset=offset) if offset else tf.linalg.diag_part(matrix)
 
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         zeros = tf.zeros_like(like)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_only, tree_unflatten
 
-from ..interface.arrays import WRITES, native_order
+from ..interface.arrays import WRITES, have_one_dtype, native_order, pairs_alike
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
@@ -32,6 +32,8 @@ from .sparse import TorchSparse
 from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
 from .watch import is_recorded
 
+_FLOATING = frozenset(native for native, dtype in NUMPY_DTYPE.items() if dtype.kind in "fc")
+_ALIKE = pairs_alike(NUMPY_DTYPE)
 _LONG = 2**15  # bytes of a row; see `dot`
 _SHORT = 2**20  # bytes of a row: updates of longer ones take NumPy longer than torch, small operations included
 _BOUNDARY = 64  # bytes
@@ -103,16 +105,15 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
         return numpy_dtype(x.dtype)
 
     def astype(self, x: Array, dtype: np.dtype) -> Array:
-        return x.to(TORCH_DTYPE[np.dtype(dtype)])
+        return x.to(dtype if isinstance(dtype, torch.dtype) else TORCH_DTYPE[np.dtype(dtype)])
 
-    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
-        return torch.zeros(
-            tuple(shape), dtype=TORCH_DTYPE[np.dtype(dtype)], device=like.device if like is not None else None
-        )
+    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
+        return torch.zeros(shape, dtype=TORCH_DTYPE[dtype], device=like.device if like is not None else None)
 
-    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+    def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
         device = like.device if like is not None else None
-        return torch.full(tuple(shape), value, dtype=TORCH_DTYPE[np.dtype(dtype)], device=device)
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        return torch.full(shape, value, dtype=TORCH_DTYPE[dtype], device=device)
 
     def device(self, x: Array) -> Hashable:
         return x.device
@@ -141,11 +142,13 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return x.reshape(tuple(shape))
 
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
+        if axis is None or not have_one_dtype(arrays):
+            return self.xp.concat(arrays, axis=axis)
         return torch.cat(list(arrays), axis)
 
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        return torch.stack(list(arrays))
+    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
+        return torch.stack(list(arrays), axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
 
     def _open_container(self, x: Any) -> Opened | None:
         leaves, spec = tree_flatten(x)
@@ -153,9 +156,9 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
             return None
         return Opened(leaves, spec, lambda parts: tree_unflatten(parts, spec))
 
-    broadcast_to = staticmethod(torch.broadcast_to)
-    where = staticmethod(torch.where)
-    sqrt = staticmethod(torch.sqrt)
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
+        return x.expand(shape)
+
     abs = staticmethod(torch.abs)
     conj = staticmethod(torch.conj_physical)
     isfinite = staticmethod(torch.isfinite)
@@ -163,11 +166,28 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     def real(self, x: Array) -> Array:
         return x.real if x.is_complex() else x
 
-    def maximum(self, a: Array, b: Array) -> Array:
-        return torch.maximum(a, b)
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        if (
+            getattr(condition, "dtype", None) is torch.bool
+            and (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE
+        ):
+            return torch.where(condition, a, b)
+        return self.xp.where(condition, a, b)
 
-    def any(self, condition: Array) -> bool:
-        return bool(condition.any())
+    def maximum(self, a: Array, b: Any) -> Array:
+        if getattr(a, "dtype", a) is getattr(b, "dtype", b):
+            return torch.maximum(a, b)
+        return self.xp.maximum(a, b)
+
+    def sqrt(self, x: Array) -> Array:
+        return torch.sqrt(x) if x.dtype in _FLOATING else self.xp.sqrt(x)
+
+    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+        return (
+            x.any()
+            if axis is None and not keepdims and x.dtype is torch.bool
+            else self.xp.any(x, axis=axis, keepdims=keepdims)
+        )
 
     def max_abs(self, v: Array) -> Array:
         return v.abs().amax(1, keepdim=True) if v.shape[1] else v.new_zeros((v.shape[0], 1)).abs()
@@ -182,8 +202,12 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
             return (torch.stack(dots) if len(dots) > 1 else dots[0]).reshape(-1, 1)
         return torch.linalg.vecdot(a.contiguous(), b.contiguous()).unsqueeze(1)
 
-    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
-        return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given
+    def sum(
+        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
+    ) -> Array:
+        if dtype is None and x.dtype in _FLOATING:
+            return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given
+        return self.xp.sum(x, axis=axis, keepdims=keepdims, dtype=dtype)
 
     def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(numpy_dtype(x.dtype))
@@ -308,8 +332,8 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     def matrix_transpose(self, matrix: Array) -> Array:
         return matrix.transpose(-1, -2)
 
-    def diagonal(self, matrix: Array) -> Array:
-        return torch.diagonal(matrix, dim1=-2, dim2=-1)
+    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
+        return torch.diagonal(matrix, offset, dim1=-2, dim2=-1)
 
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
         return y.addmm_(c, x)

@@ -29,8 +29,10 @@ class TorchIndexing(Indexing):
     def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         return x.permute(tuple(axes))
 
-    def flip(self, x: Array, axis: Sequence[int]) -> Array:
-        return x.flip(tuple(axis))
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
+        if isinstance(axis, Sequence):
+            return x.flip(tuple(axis))
+        return x.flip(tuple(range(x.ndim)) if axis is None else axis)
 
 
 def as_index(index: Integers, like: torch.Tensor) -> torch.Tensor:

@@ -35,13 +35,13 @@ class Checkpoints:
 
     def due(self, steps: Array, active: Array) -> Array:
         """`(batch, 1)`: has an active system reached a checkpoint?"""
-        bk, one = self.bk, 0 * self.table + 1
-        return active & (bk.sum(bk.where(self.table == steps, one, 0 * one), 1, keepdims=True) > 0)
+        bk = self.bk
+        return active & bk.any(self.table == steps, 1, keepdims=True)
 
     def keep(self, kept: Outcome, now: Outcome, due: Array) -> Outcome:
         """Write the current state to the buffers at the checkpoints that are due."""
         bk, one = self.bk, 0 * self.table + 1
-        row = bk.sum(bk.where(self.table < now.steps, one, 0 * one), 1, keepdims=True)
+        row = bk.sum(bk.where(self.table < now.steps, one, 0 * one), 1, keepdims=True, dtype=bk.dtype(one))
         row = bk.where(due, row, 0 * row + self.count)  # beyond the end: dropped
         return Outcome._make((*(bk.put_row(a, row, b) for a, b in zip(kept[:-1], now[:-1], strict=True)), ()))
 
@@ -52,7 +52,7 @@ class Checkpoints:
         ended = axes >= end.steps
 
         def merged(a: Array, b: Array) -> Array:
-            return bk.where(ended, b[None], bk.permute_dims(a, (1, 0, 2)))
+            return bk.where(ended, b[None, ...], bk.permute_dims(a, (1, 0, 2)))
 
         found = Outcome._make((*(merged(a, b) for a, b in zip(kept[:-1], end[:-1], strict=True)), ()))
         if isinstance(end.history, tuple):
@@ -73,7 +73,8 @@ class Checkpoints:
 
         def one(state: Any) -> Any:
             i, kept, lines = state
-            limit = bk.sum(bk.where(numbers == i, self.table, 0 * self.table), 1, keepdims=True)
+            limits = bk.where(numbers == i, self.table, 0 * self.table)
+            limit = bk.sum(limits, 1, keepdims=True, dtype=bk.dtype(limits))
             found, row = solved(limit), 0 * start.steps + i
             kept = Outcome._make((*(bk.put_row(a, row, b) for a, b in zip(kept[:-1], found[:-1], strict=True)), ()))
             return i + 1, kept, bk.put_row(lines, row, bk.matrix_transpose(found.history)) if recorded else lines
@@ -88,4 +89,4 @@ class Checkpoints:
         bk = self.bk
         lines = bk.asarray(np.arange(int(history.shape[0]), dtype=np.int32)[None, :, None], like=history)
         seen = lines <= bk.permute_dims(steps, (0, 2, 1))
-        return bk.where(seen, history[None], bk.full_like(history, np.nan)[None])
+        return bk.where(seen, history[None, ...], bk.full_like(history, np.nan)[None, ...])

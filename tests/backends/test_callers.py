@@ -39,8 +39,8 @@ REASONS = {
     "window": "one negative padding in JAX: 0.20 ms for 0.32 with a padded copy, and a message to one neighbour only",
 }
 # For users, with tests of their own: test_standard.py calls every function of `xp`, test_operations.py every operation
-# by name, test_devices.py these.
-FOR_USERS = {"xp", "float_type", "complex_type", *OPERATIONS, *vars(Devices)}
+# by name, test_devices.py these, test_array_api_backend.py `supports`.
+FOR_USERS = {"xp", "supports", "float_type", "complex_type", *OPERATIONS, *vars(Devices)}
 NAMES = {"bk", "backend", "host", "own", "theirs"}  # of variables and attributes that hold a backend
 MAKERS = {"side", "get_backend", "choose_backend", "default_backend"}  # of functions that return one
 

@@ -31,7 +31,7 @@ def compare(mode: str, function: Callable[..., Any], want: list[np.ndarray], *ar
         np.testing.assert_array_equal(got, exact)
 
 
-@covers("take")
+@covers("take_in_bounds")
 @cells
 def test_take(mode: str, dtype: str) -> None:
     arrays = [data(dtype, shape) for shape in SHAPES[:4]]

@@ -32,6 +32,7 @@ def test_every_operation_beyond_the_standard_has_samples() -> None:
     beyond = {name for name, row in OPERATIONS.items() if row.module or name not in RULES}
     apart = {name for name in beyond if OPERATIONS[name].group in TESTED_APART}
     assert beyond - apart == {sample.name for sample in SAMPLES}
+    assert not {name for name, row in OPERATIONS.items() if row.group == "standard" and name not in RULES}
 
 
 def of_group(group: str) -> list[Sample]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import krylix
-from krylix.backends import get_backend
+from krylix.backends import Backend, get_backend
 from krylix.backends.standard.names import RULES
 from standard import GROUPS, Call, calls_of, environment, operands, signatures
 
@@ -70,14 +71,39 @@ def test_jax_like_numpy(group: str, calls: str) -> None:
     assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
 
 
-def differences(backend: str, call: Call, dtype: str) -> Iterator[str]:
+class NamesOfBackend:
+    """Functions that a backend's class defines for solvers, as a namespace of the standard with the other names."""
+
+    def __init__(self, bk: Any) -> None:
+        self.bk = bk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bk if name in OWN else self.bk.xp, name)
+
+
+# `bk.asarray` keeps the dtype of NumPy's numbers, `bk.zeros` has `like=`, `bk.astype` and `bk.reshape` have no `copy=`.
+OWN = {name for name in RULES if hasattr(Backend, name)} - {"asarray"}
+_OTHER_ARGUMENTS = re.compile("copy=|device=|_like.*dtype=")
+
+
+@pytest.mark.parametrize("backend", ("numpy", "torch", "tensorflow", pytest.param("jax", marks=pytest.mark.merge)))
+def test_names_of_backends_like_numpy(backend: str) -> None:
+    wrong, names = [], NamesOfBackend(get_backend(backend))
+    for call in (call for group in GROUPS for call in calls_of(group)):
+        if call.name in OWN and not _OTHER_ARGUMENTS.search(call.expression):
+            dtypes = [dtype for dtype in call.dtypes() if dtype not in LACKING.get(backend, ())]
+            wrong += [d for dtype in dtypes for d in differences(backend, call, dtype, names)]
+    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+
+
+def differences(backend: str, call: Call, dtype: str, names: Any = None) -> Iterator[str]:
     """What a call gives that NumPy does not; nothing, or one line."""
     bk = get_backend(backend)
     arrays = operands(dtype)
     expected = evaluate(call.reference, np, dtype, arrays, get_backend("numpy"))
     try:
         own = {name: krylix.convert(x, backend) for name, x in arrays.items() if name in call.operands()}
-        found = evaluate(call.expression, bk.xp, dtype, own, bk)
+        found = evaluate(call.expression, names or bk.xp, dtype, own, bk)
     except Exception as error:
         yield f"{call.expression} of {dtype}: {type(error).__name__}: {str(error)[:200]}"
         return

@@ -24,6 +24,9 @@ CELLS = tuple((m, d) for m in MODES for d in DTYPES if m not in COMPILES or d in
 EAGER_FLAGS = {"numpy": False, "jax": False, "torch": False, "tf": False, "jax-jit": True, "tf-function": True}
 
 
+ONLY_FOR_USERS = {"complex_type", "float_type"}  # tests/backends/test_operation_rules.py
+
+
 def public_methods() -> set[str]:
     """What a backend offers: its methods, and the functions that it takes over from the library as they are."""
     members = {
@@ -32,7 +35,7 @@ def public_methods() -> set[str]:
     methods = {name for name, value in members.items() if callable(value) or isinstance(value, property)}
     taken_over = {name for name, kind in Base.__annotations__.items() if str(kind).startswith("Callable")}
     dense = {f"linalg.{name}" for name, value in vars(Linalg).items() if not name.startswith("_") and callable(value)}
-    return {name for name in methods | taken_over if not name.startswith("_")} | dense
+    return {name for name in methods | taken_over if not name.startswith("_")} - ONLY_FOR_USERS | dense
 
 
 def covers(*names: str) -> Callable[[Any], Any]:

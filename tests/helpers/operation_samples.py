@@ -22,7 +22,7 @@ class Sample(NamedTuple):
     expected: str  # of NumPy, and the references below
     kinds: str = "f"  # of dtypes that it is called with
     compiles: bool = True
-    differentiable: bool = True  # apart from what the table says
+    differentiable: bool | str = True  # apart from what the table says; or by which operand
 
     def operands(self) -> list[str]:
         return sorted({node.id for node in ast.walk(ast.parse(self.call)) if isinstance(node, ast.Name)} & {*NAMES})
@@ -195,7 +195,8 @@ SAMPLES = (
            "np.stack([np.bincount(row, w, 10) for row, w in zip(bins, weights)])"),
     Sample("bincount", "bk.bincount(few)", "np.bincount(few)", compiles=False),
     Sample("histogram", "bk.histogram(rows, weights, edges)",
-           "np.stack([np.histogram(r, e, weights=w)[0] for r, w, e in zip(rows, weights, edges)])"),
+           "np.stack([np.histogram(r, e, weights=w)[0] for r, w, e in zip(rows, weights, edges)])",
+        differentiable="weights"),
     Sample("histogram", "bk.histogram(rows, None, edges[:1])", "np.stack([np.histogram(r, edges[0])[0] for r in rows])",
            differentiable=False),
     Sample("quantile", "bk.quantile(rows, [0, 0.3, 1])", "np.quantile(rows, [0, 0.3, 1], -1)", "if"),

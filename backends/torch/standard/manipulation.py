@@ -9,8 +9,6 @@ import torch
 
 from ...standard.axes import axes_of, one_axis
 
-moveaxis = torch.moveaxis
-
 
 def broadcast_arrays(*arrays: torch.Tensor) -> list[torch.Tensor]:
     """The arrays in their common shape."""
@@ -61,6 +59,17 @@ def flip(x: torch.Tensor, /, *, axis: int | Sequence[int] | None = None) -> torc
 def permute_dims(x: torch.Tensor, /, axes: Sequence[int]) -> torch.Tensor:
     """The axes in another order."""
     return torch.permute(x, tuple(axes))
+
+
+def moveaxis(
+    x: torch.Tensor, source: int | Sequence[int], destination: int | Sequence[int], /
+) -> torch.Tensor:  # fmt: skip
+    """Axes at other places; `torch.moveaxis` has no rule for `vmap`."""
+    old, new = axes_of(source, x.ndim), axes_of(destination, x.ndim)
+    order = [a for a in range(x.ndim) if a not in old]
+    for place, a in sorted(zip(new, old, strict=True)):
+        order.insert(place, a)
+    return torch.permute(x, order)
 
 
 def matrix_transpose(x: torch.Tensor, /) -> torch.Tensor:
