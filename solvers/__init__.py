@@ -24,6 +24,8 @@ from .methods.mixed_precision import MixedPrecision
 from .methods.registry import METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
+from .nonlinear.nonlinear_result import NonlinearResult
+from .nonlinear.solve_nonlinear import solve_nonlinear
 from .prepare import PreparedSolver, prepare
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult
@@ -49,6 +51,7 @@ __all__ = [
     "FastDirect",
     "Method",
     "MixedPrecision",
+    "NonlinearResult",
     "NotConverged",
     "Preconditioner",
     "PreparedSolver",
@@ -66,5 +69,6 @@ __all__ = [
     "rigid_motions",
     "set_global_setup_cache",
     "setup_cache",
+    "solve_nonlinear",
     "solve_triangular",
 ]

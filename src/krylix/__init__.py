@@ -33,6 +33,7 @@ from .backends import (
 from .solvers import (
     ConvergenceError,
     Diverged,
+    NonlinearResult,
     NotConverged,
     Preconditioner,
     PreparedSolver,
@@ -47,6 +48,7 @@ from .solvers import (
     rigid_motions,
     set_global_setup_cache,
     setup_cache,
+    solve_nonlinear,
     solve_triangular,
 )
 from .sparse import (
@@ -63,6 +65,7 @@ __all__ = [
     "Diverged",
     "NoBackendFound",
     "NonlinearError",
+    "NonlinearResult",
     "NotConverged",
     "Preconditioner",
     "PreparedSolver",
@@ -92,6 +95,7 @@ __all__ = [
     "set_global_precision",
     "set_global_setup_cache",
     "setup_cache",
+    "solve_nonlinear",
     "solve_triangular",
     "solvers",
     "sparse",
