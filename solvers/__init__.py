@@ -23,9 +23,9 @@ from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.registry import METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
-from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .nonlinear.nonlinear_result import NonlinearResult
 from .nonlinear.solve_nonlinear import solve_nonlinear
+from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .prepare import PreparedSolver, prepare
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult

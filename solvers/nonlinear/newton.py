@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array
 from ..iteration.outcome import Status
 from .equations import Equations
 from .linear_solver import LinearSolver

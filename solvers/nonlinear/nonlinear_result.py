@@ -19,7 +19,8 @@ class NonlinearResult:
     Usable as the return value of compiled functions and as a container of arrays.
 
     Attributes:
-        x: the solution, in the type, shape, dtype and device of `x0`; with `on_failure="nan"` NaN where a system failed.
+        x: the solution, in the type, shape, dtype and device of `x0`; NaN where a system failed, with
+            `on_failure="nan"`.
         residual: `f(x)` of the x that was found.
         residual_norm: its 2-norm.
         tolerance: the residual norm that counts as converged: `max(rtol |f(x0)|, atol)`, or `attainable` where that
@@ -86,9 +87,8 @@ def _apart(result: NonlinearResult) -> tuple[Sequence[Any], tuple[Any, ...]]:
 
 
 def _together(static: Any, arrays: Sequence[Any]) -> NonlinearResult:
-    count = len(_ARRAYS)
-    history = arrays[count] if len(arrays) > count else None
-    return NonlinearResult(*arrays[:count], history=history, method=static[0])
+    values = dict(zip((*_ARRAYS, "history"), (*arrays, None)[: len(_ARRAYS) + 1], strict=True))
+    return NonlinearResult(**values, method=static[0])
 
 
 def register_nonlinear_result(bk: Backend) -> None:
