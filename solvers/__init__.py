@@ -3,6 +3,7 @@
 if __name__ != "krylix.solvers":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
+from . import backend_solves as backend_solves
 from .iteration.method import Method
 from .iteration.outcome import Status
 from .linear_solve import linear_solve

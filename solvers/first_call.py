@@ -55,7 +55,7 @@ def solve_first_call(request: Request, solve: Callable[[Request], SolveResult]) 
         method = "auto" if is_auto(request.method) else find_method(request.method, request.A)
         if not _is_for_host(request, method):
             return None, request
-        program = bk.trace(lambda x, *args: bk.call(request.A, x, args), request.b, request.args)
+        program = bk.trace(lambda x, *args: bk.call_user(request.A, x, args), request.b, request.args)
     except Exception:  # said by the library in its own way, of the function or of a setting
         return None, request
     if program is None or getattr(program[0], "acts", True):

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import defaults
+from ..operations.binding import NamedOperations
 from .along_axes import Fourier, Recurrences
 from .arrays import Array as Array
 from .arrays import scattered
@@ -30,7 +31,7 @@ from .transformations import Transformations
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
 
 
-class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, Devices):
+class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, Devices, NamedOperations):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     is_eager: ClassVar[bool] = False  # is control flow always Python's, never compiled?
@@ -158,7 +159,7 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, D
     @abstractmethod
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
 
-    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+    def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         """Call a user's function in the context that it expects; it must not write to `x`."""
         return function(x, *args)
 

@@ -46,14 +46,14 @@ class Control(ABC):
         """Are loops over such arrays compiled, at the cost of a kernel for each scalar of their state?"""
         return False
 
-    def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
+    def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
         """Apply `body` `count` times: a compiled loop for traced arrays, with forward and reverse derivatives."""
         for _ in range(count):
             state = body(state)
         return state
 
     def _counted(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
-        """`repeat` by `while_loop`, for libraries whose loops have both derivatives."""
+        """`for_loop` by `while_loop`, for libraries whose loops have both derivatives."""
         first = self.asarray(np.zeros((), np.int32))
         return self.while_loop(lambda s: s[0] < count, lambda s: (s[0] + 1, body(s[1])), (first, state))[1]
 

@@ -6,13 +6,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .arrays import Array
 from .implicit import LinearSystem
 from .tree import Container, flatten
+
+
+class Differentiated(NamedTuple):
+    """A loss, and how its derivatives are found: a cotangent of real numbers gives d/dRe + i d/dIm of each array.
+
+    Attributes:
+        loss: an array of any shape.
+        outputs: what else the function has returned.
+        pull: cotangent -> those of the arrays; zeros where an array has no influence.
+        pull_each: cotangents, stacked along a first axis -> those of the arrays, likewise.
+    """
+
+    loss: Array
+    outputs: Any
+    pull: Callable[[Array], Sequence[Array]]
+    pull_each: Callable[[Array], Sequence[Array]]
 
 
 class Transformations(ABC):
@@ -24,6 +40,7 @@ class Transformations(ABC):
     has_root_rule: ClassVar[bool] = False  # has it a rule for derivatives of roots, to every order?
     compiles_solves: ClassVar[bool] = False  # does an eager solve gain from `compile`?
 
+    name: str
     is_array: Callable[[Any], bool]
     copy: Callable[[Array], Array]
     stack: Callable[[Sequence[Array]], Array]
@@ -90,12 +107,25 @@ class Transformations(ABC):
         """Context for krylix's own code, in which strict modes that a user has set do not apply."""
         return nullcontext()
 
+    def _outside_compilers(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, not read by a compiler of Python source that reads the caller now."""
+        return function
+
     def with_auto_axes(self, function: Callable[[Any], Any], tree: Any, like: Any = None) -> Any:
         """`function(tree)`; where shardings are part of types (Explicit axes), the compiler infers them inside.
 
         `like`: results with the shape of this array, or of its first axes, get its sharding.
         """
         return function(tree)
+
+    def _differentiated(
+        self, function: Callable[..., tuple[Array, Sequence[Array]]], arrays: Sequence[Array]
+    ) -> Differentiated:
+        """`function(*arrays)`, which returns a loss and other arrays, with the derivatives of the loss."""
+        raise TypeError(
+            f"{self.name} has no derivatives of functions; expected arrays of JAX, PyTorch or TensorFlow. Convert the "
+            'arguments with krylix.convert(x, "jax"), say, and take the backend of these.'
+        )
 
     # --- whole functions ----------------------------------------------------------------------------------------
 

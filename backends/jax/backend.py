@@ -23,6 +23,7 @@ from ..on_failure import has_pure_programs
 from ..precision import exponent_bits, real_dtype
 from .along_axes import JaxFourier, JaxRecurrences
 from .derivatives.bilinear import bilinear
+from .derivatives.differentiated import differentiated
 from .derivatives.implicit import implicit_solve, refused, without_derivatives
 from .derivatives.transposed import transpose_function
 from .host_calls.by_host import by_host
@@ -171,7 +172,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def compiles_numbers(self, x: Array) -> bool:
         return self.compiled(x) and not is_mapped()
 
-    def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
+    def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
         if is_mapped():  # where a loop has to say over which devices its state varies
             return self._counted(count, body, state)
         return lax.fori_loop(0, count, lambda _, s: body(s), state)
@@ -291,7 +292,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def without_derivatives(self, x: Array, failed: Array) -> Array:
         return without_derivatives(x, failed)
 
-    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+    def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         return called(function, x, args)
 
     def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
@@ -319,6 +320,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     _leniently = staticmethod(leniently)
     host_view = staticmethod(host_view)
     with_auto_axes = staticmethod(with_auto_axes)
+    _differentiated = staticmethod(differentiated)
     transpose_function = staticmethod(transpose_function)
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:

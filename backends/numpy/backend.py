@@ -91,7 +91,7 @@ class NumpyBackend(NumpyKernels, Backend):
         view.flags.writeable = False
         return view
 
-    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+    def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         if isinstance(x, (np.ndarray, StandIn)):
             view = x.view()  # read-only, as `x` belongs to the solver
             view.flags.writeable = False

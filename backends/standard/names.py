@@ -7,17 +7,20 @@ from typing import Any
 VERSION = "2024.12"
 
 _BY_RULE = {
-    # Two arrays, or an array and a number, in one dtype.
+    # Two arrays, or an array and a number, in one dtype, and nothing else.
     "pair": """add bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor equal floor_divide greater
         greater_equal less less_equal logical_and logical_or logical_xor matmul maximum minimum multiply not_equal
-        remainder searchsorted subtract tensordot vecdot
-        linalg.cross linalg.matmul linalg.outer linalg.tensordot linalg.vecdot""",
+        remainder subtract linalg.matmul linalg.outer""",
+    # The same, and settings.
+    "first_pair": "searchsorted tensordot vecdot linalg.cross linalg.tensordot linalg.vecdot",
     "power": "pow",
     # The same, and integers become real numbers.
     "real_pair": "atan2 copysign divide hypot logaddexp nextafter linalg.solve",
-    # One array, whose integers become real numbers.
-    "real": """acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 mean reciprocal signbit sin sinh
-        sqrt std tan tanh var
+    # One array and nothing else, whose integers become real numbers.
+    "real": """acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 reciprocal signbit sin sinh sqrt
+        tan tanh""",
+    # One array, whose integers become real numbers, and settings.
+    "real_first": """mean std var
         linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.matrix_norm linalg.matrix_power
         linalg.matrix_rank linalg.pinv linalg.qr linalg.slogdet linalg.svd linalg.svdvals linalg.vector_norm
         fft.fft fft.fftn fft.hfft fft.ifft fft.ifftn fft.ihfft fft.irfft fft.irfftn fft.rfft fft.rfftn""",

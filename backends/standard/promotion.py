@@ -27,14 +27,21 @@ class Promotion:
         together = self.library.together
 
         @wraps(function)
-        def promoted(x1: Any, x2: Any, /, **keywords: Any) -> Any:
+        def promoted(x1: Any, x2: Any, /) -> Any:
             try:
                 equal = x1.dtype is x2.dtype
             except AttributeError:  # of a number
                 equal = False
-            if not equal:
-                x1, x2 = together(x1, x2)
-            return function(x1, x2, **keywords)
+            return function(x1, x2) if equal else function(*together(x1, x2))
+
+        return promoted
+
+    def first_pair(self, function: Function) -> Function:
+        together = self.library.together
+
+        @wraps(function)
+        def promoted(x1: Any, x2: Any, /, *args: Any, **keywords: Any) -> Any:
+            return function(*together(x1, x2), *args, **keywords)
 
         return promoted
 
@@ -75,6 +82,19 @@ class Promotion:
         floating, to_real = self.library.floating, self._to_real
 
         @wraps(function)
+        def promoted(x: Any, /) -> Any:
+            try:
+                known = x.dtype in floating
+            except AttributeError:  # of a number
+                known = False
+            return function(x if known else to_real(x))
+
+        return promoted
+
+    def real_first(self, function: Function) -> Function:
+        floating, to_real = self.library.floating, self._to_real
+
+        @wraps(function)
         def promoted(x: Any, /, *args: Any, **keywords: Any) -> Any:
             return function(x if getattr(x, "dtype", None) in floating else to_real(x), *args, **keywords)
 
@@ -86,10 +106,12 @@ class Promotion:
         return self.library.in_dtype(x, self.library.default_of("f"), None)
 
     def accumulated(self, function: Function) -> Function:
-        library = self.library
+        library, floating = self.library, self.library.floating
 
         @wraps(function)
         def accumulated(x: Any, /, *, dtype: Any = None, **keywords: Any) -> Any:
+            if dtype is None and getattr(x, "dtype", None) in floating:
+                return function(x, **keywords)
             if dtype is not None:
                 return function(x, dtype=library.native(dtype), **keywords)
             kind = library.kinds[library.dtype_of(x)]
@@ -114,15 +136,14 @@ class Promotion:
         return promoted
 
     def where(self, function: Function) -> Function:
-        promoted = self.pair(lambda x1, x2, *, condition: function(condition, x1, x2))
-        bool_ = self.library.native(bool)
+        library, bool_ = self.library, self.library.native(bool)
 
         @wraps(function)
         def where(condition: Any, x1: Any, x2: Any, /) -> Any:
             if getattr(condition, "dtype", None) is not bool_:
-                like = next((x for x in (x1, x2) if self.library.is_array(x)), None)
-                condition = self.library.in_dtype(condition, bool_, like)
-            return promoted(x1, x2, condition=condition)
+                like = next((x for x in (x1, x2) if library.is_array(x)), None)
+                condition = library.in_dtype(condition, bool_, like)
+            return function(condition, *library.together(x1, x2))
 
         return where
 

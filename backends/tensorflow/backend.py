@@ -19,6 +19,7 @@ from ..interface.implicit import LinearSystem
 from ..precision import exponent_bits
 from .along_axes import TensorflowFourier
 from .bilinear import bilinear
+from .differentiated import differentiated
 from .evaluate import eagerly, is_eager
 from .fold import GraphConstantFolder
 from .implicit import has_tangent, implicit_solve, refused, without_derivatives
@@ -143,7 +144,7 @@ class TensorflowBackend(TensorflowIndexing, Backend):
             return super().while_loop(condition, body, state)
         return tf.while_loop(condition, lambda s: (body(s),), (state,))[0]
 
-    def repeat(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
+    def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
         return (super().repeat if tf.executing_eagerly() else self._counted)(count, body, state)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
@@ -278,6 +279,8 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
     ) -> Array:  # fmt: skip
         return bilinear(self, form, values, indices, x, transposed)
+
+    _differentiated = staticmethod(differentiated)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)

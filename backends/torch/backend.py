@@ -21,6 +21,7 @@ from ..precision import exponent_bits
 from .along_axes import TorchFourier
 from .bilinear import bilinear
 from .closures import open_function
+from .differentiated import differentiated, outside_compilers
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .implicit import implicit_solve
 from .kernels import TorchKernels
@@ -262,6 +263,9 @@ class TorchBackend(TorchKernels, Backend):
     ) -> Array:  # fmt: skip
         return bilinear(self, form, values, indices, x, transposed)
 
+    _differentiated = staticmethod(differentiated)
+    _outside_compilers = staticmethod(outside_compilers)
+
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)
 
@@ -281,7 +285,7 @@ class TorchBackend(TorchKernels, Backend):
     ) -> None:
         register_pytree_node(cls, lambda x: (list(flatten(x)[0]), flatten(x)[1]), lambda v, c: unflatten(c, v))
 
-    def call(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
+    def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         leaves, _ = self.leaves(x)
         versions = [version(leaf) for leaf in leaves]
         recorded = torch.is_grad_enabled()

@@ -118,7 +118,7 @@ class BlockTridiagonalInverse(Composed):
             return k + 1, last, bk.put_block(kept, i * size, bk.where(forward, left, last))
 
         start = bk.asarray(np.zeros(1, np.int32), like=b), 0 * b[:, :size], b
-        return bk.repeat(2 * count, body, start)[2]
+        return bk.for_loop(2 * count, body, start)[2]
 
 
 def _as_wide(columns: np.ndarray, width: int) -> np.ndarray:
@@ -167,7 +167,7 @@ def scanned(bk: Backend, step: Callable[[Any, Array], Array], first: Array, coun
         return i + 1, last, bk.put_block(buffer, i * m, last)
 
     start = bk.asarray(np.zeros(1, np.int32), like=first), first, bk.zeros((rows, count * m), bk.dtype(first), first)
-    found = bk.repeat(count, body, start)[2]
+    found = bk.for_loop(count, body, start)[2]
     return bk.reshape(found, (rows, count, m))
 
 

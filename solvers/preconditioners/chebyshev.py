@@ -69,7 +69,7 @@ class ChebyshevOperator(Composed):
         d = (1 / centre) * (scaled * x)
         first = _Step(d, d, one / sigma)
         # a loop, as XLA would compute a product in a chain of them once for each place where it is read
-        return bk.repeat(self.degree - 1, step, first).z
+        return bk.for_loop(self.degree - 1, step, first).z
 
     def transpose(self) -> ChebyshevOperator:
         """p(D^-1 A) D^-1 = D^-1 p(A D^-1), whose transpose has the same form."""

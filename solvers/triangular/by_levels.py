@@ -134,7 +134,7 @@ class LevelSolve(Composed):
             return done + 1, bk.put_block(y, now * width, new)
 
         first = bk.asarray(np.zeros(1, np.int32), like=r), bk.zeros((batch, size), bk.dtype(r), r)
-        return bk.repeat(steps, solve_step, first)[1]
+        return bk.for_loop(steps, solve_step, first)[1]
 
 
 class _Plan(NamedTuple):

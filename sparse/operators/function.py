@@ -102,7 +102,7 @@ class FunctionOperator(LinearFunction):
         return self.layout.unflatten(self.bk, rows) if as_given else rows
 
     def _trace(self) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        return self.bk.trace(lambda x, *args: self.bk.call(self.function, x, args), self._zeros(True), self.args)
+        return self.bk.trace(lambda x, *args: self.bk.call_user(self.function, x, args), self._zeros(True), self.args)
 
     def _as_program(self, constant: Array | None, is_linear: bool) -> FunctionOperator | None:
         """The container of the program; None where the function cannot be traced."""
@@ -167,7 +167,7 @@ class FunctionOperator(LinearFunction):
 
     def _image(self, x: Any) -> Any:
         """Image under a function whose output was validated before."""
-        return self.function(x, *self.args) if self._is_record else self.bk.call(self.function, x, self.args)
+        return self.function(x, *self.args) if self._is_record else self.bk.call_user(self.function, x, self.args)
 
     def _rows_of(self, image: Any) -> Array:
         if image is None:

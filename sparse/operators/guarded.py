@@ -142,8 +142,8 @@ class Guarded:
     def _called(self, name: str, x: np.ndarray) -> Any:
         product = getattr(self.linear, name)
         if self.seen.reads:
-            return _HOST.call(product, x, ())
-        return _watched(_HOST, self.seen, lambda: _HOST.call(product, x, ()), [x], f"{name} of {self.name}")
+            return _HOST.call_user(product, x, ())
+        return _watched(_HOST, self.seen, lambda: _HOST.call_user(product, x, ()), [x], f"{name} of {self.name}")
 
     def _in_dtype(self, image: np.ndarray, x: np.ndarray, product: str) -> np.ndarray:
         if image.dtype == self.dtype:
@@ -187,7 +187,7 @@ class Guarded:
 
 
 def first_call(bk: Backend, function: Callable[..., Any], x: Any, args: Any, name: str) -> tuple[Any, bool]:
-    """`bk.call(function, x, args)`, after which x is looked at; and whether that need not be done again.
+    """`bk.call_user(function, x, args)`, after which x is looked at; and whether that need not be done again.
 
     Raises:
         ValueError: it writes to x where its library does not see it.
@@ -195,9 +195,9 @@ def first_call(bk: Backend, function: Callable[..., Any], x: Any, args: Any, nam
     seen = _seen(function)
     seen.reads |= bk.has_pure_arrays
     if seen.reads:
-        return bk.call(function, x, args), True
+        return bk.call_user(function, x, args), True
     leaves, _ = bk.leaves(x)
-    return _watched(bk, seen, lambda: bk.call(function, x, args), leaves, name), seen.reads
+    return _watched(bk, seen, lambda: bk.call_user(function, x, args), leaves, name), seen.reads
 
 
 def _watched(bk: Backend, seen: _Seen, call: Callable[[], Any], arrays: list[Array], name: str) -> Any:

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 from krylix.backends import Backend
 from krylix.backends.interface.devices import Devices
+from krylix.backends.operations.table import OPERATIONS
 from library import label, library_files
 
 # Called in one place only, and yet part of a backend: what it gains there, or why nothing else can do it.
@@ -38,8 +39,9 @@ REASONS = {
     "where_needed": "only the library knows how a program leaves out work: 99 ms for 144 at 512^2 without grids",
     "window": "one negative padding in JAX: 0.20 ms for 0.32 with a padded copy, and a message to one neighbour only",
 }
-# Operations for users, with tests of their own: test_standard.py calls every function of `xp`, test_devices.py these.
-FOR_USERS = {"xp", *vars(Devices)}
+# For users, with tests of their own: test_standard.py calls every function of `xp`, test_operation_names.py every
+# operation by name, test_devices.py these.
+FOR_USERS = {"xp", *OPERATIONS, *vars(Devices)}
 NAMES = {"bk", "backend", "host", "own", "theirs"}  # of variables and attributes that hold a backend
 MAKERS = {"side", "get_backend", "choose_backend", "default_backend"}  # of functions that return one
 

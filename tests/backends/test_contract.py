@@ -352,7 +352,7 @@ def test_copy_is_owned_and_read_only_is_not_written(mode: str) -> None:
             bk.read_only(x)[0] = 1
 
 
-@covers("leaves", "unleaves", "call")
+@covers("leaves", "unleaves", "call_user")
 @modes
 def test_containers_and_calls(mode: str) -> None:
     a, b = rows("float64", (2, 3)), rows("float64", (2, 3), 1)
@@ -360,7 +360,7 @@ def test_containers_and_calls(mode: str) -> None:
     def through(bk: Backend, a: Any, b: Any) -> tuple[Any, ...]:
         leaves, structure = bk.leaves(a)
         assert len(leaves) == 1 and structure is None
-        (c,) = bk.call(lambda x, factor, other: (factor * x + other,), bk.unleaves(structure, leaves), (3.0, b))
+        (c,) = bk.call_user(lambda x, factor, other: (factor * x + other,), bk.unleaves(structure, leaves), (3.0, b))
         if bk.name != "jax":
             return a, c
         leaves, structure = bk.leaves({"b": b, "a": (a,)})

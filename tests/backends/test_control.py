@@ -221,14 +221,14 @@ def test_frozen_systems_keep_every_bit(mode: str, dtype: str) -> None:
             assert got[~on].tobytes() == old[~on].tobytes()
 
 
-@covers("repeat")
+@covers("for_loop")
 @pytest.mark.parametrize("count", [0, 1, 7])
 @modes
 def test_repeat(mode: str, count: int) -> None:
     x = rows("float64", (2, 3))
 
     def powers(bk: Backend, x: Any) -> Any:
-        return bk.repeat(count, lambda s: (2 * s[0] + x, (s[1][0] * x,)), (x, (x,)))
+        return bk.for_loop(count, lambda s: (2 * s[0] + x, (s[1][0] * x,)), (x, (x,)))
 
     found = run(mode, powers, x)
     np.testing.assert_allclose(found[0], (2 ** (count + 1) - 1) * x, rtol=1e-12)

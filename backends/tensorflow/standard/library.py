@@ -69,6 +69,8 @@ def flat(x: Any) -> Any:
 
 def over(function: Callable[..., Any], x: Any, axis: int | Sequence[int] | None, keepdims: bool) -> Any:
     """`function(x, axes, keepdims)`, also over no axes: then over a new one."""
+    if axis is None:
+        return function(x, None, keepdims)
     axes = axes_of(axis, len(x.shape))
     return function(x, list(axes), keepdims) if axes else function(tf.expand_dims(x, -1), [-1], False)
 

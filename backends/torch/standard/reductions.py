@@ -15,6 +15,8 @@ _Reduce = Callable[..., torch.Tensor]
 
 def _over(function: _Reduce, x: torch.Tensor, axis: Axis, keepdims: bool, **settings: Any) -> torch.Tensor:
     """`function(x, dim=..., keepdim=...)`; PyTorch reads an empty `dim` as all axes, so then a new axis is reduced."""
+    if axis is None and not keepdims and x.numel():
+        return function(x, **settings)
     dim = axes_of(axis, x.ndim)
     if not dim:
         return function(x.unsqueeze(-1), dim=(x.ndim,), keepdim=False, **settings)
@@ -23,12 +25,16 @@ def _over(function: _Reduce, x: torch.Tensor, axis: Axis, keepdims: bool, **sett
 
 def sum(x: torch.Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> torch.Tensor:
     """The sum."""
+    if axis is None and dtype is None and not keepdims:
+        return torch.sum(x)
     return _over(torch.sum, x, axis, keepdims, dtype=dtype)
 
 
 def prod(x: torch.Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> torch.Tensor:
     """The product, axis by axis."""
     x = x if dtype is None else x.to(dtype)
+    if axis is None and not keepdims:
+        return torch.prod(x)
     for a in sorted(axes_of(axis, x.ndim), reverse=True):
         x = torch.prod(x, dim=a, keepdim=keepdims)
     return x

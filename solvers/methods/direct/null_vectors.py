@@ -68,7 +68,7 @@ def both_null_vectors(
         basis, found = _null_vectors(bk, own, none, where, strict, limit)
         return turned(parts), other, basis, found, 0 * limit + strict
 
-    _, right, left, *_ = bk.repeat(3, side, (adjoint, none, none, where, limit))
+    _, right, left, *_ = bk.for_loop(3, side, (adjoint, none, none, where, limit))
     return right, left
 
 

@@ -1,0 +1,38 @@
+"""Other words for operations, as PhiML's backends have them: each is the operation itself."""
+
+from __future__ import annotations
+
+ALIASES = {
+    "and_": "bitwise_and",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "batched_gather_1d": "take_along_axis",
+    "cast": "astype",
+    "cumsum": "cumulative_sum",
+    "div": "divide",
+    "divide_no_nan": "safe_divide",
+    "floordiv": "floor_divide",
+    "gamma_inc_l": "gammainc",
+    "gamma_inc_u": "gammaincc",
+    "gather": "take",
+    "gather_1d": "take",
+    "get_default_device": "default_device",
+    "greater_or_equal": "greater_equal",
+    "greater_than": "greater",
+    "invert": "bitwise_invert",
+    "log_gamma": "lgamma",
+    "mod": "remainder",
+    "mul": "multiply",
+    "mul_matrix_batched_vector": "product",
+    "or_": "bitwise_or",
+    "shift_bits_left": "bitwise_left_shift",
+    "shift_bits_right": "bitwise_right_shift",
+    "sub": "subtract",
+    "transpose": "permute_dims",
+    "xor": "bitwise_xor",
+}
