@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,63 +11,27 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Layout, UnsupportedOperation
 from ...sparse.tracing.front_end import front_end_for
+from .user_function import UserFunction
 
 Linear = Callable[[Array], Array]  # of rows
 DENSE = 200  # unknowns of one system up to which its Jacobian is made column by column and factorised
-_PYTHON_NUMBERS = (int, float, list, tuple)
+_NUMBERS = (int, float, complex, np.ndarray, np.generic)
 
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """F on rows.
+    """F(x) = 0 on rows `(systems, n)`, the systems independent of each other.
 
     Attributes:
-        function: `f(x, *args)` of the user, on arrays as x0, with `args`.
-        layout: of x and f(x).
-        dtype: in which all is computed.
-        reverse: has `function` a reverse derivative only?
+        residual: F, differentiable, rows to rows.
+        layout: of x and F(x).
+        reverse: have products with the Jacobian to be made of a reverse derivative?
     """
 
     bk: Backend
-    function: Callable[..., Any]
-    args: Sequence[Any]
+    residual: Callable[[Array], Array]
     layout: Layout
-    dtype: np.dtype
     reverse: bool = False
-
-    def residual(self, rows: Array) -> Array:
-        """F(x).
-
-        Raises:
-            ValueError, TypeError: f returns something else than real arrays shaped as x0.
-        """
-        bk, layout = self.bk, self.layout
-        image = bk.call(self.function, layout.unflatten(bk, rows), self.args)
-        self._check(image)
-        return layout.flatten(bk, image, self.dtype, "f(x)")
-
-    def _check(self, image: Any) -> None:
-        bk, layout = self.bk, self.layout
-        leaves, structure = ([image], None) if bk.is_array(image) else bk.leaves(image)
-        found = [tuple(getattr(leaf, "shape", np.shape(leaf) if isinstance(leaf, _PYTHON_NUMBERS) else ()))
-                 for leaf in leaves]  # fmt: skip
-        expected = [(*layout.batch, *shape) for shape in layout.shapes]
-        if found != expected or structure != layout.structure:
-            raise ValueError(
-                f"f returned {_described(found)}; expected {_described(expected)}, as x0 is: one equation for each "
-                "unknown. For more equations than unknowns, minimise the sum of squares with krylix.minimize."
-            )
-        for leaf in leaves:
-            if not bk.is_array(leaf) and not isinstance(leaf, (*_PYTHON_NUMBERS, np.ndarray, np.generic)):
-                raise TypeError(
-                    f"f returned a {type(leaf).__module__}.{type(leaf).__qualname__} for an x of {bk.name}; expected "
-                    f"an array of {bk.name}. Give x0 as an array of the library that f computes with."
-                )
-            if np.dtype(bk.dtype(leaf) if bk.is_array(leaf) else np.asarray(leaf).dtype).kind == "c":
-                raise TypeError(
-                    "f returned complex numbers; expected real ones. Solve for the real and imaginary parts as "
-                    "unknowns of their own, on a new axis of x0."
-                )
 
     @property
     def is_dense(self) -> bool:
@@ -83,37 +47,28 @@ class Equations:
         return self.bk.transpose_function(backward, rows)
 
     def jacobian(self, rows: Array, residual: Array) -> Array:
-        """The Jacobian of each system, `(systems, n, n)`, where systems are independent."""
+        """The Jacobian of each system, `(systems, n, n)`; of rows and their residual."""
         bk = self.bk
-        units = unit_rows(bk, rows)
         if not bk.has_derivatives:
-            return self._by_differences(rows, residual)
-        if self.reverse:  # its rows
-            backward = front_end_for(rows).reverse_derivative(self.residual, rows, (), {})[0]
-            return bk.permute_dims(bk.map_columns(backward, units), (1, 0, 2))
-        return dense_of(bk, self.linearised(rows), rows)
-
-    def _by_differences(self, rows: Array, residual: Array) -> Array:
-        """Forward differences, for a library without derivatives."""
-        systems, n = rows.shape
-        matrix = np.empty((systems, n, n), self.dtype)
-        step = np.sqrt(np.finfo(self.dtype).eps) * np.maximum(np.abs(rows), 1)
-        for i in range(n):
-            moved = rows.copy()
-            moved[:, i] += step[:, i]
-            matrix[:, :, i] = (self.residual(moved) - residual) / (moved[:, i] - rows[:, i])[:, None]
-        return matrix
+            return by_differences(self.residual, rows, residual)
+        # The derivative of a sum over systems is that of each system by its own unknowns.
+        by_rows = bk.jacobian(lambda x: bk.sum(self.residual(x), 0), get_output=False)(rows)
+        return bk.permute_dims(by_rows, (1, 0, 2))
 
     def with_rule(self, rows: Array) -> Equations:
-        """The same, differentiated as the library can: forward, or backward where there is only that rule."""
-        if not self.bk.has_derivatives:
-            if self.layout.size > DENSE:
-                raise UnsupportedOperation(
-                    f"{self.bk.name} has no derivatives of functions, and for {self.layout.size} unknowns differences "
-                    f"take too many calls of f (there may be {DENSE}). Write f with JAX, PyTorch or TensorFlow, and "
-                    "give x0 as its array."
-                )
+        """The same, with products as the library can make them: forward, or of the reverse derivative if need be.
+
+        Raises:
+            UnsupportedOperation: a library without derivatives, and many unknowns.
+        """
+        if self.is_dense:
             return self
+        if not self.bk.has_derivatives:
+            raise UnsupportedOperation(
+                f"{self.bk.name} has no derivatives of functions, and for {self.layout.size} unknowns differences "
+                f"take too many calls of f (there may be {DENSE}). Write f with JAX, PyTorch or TensorFlow, and "
+                "give x0 as its array."
+            )
         try:
             self.linearised(rows)(rows)
         except (TypeError, UnsupportedOperation) as error:
@@ -121,6 +76,61 @@ class Equations:
                 raise
             return replace(self, reverse=True)
         return self
+
+
+def by_differences(function: Callable[[Array], Array], rows: Array, image: Array) -> Array:
+    """The Jacobian of each system by forward differences, of NumPy arrays; `image` is that of rows."""
+    systems, n = rows.shape
+    matrix = np.empty((systems, image.shape[1], n), rows.dtype)
+    step = np.sqrt(np.finfo(rows.dtype).eps) * np.maximum(np.abs(rows), 1)
+    for i in range(n):
+        moved = rows.copy()
+        moved[:, i] += step[:, i]
+        matrix[:, :, i] = (function(moved) - image) / (moved[:, i] - rows[:, i])[:, None]
+    return matrix
+
+
+def residual_of(user: UserFunction) -> Callable[[Array], Array]:
+    """F on rows, of a user's `f(x, *args)`.
+
+    It raises ValueError and TypeError where f returns something else than real arrays shaped as x0.
+    """
+    bk, layout = user.bk, user.layout
+
+    def residual(rows: Array) -> Array:
+        image = user(rows)
+        _check(bk, layout, image)
+        return layout.flatten(bk, image, user.dtype, "f(x)")
+
+    return residual
+
+
+def _check(bk: Backend, layout: Layout, image: Any) -> None:
+    leaves, structure = ([image], None) if bk.is_array(image) else bk.leaves(image)
+    for leaf in leaves:
+        check_real_array(bk, leaf)
+    found = [tuple(np.shape(leaf) if isinstance(leaf, _NUMBERS) else leaf.shape) for leaf in leaves]
+    expected = [(*layout.batch, *shape) for shape in layout.shapes]
+    if found != expected or structure != layout.structure:
+        raise ValueError(
+            f"f returned {_described(found)}; expected {_described(expected)}, as x0 is: one equation for each "
+            "unknown. For more equations than unknowns, minimise the sum of squares with krylix.minimize."
+        )
+
+
+def check_real_array(bk: Backend, x: Any) -> None:
+    """Raises TypeError where what f returned is no array of real numbers of the library."""
+    if not bk.is_array(x) and not isinstance(x, _NUMBERS):
+        raise TypeError(
+            f"f returned a {type(x).__module__}.{type(x).__qualname__} for an x of {bk.name}; expected an array of "
+            f"{bk.name}. Give x0 as an array of the library that f computes with."
+        )
+    dtype = np.dtype(bk.dtype(x)) if bk.is_array(x) else np.asarray(x).dtype
+    if dtype.kind == "c":
+        raise TypeError(
+            "f returned complex numbers; expected real ones. Make the real and imaginary parts unknowns of their own, "
+            "on a new axis of x0."
+        )
 
 
 def unit_rows(bk: Backend, rows: Array) -> Array:

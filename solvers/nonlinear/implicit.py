@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...backends import Array
 from .equations import Equations, Linear
 from .linear_solver import LinearSolver
@@ -45,10 +47,16 @@ class ImplicitRoot:
         return bk.without_derivatives(root, self.failed)
 
     def _step(self, x: Array, start: Array) -> Array:
-        bk = self.equations.bk
-        f = self._masked(self.equations.residual(x), x - start)
-        product = self.equations.linearised(x)
-        return x - self._solve(lambda v: self._masked(product(v), v), f - bk.constant(f))
+        equations, bk = self.equations, self.equations.bk
+        f = self._masked(equations.residual(x), x - start)
+        rhs = f - bk.constant(f)
+        if equations.is_dense:
+            matrix = equations.jacobian(x, f)
+            identity = bk.asarray(np.eye(equations.layout.size, dtype=bk.dtype(x)), like=x)
+            matrix = bk.where(bk.reshape(self.failed, (-1, 1, 1)), identity[None], matrix)
+            return x - self.linear_solver.solve_dense(bk, matrix, rhs, self.policy)[0]
+        product = equations.linearised(x)
+        return x - self._solve(lambda v: self._masked(product(v), v), rhs)
 
     def _masked(self, values: Array, instead: Array) -> Array:
         return self.equations.bk.where(self.failed, instead, values)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from ...backends import Array, Backend, get_on_failure, without_compilers
 from ...backends.on_failure import QUIET, checked_policy, run_for
@@ -17,11 +15,12 @@ from ..setup.other_names import with_our_names
 from ..setup.stopping import default_rtol, tolerance
 from .arguments import checked_limit, checked_method, unknowns
 from .describe import describe_equations
-from .equations import Equations
+from .equations import Equations, residual_of
 from .implicit import ImplicitRoot
 from .linear_solver import LinearSolver
 from .newton import Newton, NewtonState
 from .nonlinear_result import NonlinearResult, register_nonlinear_result
+from .user_function import UserFunction
 
 _MOST_STEPS = 50
 
@@ -85,15 +84,13 @@ def solve_nonlinear(
     bk, x0, layout, dtype = unknowns("f", f, x0, args, batch_ndim)
     solver = LinearSolver.of(linear_solver)
     limit = checked_limit(max_iter, _MOST_STEPS)
-    newton = Newton(limit, rtol is None, bool(history), solver, "nan" if policy == "nan" else "status")
-    real = np.dtype(dtype)
     tolerances = (
-        tolerance(bk, rtol, default_rtol(dtype), "rtol", layout, x0, real),
-        tolerance(bk, atol, 0.0, "atol", layout, x0, real),
+        tolerance(bk, rtol, default_rtol(dtype), "rtol", layout, x0, dtype),
+        tolerance(bk, atol, 0.0, "atol", layout, x0, dtype),
     )
-    equations = Equations(bk, f, tuple(args), layout, dtype)
-    problem = _Solve(newton, policy)
-    return without_compilers(run_for)(policy, problem.result, equations, x0, *map(bk.constant, tolerances))
+    problem = _Solve(Newton(limit, rtol is None, bool(history), solver, "nan" if policy == "nan" else "status"), policy)
+    user = UserFunction(bk, f, tuple(args), layout, dtype)
+    return without_compilers(run_for)(policy, problem.result, user, x0, *map(bk.constant, tolerances))
 
 
 solve_nonlinear._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
@@ -106,30 +103,19 @@ class _Solve:
     newton: Newton
     policy: str
 
-    def result(self, equations: Equations, x: Array, rtol: Array, atol: Array) -> NonlinearResult:
-        bk, layout = equations.bk, equations.layout
-        register_nonlinear_result(bk)
-        traced = bk.trace(equations.function, layout.unflatten(bk, x), equations.args) if bk.compiles_solves else None
-        if traced is None:
-            found = self.found(equations, x, rtol, atol)
-        else:
-            program, arrays = traced
-            known = _Known(self, program, layout, equations.dtype)
-            run = bk.compile(_run, ("bk", "known")) if known.is_hashable and not bk.in_program() else _run
-            found = run(x, rtol, atol, tuple(arrays), bk=bk, known=known)
-        return self._told(bk, layout, *found)
+    def result(self, user: UserFunction, x: Array, rtol: Array, atol: Array) -> NonlinearResult:
+        register_nonlinear_result(user.bk)
+        return self._told(user.bk, user.layout, *user.compiled(_run, x, rtol, atol, known=self))
 
-    def found(self, equations: Equations, x: Array, rtol: Array, atol: Array) -> tuple[Any, ...]:
+    def found(self, user: UserFunction, x: Array, rtol: Array, atol: Array) -> tuple[Any, ...]:
         """What Newton's method finds, x with derivatives."""
-        bk = equations.bk
-        arrays, rebuild = bk.flatten(equations.args)
-        constants = replace(equations, args=rebuild([bk.constant(a) for a in arrays]))
+        bk = user.bk
         with bk.errstate():
-            constants = constants.with_rule(x)
+            constants = Equations(bk, residual_of(user.with_constants()), user.layout).with_rule(x)
             state, bound, attainable = self.newton.run(constants, x, rtol, atol)
         failed = state.status != int(Status.CONVERGED)
-        of = replace(equations, reverse=constants.reverse)
-        root = ImplicitRoot(of, self.newton.linear_solver, failed, self.policy).of(state.x)
+        equations = Equations(bk, residual_of(user), user.layout, constants.reverse)
+        root = ImplicitRoot(equations, self.newton.linear_solver, failed, self.policy).of(state.x)
         return state._replace(x=root), bound, attainable
 
     def _told(
@@ -155,24 +141,5 @@ class _Solve:
 _NAME = "solve_nonlinear"  # of the message in stored programs
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What a compiled program of a library that compiles solves depends on."""
-
-    solve: _Solve
-    program: Any
-    layout: Layout
-    dtype: np.dtype
-
-    @property
-    def is_hashable(self) -> bool:
-        try:
-            hash(self)
-        except TypeError:
-            return False
-        return True
-
-
-def _run(x: Array, rtol: Array, atol: Array, arrays: tuple[Array, ...], *, bk: Backend, known: _Known) -> Any:
-    equations = Equations(bk, known.program, arrays, known.layout, known.dtype)
-    return known.solve.found(equations, x, rtol, atol)
+def _run(user: UserFunction, known: _Solve, x: Array, rtol: Array, atol: Array) -> tuple[Any, ...]:
+    return known.found(user, x, rtol, atol)
