@@ -24,6 +24,8 @@ from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.registry import METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
+from .nonlinear.minimize import minimize
+from .nonlinear.minimize_result import MinimizeResult
 from .nonlinear.nonlinear_result import NonlinearResult
 from .nonlinear.solve_nonlinear import solve_nonlinear
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
@@ -51,6 +53,7 @@ __all__ = [
     "Diverged",
     "FastDirect",
     "Method",
+    "MinimizeResult",
     "MixedPrecision",
     "NonlinearResult",
     "NotConverged",
@@ -65,6 +68,7 @@ __all__ = [
     "find_method",
     "linear_solve",
     "load_preconditioner",
+    "minimize",
     "preconditioner",
     "prepare",
     "rigid_motions",

@@ -76,3 +76,60 @@ def checked_method(function: str, method: Any, methods: Sequence[str]) -> str:
     if method.lower() not in names:
         raise ValueError(f"{function} has no method {method!r}; there are {', '.join(methods)}.")
     return names[method.lower()]
+
+
+def box_of(bk: Backend, bounds: Any, layout: Layout, rows: Array) -> tuple[Array, Array]:
+    """Lower and upper bounds as rows; infinite where there are none.
+
+    Raises:
+        TypeError, ValueError: got / expected.
+    """
+    low, high = (
+        _numbers(bk, value, name, layout) for name, value in zip(("lower", "upper"), _pair(bounds), strict=True)
+    )
+    if np.any((-np.inf if low is None else low) > (np.inf if high is None else high)):
+        raise ValueError("A lower bound is above the upper one; expected bounds=(lower, upper).")
+    return _placed(bk, low, -np.inf, layout, rows), _placed(bk, high, np.inf, layout, rows)
+
+
+def _pair(bounds: Any) -> tuple[Any, Any]:
+    if bounds is None:
+        return None, None
+    if not isinstance(bounds, tuple) or len(bounds) != 2 or any(isinstance(b, list | tuple) for b in bounds):
+        raise TypeError(
+            "bounds must be a tuple (lower, upper) of numbers, arrays that broadcast to x0, or None; got "
+            f"{bounds!r}. For SciPy's pairs, give (np.array([low for low, _ in pairs]), np.array([...]))."
+        )
+    return bounds
+
+
+def _numbers(bk: Backend, value: Any, name: str, layout: Layout) -> np.ndarray | None:
+    if value is None:
+        return None
+    if bk.is_array(value) and not bk.on_host and (bk.compiled(value) or bk.tracks(value)):
+        raise TypeError(
+            f"The {name} bound is an array of a compiled program, or its derivatives are being recorded, but x has "
+            "none with respect to bounds. Give a number or a NumPy array."
+        )
+    numbers = np.asarray(bk.to_numpy(value) if bk.is_array(value) else value)
+    if numbers.dtype.kind not in "iuf" or np.isnan(numbers).any():
+        raise ValueError(f"The {name} bound must be real numbers, without NaN; got {value!r}.")
+    if not numbers.ndim:
+        return numbers
+    if layout.structure is not None:
+        raise TypeError(
+            f"The {name} bound is an array of shape {numbers.shape}; expected a number, as x0 is a container."
+        )
+    whole = (*layout.batch, *layout.shapes[0])
+    try:
+        return np.broadcast_to(numbers, whole)
+    except ValueError as error:
+        raise ValueError(
+            f"The {name} bound has the shape {numbers.shape}; expected a number, or what broadcasts to {whole}."
+        ) from error
+
+
+def _placed(bk: Backend, numbers: np.ndarray | None, free: float, layout: Layout, rows: Array) -> Array:
+    if numbers is None or not numbers.ndim:
+        return bk.full_like(rows, free if numbers is None else float(numbers))
+    return bk.asarray(np.array(numbers, bk.dtype(rows)).reshape(layout.systems, layout.size), like=rows)

@@ -1,4 +1,4 @@
-"""Messages of non-linear solves: one sentence for success; for failures also what to try."""
+"""Messages of non-linear solves and searches for minima: one sentence for success; for failures also what to try."""
 
 from __future__ import annotations
 
@@ -32,6 +32,29 @@ _REASONS = {
 def describe_equations(status: np.ndarray, steps: np.ndarray, norm: np.ndarray, tolerance: np.ndarray) -> str:
     """What happened to F(x) = 0, of all systems."""
     return _described(_NEWTON, "|f(x)|", _REASONS, status, steps, norm, tolerance)
+
+
+_OF_SEARCHES = {
+    Status.MAX_ITER: (
+        "reached the limit of iterations",
+        "raise max_iter, loosen rtol, bring the unknowns to one scale, or check that f has a lower bound",
+    ),
+    Status.STAGNATED: (
+        "stopped: no step makes f smaller",
+        "loosen rtol, use double precision, or check that f is differentiable and that its gradient is right",
+    ),
+    Status.DIVERGED: (
+        "left the finite numbers, or was not begun as f(x0) or its gradient is none",
+        "look in x0 and f for NaN and infinity, give bounds, or check that f has a lower bound",
+    ),
+}
+
+
+def describe_minimum(
+    method: str, status: np.ndarray, steps: np.ndarray, norm: np.ndarray, tolerance: np.ndarray
+) -> str:
+    """What happened to a search for a minimum, of all systems."""
+    return _described(method, "|gradient|", _OF_SEARCHES, status, steps, norm, tolerance)
 
 
 def _described(

@@ -33,6 +33,7 @@ from .backends import (
 from .solvers import (
     ConvergenceError,
     Diverged,
+    MinimizeResult,
     NonlinearResult,
     NotConverged,
     Preconditioner,
@@ -43,6 +44,7 @@ from .solvers import (
     clear_setup_cache,
     linear_solve,
     load_preconditioner,
+    minimize,
     preconditioner,
     prepare,
     rigid_motions,
@@ -63,6 +65,7 @@ from .sparse import (
 __all__ = [
     "ConvergenceError",
     "Diverged",
+    "MinimizeResult",
     "NoBackendFound",
     "NonlinearError",
     "NonlinearResult",
@@ -86,6 +89,7 @@ __all__ = [
     "linear_solve",
     "load_preconditioner",
     "matrix_from_function",
+    "minimize",
     "on_failure",
     "precision",
     "preconditioner",
