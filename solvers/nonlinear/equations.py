@@ -40,11 +40,15 @@ class Equations:
 
     def linearised(self, rows: Array) -> Linear:
         """The product with the Jacobian at x, on rows."""
-        front_end = front_end_for(rows)
         if not self.reverse:
-            return front_end.forward_derivative(self.residual, rows, (), {})[0]
-        backward = front_end.reverse_derivative(self.residual, rows, (), {})[0]
-        return self.bk.transpose_function(backward, rows)
+            return front_end_for(rows).forward_derivative(self.residual, rows, (), {})[0]
+        bk = self.bk
+
+        def backward(cotangent: Array) -> Array:
+            found: Array = bk.jacobian(lambda x: bk.sum(self.residual(x) * cotangent, (0, 1)), get_output=False)(rows)
+            return found
+
+        return bk.transpose_function(backward, rows)
 
     def jacobian(self, rows: Array, residual: Array) -> Array:
         """The Jacobian of each system, `(systems, n, n)`; of rows and their residual."""

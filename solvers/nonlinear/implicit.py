@@ -8,9 +8,7 @@ which takes no iterations, and leave the root as it is, to the last digit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from ...backends import Array
 from .equations import Equations, Linear
@@ -37,30 +35,28 @@ class ImplicitRoot:
         if not bk.has_derivatives:
             return x
         x = bk.constant(x)
+
+        def residual(rows: Array) -> Array:
+            # What failed keeps the derivatives by w, which become NaN, but has the Jacobian of the identity.
+            image = self.equations.residual(bk.where(self.failed, x, rows))
+            return image + bk.where(self.failed, rows - x, bk.zeros_like(x))
+
+        equations = replace(self.equations, residual=residual)
         if bk.has_root_rule:
-            root = bk.implicit_root(lambda y: self._masked(self.equations.residual(y), y - x), x, self._solve)
+            root = bk.implicit_root(residual, x, lambda product, rhs: self._solve(equations, product, rhs))
         else:
-            if not bk.tracks(self.equations.residual(x)):
+            if not bk.tracks(residual(x)):
                 return x
-            moved = self._step(self._step(x, x), x)
+            moved = self._step(equations, self._step(equations, x))
             root = x + (moved - bk.constant(moved))
         return bk.without_derivatives(root, self.failed)
 
-    def _step(self, x: Array, start: Array) -> Array:
-        equations, bk = self.equations, self.equations.bk
-        f = self._masked(equations.residual(x), x - start)
+    def _step(self, equations: Equations, x: Array) -> Array:
+        bk, f = equations.bk, equations.residual(x)
         rhs = f - bk.constant(f)
         if equations.is_dense:
-            matrix = equations.jacobian(x, f)
-            identity = bk.asarray(np.eye(equations.layout.size, dtype=bk.dtype(x)), like=x)
-            matrix = bk.where(bk.reshape(self.failed, (-1, 1, 1)), identity[None], matrix)
-            return x - self.linear_solver.solve_dense(bk, matrix, rhs, self.policy)[0]
-        product = equations.linearised(x)
-        return x - self._solve(lambda v: self._masked(product(v), v), rhs)
+            return x - self.linear_solver.solve_dense(bk, equations.jacobian(x, f), rhs, self.policy)[0]
+        return x - self._solve(equations, equations.linearised(x), rhs)
 
-    def _masked(self, values: Array, instead: Array) -> Array:
-        return self.equations.bk.where(self.failed, instead, values)
-
-    def _solve(self, product: Linear, rhs: Array) -> Array:
-        equations = self.equations
+    def _solve(self, equations: Equations, product: Linear, rhs: Array) -> Array:
         return self.linear_solver.solve(equations.bk, equations.layout, product, rhs, self.policy)[0]

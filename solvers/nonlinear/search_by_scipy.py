@@ -79,11 +79,20 @@ def _status(norm: np.ndarray, value: np.ndarray, goals: np.ndarray, steps: np.nd
 
 def _refuse_programs(bk: Backend, method: str, x: Array, args: Any) -> None:
     arrays, _ = bk.flatten(args)
-    if bk.in_program() or not all(map(bk.is_concrete, (x, *arrays))):
+    if bk.in_program() or not all(_has_value(bk, array) for array in (x, *arrays)):
         raise TypeError(
             f"minimize with method={method!r} runs SciPy on the host, which needs values; this call is part of a "
             "compiled or vectorised function. Use method='GD', or call minimize outside of it."
         )
+
+
+def _has_value(bk: Backend, x: Array) -> bool:
+    if bk.is_concrete(x):
+        return True
+    try:
+        return isinstance(bk.to_numpy(x), np.ndarray)
+    except Exception:  # each library has its own
+        return False
 
 
 def _host(bk: Backend, x: Array) -> np.ndarray:

@@ -58,13 +58,11 @@ class TorchFrontEnd:
         leaves, structure = tree_flatten(tree_map(_array, x))
 
         def derivative(cotangent: Any) -> Any:
-            with torch.enable_grad():
-                # A leaf whose derivatives are being recorded stays so, as those of the Jacobian may be asked for.
-                own = [leaf.view_as(leaf) if leaf.requires_grad else leaf.detach().requires_grad_() for leaf in leaves]
-                image = tree_leaves(f(tree_unflatten(own, structure), *args, **kwargs))
-                # torch's cotangents are conjugated
-                given = [c.conj() for c in tree_leaves(cotangent)]
-                found = torch.autograd.grad(image, own, given, create_graph=True, allow_unused=True)
+            own = [leaf.detach().requires_grad_() for leaf in leaves]
+            image = tree_leaves(f(tree_unflatten(own, structure), *args, **kwargs))
+            # torch's cotangents are conjugated
+            given = [c.conj() for c in tree_leaves(cotangent)]
+            found = torch.autograd.grad(image, own, given, create_graph=True, allow_unused=True)
             both = zip(leaves, found)
             return tree_unflatten([torch.zeros_like(x) if g is None else g.conj() for x, g in both], structure)
 
