@@ -91,7 +91,7 @@ class Objective:
         return self.user.bk.where(rows > self.upper, self.upper, rows)
 
     def _by_differences(self, rows: Array) -> Array:
-        """Central differences, for a library without derivatives."""
+        """Central differences inside of the bounds, for a library without derivatives."""
         bk, n = self.user.bk, rows.shape[1]
         if n > DENSE:
             raise UnsupportedOperation(
@@ -102,15 +102,18 @@ class Objective:
         step = np.cbrt(np.finfo(rows.dtype).eps) * np.maximum(np.abs(rows), 1)
         for i in range(n):
             above, below = rows.copy(), rows.copy()
-            above[:, i] += step[:, i]
-            below[:, i] -= step[:, i]
-            gradient[:, i] = (self.values(above) - self.values(below)) / (above[:, i] - below[:, i])
+            above[:, i] = np.minimum(rows[:, i] + step[:, i], self.upper[:, i])
+            below[:, i] = np.maximum(rows[:, i] - step[:, i], self.lower[:, i])
+            gap = above[:, i] - below[:, i]
+            change = self.values(above) - self.values(below)
+            gradient[:, i] = np.where(gap == 0, 0, change / np.where(gap == 0, 1, gap))
         return gradient
 
     def to_precision(self, found: Minimum) -> Minimum:
-        """Searches that stopped where rounding of f hides what is left to gain have converged.
+        """Searches that stopped where rounding hides the rest have converged.
 
-        That is `|g|^2 / (2 k)`, for the curvature k along the gradient g, which takes one evaluation.
+        What is left to gain is `|g|^2 / (2 k)`, for the curvature k along the gradient g, which takes one evaluation.
+        Either that is below the rounding of f, or g is below what rounding of x makes of it.
         """
         bk = self.user.bk
         stopped = (found.status == int(Status.STAGNATED)) | (found.status == int(Status.MAX_ITER))
@@ -122,7 +125,8 @@ class Objective:
         _, other = self.value_and_gradient(found.x - shift * direction)
         curvature = bk.dot(direction, found.gradient - other) / bk.where(found.norm > 0, found.norm * length, 1)
         gain = 8 * eps * bk.abs(found.value)
-        attainable = bk.sqrt(bk.where(curvature > 0, 2 * curvature * gain, 0 * gain))
+        curvature = bk.where(curvature > 0, curvature, 0 * curvature)
+        attainable = bk.maximum(bk.sqrt(2 * curvature * gain), 2 * eps * curvature * bk.norm(found.x))
         attainable = bk.where(stopped & bk.isfinite(attainable), attainable, 0 * attainable)
         within = stopped & (found.norm <= attainable)
         return found._replace(

@@ -87,7 +87,7 @@ def test_failures_raise_and_warn(mode: str) -> None:
     with pytest.raises(krylix.Diverged, match=r"f\(x0\) is not finite") as diverged:
         solved(mode, squares, np.ones((4, 2)), FAILING, batch_ndim=1)
     assert isinstance(diverged.value.result, krylix.NonlinearResult)
-    with pytest.raises(krylix.NotConverged, match="linear system of a step|no step along"):
+    with pytest.raises(krylix.NotConverged, match=r"linear system of a step|no step along"):
         solved(mode, lambda x: x * x + 1.0, np.zeros(1))
     with pytest.raises(krylix.NotConverged, match="reached the limit of iterations after 2") as limited:
         solved(mode, coupled(mode), START[0], W[0], max_iter=2)
