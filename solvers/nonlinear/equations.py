@@ -19,7 +19,7 @@ _NUMBERS = (int, float, complex, np.ndarray, np.generic)
 
 
 @dataclass(frozen=True, eq=False)
-class Equations:
+class NonlinearEquations:
     """F(x) = 0 on rows `(systems, n)`, the systems independent of each other.
 
     Attributes:
@@ -59,7 +59,7 @@ class Equations:
         by_rows = bk.jacobian(lambda x: bk.sum(self.residual(x), 0), get_output=False)(rows)
         return bk.permute_dims(by_rows, (1, 0, 2))
 
-    def with_rule(self, rows: Array) -> Equations:
+    def with_rule(self, rows: Array) -> NonlinearEquations:
         """The same, with products as the library can make them: forward, or of the reverse derivative if need be.
 
         Raises:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...backends import Array
-from .equations import Equations, Linear
+from .equations import Linear, NonlinearEquations
 from .linear_solver import LinearSolver
 
 
@@ -24,7 +24,7 @@ class ImplicitRoot:
         policy: `on_failure` of the linear solves.
     """
 
-    equations: Equations
+    equations: NonlinearEquations
     linear_solver: LinearSolver
     failed: Array
     policy: str
@@ -51,12 +51,12 @@ class ImplicitRoot:
             root = x + (moved - bk.constant(moved))
         return bk.without_derivatives(root, self.failed)
 
-    def _step(self, equations: Equations, x: Array) -> Array:
+    def _step(self, equations: NonlinearEquations, x: Array) -> Array:
         bk, f = equations.bk, equations.residual(x)
         rhs = f - bk.constant(f)
         if equations.is_dense:
             return x - self.linear_solver.solve_dense(bk, equations.jacobian(x, f), rhs, self.policy)[0]
         return x - self._solve(equations, equations.linearised(x), rhs)
 
-    def _solve(self, equations: Equations, product: Linear, rhs: Array) -> Array:
+    def _solve(self, equations: NonlinearEquations, product: Linear, rhs: Array) -> Array:
         return self.linear_solver.solve(equations.bk, equations.layout, product, rhs, self.policy)[0]

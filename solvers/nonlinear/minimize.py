@@ -17,7 +17,7 @@ from ..setup.other_names import with_our_names
 from ..setup.stopping import tolerance
 from .arguments import box_of, checked_limit, checked_method, unknowns
 from .describe import describe_minimum
-from .equations import Equations
+from .equations import NonlinearEquations
 from .gradient_descent import descend
 from .implicit import ImplicitRoot
 from .linear_solver import LinearSolver
@@ -178,5 +178,5 @@ def _with_derivatives(
     def residual(rows: Array) -> Array:
         return bk.where(free, objective.gradient(rows), rows - x)
 
-    equations = Equations(bk, residual, user.layout).with_rule(x)
+    equations = NonlinearEquations(bk, residual, user.layout).with_rule(x)
     return ImplicitRoot(equations, known.linear_solver, failed, known.policy).of(x)

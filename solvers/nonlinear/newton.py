@@ -14,7 +14,7 @@ import numpy as np
 
 from ...backends import Array
 from ..iteration.outcome import Status
-from .equations import Equations
+from .equations import NonlinearEquations
 from .linear_solver import LinearSolver
 
 _DECREASE = 1e-4
@@ -65,7 +65,7 @@ class Newton:
     linear_solver: LinearSolver
     policy: str
 
-    def start(self, equations: Equations, x: Array, rtol: Array, atol: Array) -> tuple[NewtonState, Array]:
+    def start(self, equations: NonlinearEquations, x: Array, rtol: Array, atol: Array) -> tuple[NewtonState, Array]:
         """The state before the first step, and the norms that count as converged."""
         bk, systems = equations.bk, int(x.shape[0])
         f = bk.constant(equations.residual(x))
@@ -83,7 +83,9 @@ class Newton:
             lines = bk.put(lines, zero, norm, zero == 0)
         return NewtonState(x, f, norm, status, zero, zero + 1, zero != 0, lines), tolerance
 
-    def run(self, equations: Equations, x: Array, rtol: Array, atol: Array) -> tuple[NewtonState, Array, Array]:
+    def run(
+        self, equations: NonlinearEquations, x: Array, rtol: Array, atol: Array
+    ) -> tuple[NewtonState, Array, Array]:
         """The last state, the norms that count as converged, and the norms that precision allows, or 0."""
         bk = equations.bk
         state, tolerance = self.start(equations, x, rtol, atol)
@@ -93,7 +95,7 @@ class Newton:
         )
         return self._to_precision(equations, state, first, tolerance)
 
-    def step(self, equations: Equations, state: NewtonState, tolerance: Array) -> NewtonState:
+    def step(self, equations: NonlinearEquations, state: NewtonState, tolerance: Array) -> NewtonState:
         """One step of the systems that are running."""
         bk = equations.bk
         active = state.status == _RUNNING
@@ -115,7 +117,7 @@ class Newton:
             bk.where(goes, small, state.small), history,
         )  # fmt: skip
 
-    def _correction(self, equations: Equations, state: NewtonState, active: Array) -> tuple[Array, Array]:
+    def _correction(self, equations: NonlinearEquations, state: NewtonState, active: Array) -> tuple[Array, Array]:
         """Newton's step p, and where it was found."""
         bk, x, systems = equations.bk, state.x, int(state.x.shape[0])
         rhs = bk.where(active, -state.f, bk.zeros_like(state.f))
@@ -133,7 +135,7 @@ class Newton:
         p = bk.constant(p)
         return p, solved & bk.isfinite(bk.max_abs(p))
 
-    def _line_search(self, equations: Equations, state: NewtonState, p: Array, goes: Array) -> _Search:
+    def _line_search(self, equations: NonlinearEquations, state: NewtonState, p: Array, goes: Array) -> _Search:
         bk = equations.bk
 
         def halve(s: _Search) -> _Search:
@@ -153,7 +155,7 @@ class Newton:
         return bk.while_loop(lambda s: bk.any(s.pending) & (s.count <= _MOST_HALVINGS), halve, search)
 
     def _to_precision(
-        self, equations: Equations, state: NewtonState, first: Array, tolerance: Array
+        self, equations: NonlinearEquations, state: NewtonState, first: Array, tolerance: Array
     ) -> tuple[NewtonState, Array, Array]:
         """Systems that stopped where rounding of x changes F by as much as F is, have converged, if rtol is not given.
 

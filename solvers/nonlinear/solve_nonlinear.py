@@ -15,7 +15,7 @@ from ..setup.other_names import with_our_names
 from ..setup.stopping import default_rtol, tolerance
 from .arguments import checked_limit, checked_method, unknowns
 from .describe import describe_equations
-from .equations import Equations, residual_of
+from .equations import NonlinearEquations, residual_of
 from .implicit import ImplicitRoot
 from .linear_solver import LinearSolver
 from .newton import Newton, NewtonState
@@ -111,10 +111,10 @@ class _Solve:
         """What Newton's method finds, x with derivatives."""
         bk = user.bk
         with bk.errstate():
-            constants = Equations(bk, residual_of(user.with_constants()), user.layout).with_rule(x)
+            constants = NonlinearEquations(bk, residual_of(user.with_constants()), user.layout).with_rule(x)
             state, bound, attainable = self.newton.run(constants, x, rtol, atol)
         failed = state.status != int(Status.CONVERGED)
-        equations = Equations(bk, residual_of(user), user.layout, constants.reverse)
+        equations = NonlinearEquations(bk, residual_of(user), user.layout, constants.reverse)
         root = ImplicitRoot(equations, self.newton.linear_solver, failed, self.policy).of(state.x)
         return state._replace(x=root), bound, attainable
 
