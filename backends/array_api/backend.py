@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..interface.arrays import Array, native_order
+from ..interface.arrays import Array, have_one_dtype, native_order
 from ..interface.backend import Backend
 from ..interface.devices import DeviceModule
 from .devices import ArrayApiDevices
@@ -92,14 +92,14 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
         native = self._native(dtype)
         return x if x.dtype == native else self.namespace.astype(x, native)
 
-    def zeros(self, shape: Sequence[int], dtype: np.dtype, like: Array | None = None) -> Array:
+    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
         device = like.device if like is not None else self.places.chosen.get()
-        return self.namespace.zeros(tuple(shape), dtype=self._native(dtype), device=device)
+        return self.namespace.zeros(shape, dtype=self._native(dtype), device=device)
 
-    def full(self, shape: Sequence[int], value: Any, dtype: np.dtype, like: Array | None = None) -> Array:
+    def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
         device = like.device if like is not None else self.places.chosen.get()
         number = np.asarray(value, dtype).item()
-        return self.namespace.full(tuple(shape), number, dtype=self._native(dtype), device=device)
+        return self.namespace.full(shape, number, dtype=self._native(dtype), device=device)
 
     def copy(self, x: Array) -> Array:
         return self.namespace.asarray(x, copy=True)
@@ -116,8 +116,10 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return self.namespace.reshape(x, tuple(shape))
 
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        return self.namespace.stack(list(arrays))
+    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
+        if have_one_dtype(arrays):
+            return self.namespace.stack(list(arrays), axis=axis)
+        return self.xp.stack(arrays, axis=axis)
 
     def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
         return self.namespace.broadcast_to(x, tuple(shape))
@@ -129,18 +131,27 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
     # --- elementwise and reductions -------------------------------------------------------------------------------
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
+        if self._unlike(a, b):
+            return self.xp.where(condition, a, b)
         like = a if self.is_array(a) else b
         return self.namespace.where(condition, self._beside(a, like), self._beside(b, like))
 
     def maximum(self, a: Array, b: Any) -> Array:
-        return self.namespace.maximum(a, self._beside(b, a))
+        return self.xp.maximum(a, b) if self._unlike(a, b) else self.namespace.maximum(a, self._beside(b, a))
+
+    def _unlike(self, a: Any, b: Any) -> bool:
+        """Are these arrays of two dtypes, or an integer array and a real number?"""
+        if self.is_array(a) and self.is_array(b):
+            return bool(a.dtype != b.dtype)
+        array = a if self.is_array(a) else b
+        return self.is_array(array) and self.library.kinds[array.dtype] not in "fc"
 
     def _beside(self, x: Any, like: Array) -> Array:
         """A number as an array like another one, since the standards before 2024 take arrays only."""
         return x if self.is_array(x) else self.asarray(x, self.dtype(like), like)
 
     def sqrt(self, x: Array) -> Array:
-        return self.namespace.sqrt(x)
+        return self.namespace.sqrt(x) if self.library.kinds[x.dtype] in "fc" else self.xp.sqrt(x)
 
     def abs(self, x: Array) -> Array:
         return self.namespace.abs(x)
@@ -157,8 +168,9 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
     def _is_complex(self, x: Array) -> bool:
         return self.library.kinds[x.dtype] == "c"
 
-    def any(self, condition: Array) -> bool:
-        return bool(self.namespace.any(condition))
+    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+        found = self.namespace.any(x, axis=tuple(axis) if isinstance(axis, Sequence) else axis, keepdims=keepdims)
+        return bool(found) if axis is None and not keepdims else found
 
     def max_abs(self, v: Array) -> Array:
         sizes = self.namespace.abs(v)
@@ -172,8 +184,12 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
         rows = [self.namespace.matmul(self.conj(a[i, :]), b[i, :]) for i in range(int(a.shape[0]))]
         return self.reshape(self.stack(rows), (-1, 1)) if rows else self.zeros((0, 1), self.dtype(a), a)
 
-    def sum(self, x: Array, axis: int | Sequence[int], keepdims: bool = False) -> Array:
-        axes = axis if isinstance(axis, int) else tuple(axis)
+    def sum(
+        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
+    ) -> Array:
+        axes = tuple(axis) if isinstance(axis, Sequence) else axis
+        if dtype is not None or self.library.kinds[x.dtype] not in "fc":
+            return self.xp.sum(x, axis=axes, keepdims=keepdims, dtype=dtype)
         if axes == ():
             return x
         return self.namespace.sum(in_order(self.namespace, x), axis=axes, dtype=x.dtype, keepdims=keepdims)
@@ -207,8 +223,10 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
     def matrix_transpose(self, matrix: Array) -> Array:
         return self.namespace.matrix_transpose(matrix)
 
-    def diagonal(self, matrix: Array) -> Array:
+    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
         n, shape = int(matrix.shape[-1]), tuple(matrix.shape)
+        if offset or shape[-2] != n:
+            return self.xp.linalg.diagonal(matrix, offset=offset)
         return self.reshape(matrix, (*shape[:-2], n * n))[..., :: n + 1]
 
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..interface.arrays import Array, Integers
+from ..interface.arrays import Array, Integers, have_one_dtype
 from ..interface.indexing import Indexing
 from .host import OfIndices, on_host
 from .scatter import scatter_rows
@@ -19,6 +19,7 @@ class ArrayApiIndexing(Indexing):
 
     name: str
     namespace: Any
+    xp: Any
     of_indices: OfIndices
 
     def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
@@ -51,14 +52,16 @@ class ArrayApiIndexing(Indexing):
                 x = self.namespace.concat([edges[0], x, edges[1]], axis=axis)
         return x
 
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        return self.namespace.concat(list(arrays), axis=axis)
+    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
+        if have_one_dtype(arrays):
+            return self.namespace.concat(list(arrays), axis=axis)
+        return self.xp.concat(arrays, axis=axis)
 
     def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         return self.namespace.permute_dims(x, tuple(axes))
 
-    def flip(self, x: Array, axis: Sequence[int]) -> Array:
-        return self.namespace.flip(x, axis=tuple(axis))
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
+        return self.namespace.flip(x, axis=tuple(axis) if isinstance(axis, Sequence) else axis)
 
     def scatter_rows(self, rows: Array, places: Integers, values: Array, mode: str) -> Array:
         """A copy of rows `(n, channels)` with others put in at places `(count,)`: "update", "add", "max" or "min"."""

@@ -121,7 +121,7 @@ def repeat(bk: Any, x: Array, repeats: int | Integers, axis: int | None = None, 
     ends = bk.xp.cumulative_sum(counts)
     now = bk.xp.astype(constant(bk, np.arange(new_length), x), ends.dtype)
     # Not of the standard, which PyTorch's vmap serves by copies, with a warning.
-    place = searchsorted(bk, ends[None], now[None], "right")[0]
+    place = searchsorted(bk, ends[None, :], now[None, :], "right")[0, :]
     return bk.xp.take(x, bk.xp.minimum(place, size - 1), axis=axis)
 
 
