@@ -146,7 +146,7 @@ def wait_for(found: Any) -> None:
             wait_for(part)
     elif hasattr(found, "block_until_ready"):
         found.block_until_ready()
-    elif hasattr(found, "residual_norm"):  # the result of a solve
+    elif hasattr(found, "iterations") and hasattr(found, "x"):  # the result of a solve
         wait_for(found.x)
     elif _is_on_accelerator(found) and (name := backend_name(found)) is not None:
         get_backend(name)._bind("block_until_ready")(found)
