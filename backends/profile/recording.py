@@ -124,7 +124,7 @@ def arrays_of(args: Iterable[Any]) -> dict[str, Any]:
         shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
         if shape is not None and dtype is not None:
             shapes.append(shape if type(shape) is tuple else _sizes(shape))
-            dtypes.append(_words.get(dtype) or _word(dtype))
+            dtypes.append(_words.get((type(dtype), dtype)) or _word(dtype))
     return {"shapes": shapes, "dtypes": dtypes} if shapes else {}
 
 
@@ -136,11 +136,11 @@ def _sizes(shape: Any) -> tuple[int | None, ...] | None:
         return None
 
 
-_words: dict[Any, str] = {}
+_words: dict[tuple[type, Any], str] = {}  # by type first: dtypes of libraries may refuse to be compared
 
 
 def _word(dtype: Any) -> str:
-    _words[dtype] = found = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+    _words[type(dtype), dtype] = found = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
     return found
 
 
