@@ -136,6 +136,14 @@ def test_trivial_and_single_precision(mode: str) -> None:
     np.testing.assert_allclose(to_numpy(offset.x), 1, rtol=1e-3)
 
 
+@pytest.mark.parametrize("search", ["L-BFGS-B", "GD"])
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+def test_no_systems(mode: str, search: str) -> None:
+    found = minimised(mode, bowl, np.zeros((0, 2)), np.zeros((0, 2)), batch_ndim=1, method=search, history=True)
+    assert to_numpy(found.x).shape == (0, 2) and "no systems" in found.message
+    assert to_numpy(minimised(mode, bowl, np.zeros((0, 2)), np.zeros((0, 2)), batch_ndim=1).status).shape == (0,)
+
+
 @pytest.mark.parametrize("systems", [1, 4])
 def test_errors_of_f_end_all_threads(systems: int) -> None:
     calls = []
