@@ -69,7 +69,9 @@ def test_libraries_that_trace(mode: str) -> None:
     assert to_numpy(found.x).dtype == np.float64 and library(mode) == krylix.choose_backend(found.x).name
 
 
-@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge), "torch-compile"])
+@pytest.mark.parametrize(
+    "mode", ["jax-jit", *(pytest.param(mode, marks=pytest.mark.merge) for mode in ("tf-function", "torch-compile"))]
+)
 def test_descent_in_programs(mode: str) -> None:
     """The same steps as NumPy's, but for its differences."""
     center = np.array([[1.0, -2.0], [3.0, 0.5]])
