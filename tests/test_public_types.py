@@ -33,6 +33,14 @@ def test_solves() -> None:
     assert krylix.solve_triangular(A, b, lower=True).shape == (4,)
 
 
+def test_nonlinear() -> None:
+    root = assert_type(krylix.solve_nonlinear(lambda x: x * x - 2.0, b), krylix.NonlinearResult)
+    lowest = assert_type(krylix.minimize(lambda x: np.sum((x - 1.0) ** 2), b), krylix.MinimizeResult)
+    assert_type(root.message, str)
+    assert_type(lowest.method, str)
+    assert bool(root.converged) and bool(lowest.converged)
+
+
 def test_preconditioners(tmp_path: Path) -> None:
     M = assert_type(krylix.preconditioner(A, "jacobi"), krylix.Preconditioner)
     M.save(tmp_path / "M.npz")

@@ -38,6 +38,7 @@ class Transformations(Vmap):
     has_derivatives: ClassVar[bool] = True  # can the library transpose a linear function?
     derivatives: ClassVar[str] = ""  # how users take derivatives, for messages
     explicit_derivatives: ClassVar[bool] = False  # are its derivative rules functions of explicit arguments?
+    has_root_rule: ClassVar[bool] = False  # has it a rule for derivatives of roots, to every order?
     compiles_solves: ClassVar[bool] = False  # does an eager solve gain from `compile`?
 
     name: str
@@ -54,6 +55,16 @@ class Transformations(Vmap):
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         """`system.solve(b)`, with exact derivatives of x where the library has them."""
         return system.solve(b)
+
+    def implicit_root(
+        self, f: Callable[[Array], Array], x: Array, solve: Callable[[Callable[[Array], Array], Array], Array]
+    ) -> Array:
+        """The root x of f, with derivatives to every order with respect to what f depends on, where `has_root_rule`.
+
+        Args:
+            solve: `solve(g, y)` returns v with `g(v) = y` for a linear function g, and its derivatives.
+        """
+        return x
 
     def tracks(self, x: Any) -> bool:
         """Does `x` depend on something whose derivatives are being recorded?"""

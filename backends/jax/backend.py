@@ -269,6 +269,13 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b, system.grid if self.spreads_arrays() else None)
 
+    has_root_rule = True
+
+    def implicit_root(
+        self, f: Callable[[Array], Array], x: Array, solve: Callable[[Callable[[Array], Array], Array], Array]
+    ) -> Array:
+        return lax.custom_root(f, x, lambda _, x: x, solve)
+
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
     ) -> Array:

@@ -26,7 +26,9 @@ def custom_gradient(bk: Any, f: Callable[..., Any], gradient: Callable[..., Any]
         inputs = [_Container(bk, x) for x in args]
         output = _Container(bk, f(*(x.rebuilt([bk.constant(a) for a in x.arrays]) for x in inputs)))
 
-        def rule(arrays: Sequence[Array], found: Sequence[Array], cotangents: Sequence[Array]) -> list[Array | None]:
+        def rule(
+            arrays: Sequence[Array], found: Sequence[Array], cotangents: Sequence[Array | None]
+        ) -> list[Array | None]:
             parts = output.rebuilt(cotangents, None)
             parts = parts if isinstance(parts, (tuple, list)) else (parts,)
             rest, own = list(arrays), []
@@ -46,20 +48,20 @@ def custom_gradient(bk: Any, f: Callable[..., Any], gradient: Callable[..., Any]
 
 
 class _Container:
-    """A container, and its arrays of real or complex numbers."""
+    """A container, and its arrays."""
 
     def __init__(self, bk: Any, tree: Any) -> None:
         self._bk = bk
         self._leaves, self._structure = bk.leaves(tree)
-        self._inexact = [bk.is_array(x) and not _is_integer(bk, x) for x in self._leaves]
-        self.arrays = [x for x, known in zip(self._leaves, self._inexact, strict=True) if known]
+        self._is_array = [bk.is_array(x) for x in self._leaves]
+        self.arrays = [x for x, known in zip(self._leaves, self._is_array, strict=True) if known]
 
-    def rebuilt(self, arrays: Sequence[Array], *others: Any) -> Any:
+    def rebuilt(self, arrays: Sequence[Array | None], *others: Any) -> Any:
         """The container with these arrays, and `others` in place of the rest, if it is given."""
         rest = iter(arrays)
         leaves = [
             next(rest) if known else (others or (leaf,))[0]
-            for leaf, known in zip(self._leaves, self._inexact, strict=True)
+            for leaf, known in zip(self._leaves, self._is_array, strict=True)
         ]
         return self._bk.unleaves(self._structure, leaves)
 
@@ -69,9 +71,9 @@ class _Container:
             return [None] * len(self.arrays)
         leaves, _ = self._bk.leaves(tree)
         if len(leaves) == len(self._leaves):
-            return [leaf for leaf, known in zip(leaves, self._inexact, strict=True) if known]
+            return [leaf for leaf, known in zip(leaves, self._is_array, strict=True) if known]
         if len(leaves) == len(self.arrays):
-            return leaves
+            return list(leaves)
         raise ValueError(
             f"A gradient returned {len(leaves)} arrays for an argument that holds {len(self.arrays)}; expected a "
             "container of the same form, or None where the derivative is 0."
@@ -91,7 +93,7 @@ def _checked(bk: Any, found: Any, inputs: Sequence[_Container]) -> list[Array | 
             "with None where the derivative is 0."
         )
     pairs = [pair for x, tree in zip(inputs, found, strict=True) for pair in zip(x.arrays, x.cotangents_in(tree))]
-    return [None if cotangent is None else _alike(bk, cotangent, x) for x, cotangent in pairs]
+    return [None if c is None or _is_integer(bk, x) else _alike(bk, c, x) for x, c in pairs]
 
 
 def _alike(bk: Any, cotangent: Any, x: Array) -> Array:

@@ -20,7 +20,7 @@ QUESTIONS = {
     *("host_view", "iinfo", "in_program", "is_array", "is_available", "is_concrete", "is_sparse", "isdtype"),
     *("leave", "leaves", "list_devices", "may_leave_to_host", "on_device", "on_grid", "prefers_diagonals"),
     *("read_only", "recorded", "refuse_derivatives", "register", "result_type", "rows_on_host", "serves"),
-    *("set_default_device", "shape", "size", "spreads_arrays", "staticshape", "stored_dtype", "tracks"),
+    *("set_default_device", "shape", "size", "spreads_arrays", "staticshape", "stored_dtype", "supports", "tracks"),
     *("transpose_function", "uncut", "unleaves", "vmap", "with_auto_axes", "without_derivatives"),
 }
 KIND_OF = {"host_call": "host call", "by_host": "host call", "rescued": "host call", "trace": "trace"}

@@ -21,9 +21,12 @@ def with_rule(rule: Rule, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tens
     @tf.custom_gradient
     def passed_on(*tensors: tf.Tensor) -> Any:
         def gradient(*cotangents: tf.Tensor) -> Any:
-            dense = [tf.convert_to_tensor(c) for c in cotangents]  # of a gather that follows they are IndexedSlices
+            known = [
+                tf.convert_to_tensor(c) if _is_inexact(x) else None  # of a gather that follows they are IndexedSlices
+                for c, x in zip(cotangents, tensors[count:], strict=True)
+            ]
             # the outputs with their rule: second derivatives go through them
-            return (*rule(tensors[:count], passed_on(*tensors), dense), *dense)
+            return (*rule(tensors[:count], passed_on(*tensors), known), *known)
 
         return [tf.identity(x) for x in tensors[count:]], gradient
 
@@ -32,6 +35,10 @@ def with_rule(rule: Rule, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tens
     found: list[tf.Tensor] = passed_on(*map(tf.convert_to_tensor, inputs), *outputs)
     refuse_when_vectorized(found[0])
     return found
+
+
+def _is_inexact(x: tf.Tensor) -> bool:
+    return bool(x.dtype.is_floating or x.dtype.is_complex)
 
 
 def with_no_derivative(inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor], why: str) -> Sequence[tf.Tensor]:

@@ -39,5 +39,10 @@ class _WithRule(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
         saved = ctx.saved_tensors
-        found = ctx.rule(saved[: ctx.count], saved[ctx.count :], cotangents)
-        return None, None, *found, *cotangents
+        outputs = saved[ctx.count :]
+        known = [c if _is_inexact(x) else None for c, x in zip(cotangents, outputs, strict=True)]
+        return None, None, *ctx.rule(saved[: ctx.count], outputs, known), *known
+
+
+def _is_inexact(x: torch.Tensor) -> bool:
+    return x.is_floating_point() or x.is_complex()

@@ -282,7 +282,7 @@ class SparseMatrix(SparseStorage):
 
     def _chosen(self, systems: np.ndarray | int) -> SparseMatrix:
         if isinstance(systems, int):
-            return self.holding([v[systems] for v in self.known_or_arrays()])
+            return self.holding([v[systems, ...] for v in self.known_or_arrays()])
         return self.holding([self.host.take_in_bounds(v, systems) for v in self.known_or_arrays()])
 
     def _part(self, key: Any) -> Any:

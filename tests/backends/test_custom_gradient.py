@@ -39,8 +39,14 @@ def test_second_derivative_through_outputs(mode: str) -> None:
     """A rule of what the function has returned: d exp = 2 exp, so the second derivative is 4 exp."""
     bk = get_backend(library(mode))
     exp = bk.custom_gradient(bk.exp, lambda inputs, outputs, c: (2 * outputs * c,))
-    (second,) = compiled(mode, bk.hessian(lambda x: bk.sum(exp(x), 1), 0, False, False))(array(mode, X[:, None]))
-    np.testing.assert_allclose(to_numpy(second)[:, 0, 0], 4 * np.exp(X), rtol=1e-13)
+
+    def both(x: Any) -> Any:
+        linear = bk.hessian(lambda x: bk.sum(exp(x), 1), 0, False, False)(x)
+        return *linear, *bk.hessian(lambda x: bk.sum(exp(x) ** 2, 1), 0, False, False)(x)
+
+    linear, square = compiled(mode, both)(array(mode, X[:, None]))
+    np.testing.assert_allclose(to_numpy(linear)[:, 0, 0], 4 * np.exp(X), rtol=1e-13)
+    np.testing.assert_allclose(to_numpy(square)[:, 0, 0], 16 * np.exp(2 * X), rtol=1e-13)  # of 4 exp(x)^2
 
 
 @each
@@ -110,6 +116,15 @@ def test_under_vmap(mode: str) -> None:
     gradient = bk.jacobian(lambda x: bk.sum(twice_as_steep(bk)(x), 0), get_output=False)
     found = bk.vmap(gradient, (0,))(rows)
     np.testing.assert_allclose(to_numpy(found), 6 * np.stack([X, W]) ** 2, rtol=1e-13)
+
+    def times(rows: Any, k: Any) -> Any:
+        """Integers are mapped, too; and so is a result of integers."""
+        product = bk.custom_gradient(lambda x, k: (x * x, k + 1), lambda i, o, c, _: (c * i[1] * (o[1] + 1), None))
+        return bk.sum(bk.vmap(lambda x, k: product(x, k)[0])(rows, k), (0, 1))
+
+    k = array(mode, np.array([2, 3]))
+    by_rows = bk.jacobian(times, get_output=False)(rows, bk.astype(k, np.float64) if mode == "tf" else k)
+    np.testing.assert_allclose(to_numpy(by_rows), np.broadcast_to([[8], [15]], (2, 3)))
     outside = bk.jacobian(lambda rows: bk.sum(bk.vmap(twice_as_steep(bk), (0,))(rows), (0, 1)), get_output=False)
     np.testing.assert_allclose(to_numpy(outside(rows)), 6 * np.stack([X, W]) ** 2, rtol=1e-13)
 

@@ -187,6 +187,19 @@ def test_a_library_that_is_needed_first_in_a_profile(monkeypatch: pytest.MonkeyP
         del registry._loaded["another"]
 
 
+def test_a_library_of_the_standard() -> None:
+    strict = pytest.importorskip("array_api_strict")
+    matrix, y = strict.asarray(np.diag(x + 1)), strict.asarray(x)
+    bk = krylix.choose_backend(y)
+    with profile() as prof:
+        bk.sin(y)
+        bk.xp.linalg.qr(matrix)
+        krylix.linear_solve(matrix, y, method="CG")
+    assert names(prof)[:3] == ["sin", "linalg.qr", "linear_solve"]
+    assert {event.library for event in prof.events} == {None, bk.name}
+    assert not any(isinstance(value, watching.Watched) for value in vars(bk).values())
+
+
 # ---- several profiles and threads
 
 

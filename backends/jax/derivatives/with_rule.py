@@ -20,11 +20,12 @@ def with_rule(rule: Rule, inputs: Sequence[jax.Array], outputs: Sequence[jax.Arr
         return outputs
 
     def forward(*both: tuple[jax.Array, ...]) -> Any:
-        return both[1], both
+        outputs = passed_on(*both)  # with their rule: second derivatives go through them
+        return outputs, (both[0], outputs)
 
-    def backward(both: Both, cotangents: tuple[jax.Array, ...]) -> Any:
-        # the outputs with their rule: second derivatives go through them
-        found = rule(both[0], passed_on(*both), [jnp.conj(c) for c in cotangents])
+    def backward(both: Both, cotangents: tuple[Any, ...]) -> Any:
+        known = [None if c.dtype == jax.dtypes.float0 else jnp.conj(c) for c in cotangents]
+        found = rule(*both, known)
         return tuple(None if g is None else jnp.conj(g) for g in found), cotangents
 
     passed_on.defvjp(forward, backward)
