@@ -58,7 +58,7 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         if isinstance(x, (tf.Tensor, tf.Variable)):
             tensor = tf.convert_to_tensor(x)
-            return tensor if dtype is None else tf.cast(tensor, dtype)
+            return tensor if dtype is None else self.astype(tensor, dtype)
         return tf.convert_to_tensor(np.asarray(x, dtype))
 
     def to_numpy(self, x: Array) -> np.ndarray:
@@ -68,6 +68,8 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
         return np.dtype(x.dtype.as_numpy_dtype)
 
     def astype(self, x: Array, dtype: np.dtype) -> Array:
+        if dtype == np.bool_ and x.dtype.is_complex:  # TensorFlow looks at the real part alone
+            return tf.not_equal(x, tf.zeros((), x.dtype))
         return tf.cast(x, dtype)
 
     def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
