@@ -70,6 +70,8 @@ def _of_stored(bk: Backend, values: Array, starts: np.ndarray, largest: bool) ->
     if bk.on_host:
         found = (np.maximum if largest else np.minimum).reduceat(values, starts[:-1][full], axis)
         return found[..., np.maximum(np.cumsum(full) - 1, 0)]
+    if len(counts) == 1:
+        return (bk.xp.max if largest else bk.xp.min)(values, axis=axis, keepdims=True)
     places = np.arange(int(starts[-1]), dtype=np.int32)
     last, step = (starts[1:] - np.int32(1))[repeat_rows(starts)], 1
     while step < counts.max():
