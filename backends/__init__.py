@@ -14,7 +14,18 @@ from .interface.sparse_kernels import CooEntries
 from .malloc import tune_malloc
 from .on_failure import get_on_failure, on_failure, set_global_on_failure
 from .precision import get_precision, precision, real_dtype, set_global_precision, working_dtype
-from .registry import NoBackendFound, choose_backend, default_backend, get_backend, use, without_compilers
+from .profile import get_current_profile, profile, profile_function
+from .registry import (
+    NoBackendFound,
+    choose_backend,
+    context_backend,
+    default_backend,
+    get_backend,
+    of_libraries,
+    register_backend,
+    use,
+    without_compilers,
+)
 
 __all__ = [
     "Array",
@@ -26,15 +37,21 @@ __all__ = [
     "LinearSystem",
     "NoBackendFound",
     "choose_backend",
+    "context_backend",
     "convert",
     "default_backend",
     "get_backend",
+    "get_current_profile",
     "get_on_failure",
     "get_precision",
     "nan_of",
+    "of_libraries",
     "on_failure",
     "precision",
+    "profile",
+    "profile_function",
     "real_dtype",
+    "register_backend",
     "select",
     "set_global_on_failure",
     "set_global_precision",

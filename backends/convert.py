@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .foreign import refuse_foreign
 from .interface.backend import Array, Backend
 from .registry import NoBackendFound, backend_name, default_backend, get_backend
 
@@ -18,14 +19,15 @@ def convert(x: Any, backend: str | Backend | None = None) -> Array:
     where that is safe, so treat the result as read-only. Derivatives do not pass between libraries.
 
     Args:
-        x: array of NumPy, JAX, PyTorch or TensorFlow, of any shape, or nested lists of numbers. Or a sparse matrix of
-            SciPy, JAX, PyTorch, TensorFlow or krylix, which becomes `csr_array`, `BCOO`, a CSR tensor or
-            `SparseTensor`, without duplicates.
+        x: array of NumPy, JAX, PyTorch, TensorFlow or another library with a backend, of any shape, or nested lists of
+            numbers. Or a sparse matrix of SciPy, JAX, PyTorch, TensorFlow or krylix, which becomes `csr_array`, `BCOO`,
+            a CSR tensor or `SparseTensor`, without duplicates.
         backend: a backend or its name; None means the default backend.
 
     Raises:
         NoBackendFound: unknown or missing library, or `x` is not an array of numbers.
-        TypeError: the library has no such dtype, or derivatives of x are being recorded: give a constant.
+        TypeError: the library has no such dtype, or derivatives of x are being recorded: give a constant. Or x is of
+            a library that krylix does not compute with, such as xarray.
         ValueError: a batch of sparse matrices, or one whose indices are out of range.
     """
     target = default_backend() if backend is None else get_backend(backend)
@@ -37,6 +39,8 @@ def convert(x: Any, backend: str | Backend | None = None) -> Array:
         return x.native(target)
     name = backend_name(x)
     source = get_backend(name) if name else None
+    if source is None:
+        refuse_foreign(x)
     if source is not None and source.sparse.accepts(x):
         return _sparse(x, source, target)
     if source is not None and not (source.is_array(x) or isinstance(x, np.ndarray)):

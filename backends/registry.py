@@ -1,10 +1,14 @@
-"""Which backend an object belongs to, found from its type without importing any framework."""
+"""Which backend an object belongs to, found from its type without importing any framework.
+
+Four libraries have a folder each. Any other one of the array API standard gets a backend when its first array is met,
+or when it is registered.
+"""
 
 from __future__ import annotations
 
 import copyreg
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
 from threading import RLock
@@ -12,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from . import defaults
+from . import defaults, others
 from .autocast import without_autocast
+from .foreign import is_foreign, refuse_foreign
 from .interface.backend import Backend
 
 _CLASSES = {
@@ -28,6 +33,7 @@ _NO_ARRAYS = (object, np.lib.mixins.NDArrayOperatorsMixin)
 _chosen: list[Backend] = []
 _loaded: dict[str, Backend] = {}
 _loading = RLock()
+when_loaded: list[Callable[[Backend], None]] = []  # told of each backend that is made
 _known_types: dict[type, str | None] = {}
 _without_compilers: dict[tuple[Callable[..., Any], bool, bool, bool, bool], Callable[..., Any]] = {}
 
@@ -47,7 +53,7 @@ def _load_once(name: str) -> Backend:
             if name not in _loaded:
                 backend: Backend = getattr(import_module(module, __package__), cls)()
                 copyreg.pickle(type(backend), _by_name)  # ... and after a copy
-                _loaded[name] = backend
+                _keep(name, backend)
         return _loaded[name]
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == name:
@@ -55,12 +61,25 @@ def _load_once(name: str) -> Backend:
         raise
 
 
+def _keep(name: str, backend: Backend) -> None:
+    _loaded[name] = backend
+    for tell in when_loaded:
+        tell(backend)
+
+
+def loaded_backends() -> list[Backend]:
+    """The backends of all libraries that were needed so far."""
+    return list(_loaded.values())
+
+
 def _by_name(backend: Backend) -> tuple[Callable[..., Backend], tuple[str]]:
     return get_backend, (backend.name,)
 
 
 def get_backend(name: str | Backend) -> Backend:
-    """The backend of this name: numpy (np), jax, torch (pytorch), tensorflow (tf).
+    """The backend of this name: numpy (np), jax, torch (pytorch), tensorflow (tf), or one of `register_backend`.
+
+    A library of the array API standard that has been imported has one of its module's name, too.
 
     Raises:
         NoBackendFound: no backend has this name, or its library is not installed.
@@ -68,9 +87,63 @@ def get_backend(name: str | Backend) -> Backend:
     if isinstance(name, Backend):
         return name
     key = _ALIASES.get(str(name).lower(), str(name).lower())
-    if key not in _CLASSES:
-        raise NoBackendFound(f"No backend is called {name!r}; there are {', '.join(_CLASSES)}.")
-    return _load(key)
+    if key in _CLASSES:
+        return _load(key)
+    if str(name) in _loaded:
+        return _loaded[str(name)]
+    namespace = others.imported_namespace(str(name))
+    if namespace is not None:
+        owner = _owner_of(namespace.zeros(1))
+        return _load(owner) if owner else _added(others.of_namespace(namespace, str(name)))
+    raise NoBackendFound(
+        f"No backend is called {name!r}; there are {', '.join({**_CLASSES, **_loaded})}. Import a library of the array "
+        "API standard first; krylix.register_backend makes any other one known."
+    )
+
+
+def register_backend(backend: Any, name: str | None = None) -> Backend:
+    """Make a further array library known to the whole process, and return its backend.
+
+    Arrays with `__array_namespace__`, such as CuPy's, are known without it.
+
+    Args:
+        backend: a namespace of the array API standard, such as a module, for which a backend is made of the standard's
+            functions; or a `Backend`, whose `is_array` tells which arrays belong to it.
+        name: how `choose_backend` and messages call it; that of the namespace or the Backend if None.
+
+    Raises:
+        ValueError: another backend has this name.
+        TypeError: it is neither, or its arrays have a backend already.
+    """
+    ready = isinstance(backend, Backend)
+    name = str(getattr(backend, "name" if ready else "__name__", "")) if name is None else name
+    known = _loaded.get(name)
+    if known is not None and backend in (known, getattr(known, "namespace", None)):
+        return known
+    if not name or known is not None or name.lower() in {*_CLASSES, *_ALIASES}:
+        raise ValueError(
+            f"register_backend got the name {name!r}, which " + ("another backend has" if name else "is empty")
+            + "; expected one that is not taken: give name=."
+        )  # fmt: skip
+    if not ready:
+        found = others.of_namespace(backend, name)
+        owner = _owner_of(backend.zeros(1))
+        if owner:
+            raise TypeError(f"The arrays of {name} have a backend already: krylix.choose_backend({owner!r}).")
+        return _added(found)
+    if backend.name != name:
+        raise ValueError(f"The backend calls itself {backend.name!r}, and name={name!r} was given; leave name out.")
+    return _added(backend)
+
+
+def _added(backend: Backend) -> Backend:
+    """The backend, or the one that another thread has made of the same namespace."""
+    with _loading:
+        copyreg.pickle(type(backend), _by_name)
+        if backend.name not in _loaded:
+            _keep(backend.name, backend)
+        _known_types.clear()
+    return _loaded[backend.name]
 
 
 def register_container(bk: Backend, cls: type, flatten: Callable[[Any], Any], unflatten: Callable[..., Any]) -> None:
@@ -88,17 +161,45 @@ def default_backend() -> Backend:
     return defaults.innermost() or (_chosen[0] if _chosen else _load("numpy"))
 
 
+def context_backend() -> Backend | None:
+    """The backend of the innermost `with backend:` of this thread; None outside of all."""
+    found: Backend | None = defaults.innermost()
+    return found
+
+
 def use(backend: str | Backend) -> Backend:
     """Make `backend` the process-wide default for inputs that are no arrays, and return it."""
     _chosen[:] = [get_backend(backend)]
     return _chosen[0]
 
 
-def _of_type(cls: type) -> str | None:
-    """Name of the backend whose arrays have this type. Frameworks not yet imported own no object."""
-    if cls not in _known_types:
-        _known_types[cls] = _find_type(cls)
-    return _known_types[cls]
+def backend_name(x: Any) -> str | None:
+    """Name of the backend that `x` (array, sparse matrix, SciPy LinearOperator) belongs to, or None.
+
+    Frameworks not yet imported own no object.
+    """
+    try:
+        return _known_types[type(x)]
+    except KeyError:
+        found = _known_types[type(x)] = _find_owner(x)
+        return found
+
+
+def _find_owner(x: Any) -> str | None:
+    """The name for objects of the type of x; an array of an unknown library makes that known."""
+    found = _owner_of(x)
+    namespace = others.namespace_of(x) if found is None and not is_foreign(type(x)) else None
+    if namespace is None or _owner_of(namespace.zeros(1)) is not None:  # no array of its own namespace
+        return found
+    return _added(others.of_namespace(namespace, getattr(namespace, "__name__", type(x).__name__))).name
+
+
+def _owner_of(x: Any) -> str | None:
+    """The name of the backend, of those that are known, that x belongs to."""
+    for name, backend in list(_loaded.items()):
+        if name not in _CLASSES and backend.is_array(x):
+            return name
+    return None if is_foreign(type(x)) else _find_type(type(x))
 
 
 def _find_type(cls: type) -> str | None:
@@ -110,18 +211,13 @@ def _find_type(cls: type) -> str | None:
     if root in ("tensorflow", "torch"):
         return root
     for base in cls.__mro__[1:]:
-        found = _of_type(base) if base not in _NO_ARRAYS else None
+        found = _find_type(base) if base not in _NO_ARRAYS else None
         if found:
             return found
     return None
 
 
-def backend_name(x: Any) -> str | None:
-    """Name of the backend that `x` (array, sparse matrix, SciPy LinearOperator) belongs to, or None."""
-    return _of_type(type(x))
-
-
-def choose_backend(*objects: Any) -> Backend:
+def choose_backend(*objects: Any, prefer_default: bool = False) -> Backend:
     """The backend common to `objects`, or the one of a given name.
 
     NumPy and SciPy objects are constants to every framework and mix with any; lists, numbers, callables and None
@@ -129,9 +225,11 @@ def choose_backend(*objects: Any) -> Backend:
 
     Args:
         objects: arrays, sparse matrices, containers of them; or one name such as "torch".
+        prefer_default: where all arrays are of NumPy, choose `default_backend()`, which takes them as constants.
 
     Raises:
         NoBackendFound: arrays of two frameworks are among them, or a name that no backend has.
+        TypeError: an array of a library that krylix does not compute with, such as xarray.
     """
     if len(objects) == 1 and isinstance(objects[0], (str, Backend)):
         return get_backend(objects[0])
@@ -148,7 +246,7 @@ def choose_backend(*objects: Any) -> Backend:
         )
     if frameworks:
         return _load(frameworks[0])
-    return _load("numpy") if found else default_backend()
+    return _load("numpy") if found and not prefer_default else default_backend()
 
 
 def libraries_of(*objects: Any) -> list[str]:
@@ -162,7 +260,7 @@ def _names(x: Any, in_callables: bool) -> list[str]:
             "A masked array was given, whose mask a solver cannot follow; expected an array of numbers. Give "
             "`array.filled(value)`, or the system of the entries that are not masked."
         )
-    name = _of_type(type(x))
+    name = backend_name(x)
     if name is not None:
         return [name]
     if isinstance(getattr(x, "bk", None), Backend):  # an operator or preconditioner
@@ -178,7 +276,14 @@ def _names(x: Any, in_callables: bool) -> list[str]:
     for leaves in (getattr(module, name)(x) for module, name in trees if hasattr(module, name)):
         if len(leaves) != 1 or leaves[0] is not x:
             return [n for leaf in leaves for n in _names(leaf, in_callables)]
+    if not in_callables:
+        refuse_foreign(x)
     return []
+
+
+def of_libraries(args: Sequence[Any]) -> list[Any]:
+    """Those of a function's arguments that hold arrays of the libraries; the others are the function's own affair."""
+    return [x for x in args if libraries_of(x)]
 
 
 def without_compilers(function: Callable[..., Any]) -> Callable[..., Any]:

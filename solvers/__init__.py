@@ -4,6 +4,7 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
 from . import backend_solves as backend_solves
+from . import profiled as profiled  # what profiles watch
 from .iteration.method import Method
 from .iteration.outcome import Status
 from .linear_solve import linear_solve
@@ -24,6 +25,10 @@ from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.registry import METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
+from .nonlinear.minimize import minimize
+from .nonlinear.minimize_result import MinimizeResult
+from .nonlinear.nonlinear_result import NonlinearResult
+from .nonlinear.solve_nonlinear import solve_nonlinear
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .prepare import PreparedSolver, prepare
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
@@ -49,7 +54,9 @@ __all__ = [
     "Diverged",
     "FastDirect",
     "Method",
+    "MinimizeResult",
     "MixedPrecision",
+    "NonlinearResult",
     "NotConverged",
     "Preconditioner",
     "PreparedSolver",
@@ -62,10 +69,12 @@ __all__ = [
     "find_method",
     "linear_solve",
     "load_preconditioner",
+    "minimize",
     "preconditioner",
     "prepare",
     "rigid_motions",
     "set_global_setup_cache",
     "setup_cache",
+    "solve_nonlinear",
     "solve_triangular",
 ]

@@ -73,7 +73,7 @@ class Attempt:
             A = A.as_container()
             M, null = (None if one is None else one.as_container() for one in (M, problem.null))
             if A.is_container and (M is None or M.is_container):
-                return bk.compile(run, ("settings",))(A, M, *arrays, null, settings=settings)
+                return bk.compile_if_faster(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
 
     def _settings(self, method: Method) -> LoopSettings:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array, choose_backend, get_on_failure, without_compilers
+from ..backends import Array, choose_backend, get_on_failure, of_libraries, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.analysis.analysis import release
@@ -234,7 +234,7 @@ def _prepare(request: Request, previous: Operator | None = None, many: bool = Tr
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
     """`previous` is the preconditioner for other values of A; `many`: are many solves to come?"""
-    request = replace(request, A=owned(request.A, choose_backend(request.b, request.A, *request.args)))
+    request = replace(request, A=owned(request.A, choose_backend(request.b, request.A, *of_libraries(request.args))))
     method = None if is_auto(request.method) else find_method(request.method, request.A)
     kind, fallback, factors, why = request.preconditioner, None, None, None
     # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.

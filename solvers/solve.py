@@ -106,7 +106,7 @@ def _climbed(attempt: Attempt, first: Outcome, fallback: Method) -> tuple[Attemp
 
 def _has_converged(bk: Backend, outcome: Outcome) -> bool:
     """The last limit of several decides."""
-    status = outcome.status if len(outcome.status.shape) < 3 else outcome.status[-1]
+    status = outcome.status if len(outcome.status.shape) < 3 else outcome.status[-1, ...]
     return not bk.any(status != int(Status.CONVERGED))
 
 
@@ -129,7 +129,7 @@ def _outcome(attempt: Attempt) -> Outcome:
 def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:
     """Result in the user's terms, of the given outcome and x."""
     problem = attempt.problem
-    sensitivity = Sensitivity.of(attempt, outcome) if not problem.bk.has_derivatives else None
+    sensitivity = Sensitivity.of(attempt, outcome) if problem.bk.on_host else None
     spoils = attempt.on_failure == "nan" and not converged
     told = outcome._replace(x=with_nan(problem.bk, outcome.x, outcome.status)) if spoils else outcome
     result = attempt.result(told, sensitivity)

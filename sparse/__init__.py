@@ -24,6 +24,7 @@ from .formats import (
     eye,
     hstack,
     kron,
+    stack,
     vstack,
 )
 from .layout import Layout
@@ -91,6 +92,7 @@ __all__ = [
     "on_grid",
     "operand_dtype",
     "save",
+    "stack",
     "storable",
     "to_operator",
     "vstack",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..backends import Array, Backend, choose_backend, working_dtype
+from ..backends import Array, Backend, choose_backend, of_libraries, working_dtype
 from .formats import Dense, SparseMatrix, from_native, from_scipy, matrix_batch
 from .formats.entries.checked import checked_scipy
 from .layout import Layout
@@ -43,7 +43,7 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     """
     if isinstance(A, Operator) and like is None and not args:
         return A
-    bk = choose_backend(A, like, list(args))
+    bk = choose_backend(A, like, of_libraries(args))
     if isinstance(A, Operator) and not args:
         return A if A.bk is bk else _in_dtype(A, bk, A.dtype, "A", None)
     if like is None and is_function(A):

@@ -172,7 +172,7 @@ class Operator(ABC):
     def diagonal(self) -> Array:
         """The main diagonal, `(n,)`, or `(systems, n)`."""
         rows = self.diagonals()
-        return rows[0] if self.systems is None else rows
+        return rows[0, ...] if self.systems is None else rows
 
     def __call__(self, x: Array) -> Array:
         """Apply to an array of `in_shape`, with any batch axes in front, which end with those of its own systems.
@@ -247,7 +247,7 @@ class Operator(ABC):
     def _images(self, columns: Array) -> Array:
         """`(k, columns)` -> `(systems, rows, k)`: the image of each under every system."""
         bk, systems, count = self.bk, 1 if self.systems is None else self.systems, int(columns.shape[0])
-        wide = bk.broadcast_to(columns[:, None], (count, systems, self.shape[1]))
+        wide = bk.broadcast_to(columns[:, None, :], (count, systems, self.shape[1]))
         found = self._rows(bk.reshape(wide, (count * systems, self.shape[1])))
         found = bk.reshape(found, (count, systems, self.shape[0]))
-        return bk.stack([bk.matrix_transpose(found[:, i]) for i in range(systems)])
+        return bk.stack([bk.matrix_transpose(found[:, i, :]) for i in range(systems)])

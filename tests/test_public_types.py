@@ -10,6 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from krylix.backends.profile.event import ProfileEvent
+from krylix.backends.profile.user_profile import Profile
 
 A = sp.csr_array(2.5 * np.eye(4) - np.eye(4, k=1) - np.eye(4, k=-1))
 b = np.ones(4)
@@ -29,6 +31,14 @@ def test_solves() -> None:
     assert_type(solver.solve(b), krylix.SolveResult)
     assert_type(solver.explain(), str)
     assert krylix.solve_triangular(A, b, lower=True).shape == (4,)
+
+
+def test_nonlinear() -> None:
+    root = assert_type(krylix.solve_nonlinear(lambda x: x * x - 2.0, b), krylix.NonlinearResult)
+    lowest = assert_type(krylix.minimize(lambda x: np.sum((x - 1.0) ** 2), b), krylix.MinimizeResult)
+    assert_type(root.message, str)
+    assert_type(lowest.method, str)
+    assert bool(root.converged) and bool(lowest.converged)
 
 
 def test_preconditioners(tmp_path: Path) -> None:
@@ -58,6 +68,21 @@ def test_libraries() -> None:
     assert_type(krylix.use("numpy"), krylix.backends.Backend)
     assert assert_type(krylix.default_backend(), krylix.backends.Backend).name == "numpy"
     assert krylix.convert([1.0], "numpy").shape == (1,)
+    assert_type(krylix.choose_backend(b, prefer_default=True), krylix.backends.Backend)
+    assert assert_type(krylix.context_backend(), krylix.backends.Backend | None) is None
+    backend = assert_type(krylix.register_backend(krylix.choose_backend("numpy")), krylix.backends.Backend)
+    assert assert_type(backend.supports("sin"), bool)
+
+
+def test_profiles() -> None:
+    with krylix.profile() as prof:
+        assert_type(prof, Profile)
+        krylix.linear_solve(A, b)
+        assert assert_type(krylix.get_current_profile(), Profile | None) is prof
+    assert_type(prof.duration, float)
+    assert_type(prof.report(), str)
+    assert_type(prof.events, list[ProfileEvent])
+    assert_type(krylix.profile_function(f, (b,)), Profile)
 
 
 def test_settings() -> None:

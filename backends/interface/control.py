@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arrays import Array, Spec
+from .loops import Loops
 from .tree import tree_map
 
 
@@ -28,7 +29,7 @@ class Kept(NamedTuple):
     otherwise: str = ""
 
 
-class Control(ABC):
+class Control(Loops):
     """Backend methods for control flow and host callbacks."""
 
     asarray: Callable[..., Array]
@@ -36,26 +37,9 @@ class Control(ABC):
     dtype: Callable[[Array], np.dtype]
     where: Callable[[Array, Any, Any], Array]
 
-    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
-        """Python's `while` where arrays have values, the library's loop where they do not."""
-        while condition(state):
-            state = body(state)
-        return state
-
     def compiles_numbers(self, x: Array) -> bool:
         """Are loops over such arrays compiled, at the cost of a kernel for each scalar of their state?"""
         return False
-
-    def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
-        """Apply `body` `count` times: a compiled loop for traced arrays, with forward and reverse derivatives."""
-        for _ in range(count):
-            state = body(state)
-        return state
-
-    def _counted(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
-        """`for_loop` by `while_loop`, for libraries whose loops have both derivatives."""
-        first = self.asarray(np.zeros((), np.int32))
-        return self.while_loop(lambda s: s[0] < count, lambda s: (s[0] + 1, body(s[1])), (first, state))[1]
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
         """One of two branches; only the chosen one runs."""

@@ -39,7 +39,7 @@ class Indexing(ABC):
         if len(values.shape) == 1:
             return self.segment_sum(values, ids, count, sorted)
         if values.shape[0] == 1:
-            return self.segment_sum(values[0], ids, count, sorted)[None]
+            return self.segment_sum(values[0, ...], ids, count, sorted)[None, :]
         return self.permute_dims(self.segment_sum(self.permute_dims(values, (1, 0)), ids, count, sorted), (1, 0))
 
     def pad(self, x: Array, widths: Sequence[tuple[int, int]], mode: str = "constant", value: Any = 0) -> Array:

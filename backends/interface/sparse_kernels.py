@@ -93,10 +93,10 @@ class SparseKernels(Indexing):
         found = [self.zeros((count, n), self.dtype(x), x)] * len(offsets)
         for d, o, lo, hi in inside(offsets, n, m):
             both = part_of(y, lo, hi) * part_of(x, lo + o, hi + o)
-            rows = both if batch == count else self.sum(both, (0,))[None]
+            rows = both if batch == count else self.sum(both, (0,))[None, :]
             found[d] = self.pad(rows, ((0, 0), (lo, n - hi)))
         terms = self.stack(found) if found else self.zeros((0, count, n), self.dtype(x), x)
-        return self.permute_dims(terms, (1, 0, 2)) if each else terms[:, 0]
+        return self.permute_dims(terms, (1, 0, 2)) if each else terms[:, 0, :]
 
     # --- boxes of a grid ------------------------------------------------------------------------------------------
 
@@ -120,11 +120,11 @@ class SparseKernels(Indexing):
         if len(values.shape) == 3:
             if k > _UNROLLED:
                 return self.sum(values * self.take_in_bounds(x, cols, 1), (1,))
-            return _total(values[:, d] * self.take_in_bounds(x, cols[d], 1) for d in range(k))
+            return _total(values[:, d, :] * self.take_in_bounds(x, cols[d, :], 1) for d in range(k))
         if batch == 1:
             if k > _UNROLLED:
-                return self.sum(values * self.take_in_bounds(x[0], cols), (0,))[None]
-            return _total(self._ell_terms(values, cols, x[0]))[None]
+                return self.sum(values * self.take_in_bounds(x[0, :], cols), (0,))[None, :]
+            return _total(self._ell_terms(values, cols, x[0, :]))[None, :]
         by_row = self.permute_dims(x, (1, 0))
         if k > _UNROLLED:
             return self.permute_dims(self.sum(values[:, :, None] * self.take_in_bounds(by_row, cols), (0,)), (1, 0))
@@ -132,7 +132,7 @@ class SparseKernels(Indexing):
 
     def _ell_terms(self, values: Array, cols: Integers, x: Array) -> Iterable[Array]:
         """`values[d] * x[cols[d]]` for each d, one in memory at a time."""
-        return (values[d] * self.take_in_bounds(x, cols[d]) for d in range(int(cols.shape[0])))
+        return (values[d, ...] * self.take_in_bounds(x, cols[d, :]) for d in range(int(cols.shape[0])))
 
     # --- entries --------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class SparseKernels(Indexing):
         if len(values.shape) == 2:
             return self.sum_entries(values * self.take_in_bounds(x, cols, 1), rows, n, starts is not None)
         if x.shape[0] == 1:
-            return self.segment_sum(values * self.take_in_bounds(x[0], cols), rows, n, starts is not None)[None]
+            return self.segment_sum(values * self.take_in_bounds(x[0, :], cols), rows, n, starts is not None)[None, :]
         gathered = values[:, None] * self.take_in_bounds(self.permute_dims(x, (1, 0)), cols)
         return self.permute_dims(self.segment_sum(gathered, rows, n, starts is not None), (1, 0))
 

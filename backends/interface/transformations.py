@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
@@ -13,6 +13,7 @@ import numpy as np
 from .arrays import Array
 from .implicit import LinearSystem
 from .tree import Container, flatten
+from .vmap import Vmap
 
 
 class Differentiated(NamedTuple):
@@ -31,12 +32,13 @@ class Differentiated(NamedTuple):
     pull_each: Callable[[Array], Sequence[Array]]
 
 
-class Transformations(ABC):
+class Transformations(Vmap):
     """Backend methods that transform functions."""
 
     has_derivatives: ClassVar[bool] = True  # can the library transpose a linear function?
     derivatives: ClassVar[str] = ""  # how users take derivatives, for messages
     explicit_derivatives: ClassVar[bool] = False  # are its derivative rules functions of explicit arguments?
+    has_root_rule: ClassVar[bool] = False  # has it a rule for derivatives of roots, to every order?
     compiles_solves: ClassVar[bool] = False  # does an eager solve gain from `compile`?
 
     name: str
@@ -53,6 +55,16 @@ class Transformations(ABC):
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         """`system.solve(b)`, with exact derivatives of x where the library has them."""
         return system.solve(b)
+
+    def implicit_root(
+        self, f: Callable[[Array], Array], x: Array, solve: Callable[[Callable[[Array], Array], Array], Array]
+    ) -> Array:
+        """The root x of f, with derivatives to every order with respect to what f depends on, where `has_root_rule`.
+
+        Args:
+            solve: `solve(g, y)` returns v with `g(v) = y` for a linear function g, and its derivatives.
+        """
+        return x
 
     def tracks(self, x: Any) -> bool:
         """Does `x` depend on something whose derivatives are being recorded?"""
@@ -116,9 +128,27 @@ class Transformations(ABC):
             'arguments with krylix.convert(x, "jax"), say, and take the backend of these.'
         )
 
+    def _with_rule(
+        self, rule: Callable[..., Sequence[Array | None]], inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> Sequence[Array]:
+        """The outputs, whose derivatives by the inputs are those of a rule, beside the ones that they have.
+
+        `rule(inputs, outputs, cotangents)` returns the cotangents of the inputs, None for 0. Cotangents are d/dRe +
+        i d/dIm of real and complex numbers.
+        """
+        return outputs
+
+    def _with_no_derivative(self, inputs: Sequence[Array], outputs: Sequence[Array], why: str) -> Sequence[Array]:
+        """The outputs; asking for a derivative by the inputs raises `TypeError(why)`."""
+
+        def rule(*_: Any) -> Any:
+            raise TypeError(why)
+
+        return self._with_rule(rule, inputs, outputs)
+
     # --- whole functions ----------------------------------------------------------------------------------------
 
-    def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+    def compile_if_faster(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         """`function` compiled once for each value of its `static` arguments, where the library gains from it."""
         return function
 
@@ -151,22 +181,10 @@ class Transformations(ABC):
         """`function` of each element along the first `axes` axes, of possibly unknown lengths, in a loop."""
         raise TypeError("This library has no arrays of unknown size.")
 
-    def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
-        """`function` of each element of the arrays whose entry in `axes` is 0, stacked; the others are shared."""
-
-        def mapped(*arrays: Array) -> Array:
-            size = next(a.shape[0] for a, axis in zip(arrays, axes, strict=True) if axis == 0)
-            return self.stack([
-                function(*(a if axis is None else a[i] for a, axis in zip(arrays, axes, strict=True)))
-                for i in range(int(size))
-            ])  # fmt: skip
-
-        return mapped
-
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:
         """`function` of each `columns[i]`, stacked along a new first axis."""
         # copied, as a function may return the same memory every time
-        return self.stack([self.copy(function(columns[i])) for i in range(columns.shape[0])])
+        return self.stack([self.copy(function(columns[i, ...])) for i in range(columns.shape[0])])
 
     @abstractmethod
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:

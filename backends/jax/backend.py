@@ -26,11 +26,13 @@ from .derivatives.bilinear import bilinear
 from .derivatives.differentiated import differentiated
 from .derivatives.implicit import implicit_solve, refused, without_derivatives
 from .derivatives.transposed import transpose_function
+from .derivatives.with_rule import with_rule
 from .host_calls.by_host import by_host
 from .host_calls.exported import unless_exported
 from .host_calls.guard import guarded, rescued
 from .indexing import JaxIndexing
 from .linalg import JaxLinalg
+from .loops import JaxLoops
 from .memory import JaxMemory
 from .on_numpy import may_leave_to_host, results_from_host
 from .program.constants import hiding_constants
@@ -38,7 +40,7 @@ from .program.function import called, compiled, trace
 from .program.recorded import recorded
 from .sharding.grid_rows import GridStack, cells_of
 from .sharding.placement import first_placed, placed_like, with_auto_axes
-from .sharding.varying import axes_after, axes_of, is_mapped, vary, vary_alike, varying_function
+from .sharding.varying import axes_of, is_mapped, vary
 from .sparse import JaxSparse
 from .strict import leniently
 from .tracing import host_view, is_compiled, is_traced, is_tracing, value_now
@@ -47,7 +49,7 @@ from .vectors import JaxVectors
 _handed_over = jax.jit(lambda x: x)  # arguments of programs become arrays in half the time that jnp.asarray takes
 
 
-class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
+class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
     """JAX arrays and tracers."""
 
     name = "jax"
@@ -164,20 +166,8 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
         return scattered(jnp, jnp.arange(1, n + 1, dtype=real_dtype(dtype))).astype(dtype)
 
-    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
-        if is_mapped():
-            state = vary_alike(state)
-            state = vary(state, axes_after(body, state))
-            body = varying_function(body, axes_of(jax.tree.leaves(state)))
-        return lax.while_loop(condition, body, state)
-
     def compiles_numbers(self, x: Array) -> bool:
         return self.compiled(x) and not is_mapped()
-
-    def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
-        if is_mapped():  # where a loop has to say over which devices its state varies
-            return self._counted(count, body, state)
-        return lax.fori_loop(0, count, lambda _, s: body(s), state)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
         if is_mapped():  # where JAX cannot vectorise a condition that differs from device to device
@@ -279,6 +269,13 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b, system.grid if self.spreads_arrays() else None)
 
+    has_root_rule = True
+
+    def implicit_root(
+        self, f: Callable[[Array], Array], x: Array, solve: Callable[[Callable[[Array], Array], Array], Array]
+    ) -> Array:
+        return lax.custom_root(f, x, lambda _, x: x, solve)
+
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
     ) -> Array:
@@ -290,7 +287,7 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         return called(function, x, args)
 
-    def compile(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+    def compile_if_faster(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         return compiled(function, static)
 
     def trace(
@@ -309,13 +306,14 @@ class JaxBackend(JaxIndexing, JaxMemory, JaxRecurrences, JaxVectors):
     def constant(self, x: Array) -> Array:
         return lax.stop_gradient(x)
 
-    def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
+    def _vmap(self, function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
         return jax.vmap(function, in_axes=tuple(axes))
 
     _leniently = staticmethod(leniently)
     host_view = staticmethod(host_view)
     with_auto_axes = staticmethod(with_auto_axes)
     _differentiated = staticmethod(differentiated)
+    _with_rule = staticmethod(with_rule)
     transpose_function = staticmethod(transpose_function)
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:

@@ -1,5 +1,9 @@
 """JAX's own functions for operations that the standard does not have."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 from jax.experimental import sparse as jsp
 from jax.scipy.special import erf as erf
@@ -8,6 +12,7 @@ from jax.scipy.special import gammaincc as gammaincc
 from jax.scipy.special import gammaln as lgamma
 
 from ..interface.arrays import Array
+from .random_numbers import JaxRandomNumbers as RandomNumbers
 
 einsum, eigvals = jnp.einsum, jnp.linalg.eigvals
 _UPDATES = {"update": "set", "add": "add", "max": "max", "min": "min"}
@@ -29,4 +34,12 @@ def get_sparse_format(x: Array) -> str:
     return {jsp.BCOO: "coo", jsp.COO: "coo", jsp.BCSR: "csr", jsp.CSR: "csr", jsp.CSC: "csc"}.get(type(x), "dense")
 
 
-__all__ = ["erf", "gammainc", "gammaincc", "lgamma"]
+block_until_ready = jax.block_until_ready
+
+
+def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
+    """See `operations.whole`."""
+    return jax.jit(f, static_argnames=tuple(static))
+
+
+__all__ = ["RandomNumbers", "erf", "gammainc", "gammaincc", "lgamma"]

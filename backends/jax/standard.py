@@ -65,9 +65,21 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     return jnp.searchsorted(x1, x2, side=side, sorter=sorter).astype(_LIBRARY.default_integer)
 
 
+def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+    """JAX's, which takes a part of a matrix that is not square."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"xp.linalg.cholesky got an array of shape {x.shape}; expected square matrices.")
+    return jnp.linalg.cholesky(x, upper=upper)
+
+
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
     """JAX's, also for negative axes."""
     return jnp.permute_dims(x, axes_of(axes, x.ndim))
+
+
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    """JAX's, whose axis has no default in older versions."""
+    return jnp.take_along_axis(x, indices, axis)
 
 
 def pinv(x: Any, /, *, rtol: Any = None) -> Any:

@@ -53,3 +53,17 @@ def value_now(predicate: Any) -> bool | None:
         return bool(predicate)
     except jax.errors.ConcretizationTypeError:  # one of each lane, in vmap
         return None
+
+
+def is_vectorizing() -> bool:
+    """Does the current function run for all elements of a `vmap` at once?"""
+    try:
+        from jax._src.core import trace_ctx  # not public; without it the answer is no
+    except ImportError:
+        return False
+    trace = trace_ctx.trace
+    while trace is not None:
+        if type(trace).__name__ == "BatchTrace":
+            return True
+        trace = getattr(trace, "parent_trace", None)
+    return False

@@ -47,6 +47,27 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
     return np.flip(last - np.argsort(np.flip(x, axis), axis=axis, stable=stable), axis)
 
 
+def tril(x: Any, /, *, k: int = 0) -> Any:
+    """NumPy's, which makes a matrix of a vector."""
+    return np.tril(_matrices(x, "tril"), k=k)
+
+
+def triu(x: Any, /, *, k: int = 0) -> Any:
+    """NumPy's, which makes a matrix of a vector."""
+    return np.triu(_matrices(x, "triu"), k=k)
+
+
+def _matrices(x: Any, function: str) -> Any:
+    if np.ndim(x) < 2:
+        raise ValueError(f"xp.{function} got an array of shape {np.shape(x)}; expected at least two axes.")
+    return x
+
+
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    """NumPy's, whose axis has no default before version 2.3."""
+    return np.take_along_axis(x, indices, axis)
+
+
 def meshgrid(*arrays: Any, indexing: Any = "xy") -> list[Any]:
     """NumPy's, as a list."""
     return list(np.meshgrid(*arrays, indexing=indexing))

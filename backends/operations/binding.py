@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .added import ADDED
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 else:
     Names = object
 
+_BY_DERIVATIVES = ("derivatives",)  # groups of operations that need those of the library
+
 
 class NamedOperations(Names):
     """Every name of OPERATIONS (`table`); a method of the class comes before all, as Python looks there first."""
 
     name: str
     xp: Any
+    has_derivatives: ClassVar[bool]
 
     if not TYPE_CHECKING:  # or any misspelt name would have a type
 
@@ -48,18 +51,45 @@ class NamedOperations(Names):
             return self.xp.promoted(rule, getattr(self._own_operations, name))
         if name in ADDED:
             return MethodType(ADDED[name][1], self)
-        return self._composed(name) if operations.OPERATIONS[name].module else getattr(self.xp, name)
+        if operations.OPERATIONS[name].module:
+            return self._composed(name)
+        if name not in operations.RULES:
+            raise AttributeError(
+                f"{self.name} has no {name}, which is no part of the array API standard: supports({name!r}) is False. "
+                'Convert the arrays to a library that has it, with krylix.convert(x, "jax"), say.'
+            )
+        return getattr(self.xp, name)
 
     def _composed(self, name: str) -> Any:
         """The operation made of others, where a method of the class goes beyond what solvers need."""
         module = import_module(".table", __package__).OPERATIONS[name].module
         return MethodType(getattr(import_module(f".{module}", __package__), name), self)
 
+    def supports(self, name: str) -> bool:
+        """Is there an operation of this name, and does it work on this library?
+
+        Args:
+            name: such as "sin", "jacobian", or "linalg.eigh" for a function of `xp.linalg`.
+        """
+        aliases, operations = (import_module(f".{m}", __package__) for m in ("aliases", "table"))
+        name = aliases.ALIASES.get(name, name)
+        operation = operations.OPERATIONS.get(name)
+        if operation is not None and operation.group in _BY_DERIVATIVES and not self.has_derivatives:
+            return False
+        if operation is None and "." not in name:
+            return not name.startswith("_") and callable(getattr(type(self), name, None))
+        within, _, own = name.rpartition(".")
+        try:
+            return callable(getattr(getattr(self.xp, within) if within else self, own))
+        except AttributeError:  # which says why
+            return False
+
     @cached_property
     def _own_operations(self) -> Any:
         """The module `operations` beside the one of the backend's class, where there is one."""
-        beside = f"{type(self).__module__.rpartition('.')[0]}.operations"
-        return import_module(beside) if beside in sys.modules or find_spec(beside) else None
+        package = type(self).__module__.rpartition(".")[0]
+        beside = f"{package}.operations"
+        return import_module(beside) if beside in sys.modules or (package and find_spec(beside)) else None
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *import_module(".table", __package__).OPERATIONS})

@@ -33,7 +33,7 @@ def gather_nd(bk: Any, x: Array, indices: Integers, batched: bool = False) -> Ar
         batched: both have a first axis of systems more, of which one may have length 1.
     """
     if not batched:
-        return gather_nd(bk, x[None], _indices(bk, indices)[None], True)[0]
+        return gather_nd(bk, x[None, ...], _indices(bk, indices)[None, ...], True)[0, ...]
     systems, *grid, channels = known_shape("gather_nd", x)
     indices = _checked(bk, "gather_nd", indices, grid, x)
     places = flat(indices, grid)
@@ -81,8 +81,8 @@ def scatter_nd(bk: Any, base: Array, indices: Integers, values: Array, mode: str
     indices = _indices(bk, indices)
     indices = indices[:, None] if len(indices.shape) == 1 else indices
     if len(base.shape) == int(indices.shape[-1]):
-        return scatter(bk, base[None, ..., None], indices[None], values[None, :, None], mode)[0, ..., 0]
-    return scatter(bk, base[None], indices[None], values[None], mode)[0]
+        return scatter(bk, base[None, ..., None], indices[None, ...], values[None, :, None], mode)[0, ..., 0]
+    return scatter(bk, base[None, ...], indices[None, ...], values[None, ...], mode)[0, ...]
 
 
 def unravel_index(bk: Any, flat_index: Integers, shape: Sequence[int]) -> Array:

@@ -98,7 +98,7 @@ def _unique_parts(bk: Any, x: Array, axis: int) -> tuple[Array, Array, Array]:
     for column in range(int(rows.shape[1]) - 1, -1, -1):  # stable, so that the first column has the last word
         order = bk.xp.take(order, bk.xp.argsort(bk.xp.take(rows[:, column], order, axis=0), stable=True), axis=0)
     rows = bk.xp.take(rows, order, axis=0)
-    new = bk.xp.any(rows[1:] != rows[:-1], axis=1)
+    new = bk.xp.any(rows[1:, :] != rows[:-1, :], axis=1)
     new = bk.xp.concat([bk.xp.ones_like(new[:1]) if shape[axis] > 1 else bk.asarray(np.ones(1, bool), like=x), new])
     first = bk.xp.nonzero(new)[0]
     kept = bk.xp.take(order, first, axis=0)
@@ -198,7 +198,7 @@ def quantile(bk: Any, x: Array, q: Any) -> Array:
     part = bk.xp.reshape(part, (-1,) + (1,) * (len(x.shape) - 1))
     found = below + bk.xp.where(part == 0, 0, above - below) * part  # infinite ones have no difference
     found = bk.xp.where(bk.xp.isnan(x[..., -1]), np.nan, found)
-    return found if len(_shape_of(bk, q)) else found[0]
+    return found if len(_shape_of(bk, q)) else found[0, ...]
 
 
 def _ranks(bk: Any, q: Any, n: int, x: Array) -> tuple[Array, Array]:

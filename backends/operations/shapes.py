@@ -75,7 +75,7 @@ def multi_slice(bk: Any, x: Array, slices: Sequence[Any]) -> Array:
             x = _sliced(bk, x, axis, range(n)[one])
             axis += 1
         elif isinstance(one, int | np.integer):
-            x = x[(slice(None),) * axis + (range(n)[one],)]  # which checks it: not every library does
+            x = x[(slice(None),) * axis + (range(n)[one], ...)]  # which checks it: not every library does
         else:
             x = bk.take(x, one, axis)
     return x
@@ -85,7 +85,7 @@ def _sliced(bk: Any, x: Array, axis: int, places: range) -> Array:
     """The entries at these places, with slices and a flip: libraries differ in what they say of falling ones."""
     rising = places if places.step > 0 else places[::-1]
     start, stop = (rising[0], rising[-1] + 1) if len(rising) else (0, 0)
-    x = x[(slice(None),) * axis + (slice(start, stop, rising.step),)]
+    x = x[(slice(None),) * axis + (slice(start, stop, rising.step), ...)]
     return x if places.step > 0 else bk.xp.flip(x, axis=axis)
 
 
@@ -121,7 +121,7 @@ def repeat(bk: Any, x: Array, repeats: int | Integers, axis: int | None = None, 
     ends = bk.xp.cumulative_sum(counts)
     now = bk.xp.astype(constant(bk, np.arange(new_length), x), ends.dtype)
     # Not of the standard, which PyTorch's vmap serves by copies, with a warning.
-    place = searchsorted(bk, ends[None], now[None], "right")[0]
+    place = searchsorted(bk, ends[None, :], now[None, :], "right")[0, :]
     return bk.xp.take(x, bk.xp.minimum(place, size - 1), axis=axis)
 
 

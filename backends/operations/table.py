@@ -9,7 +9,10 @@ from .added import ADDED
 
 # By the module of this folder that composes them. A name of the standard that stands here, too, has more arguments.
 _COMPOSED = {
+    "custom_gradient": "custom_gradient",
     "derivatives": "hessian jacobian",
+    "random": "random_key random_normal random_permutations random_split random_uniform seed",
+    "whole": "block_until_ready compile numpy_call stop_gradient",
     "shapes": """broadcast_size copy_leaves expand_dims linspace_without_last multi_slice pad pad_to repeat stack_leaves
         tile_to unstack""",
     "gathering": "batched_gather_nd gather_nd ravel_multi_index scatter scatter_nd take unravel_index",
@@ -33,7 +36,20 @@ _WITHOUT_DERIVATIVES = {
     *("bitwise_or", "bitwise_right_shift", "bitwise_xor", "broadcast_size", "can_cast", "count_nonzero", "equal"),
     *("finfo", "get_sparse_format", "greater", "greater_equal", "iinfo", "is_available", "is_sparse", "isdtype"),
     *("isfinite", "isinf", "isnan", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor"),
-    *("matrix_rank", "nonzero", "not_equal", "ravel_multi_index", "result_type", "searchsorted", "shape", "signbit"),
+    *(
+        "matrix_rank",
+        "nonzero",
+        "not_equal",
+        "random_key",
+        "random_permutations",
+        "random_split",
+        "seed",
+        "ravel_multi_index",
+        "result_type",
+        "searchsorted",
+        "shape",
+        "signbit",
+    ),
     *("size", "staticshape", "take_apart", "to_int32", "to_int64", "unique", "unique_all", "unique_counts"),
     *("unique_inverse", "unique_values", "unravel_index", "variable"),
 }

@@ -25,15 +25,17 @@ from .fold import GraphConstantFolder
 from .implicit import has_tangent, implicit_solve, refused, without_derivatives
 from .indexing import TensorflowIndexing
 from .linalg import TensorflowLinalg
+from .loops import TensorflowLoops
 from .recorded import recorded
 from .sparse import TensorflowSparse
 from .standard import elementwise
 from .vectorized import declare_shapes, one_by_one
+from .with_rule import with_no_derivative, with_rule
 
 _ALIKE = pairs_alike({tf.as_dtype(np.dtype(char)): np.dtype(char) for char in "?iqefdFD"})
 
 
-class TensorflowBackend(TensorflowIndexing, Backend):
+class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
     """TensorFlow tensors and variables."""
 
     name = "tensorflow"
@@ -162,14 +164,6 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         if not have_one_dtype((a, b)) or not (a.dtype.is_floating or a.dtype.is_complex):
             return super().safe_divide(a, b)
         return tf.math.divide_no_nan(a, b)
-
-    def while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
-        if tf.executing_eagerly():
-            return super().while_loop(condition, body, state)
-        return tf.while_loop(condition, lambda s: (body(s),), (state,))[0]
-
-    def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
-        return (super().for_loop if tf.executing_eagerly() else self._counted)(count, body, state)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
         if tf.executing_eagerly():
@@ -305,6 +299,8 @@ class TensorflowBackend(TensorflowIndexing, Backend):
         return bilinear(self, form, values, indices, x, transposed)
 
     _differentiated = staticmethod(differentiated)
+    _with_rule = staticmethod(with_rule)
+    _with_no_derivative = staticmethod(with_no_derivative)
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)

@@ -1,11 +1,14 @@
 """TensorFlow's own functions for operations that the standard does not have."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from ..interface.arrays import Array
+from .random_numbers import TensorflowRandomNumbers
 
+RandomNumbers = TensorflowRandomNumbers
 einsum, eig, eigvals = tf.einsum, tf.linalg.eig, tf.linalg.eigvals
 erf, lgamma = tf.math.erf, tf.math.lgamma
 gammainc, gammaincc = tf.math.igamma, tf.math.igammac
@@ -31,3 +34,15 @@ def shape(x: Array) -> tuple[Any, ...]:
 def variable(x: Array) -> Array:
     """A variable with the values of `x`, which a tape watches."""
     return tf.Variable(x)
+
+
+def block_until_ready(tree: Any) -> Any:
+    """See `operations.whole`."""
+    if tf.executing_eagerly():
+        tf.test.experimental.sync_devices()
+    return tree
+
+
+def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
+    """See `operations.whole`; a graph is made for each value of what is no tensor, named or not."""
+    return tf.function(f, autograph=False)

@@ -44,10 +44,10 @@ def _convert(pfor_input: Any) -> Any:
     def guarded(*tensors: tf.Tensor) -> Any:
         def gradient(*_: tf.Tensor) -> Any:
             raise RuntimeError(
-                "The derivative of linear_solve inside of tf.vectorized_map (or tape.jacobian) was asked for by a tape "
-                "outside of it, where TensorFlow drops it. Use tf.map_fn, or one solve of all systems (batch_ndim=1); "
-                "or open the tape inside of the mapped function; for tape.jacobian, make that tape persistent and give "
-                "experimental_use_pfor=False."
+                "The derivative of linear_solve or custom_gradient inside of tf.vectorized_map (or tape.jacobian) was "
+                "asked for by a tape outside of it, where TensorFlow drops it. Use tf.map_fn, or one solve of all "
+                "systems (batch_ndim=1); or open the tape inside of the mapped function; for tape.jacobian, make that "
+                "tape persistent and give experimental_use_pfor=False."
             )
 
         return [tf.identity(t) for t in tensors], gradient

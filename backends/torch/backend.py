@@ -21,7 +21,7 @@ from ..precision import exponent_bits
 from .along_axes import TorchFourier
 from .bilinear import bilinear
 from .closures import open_function
-from .differentiated import differentiated, outside_compilers
+from .differentiated import DerivativesOfFunctions
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .implicit import implicit_solve
 from .kernels import TorchKernels
@@ -39,7 +39,7 @@ _SHORT = 2**20  # bytes of a row: updates of longer ones take NumPy longer than 
 _BOUNDARY = 64  # bytes
 
 
-class TorchBackend(TorchKernels, Backend):
+class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     """PyTorch tensors."""
 
     name = "torch"
@@ -287,9 +287,6 @@ class TorchBackend(TorchKernels, Backend):
     ) -> Array:  # fmt: skip
         return bilinear(self, form, values, indices, x, transposed)
 
-    _differentiated = staticmethod(differentiated)
-    _outside_compilers = staticmethod(outside_compilers)
-
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b)
 
@@ -298,8 +295,8 @@ class TorchBackend(TorchKernels, Backend):
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         return open_function(function, x, args)
 
-    def vmap(self, function: Callable[..., Array], axes: Sequence[int | None]) -> Callable[..., Array]:
-        return torch.func.vmap(function, in_dims=tuple(axes))
+    def _vmap(self, function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
+        return torch.func.vmap(function, in_dims=tuple(axes), randomness="different")  # as one by one
 
     def _register(
         self,

@@ -1,12 +1,17 @@
 """PyTorch's own functions for operations that the standard does not have."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import lgamma as lgamma
 from torch.special import erf as erf
 from torch.special import gammainc as gammainc
 from torch.special import gammaincc as gammaincc
+from torch.utils._pytree import tree_leaves
 
 from ..interface.arrays import Array
+from .random_numbers import TorchRandomNumbers as RandomNumbers
 
 einsum, eigvals = torch.einsum, torch.linalg.eigvals
 
@@ -35,4 +40,17 @@ def variable(x: Array) -> Array:
     return x.detach().clone().requires_grad_()
 
 
-__all__ = ["erf", "gammainc", "gammaincc", "lgamma"]
+def block_until_ready(tree: Any) -> Any:
+    """See `operations.whole`."""
+    for device in {x.device for x in tree_leaves(tree) if isinstance(x, torch.Tensor)}:
+        if device.type not in ("cpu", "meta"):
+            getattr(torch, "accelerator", torch.cuda).synchronize(device)
+    return tree
+
+
+def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
+    """See `operations.whole`."""
+    return torch.compile(f)
+
+
+__all__ = ["RandomNumbers", "erf", "gammainc", "gammaincc", "lgamma"]

@@ -92,6 +92,15 @@ class TorchSparse:
             starts, columns = starts.repeat(*lead, 1), columns.repeat(*lead, 1)
         return torch.sparse_csr_tensor(starts, columns, values, (*lead, *shape), check_invariants=False)
 
+    def native_by_columns(
+        self, values: torch.Tensor, rows: np.ndarray, starts: np.ndarray, shape: tuple[int, int]
+    ) -> torch.Tensor:
+        """A CSC tensor of entries in the order of columns, then rows, without duplicates."""
+        first = torch.as_tensor(starts.astype(np.int64), device=values.device)
+        return torch.sparse_csc_tensor(
+            first, as_index(rows, values).to(first.dtype), values, shape, check_invariants=False
+        )
+
 
 def _of_batch(x: torch.Tensor, i: int) -> torch.Tensor:
     """Matrix i of a batch in the layout CSR."""

@@ -108,7 +108,7 @@ class CyclicReduction(Composed):
             before, after = block_product(down_before[..., at], odd), block_product(down_after[..., at], odd)
             b = bk.materialize(b - _next_to(bk, before, after, level.kept))
             gone.append(odd)
-        y = as_blocks(bk, bk.product(last if self.batch else last[0], as_rows(bk, b)), w)
+        y = as_blocks(bk, bk.product(last if self.batch else last[0, ...], as_rows(bk, b)), w)
         for level, odd in zip(reversed(levels), reversed(gone)):
             at = level.slots
             taken = block_product(up_before[..., at], y[..., : level.gone])

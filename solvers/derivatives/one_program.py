@@ -32,7 +32,7 @@ def differentiated(attempt: Attempt) -> Outcome:
             null = None if problem.null is None else problem.null.as_container()
             rest = replace(problem, **_NO_ARRAYS, compiled=True)
             known = rest, attempt.method, attempt.on_failure, attempt.history, attempt.fallback
-            return bk.compile(_program, ("known",))(A, M, *arrays, null, known=known)
+            return bk.compile_if_faster(_program, ("known",))(A, M, *arrays, null, known=known)
     return ImplicitSolve.of(attempt).outcome()
 
 

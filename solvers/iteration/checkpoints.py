@@ -52,7 +52,7 @@ class Checkpoints:
         ended = axes >= end.steps
 
         def merged(a: Array, b: Array) -> Array:
-            return bk.where(ended, b[None], bk.permute_dims(a, (1, 0, 2)))
+            return bk.where(ended, b[None, ...], bk.permute_dims(a, (1, 0, 2)))
 
         found = Outcome._make((*(merged(a, b) for a, b in zip(kept[:-1], end[:-1], strict=True)), ()))
         if isinstance(end.history, tuple):
@@ -89,4 +89,4 @@ class Checkpoints:
         bk = self.bk
         lines = bk.asarray(np.arange(int(history.shape[0]), dtype=np.int32)[None, :, None], like=history)
         seen = lines <= bk.permute_dims(steps, (0, 2, 1))
-        return bk.where(seen, history[None], bk.full_like(history, np.nan)[None])
+        return bk.where(seen, history[None, ...], bk.full_like(history, np.nan)[None, ...])

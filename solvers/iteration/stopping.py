@@ -28,7 +28,7 @@ class StoppingRule(NamedTuple):
     @classmethod
     def of(cls, bk: Backend, goal: Goal, start: Array, limit: int | Array) -> StoppingRule:
         """The rule for a round from the residual norm `start`."""
-        largest = start / np.finfo(bk.dtype(goal.norm)).eps
+        largest = start / float(np.finfo(bk.dtype(goal.norm)).eps)
         return cls(bk, limit, goal.norm * goal.norm, largest * largest)
 
     def conditions(self, state: Any, steps: Array) -> tuple[tuple[Array, int], ...]:

@@ -155,7 +155,7 @@ def _half_step(products: _Products, s: BiCGStabState, c: _BiCGPart, j: int) -> _
     u, Mu = (*u, image.K), (*Mu, image.M) if products.M is not None else ()
     gamma = bk.dot(shadow, u[j + 1])
     # Where gamma is rounding noise, alpha would be noise too, and of any size.
-    noise = np.finfo(real_dtype(bk.dtype(c.rr))).eps * bk.sqrt(bk.square_norm(u[j + 1]) * bk.square_norm(shadow))
+    noise = float(np.finfo(real_dtype(bk.dtype(c.rr))).eps) * bk.sqrt(bk.square_norm(u[j + 1]) * bk.square_norm(shadow))
     broken = c.live & ((bk.abs(gamma) <= noise) | (rho == 0))
     live = c.live & ~broken
     alpha = bk.where(live, bk.safe_divide(rho, gamma), zero)

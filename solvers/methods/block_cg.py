@@ -162,7 +162,7 @@ def _orthonormal(bk: Backend, w: Array, g: Array, live: Array) -> Array:
     k, dtype = int(w.shape[0]), bk.dtype(w)
     square = bk.reshape(bk.real(bk.diagonal(g)), (1, k))
     limits = np.finfo(bk.dtype(square))
-    usable = bk.reshape(live, (1, k)) & (square > limits.tiny / limits.eps) & bk.isfinite(square)
+    usable = bk.reshape(live, (1, k)) & (square > float(limits.tiny / limits.eps)) & bk.isfinite(square)
     length = bk.sqrt(bk.where(usable, square, bk.full_like(square, 1)))
     scale = bk.astype(bk.where(usable, 1 / length, bk.zeros_like(length)), dtype)
     g = bk.where(usable & bk.matrix_transpose(usable), g, bk.zeros_like(g)) * scale * bk.matrix_transpose(scale)

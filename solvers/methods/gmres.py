@@ -153,7 +153,7 @@ def _orthogonalise(bk: Backend, V: Array, j: Array, live: Array, w: Array) -> _A
     w, size = to_unit_size(bk, w)
     before = bk.sqrt(bk.square_norm(w))
     used = min(span(bk, j, live, m)[1] + 1, m)
-    V = V[:, :used]
+    V = V[:, :used, :]
     h = bk.zeros((batch, used), bk.dtype(w), w)
     for _ in range(2):
         part = bk.where(positions(bk, used, j) <= j, components(bk, V, w), 0 * h)

@@ -97,9 +97,9 @@ class IDR(Method):
         first, end = span(bk, s.k, s.live, rows)
         # u, with A u = g in the present space: r without its part in the newest vectors of G, times omega
         c = bk.linalg.solve_triangular(mu, s.f, lower=True)[:, first:]
-        z = apply(M, s.r - combination(bk, G[:, first:], c))
+        z = apply(M, s.r - combination(bk, G[:, first:, :], c))
         omega = bk.where(last, bk.astype(bk.full_like(s.rr, 1), bk.dtype(z)), s.omega)
-        u = combination(bk, U[:, first:], c) + omega * z
+        u = combination(bk, U[:, first:, :], c) + omega * z
         g = A.apply(u)
         gain = bk.safe_divide(bk.max_abs(g), bk.max_abs(u))
         g, size = to_unit_size(bk, g)
@@ -109,7 +109,7 @@ class IDR(Method):
         before = (at < s.k) & ~last
         alpha = bk.linalg.solve_triangular(mu, bk.where(before, components(bk, P, g), zero), lower=True)
         alpha = bk.where(before, alpha, zero)[:, :end]
-        g, u = g - combination(bk, G[:, :end], alpha), u - combination(bk, U[:, :end], alpha)
+        g, u = g - combination(bk, G[:, :end, :], alpha), u - combination(bk, U[:, :end, :], alpha)
         new = bk.where(at >= s.k, components(bk, P, g), zero)
         largest = bk.maximum(s.largest, gain)
         eps = float(np.finfo(bk.dtype(gain)).eps)

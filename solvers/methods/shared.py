@@ -44,9 +44,9 @@ def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
     if known is None or not known.size:
         return combination(bk, stack, c)
     last, *others = (int(k) for k in np.unique(known)[::-1])
-    total = combination(bk, stack[:, :last], c[:, :last])
+    total = combination(bk, stack[:, :last, :], c[:, :last])
     for k in others:
-        total = bk.where(counts == k, combination(bk, stack[:, :k], c[:, :k]), total)
+        total = bk.where(counts == k, combination(bk, stack[:, :k, :], c[:, :k]), total)
     return total
 
 
@@ -79,7 +79,7 @@ def left_vectors(bk: Backend, r: Array, count: int, attempt: Array) -> Array:
     kind, real = bk.dtype(r), real_dtype(bk.dtype(r))
     parts = 4 if np.issubdtype(kind, np.complexfloating) else 2
     numbers = bk.reshape(bk.scatter_numbers(parts * count * n, real, r), (parts, count * n))
-    vectors = [bk.astype(numbers[i : i + 1], kind) for i in range(parts)]
+    vectors = [bk.astype(numbers[i : i + 1, :], kind) for i in range(parts)]
     first, other = vectors if parts == 2 else (vectors[0] + 1j * vectors[1], vectors[2] + 1j * vectors[3])
     weight = bk.astype(attempt, real)
     scale = float(np.sqrt(12 / n)) / (1 + weight)

@@ -33,7 +33,7 @@ class WithoutVectors(Composed):
     def apply(self, x: Array) -> Array:
         bk, rows = self.bk, self.array("basis")
         rows = bk.astype(rows, np.result_type(self.dtype, bk.dtype(x)))
-        rows = rows[0] if len(rows.shape) == 3 and self.systems is None else rows
+        rows = rows[0, ...] if len(rows.shape) == 3 and self.systems is None else rows
         return x - bk.product(bk.matrix_transpose(rows), bk.product(bk.conj(rows), x))
 
     def transpose(self) -> WithoutVectors:

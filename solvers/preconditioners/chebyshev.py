@@ -59,7 +59,7 @@ class ChebyshevOperator(Composed):
         largest = bk.astype(self.array("largest"), bk.dtype(inverse))
         scaled = inverse / largest
         centre, radius = (1 + 1 / self.ratio) / 2, (1 - 1 / self.ratio) / 2  # in units of the largest eigenvalue
-        sigma, one = centre / radius, bk.full_like(largest[:1], 1)
+        sigma, one = centre / radius, bk.full_like(largest[:1, ...], 1)
 
         def step(s: _Step) -> _Step:
             new = 1 / (2 * sigma - s.rho)

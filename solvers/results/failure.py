@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
@@ -19,6 +19,8 @@ from ..methods.direct.singular import Singularity
 from .advice import LookForCauses
 from .describe import describe
 from .result import SolveResult, end_state_of, said_of
+
+R = TypeVar("R", bound=Any)
 
 _LIBRARIES = (__name__.partition(".")[0], "tensorflow", "torch", "jax")  # some call us for the user
 
@@ -55,6 +57,37 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
     if on_failure in QUIET:
         return replace(result, _look=look) if known else result
     numbers = end_state_of(result)
+    if known and look is not None and bk.any(numbers[0] != int(Status.CONVERGED)):
+        result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
+    said = said_of(result)
+
+    def say(*numbers: np.ndarray) -> str:
+        return describe(*numbers, **(said if look is None else {**said, "causes": look(*numbers)}))
+
+    return raise_or_warn(bk, result, numbers, on_failure, say, None if known else _name(result, on_failure, look))
+
+
+def raise_or_warn(
+    bk: Backend,
+    result: R,
+    numbers: Sequence[Array],
+    on_failure: str,
+    say: Callable[..., str],
+    name: str | None = None,
+) -> R:
+    """`result`, after an error or a warning if some system failed; in compiled functions at run time, by a callback.
+
+    Args:
+        result: a record with `x` and `method`.
+        numbers: its end state, the status in front.
+        on_failure: "raise" or "warn".
+        say: the message for the end state, in NumPy arrays.
+        name: lasting name of what `say` says, for stored programs; None if there is none.
+
+    Raises:
+        NotConverged, Diverged: see `apply_policy`.
+    """
+    known = not bk.compiled(numbers[0])
     failed = bk.any(numbers[0] != int(Status.CONVERGED))
     if known and not failed:
         return result
@@ -63,34 +96,24 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
             "This solve is compiled for several processes, of which only one would raise if it failed, and the others "
             "go on as if all were well. Give on_failure='nan', 'warn', or 'status' and look at result.status."
         )
-    if known and look is not None:
-        result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
-    handler = _handler(result, on_failure, known, look)
-    kept = None if known else _kept(result, on_failure, look)
-    return replace(result, x=bk.guard(failed, handler, result.x, *numbers, kept=kept))
-
-
-def _kept(result: SolveResult, on_failure: str, look: LookForCauses | None) -> Kept | None:
-    """Persistent reference to the handler for stored programs; None without a lasting name."""
-    seen = "" if look is None else look.name
-    name = None if seen is None else fingerprint(on_failure, sorted(said_of(result).items()), seen)
-    otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."
-    return None if name is None else Kept(name, on_failure, otherwise)
-
-
-def _handler(result: SolveResult, on_failure: str, known: bool, look: LookForCauses | None) -> Callable[..., None]:
     attached = result if known else None  # a callback must not keep traced arrays
-    said = said_of(result)
 
-    def handle(status: np.ndarray, *numbers: np.ndarray) -> None:
-        seen = said if look is None else {**said, "causes": look(status, *numbers)}
-        message = describe(status, *numbers, **seen)
+    def handle(status: np.ndarray, *others: np.ndarray) -> None:
+        message = say(status, *others)
         if on_failure == "warn":
             warnings.warn(message, RuntimeWarning, stacklevel=2)
             return
         raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
-    return handle
+    otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."
+    kept = None if name is None else Kept(name, on_failure, otherwise)
+    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=kept))
+
+
+def _name(result: SolveResult, on_failure: str, look: LookForCauses | None) -> str | None:
+    """Lasting name of the message; None without one."""
+    seen = "" if look is None else look.name
+    return None if seen is None else fingerprint(on_failure, sorted(said_of(result).items()), seen)
 
 
 def with_nan(bk: Backend, x: Array, status: Array) -> Array:

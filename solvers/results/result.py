@@ -173,11 +173,11 @@ class SolveResult:
         if self._sensitivity is not None:
             return self._sensitivity
         bk = choose_backend(self.status)
-        if bk.has_derivatives:
-            raise TypeError(
-                f"vjp and jvp are for solves on NumPy arrays; this was one on {bk.name}, which differentiates "
-                f"linear_solve itself: use {bk.derivatives}."
-            )
+        if not bk.on_host:
+            instead = f"differentiates linear_solve itself: use {bk.derivatives}" if bk.has_derivatives else (
+                "has no derivatives: give NumPy arrays"
+            )  # fmt: skip
+            raise TypeError(f"vjp and jvp are for solves on NumPy arrays; this was one on {bk.name}, which {instead}.")
         raise TypeError("This result was copied or read from a file, so A is not known. Call vjp of the original.")
 
     def __getstate__(self) -> dict[str, Any]:

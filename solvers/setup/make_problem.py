@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend, choose_backend, real_dtype, working_dtype
+from ...backends import Array, Backend, choose_backend, of_libraries, real_dtype, working_dtype
 from ...backends.on_failure import checked_policy
 from ...sparse import (
     Dense,
@@ -56,7 +56,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     A, args = request.A, request.args
     if not isinstance(args, list | tuple):
         raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")
-    bk = choose_backend(request.b, A, request.x0, *args, request.preconditioner)
+    bk = choose_backend(request.b, A, request.x0, *of_libraries(args), request.preconditioner)
     if not (bk.on_host and type(request.b) is np.ndarray):  # a small solve makes few calls
         refuse_unusable(bk, request.b, "b")
     if not bk.on_host and (bk.is_array(A) or bk.sparse.accepts(A)):

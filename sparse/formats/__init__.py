@@ -12,6 +12,7 @@ from .making.batch import from_systems, matrix_batch
 from .making.boxes import stencil_of
 from .making.build import from_csr, from_diagonals, from_entries
 from .making.foreign import from_native, from_scipy
+from .making.stack import stack
 from .matrix import FORMATS, Matrix
 from .sparse_matrix import SparseMatrix
 from .stencil import Stencil
@@ -47,6 +48,7 @@ __all__ = [
     "hstack",
     "kron",
     "matrix_batch",
+    "stack",
     "stencil_of",
     "vstack",
 ]

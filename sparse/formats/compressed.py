@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,8 @@ from .entries.sample import entries_sample
 from .entries.scipy_form import csr_array
 from .entries.some_rows import entries_in
 from .structure import Slots, Sources, Structure
+
+C = TypeVar("C", bound="CompressedStructure")
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,12 @@ class CompressedStructure(Structure):
         repeated = _repeated(self.starts, self.lines, self.shape[1 - self.axis], count)
         return type(self)(*repeated, (n * count, m * count))
 
+    @classmethod
+    def of(cls: type[C], A: Any) -> C:
+        """The structure of a canonical SciPy CSR (or CSC) matrix; its index arrays are shared."""
+        check_size(A.nnz, "entries")
+        return cls(A.indptr, A.indices, A.shape)
+
     def flipped(self) -> CompressedStructure:
         """The transpose: the same arrays, read the other way round."""
         other = CsrStructure if self.axis else CscStructure
@@ -139,12 +147,6 @@ class CsrStructure(CompressedStructure):
     def by_rows(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> CsrStructure:
         """The structure of entries in row order."""
         return cls(starts_of(rows, shape[0]), cols, shape)
-
-    @classmethod
-    def of(cls, A: Any) -> CsrStructure:
-        """The structure of a canonical SciPy CSR matrix; its index arrays are shared."""
-        check_size(A.nnz, "entries")
-        return cls(A.indptr, A.indices, A.shape)
 
     def to_scipy(self, values: Sequence[np.ndarray]) -> sp.csr_array:
         return csr_array(values[0], self.cols, self.starts, self.shape)

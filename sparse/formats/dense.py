@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend, get_backend
+from ...backends import Array, Backend, choose_backend, get_backend
 from ...backends.registry import register_container
 from ..operator import Operator
 from .entries.checked import checked_scipy
 from .making.build import from_entries
 from .matrix import FORMATS, Matrix
-from .operations.arithmetic import as_factor, check_axis, check_systems
+from .operations.arithmetic import as_factor, check_systems
+from .reductions import check_axis
 from .sparse_matrix import SparseMatrix
 
 
@@ -65,7 +66,7 @@ class Dense(Matrix):
 
     def diagonals(self) -> Array:
         diagonal = self.bk.diagonal(self.matrix)
-        return diagonal[None] if self.systems is None else diagonal
+        return diagonal[None, :] if self.systems is None else diagonal
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         host = get_backend("numpy")
@@ -123,7 +124,7 @@ class Dense(Matrix):
         if isinstance(values, np.ndarray):
             own = values.copy()
             return Dense(self.bk, self.bk.asarray(own, like=self.matrix), own)
-        return Dense(self.bk, values)
+        return Dense(self.bk if self.bk.is_array(values) else choose_backend(values), values)
 
     def native(self, backend: Any = None) -> Any:
         """The array itself, or that of another library."""
@@ -135,7 +136,10 @@ class Dense(Matrix):
 
     def sum(self, axis: int | None = None) -> Array:
         check_axis(axis)
-        return self.bk.sum(self.matrix, (-2, -1) if axis is None else (axis % 2 - 2,))
+        return self.bk.sum(self.matrix, _axes(axis))
+
+    def _extreme(self, axis: int | None, largest: bool) -> Array:
+        return (self.bk.xp.max if largest else self.bk.xp.min)(self.matrix, axis=_axes(axis))
 
     def _plus(self, other: Any) -> Dense:
         check_systems([self, other])
@@ -179,11 +183,16 @@ class Dense(Matrix):
     def _chosen(self, systems: np.ndarray | int) -> Dense:
         constant = None if self.constant is None else self.constant[systems]
         if isinstance(systems, int):
-            return Dense(self.bk, self.matrix[systems], constant)
+            return Dense(self.bk, self.matrix[systems, ...], constant)
         return Dense(self.bk, self.bk.take_in_bounds(self.matrix, systems), constant)
 
 
 FORMATS["dense"] = Dense
+
+
+def _axes(axis: int | None) -> tuple[int, ...]:
+    """Axes of the arrays, of one matrix or of a batch."""
+    return (-2, -1) if axis is None else (axis % 2 - 2,)
 
 
 def _restore(bk: Backend, matrix: Any) -> Dense:

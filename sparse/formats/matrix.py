@@ -14,6 +14,7 @@ from ..analysis.facts import is_positive_definite
 from ..analysis.symmetry import is_hermitian
 from ..errors import UnsupportedOperation
 from ..operator import Operator
+from .reductions import Reductions
 
 
 class Format(Protocol):
@@ -37,7 +38,7 @@ def format_class(word: str) -> Format:
     return FORMATS[word]
 
 
-class Matrix(Operator):
+class Matrix(Reductions, Operator):
     """An operator whose entries are stored.
 
     Sums, products and parts of a matrix are matrices. Where the values are known they are computed at once, by SciPy;
@@ -89,6 +90,8 @@ class Matrix(Operator):
     def native(self, backend: Any = None) -> Any:
         """The library's own sparse matrix: SciPy `csr_array`, JAX `BCOO`, torch CSR, `tf.SparseTensor`.
 
+        Of CSC it is SciPy's `csc_array` and torch's CSC, of a batch CSR; JAX and TensorFlow have none.
+
         Args:
             backend: name of another library, for which the values must be known.
 
@@ -99,10 +102,6 @@ class Matrix(Operator):
     @abstractmethod
     def explain(self) -> str:
         """Size, structure and memory of the matrix, and why it has its format."""
-
-    @abstractmethod
-    def sum(self, axis: int | None = None) -> Array:
-        """The sum of all entries, or of each column (axis 0, `(m,)`) or row (axis 1, `(n,)`)."""
 
     @abstractmethod
     def _plus(self, other: Any) -> Matrix: ...

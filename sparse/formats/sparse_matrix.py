@@ -19,11 +19,11 @@ from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .choose import choose_format
-from .compressed import CsrStructure
+from .compressed import CscStructure, CsrStructure
 from .entries.integers import as_tuple
 from .host_products import compile_product, host_product, images_by_format, in_scipy
 from .matrix import FORMATS, Matrix, format_class
-from .operations import arithmetic, change
+from .operations import arithmetic, change, reductions
 from .storage import Shape, SparseStorage
 from .structure import Structure
 from .values import are_known
@@ -140,7 +140,7 @@ class SparseMatrix(SparseStorage):
     def diagonals(self) -> Array:
         found = self.structure.diagonal(self.host, self.known_or_arrays(), self.systems)
         rows = found if self.constant is None else self.placed(found)
-        return rows[None] if self.systems is None else rows
+        return rows[None, :] if self.systems is None else rows
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         host, structure, constant = get_backend("numpy"), self.structure, self.constant
@@ -211,7 +211,8 @@ class SparseMatrix(SparseStorage):
     def native(self, backend: Any = None) -> Any:
         bk = self.bk if backend is None else get_backend(backend)
         if bk.on_host:
-            return self.to_scipy()
+            rows = self.to_scipy()  # refuses batches and what is not known
+            return change.in_scipy_by_columns(self) if self.format == "csc" else rows
         if self.systems is not None and bk is not self.bk:
             raise UnsupportedOperation(
                 f"A batch of {self.systems} matrices of {self.bk.name} was asked for in {bk.name}; expected one. Take "
@@ -219,8 +220,9 @@ class SparseMatrix(SparseStorage):
             )
         if bk is self.bk:
             return change.native(self)
-        rows = self.to_scipy()
-        return change.native(SparseMatrix.build(bk, CsrStructure.of(rows), (rows.data,)))
+        found = self.native("numpy")
+        structure = (CscStructure if found.format == "csc" else CsrStructure).of(found)
+        return change.native(SparseMatrix.build(bk, structure, (found.data,)))
 
     def prune(self) -> SparseMatrix:
         """The matrix without stored zeros; itself where its values are not known.
@@ -248,7 +250,10 @@ class SparseMatrix(SparseStorage):
         )
 
     def sum(self, axis: int | None = None) -> Array:
-        return arithmetic.summed(self, axis)
+        return reductions.summed(self, axis)
+
+    def _extreme(self, axis: int | None, largest: bool) -> Array:
+        return reductions.extreme(self, axis, largest)
 
     def _plus(self, other: Any) -> Matrix:
         joint = self._joint(other)
@@ -277,7 +282,7 @@ class SparseMatrix(SparseStorage):
 
     def _chosen(self, systems: np.ndarray | int) -> SparseMatrix:
         if isinstance(systems, int):
-            return self.holding([v[systems] for v in self.known_or_arrays()])
+            return self.holding([v[systems, ...] for v in self.known_or_arrays()])
         return self.holding([self.host.take_in_bounds(v, systems) for v in self.known_or_arrays()])
 
     def _part(self, key: Any) -> Any:

@@ -15,7 +15,8 @@ from .entries.integers import check_shape
 from .making.batch import from_systems
 from .making.build import from_entries
 from .matrix import Matrix
-from .operations.arithmetic import as_factor, check_axis
+from .operations.arithmetic import as_factor
+from .reductions import check_axis
 
 _UNKNOWN = (
     "{} needs the places of the matrix's entries, but the matrix is an argument of the compiled function: they are not "
@@ -165,6 +166,7 @@ class TracedCOO(Matrix):
         return self.with_values(values / factor if divide else values * factor)
 
     native = _refused("The library's own form")
+    _extreme = _refused("The largest or smallest entry")
     _plus = _refused("A sum")
     _times = _refused("A product of matrices")
     _part = _chosen = _refused("A part")

@@ -29,10 +29,10 @@ class OffsetOperator(Composed):
         return self.inner.own_grid
 
     def apply(self, x: Array) -> Array:
-        return self.inner.apply(x) + self._scalar() * self.bk.sum(x, 1, keepdims=True)
+        return self.inner.apply(x) + self._scalar(x) * self.bk.sum(x, 1, keepdims=True)
 
-    def _scalar(self) -> Array:
-        return self.bk.asarray(np.asarray(self.offset, self.dtype))
+    def _scalar(self, like: Array) -> Array:
+        return self.bk.asarray(np.asarray(self.offset, self.dtype), like=like)
 
     def transpose(self) -> Operator:
         return OffsetOperator(self.inner.transpose(), self.offset)
@@ -41,7 +41,9 @@ class OffsetOperator(Composed):
         return OffsetOperator(self.inner.conj(), np.conj(self.offset))
 
     def dense(self) -> Array:
-        return self.inner.dense() + self._scalar()
+        found = self.inner.dense()
+        return found + self._scalar(found)
 
     def diagonals(self) -> Array:
-        return self.inner.diagonals() + self._scalar()
+        found = self.inner.diagonals()
+        return found + self._scalar(found)

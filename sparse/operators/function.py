@@ -121,7 +121,7 @@ class FunctionOperator(LinearFunction):
         """`product(self, x)` without the constant, compiled; None where products are no programs, or part of one."""
         if self._traced is None or self.bk.in_program():
             return None
-        return self.bk.compile(product, ())(self._as_program(None, True), x)
+        return self.bk.compile_if_faster(product, ())(self._as_program(None, True), x)
 
     def apply(self, x: Array) -> Array:
         own = self.bk.on_host and type(x) is np.ndarray and x.dtype == self.dtype

@@ -26,12 +26,12 @@ class Products(Operator):
                 f"numbers; krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free "
                 "method such as CG or biCG-stab(2)."
             )
-        images = self._images(self.bk.asarray(np.eye(n, dtype=self.dtype)))
-        return images[0] if self.systems is None else images
+        images = self._images(self.bk.asarray(np.eye(n, dtype=self.dtype), like=getattr(self, "like", None)))
+        return images[0, ...] if self.systems is None else images
 
     def diagonals(self) -> Array:
         diagonal = self.bk.diagonal(self.dense())
-        return diagonal[None] if self.systems is None else diagonal
+        return diagonal[None, :] if self.systems is None else diagonal
 
     def per_system(self, i: int) -> Any:
         """A SciPy LinearOperator, which multiplies one system per call, the rest zero."""

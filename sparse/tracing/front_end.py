@@ -136,8 +136,8 @@ def front_end_for(like: Any, *others: Any) -> FrontEnd:
     """
     found = libraries_of(like, *others)
     library = next((name for name in FRONT_ENDS if name in found), None)
-    if library is not None:
-        return front_end_of(library)
+    if library is not None or found:
+        return front_end_of(library or found[0])
     entries = FRONT_ENDS.values()
     raise UnsupportedOperation(
         f"like is a {type(like).__module__}.{type(like).__qualname__}; expected an array of "

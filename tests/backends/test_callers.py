@@ -17,9 +17,9 @@ REASONS = {
     "compiles_numbers": "only the library knows what it compiles: CG of one system as 31 different kernels for 44",
     "cost_of_step": "of `recurrence`: a step takes JAX 0.1 us, NumPy 2 us, and an accelerator longer than all of them",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
+    "implicit_root": "JAX's rule for roots: derivatives to every order, for which a run without them pays nothing",
     "hiding_constants": "XLA folds large constants: 6.6 s of processor time to compile a solve on 1024^2 for 9.5",
     "constant_folded": "only the library knows what a program that it records closes over",
-    "map_columns": "JAX's vmap: one product in the compiled program and not one for each group of systems",
     "may_leave_to_host": "only the library knows its settings and who watches: 0.2 s for a first solve of 2",
     "owned": "only the library knows to which of its arrays somebody else may write",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",
@@ -31,16 +31,14 @@ REASONS = {
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "derivatives": "what a message tells users of the library to call",
     "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",
-    "transpose_function": "the library's own transposition",
-    "without_derivatives": "a rule of its own in each library: NaN backward, but 0 for what a caller has left out",
     "uncut": "XLA cuts known arrays number by number: 2.4 s to compile a solve on 1024^2 for 4.4",
     "with_auto_axes": "only JAX has meshes whose axes are part of types; solves and `prepare` enter by one function",
     "where_needed": "only the library knows how a program leaves out work: 99 ms for 144 at 512^2 without grids",
     "window": "one negative padding in JAX: 0.20 ms for 0.32 with a padded copy, and a message to one neighbour only",
 }
 # For users, with tests of their own: test_standard.py calls every function of `xp`, test_operations.py every operation
-# by name, test_devices.py these.
-FOR_USERS = {"xp", "float_type", "complex_type", *OPERATIONS, *vars(Devices)}
+# by name, test_devices.py these, test_array_api_backend.py `supports`.
+FOR_USERS = {"xp", "supports", "float_type", "complex_type", *OPERATIONS, *vars(Devices)}
 NAMES = {"bk", "backend", "host", "own", "theirs"}  # of variables and attributes that hold a backend
 MAKERS = {"side", "get_backend", "choose_backend", "default_backend"}  # of functions that return one
 

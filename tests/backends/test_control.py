@@ -660,16 +660,16 @@ def test_refused_derivatives_by_x(mode: str) -> None:
 # ---- whole functions
 
 
-@covers("compile")
+@covers("compile_if_faster")
 @eager
-def test_compile(mode: str) -> None:
+def test_compile_if_faster(mode: str) -> None:
     bk, calls = backend(mode), []
 
     def power(x: Any, exponent: int) -> Any:
         calls.append(exponent)
         return x**exponent
 
-    function = bk.compile(power, ("exponent",))
+    function = bk.compile_if_faster(power, ("exponent",))
     x = array(mode, np.array([1.0, 2, 3]))
     for exponent in (2, 3, 2, 3):
         np.testing.assert_array_equal(to_numpy(function(x, exponent=exponent)), np.array([1.0, 2, 3]) ** exponent)

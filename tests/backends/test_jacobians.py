@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -178,6 +180,44 @@ def test_torch_where_nothing_is_recorded() -> None:
         np.testing.assert_allclose(gradient.numpy(), [3, 12, 27])
     rows = torch.func.vmap(bk.jacobian(lambda x: (x**3).sum(), get_output=False))(torch.stack([x, 2 * x]))
     np.testing.assert_allclose(rows.numpy(), [[3, 12, 27], [12, 48, 108]])
+
+
+@pytest.mark.needs("torch")
+def test_torch_records_what_others_asked_for() -> None:
+    """A result has derivatives by what f closes over, where it depends on that, and else none."""
+    import torch
+
+    bk = get_backend("torch")
+    x, w = torch.arange(1.0, 4.0), torch.ones(3, requires_grad=True)
+    cases = (
+        (lambda x: ((x**2).sum(), w * x), (False, True, False)),
+        (lambda x: ((w * x**2).sum(), x * 1), (True, False, True)),
+        (lambda x: ((x * w.detach()).sum(), w), (False, True, False)),
+        (lambda x: (w.sum(), x), (True, False, False)),
+    )
+    for f, recorded in cases:
+        assert tuple(a.requires_grad for a in bk.jacobian(f)(x)) == recorded
+    # Forward mode outside, and the transformations of torch.func.
+    gradient = bk.jacobian(lambda x: (x**3).sum(), get_output=False)
+    tangent = torch.func.jvp(gradient, (x,), (torch.ones(3),))[1]
+    np.testing.assert_allclose(tangent, 6 * x)
+    with torch.autograd.forward_ad.dual_level():
+        dual = gradient(torch.autograd.forward_ad.make_dual(x, torch.ones(3)))
+        np.testing.assert_allclose(torch.autograd.forward_ad.unpack_dual(dual).tangent, 6 * x)
+    np.testing.assert_allclose(torch.func.grad(lambda x: gradient(x).sum())(x), 6 * x)
+
+
+@pytest.mark.needs("torch")
+def test_torch_starts_without_its_compiler() -> None:
+    program = """
+import sys, torch
+from krylix import choose_backend
+x = torch.ones(3)
+bk = choose_backend(x)
+bk.jacobian(lambda x: x**2)(x), bk.hessian(lambda x: (x**3).sum())(x)
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.needs("jax")

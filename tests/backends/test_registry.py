@@ -27,6 +27,7 @@ NAMES = {
 
 
 def test_every_backend_is_tested() -> None:
+    """Those of other libraries in test_array_api_backend.py and test_register_backend.py."""
     assert {library(mode) for mode in EAGER} == set(registry._CLASSES)
 
 

@@ -84,7 +84,9 @@ def test_torch(expression: str) -> None:
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize(
+    "expression", [pytest.param(e, marks=pytest.mark.merge if i % 2 else ()) for i, e in enumerate(EXPRESSIONS)]
+)
 def test_tensorflow(expression: str) -> None:
     import tensorflow as tf
 

@@ -46,7 +46,7 @@ def with_number(dtype: str, number: Any, real: str) -> str:
     return "int64" if kind == "b" and not isinstance(number, bool) else dtype
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ("numpy", "jax", "torch", pytest.param("tensorflow", marks=pytest.mark.merge)))
 def test_two_arrays(backend: str) -> None:
     xp = get_backend(backend).xp
     own = [xp.asarray([1], dtype=getattr(xp, name)) for name in dtypes(backend)]
@@ -227,6 +227,7 @@ def test_arrays_of_numpy_mix(backend: str) -> None:
     assert dtype_of(backend, xp.concat([x, host.astype(np.int32)])) == "float64"
 
 
+@pytest.mark.merge
 @pytest.mark.needs("torch")
 def test_only_what_is_used_is_imported() -> None:
     code = """

@@ -1,5 +1,6 @@
 """What is written: never over what is read."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from command_runs import Run, failed, refused
+from krylix.backends.profile.user_profile import Profile
 
 A = np.diag([1.0, 2.0, 4.0])
 
@@ -86,3 +88,27 @@ def test_a_folder_without_permission(run: Callable[..., Run]) -> None:
     np.save("A.npy", A)
     Path("closed").mkdir(mode=0o500)
     refused(run("solve", "A.npy", "--output", "closed/x.npy"), "no permission")
+
+
+def test_profile(run: Callable[..., Run]) -> None:
+    np.save("A.npy", A)
+    result = run("solve", "A.npy", "--method", "CG", "--profile", "out.json")
+    assert result.code == 0, result
+    events = json.loads(Path("out.json").read_text())["traceEvents"]
+    names = [event["name"] for event in events if event["ph"] == "X"]
+    assert "prepare" in names and "PreparedSolver.solve" in names
+    assert result.line("profile") == f"{len(names)} calls, written to out.json"
+    (solve,) = [event["args"] for event in events if event["name"] == "PreparedSolver.solve"]
+    assert str(solve["iterations"]) == result.line("iterations")
+
+
+def test_profile_is_refused_before_the_work(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    np.save("A.npy", A)
+    refused(run("solve", "A.npy", "--profile", "out.txt"), "out.txt", ".json")
+    refused(run("solve", "A.npy", "--profile", "nowhere/out.json"), "no folder nowhere")
+    monkeypatch.setattr(Profile, "save", full)
+    result = run("solve", "A.npy", "--profile", "out.json")
+    assert result.code == 1 and "out.json: cannot be written: No space left" in result.err

@@ -63,6 +63,7 @@ zeros_like(x, /, *, dtype=None, device=None)
     xp.zeros_like(x, dtype=dt, device=None)
 astype(x, dtype, /, *, copy=True, device=None)
     xp.astype(z, dt, copy=False, device=None)
+    c: xp.astype(xp.subtract(x, xp.conj(x)), xp.bool)
 """
 
 DTYPES_OF = """
@@ -154,6 +155,7 @@ STATISTICS = (
     + lines(
         "all any", "(x, /, *, axis=None, keepdims=False)", "biufc: NAME(x)", "biufc: NAME(x, axis=0, keepdims=True)",
         "biufc: NAME(m, axis=(0, 1))", "b: NAME(e)", "b: NAME(s)", "b: NAME(x, axis=())",
+        "c: NAME(xp.subtract(x, xp.conj(x)), axis=0)",
     )
     + """diff(x, /, *, axis=-1, n=1, prepend=None, append=None)
     biufc: xp.diff(x)
@@ -173,6 +175,7 @@ SEARCHING = (
     biufc: xp.count_nonzero(m, axis=(0, 1), keepdims=True)
 nonzero(x, /)
     biufc: xp.nonzero(x)
+    c: xp.nonzero(xp.subtract(x, xp.conj(x)))
 searchsorted(x1, x2, /, *, side='left', sorter=None)
     iuf: xp.searchsorted(up, x)
     iuf: xp.searchsorted(v, y, side='right', sorter=xp.argsort(v))
@@ -204,8 +207,8 @@ take(x, indices, /, *, axis=None)
     biufc: xp.take(m, i, axis=-2)
     biufc: xp.take(x, i[:0], axis=1)
 take_along_axis(x, indices, /, *, axis=-1)
-    biufc: xp.take_along_axis(x, i2)
-    biufc: xp.take_along_axis(m, i2[:1, None], axis=1)
+    biufc: xp.take_along_axis(x, i2) -> xp.take_along_axis(x, i2, axis=-1)
+    biufc: xp.take_along_axis(m, i2[:1, None, :], axis=1)
 """
 )  # fmt: skip
 
@@ -246,7 +249,7 @@ roll(x, /, shift, *, axis=None)
     xp.roll(m, (1, 2), axis=(0, -1))
     xp.roll(m, 1, axis=(0, -1))
 squeeze(x, /, axis)
-    xp.squeeze(x[:1], axis=0)
+    xp.squeeze(x[:1, :], axis=0)
     xp.squeeze(m[:1, :, :1], (0, -1))
 stack(arrays, /, *, axis=0)
     xp.stack([x, x])

@@ -10,6 +10,7 @@ XLA, it is a callback.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,7 +27,9 @@ from jax.interpreters import batching, mlir
 
 from ...interface.arrays import Array, Spec
 from ...interface.control import Kept, as_declared
+from ...profile.description import CallDescription, WatchedPlace, name_of, register_places
 from ..sharding.placement import first_placed, placed_like
+from . import call_frame
 from .call_frame import DTYPES, register
 
 TARGET = "krylix_by_host"
@@ -127,3 +130,11 @@ def _lower_by_name(
 batching.primitive_batchers[primitive] = _batch
 mlir.register_lowering(primitive, _lower)
 mlir.register_lowering(primitive, _lower_by_name, platform="cpu")
+
+# what programs call when they run
+register_places(
+    lambda: (
+        WatchedPlace(sys.modules[__name__], "_called", CallDescription("host call", lambda args: name_of(args[0]))),
+        WatchedPlace(call_frame, "_run", CallDescription("host call", "by name")),
+    )
+)

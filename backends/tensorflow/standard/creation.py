@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .library import on_device, sizes
+from .library import cast, on_device, sizes
 
 _HOST = 1  # of DLPack's kinds of devices
 
@@ -17,7 +17,7 @@ def asarray(obj: Any, /, *, dtype: Any, device: Any, copy: bool | None) -> Any:
     with on_device(device):
         if isinstance(obj, (tf.Tensor, tf.Variable)):
             x = tf.convert_to_tensor(obj)
-            x = x if dtype is None else tf.cast(x, dtype)
+            x = x if dtype is None else cast(x, dtype)
             return tf.identity(x) if copy or device is not None else x
         if copy is False:
             raise ValueError("xp.asarray got copy=False and an array of another library, of which TensorFlow copies.")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .library import COMPLEX, UNSIGNED, WHOLE, in_int64
+from .library import COMPLEX, UNSIGNED, WHOLE, cast, in_int64
 
 _Function = Callable[..., Any]
 
@@ -79,12 +79,20 @@ def conj(x: Any, /) -> Any:
 
 def log2(x: Any, /) -> Any:
     """The logarithm to the base 2."""
-    return tf.math.log(x) / tf.constant(math.log(2), x.dtype)
+    return _over_real(tf.math.log(x), math.log(2))
 
 
 def log10(x: Any, /) -> Any:
     """The logarithm to the base 10."""
-    return tf.math.log(x) / tf.constant(math.log(10), x.dtype)
+    return _over_real(tf.math.log(x), math.log(10))
+
+
+def _over_real(x: Any, number: float) -> Any:
+    """A quotient part by part: TensorFlow's own of complex numbers is NaN where a part is infinite."""
+    divisor = tf.constant(number, x.dtype.real_dtype)
+    if x.dtype in COMPLEX:
+        return tf.complex(tf.math.real(x) / divisor, tf.math.imag(x) / divisor)
+    return x / divisor
 
 
 def signbit(x: Any, /) -> Any:
@@ -119,7 +127,7 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
 
 def _logical(function: _Function) -> _Function:
     def logical(x1: Any, x2: Any, /) -> Any:
-        return function(tf.cast(x1, tf.bool), tf.cast(x2, tf.bool))
+        return function(cast(x1, tf.bool), cast(x2, tf.bool))
 
     return logical
 
@@ -139,7 +147,7 @@ bitwise_xor = _bitwise(tf.bitwise.bitwise_xor, tf.math.logical_xor)
 
 def logical_not(x: Any, /) -> Any:
     """Is an element false, that is 0?"""
-    return tf.logical_not(tf.cast(x, tf.bool))
+    return tf.logical_not(cast(x, tf.bool))
 
 
 def bitwise_invert(x: Any, /) -> Any:

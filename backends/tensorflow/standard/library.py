@@ -32,7 +32,7 @@ class TensorflowLibrary(ArrayLibrary):
         return isinstance(x, (tf.Tensor, tf.Variable))
 
     def cast(self, x: Any, dtype: Any) -> Any:
-        return tf.cast(x, dtype)
+        return cast(x, dtype)
 
     def constant(self, x: Any, dtype: Any, like: Any) -> Any:
         return tf.convert_to_tensor(np.asarray(x, dtype.as_numpy_dtype))
@@ -47,6 +47,13 @@ class TensorflowLibrary(ArrayLibrary):
 
     def devices(self) -> list[Any]:
         return [device.name for device in tf.config.list_logical_devices()]
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """`tf.cast`, but that 1j is true: TensorFlow makes booleans of the real part alone."""
+    if dtype == tf.bool and x.dtype in COMPLEX:
+        return tf.not_equal(x, tf.zeros((), x.dtype))
+    return tf.cast(x, dtype)
 
 
 def on_device(device: Any) -> AbstractContextManager[Any]:

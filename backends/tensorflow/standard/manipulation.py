@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -97,28 +97,21 @@ def roll(x: Any, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | N
     return tf.roll(x, shift, axis)
 
 
-def _with_uint16(function: Callable[..., Any]) -> Callable[..., Any]:
-    """TensorFlow repeats no integers of this dtype."""
-
-    def repeated(x: Any, *args: Any) -> Any:
-        return tf.cast(function(tf.cast(x, tf.int32), *args), x.dtype) if x.dtype == tf.uint16 else function(x, *args)
-
-    return repeated
-
-
-_tile, _repeat = _with_uint16(tf.tile), _with_uint16(tf.repeat)
-
-
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
-    """Each element so many times."""
-    return _repeat(flat(x), repeats, 0) if axis is None else _repeat(x, repeats, axis)
+    """Each element so many times; by places, as `tf.repeat` refuses some empty arrays and integers."""
+    x, axis = (flat(x), 0) if axis is None else (tf.convert_to_tensor(x), axes_of(axis, len(x.shape))[0])
+    places = tf.repeat(tf.range(sizes(x)[axis]), repeats)
+    return tf.squeeze(tf.gather(x[None], places, axis=axis + 1), 0)  # along the first axis derivatives were no tensors
 
 
 def tile(x: Any, repetitions: Sequence[int], /) -> Any:
     """The whole so many times."""
     count = max(len(x.shape), len(repetitions))
     x = tf.reshape(x, [1] * (count - len(x.shape)) + sizes(x))
-    return _tile(x, [1] * (count - len(repetitions)) + list(repetitions))
+    repetitions = [1] * (count - len(repetitions)) + list(repetitions)
+    if x.dtype == tf.uint16:  # TensorFlow tiles none
+        return tf.cast(tf.tile(tf.cast(x, tf.int32), repetitions), x.dtype)
+    return tf.tile(x, repetitions)
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
@@ -153,6 +146,8 @@ def _not_negative(indices: Any, length: Any) -> Any:
 
 def diff(x: Any, /, *, axis: int, n: int, prepend: Any = None, append: Any = None) -> Any:
     """Differences of neighbours."""
+    if n == 0:
+        return tf.identity(x)
     axis = axes_of(axis, len(x.shape))[0]
     x = tf.concat([part for part in (prepend, x, append) if part is not None], axis)
     before = (slice(None),) * axis

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ...standard.axes import axes_of
 from ...standard.results import UniqueAll, parts_of
-from .library import COMPLEX, along_axis, flat, sizes
+from .library import COMPLEX, along_axis, cast, flat, sizes
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
@@ -60,7 +60,7 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
     """The places of the elements that are not 0, an array for each axis."""
     if len(x.shape) == 0:
         raise ValueError("xp.nonzero got an array without axes; expected one with places to name.")
-    return tuple(tf.unstack(tf.where(tf.cast(x, tf.bool)), axis=-1))
+    return tuple(tf.unstack(tf.where(cast(x, tf.bool)), axis=-1))
 
 
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from ...standard.axes import axes_of, one_axis
-from .library import COMPLEX, over, sizes
+from .library import COMPLEX, cast, over, sizes
 
 Axis = int | Sequence[int] | None
 
@@ -43,12 +43,14 @@ def _not_empty(x: Any, axis: Axis, function: str) -> Any:
 
 def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The mean."""
+    if x.dtype in COMPLEX and 0 in x.shape:  # of no complex numbers TensorFlow's mean is 0
+        return tf.complex(*(over(tf.reduce_mean, part(x), axis, keepdims) for part in (tf.math.real, tf.math.imag)))
     return over(tf.reduce_mean, x, axis, keepdims)
 
 
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The sum of squared deviations, divided by their number less `correction`."""
-    deviation = x - over(tf.reduce_mean, x, axis, True) if axis != () else tf.zeros_like(x)
+    deviation = x - over(tf.reduce_mean, x, axis, True) if axis != () else x - x
     squares = tf.math.real(deviation * tf.math.conj(deviation)) if x.dtype in COMPLEX else tf.square(deviation)
     shape = sizes(x)
     count = tf.cast(product(shape[a] for a in axes_of(axis, len(shape))), squares.dtype)
@@ -69,17 +71,17 @@ def root(x: Any, power: Any = 2) -> Any:
 
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Is an element true, that is not 0?"""
-    return over(tf.reduce_any, tf.cast(x, tf.bool), axis, keepdims)
+    return over(tf.reduce_any, cast(x, tf.bool), axis, keepdims)
 
 
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Are all elements true, that is not 0?"""
-    return over(tf.reduce_all, tf.cast(x, tf.bool), axis, keepdims)
+    return over(tf.reduce_all, cast(x, tf.bool), axis, keepdims)
 
 
 def count_nonzero(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many elements are not 0?"""
-    return over(tf.reduce_sum, tf.cast(tf.cast(x, tf.bool), tf.int64), axis, keepdims)
+    return over(tf.reduce_sum, tf.cast(cast(x, tf.bool), tf.int64), axis, keepdims)
 
 
 def _along(name: str, function: Callable[..., Any], first: int) -> Callable[..., Any]:

@@ -103,7 +103,7 @@ def _shifted(
     n, dtype = int(matrix.shape[-1]), bk.dtype(matrix)
     wide = bk.stored_dtype(np.result_type(dtype, np.float64))
     A, B = bk.astype(matrix, wide), bk.astype(scaled, wide)
-    shifted = B + _shift(bk, B, np.finfo(dtype).eps, np.finfo(wide).eps)
+    shifted = B + _shift(bk, B, float(np.finfo(dtype).eps), float(np.finfo(wide).eps))
     rows, columns = (bk.astype(bk.reshape(s, (-1, n)), np.finfo(wide).dtype) for s in scales)
     finite = bk.isfinite(bk.max_abs(_row_maxima(bk, matrix)))
     right, left = _null_vectors(bk, A, shifted, (rows, columns), suspect & finite, most, dtype)
@@ -125,8 +125,8 @@ def _null_vectors(
 ) -> tuple[Array, Array]:
     """Null vectors of A and its adjoint by inverse iteration with the shifted R A C, both in one loop."""
     single = len(A.shape) == 2
-    inverse = bk.linalg.inverse(shifted[None] if single else shifted)
-    inverse = inverse[0] if single else inverse
+    inverse = bk.linalg.inverse(shifted[None, ...] if single else shifted)
+    inverse = inverse[0, ...] if single else inverse
     rows, columns = scales
 
     def adjoint(matrix: Array) -> Array:

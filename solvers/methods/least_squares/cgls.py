@@ -76,7 +76,7 @@ class CGLS(LeastSquares):
             normal = bk.times(1 / s.size, apply(M, r))
             gamma = bk.square_norm(normal)
             # Where only rounding noise is left of A^H r, and r is not small, there is no solution of A x = b.
-            noise = np.finfo(bk.dtype(rr)).eps
+            noise = float(np.finfo(bk.dtype(rr)).eps)
             broken = (square == 0) | (gamma <= noise * noise * rr)
         p = bk.xpay(normal, bk.astype(bk.safe_divide(gamma, s.gamma), dtype), s.p)
         return CGLSState(x, r, p, gamma, rr, s.size, broken)

@@ -109,7 +109,7 @@ class LSMR(LeastSquares):
             r, rr = bk.axpy_norm(-ahead, image_bar, s.r)
             images = (bk.xpay(image, turn, images[0]), image_bar)
             # Where only rounding noise is left of A^H r, and r is not small, there is no solution of A x = b.
-            noise = np.finfo(bk.dtype(rr)).eps * (s.rho + theta) * bk.sqrt(rr)
+            noise = float(np.finfo(bk.dtype(rr)).eps) * (s.rho + theta) * bk.sqrt(rr)
             broken = broken | ((bk.abs(zeta_bar) <= noise) & (rr > 0))
         image = bk.axpy(number(-theta), s.p, image)
         below = bk.axpy(number(-theta), s.below, bk.times(damp / s.size, v)) if damp else ()

@@ -26,7 +26,7 @@ class Either(Composed):
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
-        return self.bk.compile(_applied, ())(self, x)  # a solve has many applications, which are traced once
+        return self.bk.compile_if_faster(_applied, ())(self, x)  # a solve has many applications, which are traced once
 
     def transpose(self) -> Either:
         return Either(self.first.transpose(), self.second.transpose(), self.chosen)

@@ -159,7 +159,7 @@ def _product(bk: Backend, A: Operator) -> Callable[[Array], Array]:
     container = A.as_container()
     if not container.is_container:
         return A.apply
-    compiled = bk.compile(_apply, ())
+    compiled = bk.compile_if_faster(_apply, ())
     return lambda rows: compiled(container, rows)
 
 

@@ -36,7 +36,7 @@ def block(rows: Sequence[Sequence[Given | None]], *, format: str | None = None) 
     width = len(rows[0]) if len(rows) else 0
     if not width or any(len(row) != width for row in rows):
         raise ValueError(f"Rows of {[len(row) for row in rows]} blocks were given; expected as many in each, and some.")
-    blocks = _of_one_library([b for row in rows for b in row])
+    blocks = of_one_library([b for row in rows for b in row])
     grid = [blocks[i * width : (i + 1) * width] for i in range(len(rows))]
     heights = [_common((b.shape[0] for b in row if b is not None), f"row {i}") for i, row in enumerate(grid)]
     widths = [
@@ -62,7 +62,7 @@ def block_diagonal(blocks: Sequence[Given], *, format: str | None = None) -> Spa
     if not len(blocks):
         raise ValueError("No block was given; expected at least one matrix.")
     places, row, col = [], 0, 0
-    for b in _of_one_library(list(blocks)):
+    for b in of_one_library(list(blocks)):
         if b is not None:
             places.append((b, row, col))
             row, col = row + b.shape[0], col + b.shape[1]
@@ -93,7 +93,7 @@ def kron(A: Given, B: Given, *, format: str | None = None) -> SparseMatrix:
     Raises:
         ValueError: the result is too large for 32-bit indices.
     """
-    first, second = _of_one_library([A, B])
+    first, second = of_one_library([A, B])
     if first is None or second is None:
         raise ValueError("None was given for a matrix; expected two matrices.")
     (n, m), (p, q) = first.shape, second.shape
@@ -130,7 +130,8 @@ def eye(
     return from_diagonals(bk, [k], np.ones((1, shape[0]), kind), shape, format=format, like=like)
 
 
-def _of_one_library(given: list[Given | None]) -> list[SparseMatrix | None]:
+def of_one_library(given: list[Given | None]) -> list[SparseMatrix | None]:
+    """Sparse matrices of one library, of those of krylix and SciPy; None stays."""
     given = [g.to("csr") if isinstance(g, Matrix) and g.format == "dense" else g for g in given]
     bk: Backend = choose_backend(*(g for g in given if isinstance(g, SparseMatrix)))
     if not any(isinstance(g, SparseMatrix) for g in given):

@@ -142,31 +142,6 @@ def _pairs(A: Structure, B: Structure) -> tuple[np.ndarray, np.ndarray]:
     return left, starts[inner][left] + places_in_rows(pairs)
 
 
-def summed(A: SparseStorage, axis: int | None) -> Array:
-    """Sums of all entries, of columns (0) or of rows (1); of a batch for each system."""
-    check_axis(axis)
-    bk = A.host
-    rows, cols, _ = A.structure.entries()
-    values = A.entry_values()
-    if axis is None:
-        found = bk.sum(values, (len(values.shape) - 1,))
-    elif axis in (0, -2):
-        found = bk.sum_entries(values, cols, A.shape[1])
-    else:
-        found = bk.sum_entries(values, rows, A.shape[0], sorted=True)
-    return found if A.constant is None else A.placed(np.asarray(found))
-
-
-def check_axis(axis: int | None) -> None:
-    """Check the axis of a sum.
-
-    Raises:
-        ValueError: there are none.
-    """
-    if axis not in (None, 0, 1, -1, -2):
-        raise ValueError(f"axis={axis!r} was given; expected 0 (sums of columns), 1 (sums of rows) or None.")
-
-
 def joint_values(matrices: Sequence[SparseStorage], dtype: np.dtype) -> Array:
     """Concatenate the values of several matrices in row order, for each system; NumPy where known.
 

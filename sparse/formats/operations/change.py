@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, get_backend
-from ..compressed import CompressedStructure, CsrStructure
+from ..compressed import CompressedStructure, CscStructure, CsrStructure
 from ..entries.checked import checked_scipy
 from ..entries.given import working
 from ..entries.integers import starts_of
@@ -71,7 +71,10 @@ def densified(A: SparseStorage) -> Array:
 
 
 def native(A: SparseStorage) -> Any:
-    """The library's own sparse matrix."""
+    """The library's own sparse matrix: of CSC its own CSC, where it has that."""
+    by_columns = getattr(A.bk.sparse, "native_by_columns", None)
+    if by_columns is not None and isinstance(A.structure, CscStructure) and A.systems is None:
+        return by_columns(A.arrays()[0], A.structure.lines, A.structure.starts, A.shape)
     rows, cols, _ = A.structure.entries()
     return A.bk.sparse.native(A.entry_arrays(), rows, cols, A.shape)
 
@@ -110,6 +113,12 @@ def explained(A: SparseStorage) -> list[str]:
         f"stored: {structure.size} values for {structure.nnz} entries{each}, {stored / 1e6:.3g} MB with indices",
         f"values: {'known' if A.constant is not None else f'arrays of {A.bk.name}'}",
     ]
+
+
+def in_scipy_by_columns(A: SparseStorage) -> sp.csc_array:
+    """SciPy's CSC array of a known single CSC matrix, with arrays of its own."""
+    structure: Any = A.structure
+    return structure.compiled(A.known_values()).copy()
 
 
 def copied(A: Sparse, B: Any) -> Sparse:

@@ -13,7 +13,7 @@ from .. import __version__
 from ..solvers import find_method
 from .errors import UsageError, as_options
 from .files import MATRIX_NAMES, STDIN
-from .output import VECTOR_NAMES
+from .output import TRACE_NAME, VECTOR_NAMES
 from .picture import DEFAULT_PICTURE, PICTURE_NAMES
 from .preconditioning import ENDING, check_kind, is_file, kinds
 
@@ -180,6 +180,8 @@ def _add_settings(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--output", type=Path, metavar="FILE", help=f"write x, laid out as b: {', '.join(VECTOR_NAMES)}")
     group.add_argument("--progress", action="store_true", help="show the residual on stderr while it runs")
     group.add_argument("--explain", action="store_true", help="say why the method was chosen")
+    words = f"write how long each call took: {TRACE_NAME}, for https://ui.perfetto.dev"
+    group.add_argument("--profile", type=Path, metavar="FILE", help=words)
 
 
 def _check_matrix(options: argparse.Namespace) -> None:

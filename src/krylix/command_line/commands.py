@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from ..backends import profile
 from . import comparison, facts, machine, matrix_facts, methods, preconditioning, report, storage
 from .arguments import parse
 from .inspected import load as load_matrix
-from .output import VECTOR_NAMES, check_output, write
+from .output import TRACE_NAME, VECTOR_NAMES, check_output, write, write_profile
 from .picture import check_picture, draw, draw_convergence
 from .solve import set_up, solve, start_library
 from .system import in_precision, load
@@ -38,28 +40,39 @@ def _methods(options: argparse.Namespace, say: Say) -> int:
 
 
 def _solve(options: argparse.Namespace, say: Say) -> int:
-    if options.output is not None:
-        word = options.preconditioner
-        preconditioner = Path(word) if word is not None and preconditioning.is_file(word) else None
-        check_output(options.output, VECTOR_NAMES, (options.matrix, options.rhs, preconditioner))
+    _check_outputs(options)
     in_words = _in_words(options, say)
     started = time.perf_counter()
     system = load(options)
     reading = time.perf_counter() - started
     start_library(options.backend)
-    ready = set_up(options, system)
-    in_words(facts.describe(system))
-    if options.explain and not options.json and not options.quiet:
-        say(ready.solver.explain())
-    outcome = solve(options, system, ready)
+    with nullcontext() if options.profile is None else profile() as prof:
+        ready = set_up(options, system)
+        in_words(facts.describe(system))
+        if options.explain and not options.json and not options.quiet:
+            say(ready.solver.explain())
+        outcome = solve(options, system, ready)
     in_words(report.describe(system, outcome, options.backend, options.preconditioner))
     in_words([("time", f"{outcome.seconds:.3g} s to set up and solve, {reading:.3g} s to read")])
     if options.output is not None:
         write(options.output, outcome.x)
         in_words([("output", f"x, shape {outcome.x.shape}, written to {options.output}")])
+    if prof is not None:
+        write_profile(options.profile, prof)
+        in_words([("profile", f"{len(prof.events)} calls, written to {options.profile}")])
     if options.json:
         say(machine.text("solve", machine.of_solve(options, system, outcome, reading)))
     return 0 if outcome.converged and outcome.confirmed else 1
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    word = options.preconditioner
+    preconditioner = Path(word) if word is not None and preconditioning.is_file(word) else None
+    inputs = (options.matrix, options.rhs, preconditioner)
+    if options.output is not None:
+        check_output(options.output, VECTOR_NAMES, inputs)
+    if options.profile is not None:
+        check_output(options.profile, (TRACE_NAME,), inputs)
 
 
 def _precondition(options: argparse.Namespace, say: Say) -> int:

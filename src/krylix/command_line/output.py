@@ -75,3 +75,16 @@ def _write_matrix_market(path: Path, x: np.ndarray) -> None:
 
 _WRITERS: dict[str, Callable[..., Any]] = {".npy": _write_npy, ".npz": _write_npz, ".mtx": _write_matrix_market}
 VECTOR_NAMES = tuple(_WRITERS)
+TRACE_NAME = ".json"
+
+
+def write_profile(path: Path, profile: Any) -> None:
+    """Write a file of trace events.
+
+    Raises:
+        SolveFailed: as `write`.
+    """
+    try:
+        profile.save(path)
+    except OSError as error:
+        raise SolveFailed(f"{path}: cannot be written: {error.strerror or error}.") from error

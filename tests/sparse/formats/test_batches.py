@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import krylix
+import krylix.sparse
 from krylix.sparse import COO, CSC, CSR, DIA, ELL, HYB, SparseMatrix, Stencil, UnsupportedOperation, block, eye, kron
 from matrices import FORMATS, in_krylix, random_matrix
 from modes import array, compiled, library, to_numpy
@@ -233,3 +234,62 @@ def gradient(mode: str, loss: Any, given: list[Any]) -> Any:
         tape.watch(given)
         value = loss(given)
     return tape.gradient(value, given)
+
+
+@pytest.mark.parametrize("mode", ("numpy", "torch", "jax-jit"))
+@pytest.mark.parametrize("kind", ("csr", "hyb", "stencil", "dense"))
+def test_stack(kind: str, mode: str) -> None:
+    """A batch whose systems are the matrices, in their format, also of values that are traced."""
+    A = single(kind)
+    values = many(A)
+    parts = [A.with_values(values_of([v[i] for v in values])) for i in range(SYSTEMS)]
+    found = krylix.sparse.stack(parts)
+    assert (found.systems, found.shape, found.format) == (SYSTEMS, A.shape, A.format)
+    np.testing.assert_array_equal(found.toarray(), [P.toarray() for P in parts])
+    np.testing.assert_array_equal(found[1].toarray(), parts[1].toarray())
+    x = rows((SYSTEMS, *A.in_shape))
+    if mode == "numpy":
+        np.testing.assert_array_equal(found(x), [P(v) for P, v in zip(parts, x, strict=True)])
+        return
+
+    def product(*vs: Any) -> Any:
+        each = [A.with_values(values_of([v[i] for v in vs])) for i in range(SYSTEMS)]
+        return krylix.sparse.stack(each)(array(mode, x))
+
+    given = product(*(array(mode, v) for v in values)) if mode == "torch" else None
+    given = compiled(mode, product)(*(array(mode, v) for v in values)) if given is None else given
+    np.testing.assert_allclose(to_numpy(given), found(x), rtol=1e-13, atol=1e-13)
+
+
+def test_stack_of_other_forms() -> None:
+    S = random_matrix((4, 4))
+    own = in_krylix("numpy", S, "ell")
+    found = krylix.sparse.stack([own, S, S.tocsc() * 2], format="csc")
+    assert found.format == "csc" and np.array_equal(found.toarray(), [S.toarray(), S.toarray(), 2 * S.toarray()])
+    before = found.toarray()
+    given = S.copy()
+    batch = krylix.sparse.stack([given, given])
+    given.data[:], given.indices[:] = 7, 0
+    assert np.array_equal(batch.toarray(), before[[0, 0]])
+    number, numbers = Stencil([2.0], [(0,)], (3,)), Stencil([np.arange(1.0, 4)], [(0,)], (3,))
+    assert np.array_equal(krylix.sparse.stack([number, numbers]).toarray(), [2 * np.eye(3), np.diag([1.0, 2, 3])])
+    mixed = krylix.sparse.stack([in_krylix("numpy", S, "csr"), in_krylix("torch", S, "csr", known=False)])
+    assert mixed.bk.name == "torch" and np.array_equal(mixed.toarray(), before[[0, 0]])
+    single = krylix.sparse.stack([in_krylix("numpy", S.astype(np.float32), "csr"), own])
+    assert single.dtype == np.float64
+
+
+def test_stack_refuses() -> None:
+    S = random_matrix((4, 4))
+    A, other = in_krylix("numpy", S, "csr"), in_krylix("numpy", random_matrix((4, 4), seed=1), "csr")
+    for matrices, error, words in (
+        ([], ValueError, "No matrix"),
+        ([A, other], ValueError, r"Matrices 0 and 1 have their \d+ and \d+ entries at different places; .*as_operator"),
+        ([A, in_krylix("numpy", random_matrix((4, 3)), "csr")], ValueError, r"shapes \(4, 4\), \(4, 3\)"),
+        ([A, A.with_values(np.ones((2, S.nnz)))], ValueError, r"matrices\[1\] is a batch of 2; .*A\[k\]"),
+        ([A, A.to("dense")], TypeError, "Dense and sparse"),
+        ([A, 3.0], TypeError, r"matrices\[1\] is of type float"),
+        ([A, np.eye(4)], TypeError, "expected a matrix"),
+    ):
+        with pytest.raises(error, match=words):
+            krylix.sparse.stack(matrices)

@@ -221,6 +221,40 @@ def test_native(mode: str) -> None:
     assert from_native(bk, native_sparse(mode, M), np.float32).dtype == np.float32
 
 
+@pytest.mark.compiled_by_default(modes=("tf",))
+@pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tf"])
+def test_native_by_columns(mode: str) -> None:
+    """CSC is the library's own CSC where it has that, with arrays that nobody else has."""
+    layouts = {"numpy": "csc_array", "jax": "BCOO", "torch": "torch.sparse_csc", "tf": "SparseTensor"}
+    for known in (True, False):
+        A = in_krylix(mode, S, "csc", known)
+        native = A.native()
+        assert str(native.layout if mode == "torch" else type(native).__name__) == layouts[mode]
+        same(from_native(A.bk, native), S.toarray())
+        assert A.native("numpy").format == "csc" and A.native("torch").layout.__str__() == "torch.sparse_csc"
+        for M in (A.native("numpy"), in_krylix("numpy", S, "csc").native(library(mode))):
+            same(from_native(krylix.choose_backend(M), M), S.toarray())
+    single = in_krylix("numpy", S, "csc").native()
+    single.data[:], single.indices[:] = 0, 0
+    assert single.nnz and np.array_equal(in_krylix("numpy", S, "csc").toarray(), S.toarray())
+    pair = in_krylix(mode, S, "csc").with_values(np.ones((2, S.nnz)))
+    if mode == "numpy":
+        with pytest.raises(UnsupportedOperation, match="a batch of 2 matrices"):
+            pair.native()
+    else:
+        assert from_native(pair.bk, pair.native()).systems == 2
+
+
+@pytest.mark.needs("torch")
+def test_native_by_columns_has_derivatives() -> None:
+    import torch
+
+    values = torch.arange(1.0, S.nnz + 1, dtype=torch.float64, requires_grad=True)
+    native = in_krylix("torch", S, "csc").with_values(values).native()
+    (gradient,) = torch.autograd.grad((native.to_dense() ** 2).sum(), values)
+    assert torch.equal(gradient, 2 * values)
+
+
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def test_places_that_are_arguments(mode: str) -> None:
     bk, M = krylix.choose_backend(library(mode)), S.toarray()

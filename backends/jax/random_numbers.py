@@ -1,0 +1,82 @@
+"""Random numbers in JAX: functions of keys; eagerly without a key, of one that each thread holds and splits.
+
+A program without a key would return the same numbers each time that it runs, so there a key is asked for; and in each
+lane of `vmap` the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..interface.random_numbers import RandomNumbers, known_seed
+from .tracing import is_tracing, is_vectorizing
+
+_own = threading.local()
+
+
+class JaxRandomNumbers(RandomNumbers):
+    """Draws by `jax.random`."""
+
+    def key(self, seed: Any) -> jax.Array:
+        return jax.random.key(seed if isinstance(seed, jax.Array) else known_seed(seed))
+
+    def split(self, key: Any, count: int) -> Sequence[jax.Array]:
+        return list(jax.random.split(self._known(key), count))
+
+    def seed(self, seed: int) -> None:
+        with jax.ensure_compile_time_eval():
+            _own.key = self.key(seed)
+
+    def uniform(self, shape: Sequence[int], double: bool, key: Any) -> jax.Array:
+        return jax.random.uniform(self._known(key), shape, _real(double))
+
+    def normal(self, shape: Sequence[int], double: bool, key: Any) -> jax.Array:
+        return jax.random.normal(self._known(key), shape, _real(double))
+
+    def integers(self, shape: Sequence[int], low: int, high: int, key: Any) -> jax.Array:
+        return jax.random.randint(self._known(key), shape, low, high, jax.dtypes.canonicalize_dtype(np.int64))
+
+    def permutations(self, count: int, n: int, key: Any) -> jax.Array:
+        keys = jax.random.split(self._known(key), count)
+        return jax.vmap(lambda k: jax.random.permutation(k, n))(keys)
+
+    def _known(self, key: Any) -> jax.Array:
+        if key is None:
+            return _next_key()
+        if isinstance(key, (int, np.integer)):
+            return self.key(key)
+        if not isinstance(key, (jax.Array, np.ndarray)):
+            raise TypeError(
+                f"key= got a {type(key).__name__}; expected what random_key(seed) of this backend has returned, a key "
+                "of jax.random, or an integer."
+            )
+        return jnp.asarray(key)
+
+
+def _next_key() -> jax.Array:
+    if is_tracing() or is_vectorizing():
+        where = (
+            "a JAX program, which would return the same numbers each time"
+            if is_tracing()
+            else ("jax.vmap, where all elements would get the same numbers")
+        )
+        raise TypeError(
+            f"Random numbers were asked for without a key inside {where}. Expected key=: make one outside by "
+            "bk.random_key(seed), pass it as an argument, and take a part of it for each draw: "
+            "key, part = bk.random_split(key)."
+        )
+    with jax.ensure_compile_time_eval():
+        if not hasattr(_own, "key"):
+            _own.key = jax.random.key(np.random.SeedSequence().generate_state(1)[0])
+        _own.key, part = jax.random.split(_own.key)
+    return part
+
+
+def _real(double: bool) -> np.dtype:
+    return np.dtype(jax.dtypes.canonicalize_dtype(np.float64 if double else np.float32))

@@ -1,0 +1,138 @@
+"""Which functions of a backend a profile watches: all that compute with arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from ..operations.aliases import ALIASES
+from ..operations.table import OPERATIONS
+from ..standard.names import EXTENSIONS, RULES
+from .description import CallDescription, name_of
+from .watching import Watched, put
+
+# What asks about arrays or the library, or changes how one goes on.
+QUESTIONS = {
+    *("at_once", "broadcast_size", "can_cast", "can_rescue", "check_numbers", "compiled", "compiles_numbers"),
+    *("concrete_value", "constant", "constant_folded", "device", "dtype", "enable_double_precision", "enter"),
+    *("errstate", "finfo", "flat", "flatten", "get_device", "get_sparse_format", "guard", "hiding_constants"),
+    *("host_view", "iinfo", "in_program", "is_array", "is_available", "is_concrete", "is_sparse", "isdtype"),
+    *("leave", "leaves", "list_devices", "may_leave_to_host", "on_device", "on_grid", "prefers_diagonals"),
+    *("read_only", "recorded", "refuse_derivatives", "register", "result_type", "rows_on_host", "serves"),
+    *("set_default_device", "shape", "size", "spreads_arrays", "staticshape", "stored_dtype", "supports", "tracks"),
+    *("transpose_function", "uncut", "unleaves", "vmap", "with_auto_axes", "without_derivatives"),
+}
+KIND_OF = {"host_call": "host call", "by_host": "host call", "rescued": "host call", "trace": "trace"}
+# What returns a function, whose calls are watched; so is what every name that begins with `compile` returns.
+MAKERS = {"jacobian": "derivative", "hessian": "derivative"}
+PARTS = ("linalg", "fourier")  # of the solvers' interface, with methods of their own
+
+
+def watch_backend(bk: Any) -> None:
+    """Put watched functions in the place of the operations of one backend."""
+    if isinstance(vars(bk).get("reshape"), Watched):  # by another thread, which has just made it
+        return
+    makes: dict[str, Callable[..., Any]] = {
+        name: Watched(_description(bk, name), getattr(bk, name)) for name in _watched_names(type(bk))
+    }
+    for name in OPERATIONS:
+        if not hasattr(type(bk), name) and name not in QUESTIONS:
+            makes[name] = Watched(_description(bk, name), _LateOperation(bk, name))
+    for name in filter(makes_functions, makes):
+        makes[name] = _making(bk, name, makes[name].untimed)  # type: ignore[attr-defined]
+    makes["call_user"] = Watched(CallDescription("user", lambda args: name_of(args[0]), bk), bk.call_user)
+    for alias, name in ALIASES.items():
+        if name in makes and not hasattr(type(bk), alias):
+            makes[alias] = makes[name]
+    if isinstance(type(bk).xp, cached_property):  # as it is but in backends that users have written
+        put(bk, "xp", WatchedNamespace(bk, _namespace_of(bk)))
+    for name, made in makes.items():
+        put(bk, name, made)
+
+
+def watch_parts(bk: Any) -> None:
+    """Likewise of its dense factorisations and its transforms, which several backends may share."""
+    for part in PARTS:
+        owner = getattr(bk, part)
+        for name in _watched_names(type(owner)):
+            put(owner, name, Watched(_description(bk, f"{part}.{name}"), getattr(owner, name)))
+
+
+def makes_functions(name: str) -> bool:
+    """Returns the operation a function, whose calls are watched?"""
+    return name in MAKERS or name.startswith("compile")
+
+
+def _watched_names(cls: type) -> list[str]:
+    functions = {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_") and name not in QUESTIONS}
+    return [name for name, found in functions.items() if callable(found) and not isinstance(found, type)]
+
+
+def _description(bk: Any, name: str) -> CallDescription:
+    return CallDescription(KIND_OF.get(name, "operation"), name, bk)
+
+
+def _namespace_of(bk: Any) -> Callable[[], Any]:
+    """Loads `bk.xp` when it is asked for, as it was before the profile."""
+    before = vars(bk).get("xp")
+    return lambda: type(bk).xp.func(bk) if before is None else before
+
+
+class _LateOperation:
+    """An operation that a backend looks for when it is needed first."""
+
+    def __init__(self, bk: Any, name: str) -> None:
+        self._bk, self._name, self._found = bk, name, vars(bk).get(name)
+
+    def _get(self) -> Any:
+        if self._found is None:
+            found = self._bk._bind(self._name)
+            self._found = getattr(found, "untimed", found)  # the standard's own are watched, too
+        return self._found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._get()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_bk", "_name", "_found"):
+            raise AttributeError(name)
+        return getattr(self._get(), name)
+
+
+def _making(bk: Any, name: str, make: Callable[..., Any]) -> Callable[..., Any]:
+    kind = MAKERS.get(name, "compiled")
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        found, function = make(*args, **kwargs), next(iter((*args, *kwargs.values())), None)
+        title = name_of(function) if kind == "compiled" else f"{name} of {name_of(function)}"
+        return found if found is function else Watched(CallDescription(kind, title, bk), found)
+
+    return made
+
+
+class WatchedNamespace:
+    """`bk.xp`, whose functions record their calls."""
+
+    def __init__(self, bk: Any, namespace: Callable[[], Any], extension: str = "") -> None:
+        self._bk, self._namespace, self._extension = bk, namespace, extension
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_bk", "_namespace", "_extension"):
+            raise AttributeError(name)
+        found = getattr(self._namespace(), name)
+        full = f"{self._extension}.{name}" if self._extension else name
+        if full in EXTENSIONS:
+            made: Any = WatchedNamespace(self._bk, lambda: found, full)
+        elif full not in RULES or full in QUESTIONS:
+            return found
+        else:
+            made = Watched(_description(self._bk, full), found)
+        self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> list[str]:
+        return dir(self._namespace())
+
+    def __repr__(self) -> str:
+        return f"<profiled {self._namespace()!r}>"

@@ -1,0 +1,160 @@
+"""The events of one run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+from .event import ProfileEvent
+from .source_lines import source_lines_below
+
+
+class OtherCalls(ValueError):
+    """A second run has made other calls than the first."""
+
+
+class RecordedRun:
+    """Events in the order of their starts.
+
+    Args:
+        libraries: names of the backends whose calls count; None for all.
+        trace: look for the user's lines and the shapes of arrays?
+        blocking: wait for the result of each call?
+        owner: who the recording is for.
+    """
+
+    def __init__(self, libraries: Collection[str] | None, trace: bool, blocking: bool, owner: Any = None) -> None:
+        self.events: list[ProfileEvent] = []
+        self.threads: list[str] = []  # their names, in order of appearance
+        self.libraries, self.trace, self.blocking, self.owner = libraries, trace, blocking, owner
+        self.start = perf_counter()
+        self.end: float | None = None
+        self._of_thread = threading.local()
+
+    def open(
+        self, kind: str, name: str, library: str | None, args: Sequence[Any], traced: bool, frame: FrameType | None
+    ) -> ProfileEvent | None:
+        """Begin an event in this thread; None if its calls do not count, or it repeats the one around it."""
+        if self.end is not None or not (library is None or self.libraries is None or library in self.libraries):
+            return None
+        thread = self._here()
+        around = thread.around
+        parent, outer = around[-1] if around else (None, None)
+        if parent is not None and parent.kind == kind and kind in _MADE_OF_THE_SAME:
+            return None
+        event = ProfileEvent(name, kind, library, thread.number, parent, (), traced)
+        if self.trace:
+            event.lines = source_lines_below(frame, outer, parent.lines if parent is not None else ())
+            event.facts = arrays_of(args)
+        self.events.append(event)
+        around.append((event, None if kind == "region" else frame))
+        event.start = perf_counter()
+        return event
+
+    def close(self, event: ProfileEvent) -> None:
+        """End an event, and those inside that have not ended."""
+        now = perf_counter()
+        if event.end is not None:  # the profile has ended before
+            return
+        event.end = now
+        around = self._here().around
+        while around and around.pop()[0] is not event:
+            pass
+        if event.parent is not None:
+            event.parent.inside += now - event.start
+
+    def finish(self) -> None:
+        """End the recording; calls that other threads have not left by now end with it."""
+        self.end = perf_counter()
+        for event in list(self.events):
+            if event.end is None:
+                event.end, event.facts["unfinished"] = self.end, True
+
+    def _here(self) -> _Thread:
+        found: _Thread | None = getattr(self._of_thread, "found", None)
+        if found is None:
+            with _lock:
+                found = self._of_thread.found = _Thread(len(self.threads))
+                self.threads.append(threading.current_thread().name)
+        return found
+
+    def with_times_of(self, other: RecordedRun) -> RecordedRun:
+        """These events with the times of another run, which must have made the same calls.
+
+        Raises:
+            OtherCalls: it has not.
+        """
+        pairs = list(_pairs(self._by_thread(), other._by_thread()))
+        found = RecordedRun(self.libraries, self.trace, self.blocking, self.owner)
+        found.start, found.end, found.threads = other.start, other.end, self.threads
+        new: dict[int, ProfileEvent] = {}
+        for own, timed in pairs:
+            parent = None if own.parent is None else new[id(own.parent)]
+            new[id(own)] = replace(own, start=timed.start, end=timed.end, inside=timed.inside, parent=parent)
+        found.events = [new[id(event)] for event in self.events]
+        return found
+
+    def _by_thread(self) -> list[list[ProfileEvent]]:
+        found: list[list[ProfileEvent]] = [[] for _ in self.threads]
+        for event in self.events:
+            found[event.thread].append(event)
+        return found
+
+
+_lock = threading.Lock()
+_MADE_OF_THE_SAME = {"product", "preconditioner"}  # operators that are made of others: one event
+
+
+class _Thread:
+    """Calls that one thread has not left, the innermost last, and the frames that made them."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.around: list[tuple[ProfileEvent, FrameType | None]] = []
+
+
+def arrays_of(args: Iterable[Any]) -> dict[str, Any]:
+    """Shapes and dtypes of the arrays among the positional arguments."""
+    shapes, dtypes = [], []
+    for x in args:
+        shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
+        if shape is not None and dtype is not None:
+            shapes.append(shape if type(shape) is tuple else _sizes(shape))
+            dtypes.append(_words.get(dtype) or _word(dtype))
+    return {"shapes": shapes, "dtypes": dtypes} if shapes else {}
+
+
+def _sizes(shape: Any) -> tuple[int | None, ...] | None:
+    """None for what is known only when a program runs."""
+    try:
+        return tuple(n if n is None else int(n) for n in shape)
+    except (TypeError, ValueError):
+        return None
+
+
+_words: dict[Any, str] = {}
+
+
+def _word(dtype: Any) -> str:
+    _words[dtype] = found = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+    return found
+
+
+def _pairs(
+    mine: list[list[ProfileEvent]], theirs: list[list[ProfileEvent]]
+) -> Iterator[tuple[ProfileEvent, ProfileEvent]]:
+    if len(mine) != len(theirs):
+        raise OtherCalls(f"The second run used {len(theirs)} threads, the first one {len(mine)}. {_HINT}")
+    for first, second in zip(mine, theirs, strict=True):
+        for number in range(max(len(first), len(second))):
+            a, b = (events[number].name if number < len(events) else "no more" for events in (first, second))
+            if a != b:
+                raise OtherCalls(f"The second run made other calls: number {number} was {b}, in the first {a}. {_HINT}")
+        yield from zip(first, second, strict=True)
+
+
+_HINT = "Run the same code once or twice before it is profiled: first calls set up and compile what later ones reuse."

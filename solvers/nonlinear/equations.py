@@ -1,0 +1,153 @@
+"""Non-linear equations F(x) = 0 of a user's function, on rows `(systems, n)`, and their linearisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Layout, UnsupportedOperation
+from ...sparse.tracing.front_end import front_end_for
+from .user_function import UserFunction
+
+Linear = Callable[[Array], Array]  # of rows
+DENSE = 200  # unknowns of one system up to which its Jacobian is made column by column and factorised
+_NUMBERS = (int, float, complex, np.ndarray, np.generic)
+
+
+@dataclass(frozen=True, eq=False)
+class NonlinearEquations:
+    """F(x) = 0 on rows `(systems, n)`, the systems independent of each other.
+
+    Attributes:
+        residual: F, differentiable, rows to rows.
+        layout: of x and F(x).
+        reverse: have products with the Jacobian to be made of a reverse derivative?
+    """
+
+    bk: Backend
+    residual: Callable[[Array], Array]
+    layout: Layout
+    reverse: bool = False
+
+    @property
+    def is_dense(self) -> bool:
+        """Is the Jacobian made column by column?"""
+        return self.layout.size <= DENSE
+
+    def linearised(self, rows: Array) -> Linear:
+        """The product with the Jacobian at x, on rows."""
+        if not self.reverse:
+            return front_end_for(rows).forward_derivative(self.residual, rows, (), {})[0]
+        bk = self.bk
+
+        def backward(cotangent: Array) -> Array:
+            found: Array = bk.jacobian(lambda x: bk.sum(self.residual(x) * cotangent, (0, 1)), get_output=False)(rows)
+            return found
+
+        return bk.transpose_function(backward, rows)
+
+    def jacobian(self, rows: Array, residual: Array) -> Array:
+        """The Jacobian of each system, `(systems, n, n)`; of rows and their residual."""
+        bk = self.bk
+        if not bk.has_derivatives:
+            return by_differences(self.residual, rows, residual)
+        # The derivative of a sum over systems is that of each system by its own unknowns.
+        by_rows = bk.jacobian(lambda x: bk.sum(self.residual(x), 0), get_output=False)(rows)
+        return bk.permute_dims(by_rows, (1, 0, 2))
+
+    def with_rule(self, rows: Array) -> NonlinearEquations:
+        """The same, with products as the library can make them: forward, or of the reverse derivative if need be.
+
+        Raises:
+            UnsupportedOperation: a library without derivatives, and many unknowns.
+        """
+        if self.is_dense:
+            return self
+        if not self.bk.has_derivatives:
+            raise UnsupportedOperation(
+                f"{self.bk.name} has no derivatives of functions, and for {self.layout.size} unknowns differences "
+                f"take too many calls of f (there may be {DENSE}). Write f with JAX, PyTorch or TensorFlow, and "
+                "give x0 as its array."
+            )
+        try:
+            self.linearised(rows)(rows)
+        except (TypeError, UnsupportedOperation) as error:
+            if not front_end_for(rows).has_only_reverse_rule(error):
+                raise
+            return replace(self, reverse=True)
+        return self
+
+
+def by_differences(function: Callable[[Array], Array], rows: Array, image: Array) -> Array:
+    """The Jacobian of each system by forward differences, of NumPy arrays; `image` is that of rows."""
+    systems, n = rows.shape
+    matrix = np.empty((systems, image.shape[1], n), rows.dtype)
+    step = np.sqrt(np.finfo(rows.dtype).eps) * np.maximum(np.abs(rows), 1)
+    for i in range(n):
+        moved = rows.copy()
+        moved[:, i] += step[:, i]
+        matrix[:, :, i] = (function(moved) - image) / (moved[:, i] - rows[:, i])[:, None]
+    return matrix
+
+
+def residual_of(user: UserFunction) -> Callable[[Array], Array]:
+    """F on rows, of a user's `f(x, *args)`.
+
+    It raises ValueError and TypeError where f returns something else than real arrays shaped as x0.
+    """
+    bk, layout = user.bk, user.layout
+
+    def residual(rows: Array) -> Array:
+        image = user(rows)
+        _check(bk, layout, image)
+        return layout.flatten(bk, image, user.dtype, "f(x)")
+
+    return residual
+
+
+def _check(bk: Backend, layout: Layout, image: Any) -> None:
+    leaves, structure = ([image], None) if bk.is_array(image) else bk.leaves(image)
+    for leaf in leaves:
+        check_real_array(bk, leaf)
+    found = [tuple(np.shape(leaf) if isinstance(leaf, _NUMBERS) else leaf.shape) for leaf in leaves]
+    expected = [(*layout.batch, *shape) for shape in layout.shapes]
+    if found != expected or structure != layout.structure:
+        raise ValueError(
+            f"f returned {_described(found)}; expected {_described(expected)}, as x0 is: one equation for each "
+            "unknown. For more equations than unknowns, minimise the sum of squares with krylix.minimize."
+        )
+
+
+def check_real_array(bk: Backend, x: Any) -> None:
+    """Raises TypeError where what f returned is no array of real numbers of the library."""
+    if not bk.is_array(x) and not isinstance(x, _NUMBERS):
+        raise TypeError(
+            f"f returned a {type(x).__module__}.{type(x).__qualname__} for an x of {bk.name}; expected an array of "
+            f"{bk.name}. Give x0 as an array of the library that f computes with."
+        )
+    dtype = np.dtype(bk.dtype(x)) if bk.is_array(x) else np.asarray(x).dtype
+    if dtype.kind == "c":
+        raise TypeError(
+            "f returned complex numbers; expected real ones. Make the real and imaginary parts unknowns of their own, "
+            "on a new axis of x0."
+        )
+
+
+def unit_rows(bk: Backend, rows: Array) -> Array:
+    """The unit vectors of each system, `(n, systems, n)`."""
+    systems, n = int(rows.shape[0]), int(rows.shape[1])
+    units = bk.asarray(np.eye(n, dtype=bk.dtype(rows)), like=rows)
+    return bk.broadcast_to(bk.reshape(units, (n, 1, n)), (n, systems, n))
+
+
+def dense_of(bk: Backend, product: Linear, rows: Array) -> Array:
+    """The matrices `(systems, n, n)` of a linear function of rows, whose systems are independent."""
+    return bk.permute_dims(bk.map_columns(product, unit_rows(bk, rows)), (1, 2, 0))
+
+
+def _described(shapes: list[tuple[int, ...]]) -> str:
+    return f"an array of shape {shapes[0]}" if len(shapes) == 1 else f"arrays of shapes {shapes}"

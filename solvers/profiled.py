@@ -1,0 +1,126 @@
+"""What profiles watch in solvers and matrices: solves, their set-up, traces, products and preconditioners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ..backends import choose_backend
+from ..backends.profile.description import CallDescription, WatchedPlace, is_traced, name_of, register_places
+from ..sparse import Operator
+from . import known_plan
+from .iteration import lean
+from .iteration.method import Method
+from .preconditioners import Preconditioner
+from .results.failure import ConvergenceError
+from .results.result import SolveResult
+
+_SOLVERS, _SPARSE = __package__, f"{__package__.rpartition('.')[0]}.sparse"
+_PRODUCTS = ("apply", "apply_on_host", "add_to")
+_SOLVES = {
+    f"{_SOLVERS}.linear_solve": {"_linear_solve": "linear_solve"},
+    f"{_SOLVERS}.prepare": {"_solve_prepared": "PreparedSolver.solve"},
+}
+_SETUP = {
+    f"{_SOLVERS}.linear_solve": ("make_problem", "choose", "factors_now"),
+    f"{_SOLVERS}.prepare": ("make_problem", "choose", "factors_now"),
+}
+_TRACES = (
+    f"{_SPARSE}.tracing.matrix_from_function",
+    f"{_SPARSE}.tracing.jacobian_matrix",
+    f"{_SPARSE}.operators.host",
+    f"{_SPARSE}.operators.function_matrix",
+)
+
+
+def places() -> Iterator[WatchedPlace]:
+    """All functions that are looked up when they are called, and mean something to users."""
+    for module, solves in _SOLVES.items():
+        for name, title in solves.items():
+            yield WatchedPlace(import_module(module), name, CallDescription("solve", title, None, _outcome))
+    for module, names in _SETUP.items():
+        for name in names:
+            yield WatchedPlace(import_module(module), name, CallDescription("set-up", name))
+    prepare, build = import_module(f"{_SOLVERS}.prepare"), import_module(f"{_SOLVERS}.preconditioners.build")
+    yield WatchedPlace(prepare, "_prepare", CallDescription("set-up", "prepare", None, _method))
+    yield WatchedPlace(build, "_of_kind", CallDescription("set-up", _kind_asked, _backend_of, _made))
+    for module in _TRACES:
+        yield WatchedPlace(
+            import_module(module), "traced_matrix", CallDescription("trace", _function_traced, None, _matrix)
+        )
+    for cls in _classes(Operator):
+        for name in _PRODUCTS:
+            if name in vars(cls):
+                yield WatchedPlace(cls, name, CallDescription(_kind_of(cls), _operator_name, _backend_of))
+    for method in _classes(Method):
+        if method is not Method and "setup" in vars(method):
+            yield WatchedPlace(method, "setup", CallDescription("set-up", lambda args: f"{args[0].name}: factors"))
+
+
+def _classes(cls: type) -> list[type]:
+    """The class and all below, each once."""
+    found: list[type] = [cls]
+    for one in found:
+        below: list[type] = one.__subclasses__()
+        found.extend(sub for sub in below if sub not in found)
+    return found
+
+
+def _kind_of(cls: type) -> str:
+    if cls.__module__.startswith(f"{_SOLVERS}.null_space"):
+        return "operation"
+    return "preconditioner" if cls.__module__.startswith(f"{_SOLVERS}.") else "product"
+
+
+def _operator_name(args: tuple[Any, ...]) -> str:
+    operator = args[0]
+    return operator.kind if isinstance(operator, Preconditioner) else type(operator).__name__.removesuffix("Operator")
+
+
+def _backend_of(args: tuple[Any, ...]) -> Any:
+    return args[0].bk
+
+
+def _kind_asked(args: tuple[Any, ...]) -> str:
+    return f"preconditioner {args[1]}"
+
+
+def _function_traced(args: tuple[Any, ...]) -> str:
+    return name_of(args[1])
+
+
+def _made(found: Any) -> dict[str, Any]:
+    return {"made": found.kind} if isinstance(found, Preconditioner) else {}
+
+
+def _matrix(found: Any) -> dict[str, Any]:
+    matrix = found[0] if isinstance(found, tuple) else None
+    return {"matrix": repr(matrix)} if isinstance(matrix, Operator) else {}
+
+
+def _method(found: Any) -> dict[str, Any]:
+    return {"method": found.method.name} if hasattr(found, "method") else {}
+
+
+def _outcome(found: Any) -> dict[str, Any]:
+    """Of a result, or of the one that an error holds: of several systems the largest numbers."""
+    result = found.result if isinstance(found, ConvergenceError) else found
+    if not isinstance(result, SolveResult):
+        return {}
+    facts: dict[str, Any] = {"method": result.method, "preconditioner": result.preconditioner}
+    bk = choose_backend(result.status)
+    if bk.compiled(result.status):  # the numbers have no values yet
+        return facts | {"traced": is_traced(bk)}
+    # by way of the class, whose functions are never watched
+    steps, norm, converged = (
+        type(bk).to_numpy(bk, array) for array in (result.iterations, result.residual_norm, result.converged)
+    )
+    facts |= {"systems": steps.size} if steps.size != 1 else {}
+    facts |= {"iterations": int(np.max(steps, initial=0)), "residual_norm": float(np.max(norm, initial=0))}
+    return facts | {"converged": bool(np.all(converged))}
+
+
+register_places(places, lean._NUMBERS, known_plan._NUMBERS)

@@ -1,0 +1,14 @@
+"""A namespace of the array API standard as a library of 2022 has it: no `linalg`, no `fft`, no facts about itself."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+WITHOUT = ("linalg", "fft", "__array_namespace_info__", "take_along_axis", "vecdot", "clip", "maximum_of")
+
+
+def older(namespace: Any) -> SimpleNamespace:
+    """The public functions and dtypes of `namespace`, without what later versions of the standard have added."""
+    names = [name for name in dir(namespace) if not name.startswith("_") and name not in WITHOUT]
+    return SimpleNamespace(__name__="older", **{name: getattr(namespace, name) for name in names})

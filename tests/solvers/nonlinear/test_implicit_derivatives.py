@@ -1,0 +1,216 @@
+"""Derivatives of solutions of non-linear equations and of minimisers, against differences of whole solves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import krylix
+from modes import array, library, to_numpy
+
+W = np.array([[0.5, 1.0, 1.5], [1.2, 0.6, 0.9]])
+C = np.array([[0.3, -1.0, 0.7], [1.1, 0.4, -0.2]])
+D = np.array([[0.8, 0.1, -0.5], [-0.3, 0.9, 0.6]])
+START = np.ones((2, 3))
+
+
+def coupled(xp: Any) -> Callable[..., Any]:
+    return lambda x, w: x**3 + w * x - 1.0 + 0.2 * w**2 * xp.roll(x, 1, axis=-1)
+
+
+def bowl(xp: Any) -> Callable[..., Any]:
+    """A convex function whose gradient is no simple one: its minimiser depends on w as a root does."""
+    return lambda x, w: xp.sum(0.25 * x**4 + 0.5 * w * x**2 - x + 0.1 * w**2 * x * xp.roll(x, 1, axis=-1), axis=-1)
+
+
+def root(xp: Any, x0: Any, w: Any, closure: bool, **settings: Any) -> Any:
+    f = coupled(xp)
+    if closure:
+        return krylix.solve_nonlinear(lambda x: f(x, w), x0, batch_ndim=1, **settings).x
+    return krylix.solve_nonlinear(f, x0, args=(w,), batch_ndim=1, **settings).x
+
+
+def minimiser(xp: Any, x0: Any, w: Any, closure: bool, **settings: Any) -> Any:
+    f, given = bowl(xp), {"rtol": 1e-8, "batch_ndim": 1, **settings}
+    if closure:
+        return krylix.minimize(lambda x: f(x, w), x0, **given).x
+    return krylix.minimize(f, x0, args=(w,), **given).x
+
+
+PROBLEMS = {"root": root, "minimiser": minimiser}
+
+
+def gradient_of_bowl(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return x**3 + w * x - 1 + 0.1 * w**2 * np.roll(x, 1, -1) + 0.1 * np.roll(w**2 * x, -1, -1)
+
+
+def loss_of(problem: str, w: np.ndarray) -> float:
+    """The loss by another way: NumPy's Newton for both."""
+    f = coupled(np) if problem == "root" else gradient_of_bowl
+    return float(np.sum(C * krylix.solve_nonlinear(f, START, args=(w,), batch_ndim=1, rtol=1e-14, atol=3e-15).x))
+
+
+def differences(problem: str) -> tuple[float, float]:
+    """First and second derivative in the direction D."""
+    first = (loss_of(problem, W + 1e-5 * D) - loss_of(problem, W - 1e-5 * D)) / 2e-5
+    h = 2e-3
+    middle = loss_of(problem, W)
+    by = [
+        (loss_of(problem, W + k * h * D) + loss_of(problem, W - k * h * D) - 2 * middle) / (k * h) ** 2 for k in (1, 2)
+    ]
+    return first, (4 * by[0] - by[1]) / 3
+
+
+def derivatives(mode: str, problem: str, closure: bool) -> tuple[float, float]:
+    xp, solve = krylix.choose_backend(library(mode)).xp, PROBLEMS[problem]
+    x0, w, c, d = (array(mode, a) for a in (START, W, C, D))
+    if mode == "jax":
+        import jax
+
+        def slope(w: Any) -> Any:
+            return (jax.grad(lambda w: (c * solve(xp, x0, w, closure)).sum())(w) * d).sum()
+
+        return tuple(map(float, jax.jvp(slope, (w,), (d,))))  # type: ignore[return-value]
+    if mode == "torch":
+        import torch
+
+        w = w.requires_grad_()
+        (g,) = torch.autograd.grad((c * solve(xp, x0, w, closure)).sum(), w, create_graph=True)
+        first = (g * d).sum()
+        return float(first.detach()), float((torch.autograd.grad(first, w)[0] * d).sum())
+    import tensorflow as tf
+
+    w = tf.Variable(w)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            loss = tf.reduce_sum(c * solve(xp, x0, w, closure))
+        first = tf.reduce_sum(inner.gradient(loss, w) * d)
+    return float(first), float(tf.reduce_sum(outer.gradient(first, w) * d))
+
+
+CELLS = [
+    ("jax", "root", True),
+    pytest.param("jax", "minimiser", False, marks=pytest.mark.merge),
+    ("torch", "root", True),
+    ("torch", "minimiser", False),
+    ("tf", "root", True),
+    ("tf", "minimiser", False),
+]
+
+
+@pytest.mark.parametrize(("mode", "problem", "closure"), CELLS)
+def test_first_and_second_derivatives(mode: str, problem: str, closure: bool) -> None:
+    np.testing.assert_allclose(derivatives(mode, problem, closure), differences(problem), rtol=2e-6)
+
+
+@pytest.mark.parametrize(("problem", "closure"), [("root", False), ("minimiser", True)])
+def test_the_other_way_to_give_arrays(problem: str, closure: bool) -> None:
+    pytest.importorskip("torch")
+    np.testing.assert_allclose(derivatives("torch", problem, closure), differences(problem), rtol=2e-6)
+
+
+@pytest.mark.merge
+def test_compiled_and_mapped_in_jax() -> None:
+    """One program: the gradient in `jit`, forward mode, and `vmap` beside the batch."""
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    x0, w = jnp.asarray(START), jnp.asarray(W)
+
+    def solve(w: Any) -> Any:
+        return krylix.solve_nonlinear(coupled(jnp), x0[0], args=(w,)).x
+
+    both = jax.jit(lambda w: (jax.vmap(solve)(w), jax.vmap(jax.jacrev(solve))(w)))
+    x, jacobians = both(w)
+    np.testing.assert_allclose(x, root(np, START, W, True), rtol=1e-9)
+    first = sum(float(C[i] @ np.asarray(jacobians[i]) @ D[i]) for i in range(2))
+    assert first == pytest.approx(differences("root")[0], rel=1e-6)
+
+
+def test_descent_in_jit() -> None:
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+
+    def loss(w: Any) -> Any:
+        return (C * minimiser(jnp, jnp.asarray(START), w, True, method="GD", rtol=1e-9)).sum()
+
+    first = (jax.jit(jax.grad(loss))(jnp.asarray(W)) * D).sum()
+    assert float(first) == pytest.approx(differences("minimiser")[0], rel=1e-6)
+    with pytest.raises(TypeError, match=r"SciPy on the host.*Use method='GD'"):
+        jax.jit(lambda w: minimiser(jnp, jnp.asarray(START), w, True))(jnp.asarray(W))
+
+
+def test_torch_func() -> None:
+    torch = pytest.importorskip("torch")
+    x0, w, c, d = (torch.as_tensor(a) for a in (START, W, C, D))
+
+    def loss(w: Any) -> Any:
+        return (c * root(krylix.choose_backend("torch").xp, x0, w, True)).sum()
+
+    expected = differences("root")[0]
+    assert float((torch.func.grad(loss)(w) * d).sum()) == pytest.approx(expected, rel=1e-6)
+    assert float(torch.func.jvp(loss, (w,), (d,))[1]) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.merge
+def test_in_a_tf_function() -> None:
+    tf = pytest.importorskip("tensorflow")
+    xp = krylix.choose_backend("tensorflow").xp
+
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    def slope(w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(w)
+            loss = tf.reduce_sum(C * root(xp, tf.constant(START), w, False))
+        return tf.reduce_sum(tape.gradient(loss, w) * D)
+
+    assert float(slope(tf.constant(W))) == pytest.approx(differences("root")[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("mode", [pytest.param("jax", marks=pytest.mark.merge), "torch", "tf"])
+def test_failed_systems_have_none(mode: str) -> None:
+    """NaN for what depends on a system without a root, exact for the others."""
+    xp = krylix.choose_backend(library(mode)).xp
+    x0, w = array(mode, np.ones((2, 2))), array(mode, np.array([[4.0, 9.0], [-1.0, 1.0]]))
+
+    def loss(w: Any) -> Any:
+        return xp.sum(
+            krylix.solve_nonlinear(lambda x, w: x * x - w, x0, args=(w,), batch_ndim=1, on_failure="status").x
+        )
+
+    gradient = to_numpy(krylix.choose_backend(library(mode)).jacobian(loss, get_output=False)(w))
+    np.testing.assert_allclose(gradient[0], [0.25, 1 / 6], rtol=1e-9)
+    assert np.isnan(gradient[1]).all()
+
+
+def test_many_unknowns_and_failing_derivatives() -> None:
+    torch = pytest.importorskip("torch")
+    n = 240
+    w = torch.linspace(1, 2, n, dtype=torch.float64, requires_grad=True)
+
+    def f(x: Any) -> Any:
+        return 3 * x + w * x**3 - torch.roll(x, 1) - 0.5 * torch.roll(x, -1) - 1
+
+    x = krylix.solve_nonlinear(f, torch.ones(n, dtype=torch.float64)).x
+    (g,) = torch.autograd.grad(x.sum(), w)
+    with torch.no_grad():
+        J = torch.func.jacrev(f)(x)
+        expected = -torch.linalg.solve(J.T, torch.ones(n, dtype=torch.float64)) * x**3
+    torch.testing.assert_close(g, expected, rtol=1e-7, atol=1e-9)
+    limited = {"method": "GMRES", "max_iter": 1}
+    with pytest.raises(krylix.NotConverged):
+        stuck = krylix.solve_nonlinear(f, x.detach(), rtol=0.5, atol=1e-3, linear_solver=limited).x
+        torch.autograd.grad(stuck.sum(), w)
+
+
+def test_bounds_hold_derivatives() -> None:
+    torch = pytest.importorskip("torch")
+    w = torch.tensor([2.0, -1.0, 0.5], dtype=torch.float64, requires_grad=True)
+    found = krylix.minimize(
+        lambda x: ((x - w) ** 2).sum() + 0.1 * x.sum() ** 2, torch.zeros(3, dtype=torch.float64), bounds=(0, 1)
+    )
+    assert found.x.tolist()[:2] == [1, 0] and bool(found.converged)
+    (g,) = torch.autograd.grad(found.x.sum(), w)
+    torch.testing.assert_close(g, torch.tensor([0, 0, 1 / 1.1], dtype=torch.float64))
+    with pytest.raises(TypeError, match="none with respect to bounds"):
+        krylix.minimize(lambda x: (x**2).sum(), torch.ones(3, dtype=torch.float64), bounds=(w, None))
