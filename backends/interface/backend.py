@@ -83,31 +83,6 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, Updates, New
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         """`x` in another dtype; `x` itself where it has that dtype already."""
 
-    def zeros(
-        self, shape: int | Sequence[int], dtype: Any = None, like: Array | None = None, device: Any = None
-    ) -> Array:
-        """A new array of zeros, on `like`'s device or another; of `float_type` where no dtype is given."""
-        if isinstance(dtype, np.dtype) and device is None:
-            return self._zeros(shape, dtype, like)
-        return self.full(shape, 0, self.float_type if dtype is None else dtype, like, device)
-
-    @abstractmethod
-    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array: ...
-
-    def full(
-        self, shape: int | Sequence[int], value: Any, dtype: Any = None, like: Array | None = None, device: Any = None
-    ) -> Array:
-        """A new array filled with one number, on `like`'s device or another; of the number's dtype, as in `xp.full`."""
-        if isinstance(dtype, np.dtype) and device is None:
-            return self._full(shape, value, dtype, like)
-        made = self.xp.full(shape, value, dtype=dtype)
-        if device is not None:
-            return self.to_device(made, device)
-        return made if like is None else self.asarray(made, like=like)
-
-    @abstractmethod
-    def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array: ...
-
     def device(self, x: Array) -> Hashable:
         """Where `x` lives, to compare with `==`; None where the library moves arrays by itself."""
         return None

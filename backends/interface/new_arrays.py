@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -9,12 +11,15 @@ from typing import Any
 import numpy as np
 
 from ..precision import get_precision
+from .arrays import Array
 
 
-class NewArrays:
+class NewArrays(ABC):
     """The library's default dtypes, and its functions under the standard's names."""
 
     name: str
+    asarray: Callable[..., Array]
+    to_device: Callable[..., Array]
 
     @property
     def default_float(self) -> np.dtype:
@@ -38,6 +43,32 @@ class NewArrays:
 
     def enable_double_precision(self) -> None:
         """Enable double precision for the rest of the process, where the library has a switch for it."""
+        return None
+
+    def zeros(
+        self, shape: int | Sequence[int], dtype: Any = None, like: Array | None = None, device: Any = None
+    ) -> Array:
+        """A new array of zeros, on `like`'s device or another; of `float_type` where no dtype is given."""
+        if isinstance(dtype, np.dtype) and device is None:
+            return self._zeros(shape, dtype, like)
+        return self.full(shape, 0, self.float_type if dtype is None else dtype, like, device)
+
+    @abstractmethod
+    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array: ...
+
+    def full(
+        self, shape: int | Sequence[int], value: Any, dtype: Any = None, like: Array | None = None, device: Any = None
+    ) -> Array:
+        """A new array filled with one number, on `like`'s device or another; of the number's dtype, as in `xp.full`."""
+        if isinstance(dtype, np.dtype) and device is None:
+            return self._full(shape, value, dtype, like)
+        made = self.xp.full(shape, value, dtype=dtype)
+        if device is not None:
+            return self.to_device(made, device)
+        return made if like is None else self.asarray(made, like=like)
+
+    @abstractmethod
+    def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array: ...
 
     @cached_property
     def xp(self) -> Any:

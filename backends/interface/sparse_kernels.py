@@ -10,7 +10,6 @@ gathered as such, several are gathered together, as rows of the `(m, batch)` tra
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add
@@ -34,11 +33,7 @@ class SparseKernels(Indexing):
     dtype: Callable[[Array], np.dtype]
     stack: Callable[[Sequence[Array]], Array]
     sum: Callable[..., Array]
-
-    @abstractmethod
-    def zeros(
-        self, shape: Sequence[int], dtype: Any = None, like: Array | None = None, device: Any = None
-    ) -> Array: ...
+    zeros: Callable[..., Array]
 
     def bilinear(
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False

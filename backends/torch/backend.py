@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_only, tree_unflatten
 
-from ..interface.arrays import WRITES, have_one_dtype, native_order, pairs_alike
-from ..interface.backend import Array, Backend
+from ..interface.arrays import WRITES, native_order
+from ..interface.backend import Array
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
 from ..interface.structure import Opened
@@ -26,20 +26,19 @@ from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg
 from .marked import Refused, WithoutDerivatives
+from .promotion import TorchPromotion
 from .pullback import pullback
 from .sparse import TorchSparse
 from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
 from .updates import TorchUpdates
 from .watch import is_recorded
 
-_FLOATING = frozenset(native for native, dtype in NUMPY_DTYPE.items() if dtype.kind in "fc")
-_ALIKE = pairs_alike(NUMPY_DTYPE)
 _LONG = 2**15  # bytes of a row; see `dot`
 _SHORT = 2**20  # bytes of a row: updates of longer ones take NumPy longer than torch, small operations included
 _BOUNDARY = 64  # bytes
 
 
-class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, Backend):
+class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, TorchPromotion):
     """PyTorch tensors."""
 
     name = "torch"
@@ -142,14 +141,6 @@ class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, Backend):
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return x.reshape(tuple(shape))
 
-    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
-        if axis is None or not have_one_dtype(arrays):
-            return self.xp.concat(arrays, axis=axis)
-        return torch.cat(list(arrays), axis)
-
-    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
-        return torch.stack(list(arrays), axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
-
     def _open_container(self, x: Any) -> Opened | None:
         leaves, spec = tree_flatten(x)
         if spec.is_leaf() or type(x) in self.containers:
@@ -166,29 +157,6 @@ class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, Backend):
     def real(self, x: Array) -> Array:
         return x.real if x.is_complex() else x
 
-    def where(self, condition: Array, a: Any, b: Any) -> Array:
-        if (
-            getattr(condition, "dtype", None) is torch.bool
-            and (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE
-        ):
-            return torch.where(condition, a, b)
-        return self.xp.where(condition, a, b)
-
-    def maximum(self, a: Array, b: Any) -> Array:
-        if getattr(a, "dtype", a) is getattr(b, "dtype", b):
-            return torch.maximum(a, b)
-        return self.xp.maximum(a, b)
-
-    def sqrt(self, x: Array) -> Array:
-        return torch.sqrt(x) if x.dtype in _FLOATING else self.xp.sqrt(x)
-
-    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
-        return (
-            x.any()
-            if axis is None and not keepdims and x.dtype is torch.bool
-            else self.xp.any(x, axis=axis, keepdims=keepdims)
-        )
-
     def max_abs(self, v: Array) -> Array:
         return v.abs().amax(1, keepdim=True) if v.shape[1] else v.new_zeros((v.shape[0], 1)).abs()
 
@@ -201,13 +169,6 @@ class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, Backend):
             dots = [torch.vdot(_aligned(a[i]), _aligned(b[i])) for i in range(a.shape[0])]
             return (torch.stack(dots) if len(dots) > 1 else dots[0]).reshape(-1, 1)
         return torch.linalg.vecdot(a.contiguous(), b.contiguous()).unsqueeze(1)
-
-    def sum(
-        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
-    ) -> Array:
-        if dtype is None and x.dtype in _FLOATING:
-            return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given
-        return self.xp.sum(x, axis=axis, keepdims=keepdims, dtype=dtype)
 
     def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(numpy_dtype(x.dtype))

@@ -24,7 +24,8 @@ CELLS = tuple((m, d) for m in MODES for d in DTYPES if m not in COMPILES or d in
 EAGER_FLAGS = {"numpy": False, "jax": False, "torch": False, "tf": False, "jax-jit": True, "tf-function": True}
 
 
-ONLY_FOR_USERS = {"complex_type", "float_type"}  # tests/backends/test_operation_rules.py
+# With tests of their own: test_operation_rules.py, test_register_backend.py, and those of implicit derivatives.
+ONLY_FOR_USERS = {"complex_type", "float_type", "supports", "implicit_root"}
 
 
 def public_methods() -> set[str]:
