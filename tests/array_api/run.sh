@@ -4,8 +4,8 @@
 #   tests/array_api/run.sh PATH_OF_THE_SUITE numpy|jax|torch|tensorflow [arguments of pytest]
 #
 # The suite is https://github.com/data-apis/array-api-tests at 55fcc60, cloned with its submodule; it needs what
-# requirements/test.txt has, and `pip install ndindex`. LIBRARY.txt lists the tests that are expected to fail, with the
-# reason: the run fails on any other failure, and on a listed test that passes.
+# requirements/test.txt has, and `pip install ndindex pytest-json-report`. LIBRARY.txt lists the tests that are
+# expected to fail, with the reason: the run fails on any other failure, and on a listed test that passes.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,9s/^# \?//p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
