@@ -14,6 +14,8 @@ from ..sparse import Operator
 from . import known_plan
 from .iteration import lean
 from .iteration.method import Method
+from .nonlinear.minimize_result import MinimizeResult
+from .nonlinear.nonlinear_result import NonlinearResult
 from .preconditioners import Preconditioner
 from .results.failure import ConvergenceError
 from .results.result import SolveResult
@@ -24,6 +26,7 @@ _SOLVES = {
     f"{_SOLVERS}.linear_solve": {"_linear_solve": "linear_solve"},
     f"{_SOLVERS}.prepare": {"_solve_prepared": "PreparedSolver.solve"},
 }
+_NONLINEAR = {"solve_nonlinear": "_Solve", "minimize": "_Search"}
 _SETUP = {
     f"{_SOLVERS}.linear_solve": ("make_problem", "choose", "factors_now"),
     f"{_SOLVERS}.prepare": ("make_problem", "choose", "factors_now"),
@@ -41,6 +44,9 @@ def places() -> Iterator[WatchedPlace]:
     for module, solves in _SOLVES.items():
         for name, title in solves.items():
             yield WatchedPlace(import_module(module), name, CallDescription("solve", title, None, _outcome))
+    for name, cls in _NONLINEAR.items():
+        owner = getattr(import_module(f"{_SOLVERS}.nonlinear.{name}"), cls)
+        yield WatchedPlace(owner, "result", CallDescription("solve", name, None, _outcome))
     for module, names in _SETUP.items():
         for name in names:
             yield WatchedPlace(import_module(module), name, CallDescription("set-up", name))
@@ -51,10 +57,10 @@ def places() -> Iterator[WatchedPlace]:
         yield WatchedPlace(
             import_module(module), "traced_matrix", CallDescription("trace", _function_traced, None, _matrix)
         )
-    for cls in _classes(Operator):
+    for operator in _classes(Operator):
         for name in _PRODUCTS:
-            if name in vars(cls):
-                yield WatchedPlace(cls, name, CallDescription(_kind_of(cls), _operator_name, _backend_of))
+            if name in vars(operator):
+                yield WatchedPlace(operator, name, CallDescription(_kind_of(operator), _operator_name, _backend_of))
     for method in _classes(Method):
         if method is not Method and "setup" in vars(method):
             yield WatchedPlace(method, "setup", CallDescription("set-up", lambda args: f"{args[0].name}: factors"))
@@ -108,18 +114,18 @@ def _method(found: Any) -> dict[str, Any]:
 def _outcome(found: Any) -> dict[str, Any]:
     """Of a result, or of the one that an error holds: of several systems the largest numbers."""
     result = found.result if isinstance(found, ConvergenceError) else found
-    if not isinstance(result, SolveResult):
+    if not isinstance(result, SolveResult | NonlinearResult | MinimizeResult):
         return {}
-    facts: dict[str, Any] = {"method": result.method, "preconditioner": result.preconditioner}
+    facts: dict[str, Any] = {"method": result.method, "preconditioner": getattr(result, "preconditioner", None)}
     bk = choose_backend(result.status)
     if bk.compiled(result.status):  # the numbers have no values yet
         return facts | {"traced": is_traced(bk)}
     # by way of the class, whose functions are never watched
-    steps, norm, converged = (
-        type(bk).to_numpy(bk, array) for array in (result.iterations, result.residual_norm, result.converged)
-    )
+    name = "gradient_norm" if isinstance(result, MinimizeResult) else "residual_norm"
+    arrays = (result.iterations, getattr(result, name), result.converged)
+    steps, norm, converged = (type(bk).to_numpy(bk, array) for array in arrays)
     facts |= {"systems": steps.size} if steps.size != 1 else {}
-    facts |= {"iterations": int(np.max(steps, initial=0)), "residual_norm": float(np.max(norm, initial=0))}
+    facts |= {"iterations": int(np.max(steps, initial=0)), name: float(np.max(norm, initial=0))}
     return facts | {"converged": bool(np.all(converged))}
 
 

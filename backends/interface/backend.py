@@ -27,11 +27,12 @@ from .new_arrays import NewArrays
 from .sparse_kernels import SparseKernels
 from .structure import Opened, flatten_with_structure
 from .transformations import Transformations
+from .updates import Updates
 
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
 
 
-class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, Devices, NamedOperations):
+class Backend(Control, SparseKernels, Transformations, Recurrences, Updates, NewArrays, Devices, NamedOperations):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     is_eager: ClassVar[bool] = False  # is control flow always Python's, never compiled?
@@ -298,39 +299,3 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, NewArrays, D
     @abstractmethod
     def diagonal(self, matrix: Array, offset: int = 0) -> Array:
         """`(..., n, n)` -> `(..., n)`; above the main diagonal by `offset`."""
-
-    # --- updates ------------------------------------------------------------------------------------------------
-
-    def axpy(self, a: Array, x: Array, y: Array) -> Array:
-        """`y + a x`; may overwrite `y`."""
-        return y + a * x
-
-    def xpay(self, x: Array, a: Array, y: Array) -> Array:
-        """`x + a y`; may overwrite `y`."""
-        return x + a * y
-
-    def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
-        """`y + a x` and its squared norm; may overwrite `y`."""
-        y = self.axpy(a, x, y)
-        return y, self.square_norm(y)
-
-    def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
-        """`x + a p` and `z + b p`; may overwrite `x` and `p`."""
-        return self.axpy(a, p, x), self.xpay(z, b, p)
-
-    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
-        """`y + c x` with c `(k, m)`, a few rows x `(m, n)` and y `(k, n)`; may overwrite `y`."""
-        return y + self.product(self.matrix_transpose(x), c)
-
-    def xpay_block(self, x: Array | None, c: Array, y: Array) -> Array:
-        """`x + c y` with c `(k, k)`, x (zero where None) and a few rows y `(k, n)`; may overwrite `y`."""
-        image = self.product(self.matrix_transpose(y), c)
-        return image if x is None else x + image
-
-    def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
-        """`function(*blocks)` -> (new values of the first blocks, sums over n); these blocks may be overwritten.
-
-        Blocks are a few long rows `(k, n)`. The function treats all n positions alike, so a library may call it
-        blockwise.
-        """
-        return function(*blocks)

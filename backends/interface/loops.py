@@ -37,6 +37,11 @@ class Loops(ABC):
             max_iter: the loop ends after so many steps. Several, increasing: the states after so many steps each,
                 stacked along a new first axis; where the loop ended before, the last one.
         """
+        if not callable(body):
+            raise TypeError(
+                f"while_loop got a {type(body).__name__} in the place of the body; expected "
+                "while_loop(condition, body, state, max_iter)."
+            )
         if max_iter is None:
             return self._while_loop(condition, body, state)
         limits = _limits(max_iter)

@@ -58,7 +58,7 @@ class NamedOperations(Names):
                 f"{self.name} has no {name}, which is no part of the array API standard: supports({name!r}) is False. "
                 'Convert the arrays to a library that has it, with krylix.convert(x, "jax"), say.'
             )
-        return getattr(self.xp, name)
+        return import_module(".by_place", __package__).by_place(name, getattr(self.xp, name))
 
     def _composed(self, name: str) -> Any:
         """The operation made of others, where a method of the class goes beyond what solvers need."""

@@ -18,6 +18,7 @@ _COMPOSED = {
     "gathering": "batched_gather_nd gather_nd ravel_multi_index scatter scatter_nd take unravel_index",
     "lists": "bincount boolean_mask histogram nonzero quantile searchsorted unique",
     "grids": "conv fft grid_sample ifft",
+    "products": "tensordot",
     "dense": "lstsq matrix_rank svd",
     "special": "factorial sigmoid softplus",
     "inspection": """auto_cast get_sparse_format is_available is_sparse shape size staticshape take_apart to_complex

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,7 @@ def numpy_call(bk: Any, f: Callable[..., Any], returns: Spec | Sequence[Spec], *
         arrays: of the library.
         constants: more arguments of f, by name, as they are.
     """
-    one = len(returns) == 2 and not isinstance(returns[1], (tuple, list))
-    several: Any = [returns] if one else returns
-    specs = [(tuple(shape), np.dtype(dtype)) for shape, dtype in several]
+    specs, one = _specs(returns)
     call = partial(f, **constants)
     inputs = [bk.asarray(x) for x in arrays]
     found = list(bk.host_call((lambda *x: (call(*x),)) if one else call, specs, *map(bk.constant, inputs)))
@@ -61,6 +60,18 @@ def numpy_call(bk: Any, f: Callable[..., Any], returns: Spec | Sequence[Spec], *
         for i, x in zip(real, marked, strict=True):
             found[i] = x
     return found[0] if one else tuple(found)
+
+
+def _specs(returns: Any) -> tuple[list[Spec], bool]:
+    """The shapes and dtypes that a function declares, and whether there is only one array."""
+    try:
+        one = len(returns) == 2 and not isinstance(returns[1], (tuple, list))
+        return [(tuple(map(index, shape)), np.dtype(dtype)) for shape, dtype in ([returns] if one else returns)], one
+    except (TypeError, ValueError, IndexError) as error:
+        raise TypeError(
+            f"numpy_call got the argument returns={returns!r:.80}; expected (shape, dtype) of the array that the "
+            "function returns, or a list of these."
+        ) from error
 
 
 def _is_integer(bk: Any, x: Array) -> bool:

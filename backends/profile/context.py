@@ -39,7 +39,7 @@ def profile(
     Yields:
         Profile: to be printed, saved and drawn.
 
-    Cost: 5 ms at the beginning, and about 10 us for each call, of which `retime` leaves half.
+    Cost: 5 ms at the beginning, and 10 to 20 us for each call, of which `retime` leaves half.
 
     >>> import numpy as np, krylix
     >>> with krylix.profile() as prof:

@@ -8,7 +8,7 @@ from typing import Any
 from .source_lines import SourceLine
 
 KINDS = {
-    "solve": "a call of linear_solve, or of a prepared solver",
+    "solve": "a call of linear_solve, of a prepared solver, of solve_nonlinear or minimize",
     "set-up": "checks, the choice of a method, preconditioners and factors",
     "trace": "the matrix of a function",
     "product": "A x",

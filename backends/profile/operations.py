@@ -45,10 +45,11 @@ def watch_backend(bk: Any) -> None:
     for alias, name in ALIASES.items():
         if name in makes and not hasattr(type(bk), alias):
             makes[alias] = makes[name]
-    if isinstance(type(bk).xp, cached_property):  # as it is but in backends that users have written
-        put(bk, "xp", WatchedNamespace(bk, _namespace_of(bk)))
     for name, made in makes.items():
         put(bk, name, made)
+    # Last, and so taken away first: operations that another thread looks for then are not watched ones.
+    if isinstance(type(bk).xp, cached_property):  # as it is but in backends that users have written
+        put(bk, "xp", WatchedNamespace(bk, _namespace_of(bk)))
 
 
 def watch_parts(bk: Any) -> None:

@@ -124,7 +124,8 @@ def arrays_of(args: Iterable[Any]) -> dict[str, Any]:
         shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
         if shape is not None and dtype is not None:
             shapes.append(shape if type(shape) is tuple else _sizes(shape))
-            dtypes.append(_words.get(dtype) or _word(dtype))
+            key = type(dtype), dtype  # those of different libraries are not to be compared
+            dtypes.append(_words.get(key) or _word(key))
     return {"shapes": shapes, "dtypes": dtypes} if shapes else {}
 
 
@@ -136,11 +137,12 @@ def _sizes(shape: Any) -> tuple[int | None, ...] | None:
         return None
 
 
-_words: dict[Any, str] = {}
+_words: dict[tuple[type, Any], str] = {}
 
 
-def _word(dtype: Any) -> str:
-    _words[dtype] = found = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+def _word(key: tuple[type, Any]) -> str:
+    dtype = key[1]
+    _words[key] = found = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
     return found
 
 

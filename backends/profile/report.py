@@ -86,4 +86,4 @@ def _short(fact: Any) -> str:
     return f"{fact:.3g}" if isinstance(fact, float) else str(fact)
 
 
-_OUTCOME = ("method", "preconditioner", "iterations", "residual_norm", "converged", "error")
+_OUTCOME = ("method", "preconditioner", "iterations", "residual_norm", "gradient_norm", "converged", "error")

@@ -14,6 +14,7 @@ from threading import RLock
 from types import FrameType
 from typing import Any, NamedTuple
 
+from ..registry import backend_name, get_backend
 from .description import CallDescription, is_traced
 from .event import ProfileEvent
 from .recording import RecordedRun
@@ -145,10 +146,15 @@ def wait_for(found: Any) -> None:
             wait_for(part)
     elif hasattr(found, "block_until_ready"):
         found.block_until_ready()
-    elif getattr(found, "is_cuda", False):
-        sys.modules["torch"].cuda.synchronize(found.device)
-    elif hasattr(found, "residual_norm"):  # the result of a solve
+    elif hasattr(found, "iterations") and hasattr(found, "x"):  # the result of a solve
         wait_for(found.x)
+    elif _is_on_accelerator(found) and (name := backend_name(found)) is not None:
+        get_backend(name)._bind("block_until_ready")(found)
+
+
+def _is_on_accelerator(x: Any) -> bool:
+    device = str(getattr(x, "device", "")).lower()
+    return device != "" and "cpu" not in device
 
 
 # --- what is running ------------------------------------------------------------------------------------------------

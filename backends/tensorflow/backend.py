@@ -68,6 +68,8 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
         return np.dtype(x.dtype.as_numpy_dtype)
 
     def astype(self, x: Array, dtype: np.dtype) -> Array:
+        if dtype == np.bool_ and x.dtype.is_complex:  # tf.cast looks at the real part alone
+            return tf.not_equal(x, tf.zeros((), x.dtype))
         return tf.cast(x, dtype)
 
     def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:

@@ -15,7 +15,6 @@ from ..interface.backend import Array
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
 from ..interface.structure import Opened
-from ..interface.tree import tree_leaves
 from ..numpy.along_axes import COST_OF_STEP, recurrence
 from ..precision import exponent_bits
 from .along_axes import TorchFourier
@@ -31,6 +30,7 @@ from .promotion import TorchPromotion
 from .pullback import pullback
 from .sparse import TorchSparse
 from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
+from .updates import TorchUpdates
 from .watch import is_recorded
 
 _LONG = 2**15  # bytes of a row; see `dot`
@@ -38,7 +38,7 @@ _SHORT = 2**20  # bytes of a row: updates of longer ones take NumPy longer than 
 _BOUNDARY = 64  # bytes
 
 
-class TorchBackend(TorchKernels, DerivativesOfFunctions, TorchPromotion):
+class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, TorchPromotion):
     """PyTorch tensors."""
 
     name = "torch"
@@ -174,36 +174,6 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, TorchPromotion):
         integer, mask = exponent_bits(numpy_dtype(x.dtype))
         return (x.contiguous().view(TORCH_DTYPE[integer]) & mask).view(x.dtype)
 
-    def axpy(self, a: Array, x: Array, y: Array) -> Array:
-        recorded = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)  # which may need y as it is
-        if recorded or transforming():
-            return torch.addcmul(y, x, _scalar(a))
-        return y.addcmul_(x, _scalar(a))
-
-    def xpay(self, x: Array, a: Array, y: Array) -> Array:
-        return torch.addcmul(x, y, _scalar(a), out=y)
-
-    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
-        if active.shape[0] == 1 or bool(active.all()):
-            return step(state)
-        # Steps overwrite the state, so the finished systems are saved and restored.
-        finished = (~active[:, 0]).nonzero()[:, 0]
-        kept = [leaf.index_select(0, finished) for leaf in tree_leaves(state)]
-        new = step(state)
-        for leaf, old in zip(tree_leaves(new), kept, strict=True):
-            leaf.index_copy_(0, finished, old)
-        return new
-
-    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
-        systems = active[:, 0].nonzero()[:, 0]
-        buffer[row[systems, 0], systems] = values[systems, 0]
-        return buffer
-
-    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
-        systems = (row[:, 0] < stack.shape[1]).nonzero()[:, 0]
-        stack[systems, row[systems, 0]] = values[systems]
-        return stack
-
     cost_of_step = COST_OF_STEP
 
     def recurrence(self, factors: Array, x: Array, backward: bool = False) -> Array:
@@ -211,11 +181,6 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, TorchPromotion):
             return super().recurrence(factors, x, backward)
         rows, numbers = (a.resolve_conj().resolve_neg().detach().numpy() for a in (factors, x))
         return torch.from_numpy(recurrence(rows, numbers, backward))
-
-    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
-        first = int(start[0])
-        rows[:, first : first + values.shape[1]] = values
-        return rows
 
     def tracks(self, x: Any) -> bool:
         return may_have_derivatives() and is_tracked(x)
@@ -296,9 +261,6 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, TorchPromotion):
     def diagonal(self, matrix: Array, offset: int = 0) -> Array:
         return torch.diagonal(matrix, offset, dim1=-2, dim2=-1)
 
-    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
-        return y.addmm_(c, x)
-
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         try:
             transposed = pullback(function, torch.zeros_like(like))
@@ -318,11 +280,6 @@ def _detached(x: Array) -> Array:
 def _aligned(row: Array) -> Array:
     """Copy to aligned memory if needed: from other addresses, as in a batch, MKL may sum in another order."""
     return row if is_transformed(row) or row.data_ptr() % _BOUNDARY == 0 else row.clone()
-
-
-def _scalar(a: Array) -> Array:
-    """One system's `(1, 1)` as a 0-d tensor: torch then updates vectors without broadcasting."""
-    return a.reshape(()) if a.shape[0] == 1 else a
 
 
 __all__ = ["NUMPY_DTYPE", "TorchBackend"]

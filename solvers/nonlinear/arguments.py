@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, choose_backend, working_dtype
+from ...backends import Array, Backend, choose_backend, of_libraries, working_dtype
 from ...sparse import Layout
 from ..setup.unusable import refuse_unusable
 
@@ -29,7 +29,12 @@ def unknowns(
         raise TypeError(f"args must be a tuple of arguments for {name}(x, *args), such as args=({args!r},).")
     if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
-    bk = choose_backend(x0, *args)
+    bk = choose_backend(x0, *of_libraries(args))
+    if not (bk.has_derivatives or bk.on_host):
+        raise TypeError(
+            f"x0 is an array of {bk.name}, which has no derivatives of functions; expected one of NumPy, JAX, PyTorch "
+            "or TensorFlow. Convert it with krylix.convert(x0, 'jax'), say."
+        )
     refuse_unusable(bk, x0, "x0")
     leaves, structure = bk.leaves(x0)
     if any(leaf is None or isinstance(leaf, str | bytes) for leaf in leaves):

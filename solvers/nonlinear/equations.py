@@ -124,10 +124,11 @@ def _check(bk: Backend, layout: Layout, image: Any) -> None:
 
 def check_real_array(bk: Backend, x: Any) -> None:
     """Raises TypeError where what f returned is no array of real numbers of the library."""
-    if not bk.is_array(x) and not isinstance(x, _NUMBERS):
+    if not bk.is_array(x) and not (bk.on_host and isinstance(x, _NUMBERS)):
         raise TypeError(
             f"f returned a {type(x).__module__}.{type(x).__qualname__} for an x of {bk.name}; expected an array of "
-            f"{bk.name}. Give x0 as an array of the library that f computes with."
+            f"{bk.name}. Give x0 as an array of the library that f computes with; a number that was taken out of it, "
+            "as by float(x), has no derivatives."
         )
     dtype = np.dtype(bk.dtype(x)) if bk.is_array(x) else np.asarray(x).dtype
     if dtype.kind == "c":

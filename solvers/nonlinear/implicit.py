@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...backends import Array
+from .cut_derivatives import refuse_cut_jacobian
 from .equations import Linear, NonlinearEquations
 from .linear_solver import LinearSolver
 
@@ -47,6 +48,7 @@ class ImplicitRoot:
         else:
             if not bk.tracks(residual(x)):
                 return x
+            refuse_cut_jacobian(equations, x, self.failed)
             moved = self._step(equations, self._step(equations, x))
             root = x + (moved - bk.constant(moved))
         return bk.without_derivatives(root, self.failed)

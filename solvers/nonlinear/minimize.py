@@ -16,6 +16,7 @@ from ..results.failure import raise_or_warn, with_nan
 from ..setup.other_names import with_our_names
 from ..setup.stopping import tolerance
 from .arguments import box_of, checked_limit, checked_method, unknowns
+from .cut_derivatives import refuse_cut_gradient
 from .describe import describe_minimum
 from .equations import NonlinearEquations
 from .gradient_descent import descend
@@ -126,13 +127,15 @@ class _Search:
         user = user.explicit(x)  # one trace, also for derivatives
         with bk.errstate():
             constants = user.with_constants()
+            objective = Objective(constants, lower, upper)
             if self.method == "GD":
                 found = constants.compiled(_descended, x, rtol, atol, lower, upper, known=self)
             else:
-                objective = Objective(constants, lower, upper)
                 found = search_by_scipy(objective, x, rtol, atol, self.method, self.max_iter, self.history)
                 if self.by_default:
                     found = objective.to_precision(found)
+            if not bk.compiled(found.x):
+                refuse_cut_gradient(objective, found.x, found.gradient)
         x = found.x
         if bk.has_derivatives and (not bk.has_root_rule or bk.compiled(x, user.args)):
             x = user.compiled(_with_derivatives, x, found.gradient, found.status, lower, upper, known=self)

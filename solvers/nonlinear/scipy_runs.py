@@ -79,6 +79,8 @@ def run_all(
         Exception: what f has raised.
     """
     places = [int(i) for i in np.flatnonzero(which)]
+    if not places:
+        return
     if len(runs) == 1:
         for i in places:
             alone = _Batch(runs, evaluate)

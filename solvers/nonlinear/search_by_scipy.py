@@ -45,12 +45,15 @@ def search_by_scipy(
     boxes = [_box(low, high) for low, high in zip(_host(bk, objective.lower), _host(bk, objective.upper), strict=True)]
     if max_iter > 0:
         run_all(runs, which, evaluate, method, goals[:, 0], max_iter, boxes)
-    x = bk.asarray(np.stack([run.x for run in runs]).astype(user.dtype), like=like)
+    shape = tuple(int(k) for k in like.shape)
+    x = bk.asarray(np.array([run.x for run in runs], user.dtype).reshape(shape), like=like)
     x = objective.inside(x)
     value, gradient = _evaluated(objective, x)
     norm = bk.norm(objective.projected(x, gradient))
-    steps = np.array([[run.steps] for run in runs], np.int32)
-    evaluations = np.array([[run.evaluations + 1] for run in runs], np.int32)
+    steps, evaluations = (
+        np.array(counts, np.int32).reshape(-1, 1)
+        for counts in ([run.steps for run in runs], [run.evaluations + 1 for run in runs])
+    )
     status = _status(_host(bk, norm), _host(bk, value), goals, steps, max_iter)
     goal, status, taken, evaluated = [
         bk.asarray(a, like=like) for a in (goals.astype(user.dtype), status, steps, evaluations)
@@ -82,7 +85,7 @@ def _refuse_programs(bk: Backend, method: str, x: Array, args: Any) -> None:
     if bk.in_program() or not all(_has_value(bk, array) for array in (x, *arrays)):
         raise TypeError(
             f"minimize with method={method!r} runs SciPy on the host, which needs values; this call is part of a "
-            "compiled or vectorised function. Use method='GD', or call minimize outside of it."
+            "compiled, transformed or vectorised function. Use method='GD', or call minimize outside of it."
         )
 
 
@@ -106,9 +109,9 @@ def _box(lower: np.ndarray, upper: np.ndarray) -> Any:
 
 def _records(bk: Backend, runs: list[ScipyRun], dtype: np.dtype, like: Array) -> tuple[Array, Array]:
     """Values `(most, systems)` and points `(systems, most, n)`, NaN after a system's last ones."""
-    most = max(len(run.path) for run in runs)
+    most = max((len(run.path) for run in runs), default=1)
     values = np.full((most, len(runs)), np.nan, dtype)
-    path = np.full((len(runs), most, runs[0].x.size), np.nan, dtype)
+    path = np.full((len(runs), most, int(like.shape[1])), np.nan, dtype)
     for i, run in enumerate(runs):
         values[: len(run.values), i] = run.values
         path[i, : len(run.path)] = run.path

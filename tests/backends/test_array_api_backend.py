@@ -301,6 +301,8 @@ REFUSED = {
     "native": (lambda: krylix.as_operator(DIAGONALS, array(B[0])).native(), "no sparse.*array_api_strict"),
     "sparse": (lambda: krylix.convert(DIAGONALS, BK), "no sparse.*array_api_strict"),
     "dtype": (lambda: krylix.convert(np.ones(2, np.float16), BK), "array_api_strict has no.*float16"),
+    "minimize": (lambda: krylix.minimize(lambda x: BK.sum(x * x, 0), array(B[0])), "array_api_strict.*no derivatives"),
+    "solve_nonlinear": (lambda: krylix.solve_nonlinear(*TWICE), "array_api_strict.*no derivatives"),
     "erf": (lambda: BK.erf(array(B[0])), "array_api_strict has no erf.*supports"),
 }
 
@@ -310,6 +312,13 @@ def test_what_the_standard_has_not_is_refused_by_name(what: str) -> None:
     call, message = REFUSED[what]
     with pytest.raises((TypeError, AttributeError, krylix.UnsupportedOperation), match=message):
         call()
+
+
+def test_profile() -> None:
+    with krylix.profile(BK) as found:
+        linear_solve(DIAGONALS, array(B[0]), method="CG")
+        choose_backend("numpy").sin(B)
+    assert found.duration > 0
 
 
 def test_supports() -> None:

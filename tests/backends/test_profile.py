@@ -58,7 +58,7 @@ def test_every_operation_is_recorded_once_by_any_word() -> None:
         with profile(trace=False) as prof:
             standing = getattr(numpy, name)
             if callable(found):
-                with pytest.raises(TypeError, match="argument"):
+                with pytest.raises(TypeError):
                     standing(x, x, *[object()] * 9, nothing_has_this_argument=1)
         assert names(prof) == ([ALIASES.get(name, name)] if callable(found) else []), name
         assert [event.facts["error"] for event in prof.events] == ["TypeError"] * len(prof.events)
@@ -480,3 +480,13 @@ def test_programs_of_torch() -> None:
         torch.func.vmap(bk.cos)(torch.ones(2, 3))
     assert torch.equal(found, torch.sin(y) + 1)
     assert [(event.name, event.traced) for event in prof.events] == [("cos", False)]
+
+
+@pytest.mark.needs("torch")
+def test_waiting_for_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    waited: list[Any] = []
+    monkeypatch.setattr("krylix.backends.torch.operations.block_until_ready", waited.append)
+    watching.wait_for({"a": torch.ones(2), "b": [torch.ones(3, device="meta"), None, 1.0]})
+    assert [tuple(tensor.shape) for tensor in waited] == [(3,)]

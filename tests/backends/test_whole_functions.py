@@ -76,6 +76,15 @@ def test_numpy_call(mode: str) -> None:
     assert to_numpy(largest) == X.max()
 
 
+def test_numpy_call_says_what_it_expects() -> None:
+    bk = get_backend("numpy")
+    for returns in (3, X, "float64", [(3,), (3,)], ((2.5,), float)):
+        with pytest.raises(TypeError, match=r"(?s)argument returns=.*expected \(shape, dtype\)"):
+            bk.numpy_call(np.sin, returns, X)
+    with pytest.raises(ValueError, match=r"shape \(2, 3\); \(3,\) was declared"):
+        bk.numpy_call(np.sin, ((3,), float), X)
+
+
 @pytest.mark.parametrize("mode", ("jax", "torch", "tf", "tf-function"))
 def test_numpy_call_has_the_derivative_that_is_given_to_it(mode: str) -> None:
     bk = get_backend(library(mode))

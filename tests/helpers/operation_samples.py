@@ -216,6 +216,7 @@ SAMPLES = (
     Sample("ifft", "bk.ifft(grid, (0, 2))", "np.fft.ifftn(grid, axes=(0, 2))", "fc"),
     Sample("einsum", "bk.einsum('bij,bik->bjk', M, Y)", "np.einsum('bij,bik->bjk', M, Y)", "fc"),
     Sample("einsum", "bk.einsum('ij,j', x, few)", "x @ few"),
+    Sample("tensordot", "bk.tensordot(M, Y, axes=((0, 1), (0, 1)))", "np.tensordot(M, Y, ((0, 1), (0, 1)))", "fc"),
     # dense
     Sample("svd", "bk.svd(M, False)[1]", "np.linalg.svd(M, compute_uv=False)", "fc", differentiable=False),
     Sample("matrix_rank", "bk.matrix_rank(M)", "np.linalg.matrix_rank(M)", "fc"),

@@ -93,6 +93,20 @@ def test_a_small_system_without_parts() -> None:
     assert prof.events[0].facts["method"] == "direct"
 
 
+def test_nonlinear_equations_and_minima() -> None:
+    def f(u: Any) -> Any:
+        return u**3 - b
+
+    with pytest.raises(krylix.NotConverged), profile() as prof:
+        best = krylix.minimize(lambda u: ((u - 1) ** 2).sum(), np.zeros(2))
+        krylix.solve_nonlinear(f, 1 + 0 * b, max_iter=1)
+    solves = of_kind(prof, "solve")
+    assert [event.name for event in solves] == ["minimize", "solve_nonlinear", "linear_solve"]
+    assert solves[0].facts["iterations"] == best.iterations and solves[0].facts["gradient_norm"] == best.gradient_norm
+    assert solves[1].facts["iterations"] == 1 and solves[1].facts["error"] == "NotConverged"
+    assert solves[2].parent is not None and inside(solves[2], "solve")
+
+
 def test_batches_and_failures() -> None:
     rows = np.array([b, 1e3 * b, 0 * b])
     with profile() as prof:

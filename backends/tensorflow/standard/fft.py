@@ -10,14 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from ...standard.axes import axes_of
-from .library import COMPLEX, on_device
+from .library import COMPLEX, cast, on_device
 from .manipulation import moveaxis
 
 _Transform = Callable[[Any, int], Any]  # of the last axis, which has this length before or after
 
 
 def _complex(x: Any) -> Any:
-    return x if x.dtype in COMPLEX else tf.cast(x, tf.complex128 if x.dtype == tf.float64 else tf.complex64)
+    return x if x.dtype in COMPLEX else cast(x, tf.complex128 if x.dtype == tf.float64 else tf.complex64)
 
 
 def _resized(x: Any, length: int) -> Any:

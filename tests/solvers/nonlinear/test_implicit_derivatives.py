@@ -214,3 +214,24 @@ def test_bounds_hold_derivatives() -> None:
     torch.testing.assert_close(g, torch.tensor([0, 0, 1 / 1.1], dtype=torch.float64))
     with pytest.raises(TypeError, match="none with respect to bounds"):
         krylix.minimize(lambda x: (x**2).sum(), torch.ones(3, dtype=torch.float64), bounds=(w, None))
+
+
+def test_cut_derivatives_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    w, start = torch.tensor(4.0, dtype=torch.float64, requires_grad=True), torch.ones(3, dtype=torch.float64)
+
+    def half(x: Any) -> Any:
+        return x * x.detach() - w
+
+    with pytest.raises(ValueError, match=r"derivative of f by x is not that of its values.*detach"):
+        krylix.solve_nonlinear(half, start)
+    with torch.no_grad():  # the root is found, and nothing is said about its derivatives
+        torch.testing.assert_close(krylix.solve_nonlinear(half, start).x, 2 * start)
+    with pytest.raises(ValueError, match="gradient of f is zero, but f changes"):
+        krylix.minimize(lambda x: ((x.detach() - w.detach()) ** 2).sum(), start)
+    with pytest.raises(ValueError, match="gradient of f is zero, but f changes"):
+        krylix.minimize(lambda x: ((x.detach() - w.detach()) ** 2).sum(), start, method="GD")
+    with pytest.raises(TypeError, match="has no derivatives"):
+        krylix.minimize(lambda x: ((x - w) ** 2).sum().item(), start)
+    inflection = krylix.minimize(lambda x: (x**3).sum(), torch.zeros(3, dtype=torch.float64))
+    assert int(inflection.iterations) == 0  # a stationary point

@@ -69,7 +69,9 @@ def test_libraries_that_trace(mode: str) -> None:
     assert to_numpy(found.x).dtype == np.float64 and library(mode) == krylix.choose_backend(found.x).name
 
 
-@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge), "torch-compile"])
+@pytest.mark.parametrize(
+    "mode", ["jax-jit", *(pytest.param(mode, marks=pytest.mark.merge) for mode in ("tf-function", "torch-compile"))]
+)
 def test_descent_in_programs(mode: str) -> None:
     """The same steps as NumPy's, but for its differences."""
     center = np.array([[1.0, -2.0], [3.0, 0.5]])
@@ -134,6 +136,14 @@ def test_trivial_and_single_precision(mode: str) -> None:
     offset = minimised(mode, lambda x, w: bowl(x, w) + 1e8, np.zeros(2), np.ones(2), rtol=None)
     assert bool(offset.converged)  # to what rounding of f lets see
     np.testing.assert_allclose(to_numpy(offset.x), 1, rtol=1e-3)
+
+
+@pytest.mark.parametrize("search", ["L-BFGS-B", "GD"])
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+def test_no_systems(mode: str, search: str) -> None:
+    found = minimised(mode, bowl, np.zeros((0, 2)), np.zeros((0, 2)), batch_ndim=1, method=search, history=True)
+    assert to_numpy(found.x).shape == (0, 2) and "no systems" in found.message
+    assert to_numpy(minimised(mode, bowl, np.zeros((0, 2)), np.zeros((0, 2)), batch_ndim=1).status).shape == (0,)
 
 
 @pytest.mark.parametrize("systems", [1, 4])

@@ -37,7 +37,10 @@ def reference(w: np.ndarray) -> np.ndarray:
     return scipy.optimize.root(lambda x: x**3 + w * x - 1 + 0.1 * np.roll(x, 1), np.ones(len(w)), tol=1e-13).x
 
 
-@pytest.mark.parametrize("mode", MODES)
+MERGE = pytest.mark.merge
+
+
+@pytest.mark.parametrize("mode", [pytest.param(m, marks=MERGE) if m in ("jax", "tf-function") else m for m in MODES])
 def test_solution(mode: str) -> None:
     result = solved(mode, coupled(mode), START, W, batch_ndim=1, history=True)
     expected = np.stack([reference(w) for w in W])
@@ -104,7 +107,7 @@ def test_a_compiled_function_raises_when_it_runs() -> None:
         jax.block_until_ready(solved("jax-jit", coupled("jax"), START, W, batch_ndim=1, max_iter=2).x)
 
 
-@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("mode", [pytest.param(m, marks=MERGE) if m == "jax" else m for m in EAGER])
 def test_a_start_that_is_a_solution_stays(mode: str) -> None:
     exact = solved(mode, squares, np.array([2.0, 3.0]), np.array([4.0, 9.0]))
     assert int(exact.iterations) == 0 and to_numpy(exact.x).tolist() == [2, 3]
@@ -130,7 +133,7 @@ def test_single_precision(mode: str) -> None:
     np.testing.assert_allclose(to_numpy(result.x), np.stack([reference(w) for w in W]), rtol=2e-5)
 
 
-@pytest.mark.parametrize("mode", ["torch", "tf", "jax"])
+@pytest.mark.parametrize("mode", ["torch", "tf", pytest.param("jax", marks=MERGE)])
 def test_many_unknowns(mode: str) -> None:
     """Traced matrices for one system, products for a batch."""
     n = 240
