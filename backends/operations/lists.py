@@ -153,7 +153,7 @@ def _totals(bk: Any, bin: Array, weights: Array, bins: int) -> Array:
     """Sums of the weights in each bin; those outside of all bins are left out."""
     batch, n = (1, *bin.shape) if len(bin.shape) == 1 else bin.shape
     there = bk.xp.logical_and(bin >= 0, bin < bins)
-    weights = bk.xp.where(there, weights, 0)
+    weights = bk.xp.where(there, _as_summed(bk, weights), 0)
     if not bins:
         return bk.xp.reshape(weights, (batch, n))[:, :0] if len(bin.shape) > 1 else weights[:0]
     places = bk.xp.reshape(bk.xp.clip(bin, 0, bins - 1), (batch, n))
@@ -161,6 +161,36 @@ def _totals(bk: Any, bin: Array, weights: Array, bins: int) -> Array:
         places = places + bk.xp.astype(constant(bk, np.arange(batch)[:, None] * bins, bin), places.dtype)
     total = bk.segment_sum(bk.xp.reshape(weights, (-1,)), bk.xp.reshape(places, (-1,)), int(batch) * bins)
     return total if len(bin.shape) == 1 else bk.xp.reshape(total, (batch, bins))
+
+
+def _as_summed(bk: Any, x: Array) -> Array:
+    """x in the dtype of sums: small integers would wrap around."""
+    return x if bk.dtype(x).kind in "fc" else bk.xp.sum(x, axis=())
+
+
+def indexed_segment_sum(bk: Any, x: Array, starts: Integers, axis: int) -> Array:
+    """Sums of `x` `(batch, ...)` along an axis, from each of the rising `starts` `(batch, count)` to the next one.
+
+    The last segment goes to the end, what stands before the first start belongs to none, and an empty segment has the
+    sum 0. The axis has `count` entries then. Either batch may be 1.
+    """
+    axis = one_axis("indexed_segment_sum", x, axis)
+    starts = bk.asarray(starts)
+    if not axis or len(starts.shape) != 2:
+        raise ValueError(
+            f"indexed_segment_sum got axis={axis} of an array {tuple(x.shape)} and starts {tuple(starts.shape)}; "
+            "expected an axis behind the first one, of systems, and starts (batch, count)."
+        )
+    x = bk.xp.moveaxis(_as_summed(bk, x), axis, 1)
+    systems, count = bk.broadcast_size((x, starts), 0), int(starts.shape[1])
+    _, n, *rest = known_shape("indexed_segment_sum", x)
+    now = constant(bk, np.arange(n)[None, :], x)
+    segment = searchsorted(bk, starts, bk.xp.astype(now, starts.dtype), "right")  # 0: before all
+    first = constant(bk, np.arange(systems)[:, None] * (count + 1), x)
+    segment = segment + bk.xp.astype(first, segment.dtype)
+    rows = bk.xp.reshape(bk.xp.broadcast_to(x, (systems, n, *rest)), (systems * n, math.prod(rest)))
+    sums = bk.segment_sum(rows, bk.xp.reshape(segment, (-1,)), systems * (count + 1), True)
+    return bk.xp.moveaxis(bk.xp.reshape(sums, (systems, count + 1, *rest))[:, 1:, ...], 1, axis)
 
 
 def histogram(bk: Any, values: Array, weights: Array | None, edges: Array) -> Array:

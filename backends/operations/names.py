@@ -83,6 +83,7 @@ class Names:
     ifft: Callable[..., Any]
     iinfo: Callable[..., Any]
     imag: Callable[..., Any]
+    indexed_segment_sum: Callable[..., Any]
     is_available: Callable[..., Any]
     is_sparse: Callable[..., Any]
     isdtype: Callable[..., Any]

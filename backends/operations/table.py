@@ -16,7 +16,7 @@ _COMPOSED = {
     "shapes": """broadcast_size copy_leaves expand_dims linspace_without_last multi_slice pad pad_to repeat stack_leaves
         tile_to unstack""",
     "gathering": "batched_gather_nd gather_nd ravel_multi_index scatter scatter_nd take unravel_index",
-    "lists": "bincount boolean_mask histogram nonzero quantile searchsorted unique",
+    "lists": "bincount boolean_mask histogram indexed_segment_sum nonzero quantile searchsorted unique",
     "grids": "conv fft grid_sample ifft",
     "products": "tensordot",
     "dense": "lstsq matrix_rank svd",
