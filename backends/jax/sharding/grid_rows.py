@@ -107,10 +107,11 @@ class GridStack:
     def T(self) -> GridStack:
         return GridStack(self.cells, not self.transposed)
 
-    def __getitem__(self, key: tuple[slice, slice]) -> GridStack:
-        """Index systems and vectors."""
-        systems, vectors = key
-        if self.transposed or not (isinstance(systems, slice) and isinstance(vectors, slice)):
+    def __getitem__(self, key: tuple[slice, ...]) -> GridStack:
+        """Index systems and vectors, and all numbers."""
+        systems, vectors, *numbers = key
+        sliced = isinstance(systems, slice) and isinstance(vectors, slice) and numbers in ([], [slice(None)])
+        if self.transposed or not sliced:
             raise TypeError(f"A stack was asked for {key}; expected slices of systems and of vectors.")
         return GridStack(self.cells[systems, vectors])
 
