@@ -78,6 +78,8 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
         return isinstance(x, jax.Array)
 
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
+        if dtype == np.bool_ and np.iscomplexobj(x):  # JAX looks at the real part alone
+            x = x != 0 if hasattr(x, "dtype") else np.asarray(x) != 0
         made = jnp.asarray(native_order(x), dtype)
         return made if like is None or isinstance(x, jax.Array) else placed_like(made, like)
 

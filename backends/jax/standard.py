@@ -60,6 +60,25 @@ class _JaxLibrary(ArrayLibrary):
 _LIBRARY = _JaxLibrary()
 
 
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
+    """JAX's, which makes booleans of the real part of complex numbers alone."""
+    return jnp.asarray(_truth(obj) if dtype == np.bool_ else obj, dtype=dtype, device=device, copy=copy)
+
+
+def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """JAX's, which looks at the real part of complex numbers alone."""
+    return jnp.any(_truth(x), axis=axis, keepdims=keepdims)
+
+
+def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """JAX's, which looks at the real part of complex numbers alone."""
+    return jnp.all(_truth(x), axis=axis, keepdims=keepdims)
+
+
+def _truth(x: Any) -> Any:
+    return x != 0 if np.iscomplexobj(x) else x
+
+
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
     """JAX's, with indices of the default dtype."""
     return jnp.searchsorted(x1, x2, side=side, sorter=sorter).astype(_LIBRARY.default_integer)

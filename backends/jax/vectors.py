@@ -65,7 +65,8 @@ class JaxVectors(Backend):
     def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
         if axis is None and not keepdims and x.size == 1 and x.dtype == bool:
             return lax.reshape(x, ())
-        return jnp.any(x, axis, keepdims=keepdims)
+        # JAX looks at the real part of complex numbers alone
+        return jnp.any(x != 0 if jnp.iscomplexobj(x) else x, axis, keepdims=keepdims)
 
     abs = staticmethod(partial(on_cells, direct(lax.abs, jnp.abs)))
     real = staticmethod(partial(on_cells, direct(lambda x: x, jnp.real)))
