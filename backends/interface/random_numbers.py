@@ -55,6 +55,10 @@ class RandomNumbers:
         """Integers in [low, high)."""
         return self.bk.asarray(self._generator(key).integers(low, high, shape))
 
+    def widest_limits(self, key: Any) -> tuple[int, int]:
+        """The least `low` and the largest `high` of `integers`."""
+        return -(2**63), 2**63
+
     def permutations(self, count: int, n: int, key: Any) -> Array:
         """`(count, n)`: in each row the integers below n in another order."""
         rows = np.broadcast_to(np.arange(n), (count, n))

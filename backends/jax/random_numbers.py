@@ -18,13 +18,21 @@ from ..interface.random_numbers import RandomNumbers, known_seed
 from .tracing import is_tracing, is_vectorizing
 
 _own = threading.local()
+_WORD = 2**32  # seeds are taken apart into numbers below it
 
 
 class JaxRandomNumbers(RandomNumbers):
     """Draws by `jax.random`."""
 
     def key(self, seed: Any) -> jax.Array:
-        return jax.random.key(seed if isinstance(seed, jax.Array) else known_seed(seed))
+        if isinstance(seed, jax.Array):
+            return jax.random.key(seed)
+        number = known_seed(seed)
+        key = jax.random.key(number % _WORD)  # which drops higher bits where JAX has no integers of 64 bits
+        while number := number >> 32:
+            # folded once more, as `fold_in(key, i)` alone is part i of the key
+            key = jax.random.fold_in(jax.random.fold_in(key, np.uint32(_WORD - 1)), np.uint32(number % _WORD))
+        return key
 
     def split(self, key: Any, count: int) -> Sequence[jax.Array]:
         return list(jax.random.split(self._known(key), count))
@@ -40,7 +48,11 @@ class JaxRandomNumbers(RandomNumbers):
         return jax.random.normal(self._known(key), shape, _real(double))
 
     def integers(self, shape: Sequence[int], low: int, high: int, key: Any) -> jax.Array:
-        return jax.random.randint(self._known(key), shape, low, high, jax.dtypes.canonicalize_dtype(np.int64))
+        return jax.random.randint(self._known(key), shape, low, high, _integer())
+
+    def widest_limits(self, key: Any) -> tuple[int, int]:
+        held = np.iinfo(_integer())
+        return int(held.min), int(held.max)
 
     def permutations(self, count: int, n: int, key: Any) -> jax.Array:
         keys = jax.random.split(self._known(key), count)
@@ -76,6 +88,10 @@ def _next_key() -> jax.Array:
             _own.key = jax.random.key(np.random.SeedSequence().generate_state(1)[0])
         _own.key, part = jax.random.split(_own.key)
     return part
+
+
+def _integer() -> np.dtype:
+    return np.dtype(jax.dtypes.canonicalize_dtype(np.int64))
 
 
 def _real(double: bool) -> np.dtype:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..interface.arrays import Array
 from ..interface.random_numbers import RandomNumbers
+from ..standard.library import is_number
 
 
 def random_key(bk: Any, seed: int) -> Array:
@@ -42,8 +43,9 @@ def random_uniform(
 
     Args:
         shape: of the array.
-        low: the least number; or an array that fits the shape.
-        high: the first that is too large, which rounding may give of real numbers; or an array that fits the shape.
+        low: the least number; of real numbers also an array that fits the shape.
+        high: the first that is too large, which rounding may give of real numbers; of these also an array that fits
+            the shape.
         dtype: the dtype of new real numbers if it is not given.
         key: of `random_key` or `random_split`, or an integer as a seed. JAX needs it in compiled functions and in
             `vmap`; a graph of TensorFlow without it draws new numbers at each run.
@@ -52,16 +54,12 @@ def random_uniform(
     dtype, kind = _dtype(bk, "random_uniform", dtype)
     with _on(bk, device):
         if kind == "integral":
-            limits = bk.xp.iinfo(dtype)
-            if not limits.min <= index(low) < index(high) <= limits.max + 1:
-                raise ValueError(
-                    f"random_uniform got the integers [{low}, {high}) of {dtype}; expected at least one that it holds."
-                )
-            return bk.xp.astype(_drawn(bk, "integers", _shape(shape), low, high, key), dtype)
+            limits = _known_limits(bk, low, high, dtype, key)
+            return bk.xp.astype(_drawn(bk, "integers", _shape(shape), *limits, key), dtype)
         numbers = _real(bk, _drawn(bk, "uniform", _shape(shape), dtype == bk.xp.float64, key), dtype)
-        if not bk.is_array(low) and not bk.is_array(high):
+        if is_number(low) and is_number(high):
             return numbers if (low, high) == (0, 1) else (high - low) * numbers + low
-        low, high = (bk.xp.astype(x, dtype) if bk.is_array(x) else x for x in (low, high))
+        low, high = (bk.xp.astype(x, dtype) if bk.is_array(x) else bk.xp.asarray(x, dtype=dtype) for x in (low, high))
         return bk.add(bk.multiply(bk.subtract(high, low), numbers), low)
 
 
@@ -84,9 +82,36 @@ def random_permutations(
         return _drawn(bk, "permutations", index(permutations), index(n), key)
 
 
+def _numbers(bk: Any) -> RandomNumbers:
+    numbers: RandomNumbers = getattr(bk._own_operations, "RandomNumbers", RandomNumbers)(bk)
+    return numbers
+
+
 def _drawn(bk: Any, what: str, *args: Any) -> Any:
-    numbers = getattr(bk._own_operations, "RandomNumbers", RandomNumbers)(bk)
-    return bk._outside_compilers(getattr(numbers, what))(*args)
+    return bk._outside_compilers(getattr(_numbers(bk), what))(*args)
+
+
+def _known_limits(bk: Any, low: Any, high: Any, dtype: Any, key: Any) -> tuple[int, int]:
+    """Limits of integers as numbers of Python, between which there is one that the dtype holds."""
+    try:
+        first, end = index(low), index(high)
+    except TypeError as error:
+        raise TypeError(
+            f"random_uniform got low={low!r:.40} and high={high!r:.40} for {dtype}; expected numbers for integers, and "
+            "no arrays."
+        ) from error
+    held = bk.xp.iinfo(dtype)
+    if not held.min <= first < end <= held.max + 1:
+        raise ValueError(
+            f"random_uniform got the integers [{low}, {high}) of {dtype}; expected at least one that it holds."
+        )
+    least, most = _numbers(bk).widest_limits(key)
+    if not least <= first < end <= most:
+        raise ValueError(
+            f"random_uniform got the integers [{low}, {high}) of {dtype}; expected limits from {least} to {most}, "
+            f"which {bk.name} draws here."
+        )
+    return first, end
 
 
 def _on(bk: Any, device: Any) -> AbstractContextManager[Any]:
@@ -94,7 +119,7 @@ def _on(bk: Any, device: Any) -> AbstractContextManager[Any]:
 
 
 def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    return tuple(shape) if isinstance(shape, Sequence) else (index(shape),)
+    return (index(shape),) if hasattr(shape, "__index__") else tuple(shape)
 
 
 def _dtype(bk: Any, name: str, dtype: Any) -> tuple[Any, str]:

@@ -18,8 +18,10 @@ class TensorflowRandomNumbers(RandomNumbers):
     """Draws by `tf.random`."""
 
     def key(self, seed: Any) -> tf.Tensor:
-        number = seed if isinstance(seed, tf.Tensor) else known_seed(seed) % 2**63
-        return tf.stack([tf.cast(number, tf.int64), tf.constant(0, tf.int64)])
+        if isinstance(seed, tf.Tensor):
+            return tf.stack([tf.cast(seed, tf.int64), tf.constant(0, tf.int64)])
+        number = known_seed(seed)
+        return tf.constant([number % 2**63, (number >> 63) % 2**63], tf.int64)
 
     def split(self, key: Any, count: int) -> Sequence[tf.Tensor]:
         apart = tf.random.experimental.stateless_fold_in(self._known(key), _SPLIT, alg=_PHILOX)
@@ -42,6 +44,9 @@ class TensorflowRandomNumbers(RandomNumbers):
         if key is None:
             return tf.random.uniform(shape, low, high, tf.int64)
         return tf.random.stateless_uniform(shape, self._known(key), low, high, tf.int64, alg=_PHILOX)
+
+    def widest_limits(self, key: Any) -> tuple[int, int]:
+        return tf.int64.min, tf.int64.max
 
     def permutations(self, count: int, n: int, key: Any) -> tf.Tensor:
         return tf.cast(tf.argsort(self.uniform((count, n), True, key), axis=1), tf.int64)

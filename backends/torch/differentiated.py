@@ -31,12 +31,12 @@ class _Recorded:
     """A function's record by autograd. What does not depend on anything recorded outside leaves without its record."""
 
     def __init__(self, function: Callable[..., Any], arrays: Sequence[torch.Tensor]) -> None:
-        outside = torch.is_grad_enabled()
-        self.at = [a.view_as(a) if outside and a.requires_grad else a.detach().requires_grad_() for a in arrays]
+        self.recording = torch.is_grad_enabled()
+        self.at = [a.view_as(a) if self.recording and a.requires_grad else a.detach().requires_grad_() for a in arrays]
         with torch.enable_grad():
             self.loss, self.outputs = function(*self.at)
         self.own = {id(a) for a in self.at if a.is_leaf}
-        self.outside = outside and self._depends_on_others(self.loss)
+        self.outside = self.recording and self._depends_on_others(self.loss)
 
     def differentiated(self) -> Differentiated:
         loss = self.loss if self.outside else self.loss.detach()
@@ -56,7 +56,7 @@ class _Recorded:
         ]
 
     def _released(self, x: torch.Tensor) -> torch.Tensor:
-        return x if x.requires_grad and self._depends_on_others(x) else x.detach()
+        return x if self.recording and x.requires_grad and self._depends_on_others(x) else x.detach()
 
     def _depends_on_others(self, x: torch.Tensor) -> bool:
         """Does the record of x lead to tensors other than the function's arguments?"""

@@ -35,6 +35,10 @@ class TorchRandomNumbers(RandomNumbers):
             return torch.randint(low, high, tuple(shape))
         return super().integers(shape, low, high, key)
 
+    def widest_limits(self, key: Any) -> tuple[int, int]:
+        least, most = super().widest_limits(key)
+        return least, most - (key is None)
+
     def permutations(self, count: int, n: int, key: Any) -> torch.Tensor:
         if key is None:
             return torch.argsort(torch.rand((count, n), dtype=torch.float64), dim=1)

@@ -172,11 +172,11 @@ def test_torch_where_nothing_is_recorded() -> None:
     import torch
 
     bk = get_backend("torch")
-    x = torch.arange(1.0, 4.0)
+    x, w = torch.arange(1.0, 4.0), torch.ones(3, requires_grad=True)
     for context in (torch.no_grad(), torch.inference_mode()):
         with context:
-            loss, gradient = bk.jacobian(lambda x: (x**3).sum())(x)
-        assert not loss.requires_grad and not gradient.requires_grad
+            loss, output, gradient = bk.jacobian(lambda x: ((x**3).sum(), w * x))(x)
+        assert not loss.requires_grad and not output.requires_grad and not gradient.requires_grad
         np.testing.assert_allclose(gradient.numpy(), [3, 12, 27])
     rows = torch.func.vmap(bk.jacobian(lambda x: (x**3).sum(), get_output=False))(torch.stack([x, 2 * x]))
     np.testing.assert_allclose(rows.numpy(), [[3, 12, 27], [12, 48, 108]])

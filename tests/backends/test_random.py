@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -127,10 +129,59 @@ def test_dtypes_and_bounds(mode: str) -> None:
     assert numbers.dtype == np.float32 and -3 <= numbers.min() < -2.8 and 4.8 < numbers.max() <= 5
     single = bk.random_uniform((500, 2), low, 12, np.float32, key=4)
     assert to_numpy(single).dtype == np.float32 and to_numpy(single)[:, 1].min() >= 10
+    limits = bk.random_uniform((500, 2), np.array([0.0, 10.0]), np.array([1.0, 12.0]), np.float32, key=4)
+    assert bk.dtype(limits) == np.float32 and limits.shape == (500, 2)
+    assert ((to_numpy(limits) >= [0, 10]) & (to_numpy(limits) <= [1, 12])).all() and to_numpy(limits).max() > 11.9
+    assert bk.random_normal(limits.shape).shape == limits.shape  # TensorFlow's is no sequence
     byte = to_numpy(bk.random_uniform(4000, 0, 256, np.uint8, key=2))
     assert byte.dtype == np.uint8 and byte.min() == 0 and byte.max() == 255
     made = bk.random_uniform(3, key=1, device="CPU")
     assert bk.get_device(made) == bk.list_devices("CPU")[0]
+
+
+@eagerly
+def test_full_ranges_of_integers(mode: str) -> None:
+    """Drawn, or refused in words: never wrapped around."""
+    bk, drawn = get_backend(library(mode)), 0
+    for dtype in (np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64):
+        if mode == "torch" and dtype in (np.uint32, np.uint64):
+            continue  # which its namespace has not
+        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max) + 1
+        for key in (None, 3):
+            try:
+                x = to_numpy(bk.random_uniform(400, low, high, dtype, key=key)).astype(float)
+            except ValueError as error:
+                assert re.search(
+                    rf"\[{low}, {high}\) .*; expected limits from .* to .*, which {bk.name} draws", str(error)
+                )
+                assert np.iinfo(dtype).bits >= 32
+                continue
+            drawn += 1
+            assert low <= x.min() < low + 0.05 * (high - low) and low + 0.95 * (high - low) < x.max() < high
+    assert drawn >= 6
+
+
+@eagerly
+def test_every_bit_of_a_seed_counts(mode: str) -> None:
+    """Also where integers of JAX have 32 bits. No seed is a part of another one's key."""
+    bk = get_backend(library(mode))
+    seeds = (0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33, 2**63, 2**64)
+    with without_x64() if mode == "jax" else nullcontext():
+        keys = [*map(bk.random_key, seeds), *bk.random_split(bk.random_key(0), 5)]
+        rows = np.stack([to_numpy(bk.random_uniform(4, key=key)) for key in keys])
+    assert len({row.tobytes() for row in rows}) == len(keys)
+
+
+@contextmanager
+def without_x64() -> Iterator[None]:
+    import jax
+
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", False)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 @eagerly
@@ -139,6 +190,7 @@ def test_refusals(mode: str) -> None:
     for call, error, message in (
         (lambda: bk.random_uniform(3, 2, 2, np.int32), ValueError, r"integers \[2, 2\)"),
         (lambda: bk.random_uniform(3, 0, 300, np.uint8), ValueError, r"integers \[0, 300\)"),
+        (lambda: bk.random_uniform(3, np.zeros(3, int), 5, np.int32), TypeError, "expected numbers for integers"),
         (lambda: bk.random_normal(3, np.int32), TypeError, "expected real numbers"),
         (lambda: bk.random_normal(3, np.complex128), TypeError, "part by part"),
         (lambda: bk.random_normal(3, key="x"), TypeError, "expected what random_key"),
