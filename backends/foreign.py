@@ -45,8 +45,10 @@ def refuse_foreign(x: Any) -> None:
     acts_as_array = any(hasattr(cls, f"__array{how}__") for how in ("", "_interface", "_namespace"))
     if isinstance(x, type) or package == _OURS or not (acts_as_array or (package in _INSTEAD and hasattr(x, "shape"))):
         return
+    # CuPy's name for the copy on the host: such libraries refuse `numpy.asarray`
+    own_way = "x.get(), or a newer version of the library" if callable(getattr(cls, "get", None)) else None
     raise TypeError(
         f"A {cls.__name__} of {package} was given, whose arrays krylix does not compute with; expected an array of "
         f"NumPy, JAX, PyTorch, TensorFlow or a library of the array API standard. Give "
-        f"{_INSTEAD.get(package, 'numpy.asarray(x)')}."
+        f"{_INSTEAD.get(package, own_way or 'numpy.asarray(x)')}."
     )

@@ -16,7 +16,10 @@ _NEEDED = ("asarray", "astype", "concat", "matmul", "permute_dims", "take", "whe
 def namespace_of(x: Any) -> Any:
     """The namespace of the standard that an array names as its own, if that is not NumPy's and complete; else None."""
     own = getattr(type(x), "__array_namespace__", None)
-    namespace = None if own is None else own(x)
+    try:
+        namespace = None if own is None else own(x)
+    except Exception:  # of another version of the standard, say: no array that can be computed with
+        return None
     return None if namespace is np or not _has_all(namespace) else namespace
 
 

@@ -133,7 +133,18 @@ def register_backend(backend: Any, name: str | None = None) -> Backend:
         return _added(found)
     if backend.name != name:
         raise ValueError(f"The backend calls itself {backend.name!r}, and name={name!r} was given; leave name out.")
+    owner = _owner_of_the_arrays_of(backend)
+    if owner:
+        raise TypeError(f"The arrays of {name} have a backend already: krylix.choose_backend({owner!r}).")
     return _added(backend)
+
+
+def _owner_of_the_arrays_of(backend: Backend) -> str | None:
+    """The backend whose arrays another one takes for its own, of those that are known and the libraries imported."""
+    for name in (*(name for name in _CLASSES if sys.modules.get(name) is not None), *_loaded):
+        if backend.is_array(get_backend(name).zeros((1,), np.dtype(np.float32))):
+            return name
+    return None
 
 
 def _added(backend: Backend) -> Backend:

@@ -15,6 +15,7 @@ import numpy as np
 from ..interface.arrays import Array, have_one_dtype, native_order
 from ..interface.backend import Backend
 from ..interface.devices import DeviceModule
+from ..standard.library import is_number
 from .devices import ArrayApiDevices
 from .fourier import ArrayApiFourier
 from .host import OfIndices, on_host
@@ -49,6 +50,7 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
         self.fourier = ArrayApiFourier(namespace, self._is_complex)
         self.sparse = NoSparse(name)
         self.places = ArrayApiDevices(namespace, name)
+        self._has_maximum = hasattr(namespace, "maximum")  # since 2023.12
 
     @property
     def _devices(self) -> DeviceModule:
@@ -117,7 +119,7 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
         return self.namespace.reshape(x, tuple(shape))
 
     def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
-        if have_one_dtype(arrays):
+        if all(map(self.is_array, arrays)) and have_one_dtype(arrays):
             return self.namespace.stack(list(arrays), axis=axis)
         return self.xp.stack(arrays, axis=axis)
 
@@ -131,20 +133,24 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
     # --- elementwise and reductions -------------------------------------------------------------------------------
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
-        if self._unlike(a, b):
+        if not self.is_array(condition) or self._unlike(a, b):
             return self.xp.where(condition, a, b)
         like = a if self.is_array(a) else b
         return self.namespace.where(condition, self._beside(a, like), self._beside(b, like))
 
     def maximum(self, a: Array, b: Any) -> Array:
-        return self.xp.maximum(a, b) if self._unlike(a, b) else self.namespace.maximum(a, self._beside(b, a))
+        if not self._has_maximum or not self.is_array(a) or self._unlike(a, b):
+            return self.xp.maximum(a, b)
+        return self.namespace.maximum(a, self._beside(b, a))
 
     def _unlike(self, a: Any, b: Any) -> bool:
-        """Are these arrays of two dtypes, or an integer array and a real number?"""
+        """Does it need promotion: arrays of two dtypes, of NumPy beside the library's, or a number of a higher kind?"""
         if self.is_array(a) and self.is_array(b):
             return bool(a.dtype != b.dtype)
-        array = a if self.is_array(a) else b
-        return self.is_array(array) and self.library.kinds[array.dtype] not in "fc"
+        array, other = (a, b) if self.is_array(a) else (b, a)
+        if not self.is_array(array) or not is_number(other):  # NumPy's numbers have a dtype
+            return True
+        return self.library.kinds[array.dtype] not in ("c" if isinstance(other, complex) else "fc")
 
     def _beside(self, x: Any, like: Array) -> Array:
         """A number as an array like another one, since the standards before 2024 take arrays only."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class ArrayApiIndexing(Indexing):
     namespace: Any
     xp: Any
     of_indices: OfIndices
+    is_array: Callable[[Any], bool]
 
     def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         shape, axis = tuple(x.shape), axis % len(x.shape)
@@ -53,7 +54,7 @@ class ArrayApiIndexing(Indexing):
         return x
 
     def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
-        if have_one_dtype(arrays):
+        if all(map(self.is_array, arrays)) and have_one_dtype(arrays):
             return self.namespace.concat(list(arrays), axis=axis)
         return self.xp.concat(arrays, axis=axis)
 

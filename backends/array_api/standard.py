@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..standard.library import ArrayLibrary
-from ..standard.names import DTYPES, EXTENSIONS
+from ..standard.names import DTYPES, RULES
 from ..standard.namespace import Namespace
 
+_OPERANDS = {"pair", "first_pair", "power", "real_pair", "listed", "where", "clip", "diff"}  # rules for several arrays
+_WITH_ARRAYS = ("broadcast_arrays", "meshgrid", "repeat", "take", "take_along_axis")  # of other rules
 _CREATION = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
 
 
@@ -85,9 +87,45 @@ class ArrayApiLibrary(ArrayLibrary):
             return made
 
         made = {name: there(getattr(self.namespace, name)) for name in _CREATION if hasattr(self.namespace, name)}
-        sources = {extension: (getattr(self.namespace, extension, None),) for extension in EXTENSIONS}
-        own = {"": SimpleNamespace(**made, take=self._take), "linalg": None, "fft": self._complex_transforms()}
-        return Namespace(self, {"": (own.pop(""), self.namespace), **{e: (own[e], *sources[e]) for e in own}})
+        own = {
+            "": SimpleNamespace(**made, take=self._with_constants(self._take), maximum=self._maximum()),
+            "linalg": None,
+            "fft": self._complex_transforms(),
+        }
+        library = {e: getattr(self.namespace, e, None) if e else self.namespace for e in own}
+        return Namespace(self, {e: (own[e], self._of_operands(library[e], e), library[e]) for e in own})
+
+    def _of_operands(self, module: Any, extension: str) -> SimpleNamespace:
+        """Those functions of a module that take several arrays: NumPy's are constants beside the library's own."""
+        names = [name.rpartition(".") for name, rule in RULES.items() if rule in _OPERANDS or name in _WITH_ARRAYS]
+        there = [own for within, _, own in names if within == extension and hasattr(module, own)]
+        return SimpleNamespace(**{own: self._with_constants(getattr(module, own)) for own in there})
+
+    def _with_constants(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        is_array = self.is_array
+
+        @wraps(function)
+        def called(*args: Any, **keywords: Any) -> Any:
+            if all(map(is_array, args)):
+                return function(*args, **keywords)
+            like = next((x for arg in args for x in (arg if isinstance(arg, list) else [arg]) if is_array(x)), None)
+            return function(*(self._beside(arg, like) for arg in args), **keywords)
+
+        return called
+
+    def _beside(self, x: Any, like: Any) -> Any:
+        """NumPy's arrays, also in a list, as the library's own, where `like` is; anything else as it is."""
+        if isinstance(x, list):
+            return [self._beside(one, like) for one in x]
+        if like is None or not isinstance(x, np.ndarray | np.generic):
+            return x
+        return self.constant(x, self.native(x.dtype), like)
+
+    def _maximum(self) -> Callable[..., Any]:
+        """The library's own, which the standard has since 2023.12; else made of others, NaN wherever one is."""
+        where = self.namespace.where
+        own = getattr(self.namespace, "maximum", lambda x1, x2: where((x1 >= x2) | (x1 != x1), x1, x2))
+        return self._with_constants(own)
 
     def _take(self, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
         """With indices of any number of axes; the standard has them with one."""

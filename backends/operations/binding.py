@@ -80,6 +80,8 @@ class NamedOperations(Names):
             return not name.startswith("_") and callable(getattr(type(self), name, None))
         within, _, own = name.rpartition(".")
         try:
+            if not within and not hasattr(type(self), own):
+                return callable(self._bind(own))  # no attribute: while a profile runs, there is one for each name
             return callable(getattr(getattr(self.xp, within) if within else self, own))
         except AttributeError:  # which says why
             return False

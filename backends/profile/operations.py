@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from ..operations.aliases import ALIASES
@@ -53,10 +53,14 @@ def watch_backend(bk: Any) -> None:
 
 
 def watch_parts(bk: Any) -> None:
-    """Likewise of its dense factorisations and its transforms, which several backends may share."""
+    """Likewise of its dense factorisations and its transforms.
+
+    Backends that users have written may have none, or share those of another: then that one's calls are recorded.
+    """
     for part in PARTS:
-        owner = getattr(bk, part)
-        for name in _watched_names(type(owner)):
+        owner = getattr(bk, part, None)
+        names = [] if owner is None else _watched_names(type(owner))
+        for name in (name for name in names if not isinstance(getattr(owner, name), Watched)):
             put(owner, name, Watched(_description(bk, f"{part}.{name}"), getattr(owner, name)))
 
 
@@ -77,7 +81,7 @@ def _description(bk: Any, name: str) -> CallDescription:
 def _namespace_of(bk: Any) -> Callable[[], Any]:
     """Loads `bk.xp` when it is asked for, as it was before the profile."""
     before = vars(bk).get("xp")
-    return lambda: type(bk).xp.func(bk) if before is None else before
+    return cache(lambda: type(bk).xp.func(bk) if before is None else before)  # which takes milliseconds
 
 
 class _LateOperation:

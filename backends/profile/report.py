@@ -31,8 +31,13 @@ class _Row:
         elif "iterations" in told and "iterations" in self.facts:
             told["iterations"] += self.facts["iterations"]
             self.facts["iterations"] = told["iterations"]
-        self.facts = {key: fact for key, fact in self.facts.items() if told.get(key) == fact}
+        self.facts = {key: fact for key, fact in self.facts.items() if _same(told.get(key), fact)}
         self.calls += 1
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Two NaN, such as the residuals of failed solves, count as equal."""
+    return bool(a == b or (a != a and b != b))
 
 
 def report(profile: Any, min_duration: float) -> str:

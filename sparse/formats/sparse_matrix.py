@@ -211,8 +211,9 @@ class SparseMatrix(SparseStorage):
     def native(self, backend: Any = None) -> Any:
         bk = self.bk if backend is None else get_backend(backend)
         if bk.on_host:
-            rows = self.to_scipy()  # refuses batches and what is not known
-            return change.in_scipy_by_columns(self) if self.format == "csc" else rows
+            values = self.known_values() if self.format == "csc" and self.systems is None else None
+            # the latter refuses batches and what is not known
+            return self.to_scipy() if values is None else change.in_scipy_by_columns(self, values)
         if self.systems is not None and bk is not self.bk:
             raise UnsupportedOperation(
                 f"A batch of {self.systems} matrices of {self.bk.name} was asked for in {bk.name}; expected one. Take "

@@ -15,6 +15,7 @@ import pytest
 
 import krylix
 from krylix.backends import get_backend, get_current_profile, profile, profile_function, registry
+from krylix.backends.numpy.backend import NumpyBackend
 from krylix.backends.numpy.one_system import OneSystemBackend
 from krylix.backends.operations.aliases import ALIASES
 from krylix.backends.operations.table import OPERATIONS
@@ -84,6 +85,39 @@ def test_the_standard_and_the_parts_of_a_backend() -> None:
         numpy.dot(x[None], x[None])
     assert names(prof) == ["linalg.qr", "linalg.cholesky", "dot"]
     assert repr(numpy.xp) == "<krylix: the array API standard 2024.12 on NumPy>"
+
+
+def test_backends_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may have no factorisations, and share transforms with NumPy's."""
+
+    class Bare(NumpyBackend):
+        name = "bare"
+
+        @property
+        def linalg(self) -> Any:
+            raise AttributeError("none")
+
+    class Sharing(NumpyBackend):
+        name = "sharing"
+
+    for bk in (Bare(), Sharing()):
+        monkeypatch.setitem(registry._loaded, bk.name, bk)
+    with profile() as prof:
+        numpy.linalg.cholesky(np.eye(2))
+        numpy.fourier.forward(x[None], [1])
+        bk.max_abs(x[None])
+    assert [(event.name, event.library) for event in prof.events if not event.depth] == [
+        ("linalg.cholesky", "numpy"), ("fourier.forward", "numpy"), ("max_abs", "sharing"),
+    ]  # fmt: skip
+    assert not any(isinstance(value, watching.Watched) for value in vars(numpy.linalg).values())
+
+
+def test_the_standard_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if a profile is the first to ask for it."""
+    bk = krylix.choose_backend(pytest.importorskip("array_api_strict").ones(1))
+    monkeypatch.delitem(vars(bk), "xp", raising=False)
+    with profile():
+        assert bk.xp._namespace() is bk.xp._namespace()
 
 
 def test_lines_of_the_users_functions_inside() -> None:
@@ -383,6 +417,15 @@ def test_report(capsys: pytest.CaptureFixture[str]) -> None:
     prof.print(0.04)
     printed = capsys.readouterr().out
     assert "region long" in printed and "sigmoid" not in printed and "3 rows below 40 ms are left out" in printed
+
+
+def test_a_residual_that_is_nan_is_reported() -> None:
+    with profile() as prof:
+        for _ in range(2):
+            numpy.sin(x)
+    for event in prof.events:
+        event.facts.update(residual_norm=float("nan"), converged=False)
+    assert "residual_norm=nan converged=False" in prof.report()
 
 
 def test_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

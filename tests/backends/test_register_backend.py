@@ -66,6 +66,23 @@ def test_a_backend(forgotten: None) -> None:
         register_backend(own.__class__(), "another")
 
 
+@pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
+def test_a_second_backend_of_the_same_arrays(library: str, forgotten: None) -> None:
+    """It would take over those of a user who knows nothing of it."""
+    x = pytest.importorskip(library).ones(1)
+
+    class Second(LabelledBackend):
+        name = "second"
+
+        def is_array(self, other: Any) -> bool:
+            return isinstance(other, type(x))
+
+    known = choose_backend(x)
+    with pytest.raises(TypeError, match=f"arrays of second have a backend already.*{known.name!r}"):
+        register_backend(Second())
+    assert choose_backend(x) is known
+
+
 def test_a_namespace(forgotten: None) -> None:
     xp = pytest.importorskip("array_api_strict")
     registry._loaded.pop(xp.__name__, None)
@@ -155,6 +172,19 @@ def test_objects_with_a_namespace_of_their_own() -> None:
 
     with pytest.raises(TypeError, match="Wrapped"):
         choose_backend(Wrapped())
+
+
+def test_a_namespace_that_is_refused() -> None:
+    class Other(Labelled):
+        def __array_namespace__(self, api_version: Any = None) -> Any:
+            raise NotImplementedError("of another version")
+
+        def get(self) -> np.ndarray:
+            return np.ones(5)
+
+    for call in (lambda: choose_backend(Other()), lambda: linear_solve(A, Other())):
+        with pytest.raises(TypeError, match=r"A Other of .* was given.*Give x.get\(\), or a newer version"):
+            call()
 
 
 def test_arguments_of_a_function_are_its_own_affair() -> None:

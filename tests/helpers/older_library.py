@@ -5,10 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-WITHOUT = ("linalg", "fft", "__array_namespace_info__", "take_along_axis", "vecdot", "clip", "maximum_of")
+WITHOUT = (
+    *("linalg", "fft", "__array_namespace_info__", "take_along_axis", "vecdot", "clip", "maximum", "minimum"),
+    *("copysign", "hypot", "signbit", "unstack", "moveaxis", "searchsorted", "repeat", "tile", "cumulative_sum"),
+    *("cumulative_prod", "diff", "count_nonzero", "nextafter", "reciprocal"),
+)
 
 
 def older(namespace: Any) -> SimpleNamespace:
     """The public functions and dtypes of `namespace`, without what later versions of the standard have added."""
+    assert all(hasattr(namespace, name) for name in WITHOUT)  # or a word is misspelt
     names = [name for name in dir(namespace) if not name.startswith("_") and name not in WITHOUT]
     return SimpleNamespace(__name__="older", **{name: getattr(namespace, name) for name in names})

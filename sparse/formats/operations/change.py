@@ -115,10 +115,10 @@ def explained(A: SparseStorage) -> list[str]:
     ]
 
 
-def in_scipy_by_columns(A: SparseStorage) -> sp.csc_array:
-    """SciPy's CSC array of a known single CSC matrix, with arrays of its own."""
+def in_scipy_by_columns(A: SparseStorage, values: Sequence[np.ndarray]) -> sp.csc_array:
+    """SciPy's CSC array of a single CSC matrix with these values, with arrays of its own."""
     structure: Any = A.structure
-    return structure.compiled(A.known_values()).copy()
+    return structure.compiled(values).copy()
 
 
 def copied(A: Sparse, B: Any) -> Sparse:

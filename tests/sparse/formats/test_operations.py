@@ -234,7 +234,9 @@ def test_native_by_columns(mode: str) -> None:
         assert A.native("numpy").format == "csc" and A.native("torch").layout.__str__() == "torch.sparse_csc"
         for M in (A.native("numpy"), in_krylix("numpy", S, "csc").native(library(mode))):
             same(from_native(krylix.choose_backend(M), M), S.toarray())
-    single = in_krylix("numpy", S, "csc").native()
+    A = in_krylix("numpy", S, "csc")
+    single = A.native()
+    assert "scipy" not in A._made  # nothing is done by rows
     single.data[:], single.indices[:] = 0, 0
     assert single.nnz and np.array_equal(in_krylix("numpy", S, "csc").toarray(), S.toarray())
     pair = in_krylix(mode, S, "csc").with_values(np.ones((2, S.nnz)))
@@ -243,6 +245,15 @@ def test_native_by_columns(mode: str) -> None:
             pair.native()
     else:
         assert from_native(pair.bk, pair.native()).systems == 2
+
+
+@pytest.mark.needs("jax")
+def test_native_by_columns_needs_known_values() -> None:
+    import jax
+
+    A = in_krylix("jax", S, "csc", False)
+    with pytest.raises(UnsupportedOperation, match="not known before the compiled function runs"):
+        jax.eval_shape(lambda values: A.with_values(values).native("numpy"), A.values)
 
 
 @pytest.mark.needs("torch")
