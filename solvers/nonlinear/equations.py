@@ -104,7 +104,8 @@ def residual_of(user: UserFunction) -> Callable[[Array], Array]:
     def residual(rows: Array) -> Array:
         image = user(rows)
         _check(bk, layout, image)
-        return layout.flatten(bk, image, user.dtype, "f(x)")
+        # A copy, as f may return the same array in each call.
+        return bk.copy(layout.flatten(bk, image, user.dtype, "f(x)"))
 
     return residual
 
@@ -138,16 +139,11 @@ def check_real_array(bk: Backend, x: Any) -> None:
         )
 
 
-def unit_rows(bk: Backend, rows: Array) -> Array:
-    """The unit vectors of each system, `(n, systems, n)`."""
-    systems, n = int(rows.shape[0]), int(rows.shape[1])
-    units = bk.asarray(np.eye(n, dtype=bk.dtype(rows)), like=rows)
-    return bk.broadcast_to(bk.reshape(units, (n, 1, n)), (n, systems, n))
-
-
 def dense_of(bk: Backend, product: Linear, rows: Array) -> Array:
     """The matrices `(systems, n, n)` of a linear function of rows, whose systems are independent."""
-    return bk.permute_dims(bk.map_columns(product, unit_rows(bk, rows)), (1, 2, 0))
+    systems, n = int(rows.shape[0]), int(rows.shape[1])
+    units = bk.reshape(bk.asarray(np.eye(n, dtype=bk.dtype(rows)), like=rows), (n, 1, n))
+    return bk.permute_dims(bk.map_columns(product, bk.broadcast_to(units, (n, systems, n))), (1, 2, 0))
 
 
 def _described(shapes: list[tuple[int, ...]]) -> str:

@@ -71,8 +71,8 @@ class LinearSolver:
         if systems == 1 and layout.structure is None:
             try:
                 traced = matrix_from_function(on_arrays, layout.unflatten(bk, rhs))[0]
-            except (NonlinearError, UnsupportedOperation, TypeError):
-                pass
+            except (NonlinearError, UnsupportedOperation, TypeError, NotImplementedError):
+                pass  # the last is PyTorch's, for products made of a reverse derivative
             else:
                 found = self._linear_solve(traced, bk.reshape(rhs, (layout.size,)), policy)
                 return bk.reshape(found.x, (1, layout.size)), bk.reshape(found.converged, (1, 1))

@@ -73,8 +73,8 @@ def minimize(
         history: record values of f, and x, of each step.
 
     x has exact derivatives with respect to args and what f closes over, by the implicit function theorem: JAX to every
-    order, PyTorch and TensorFlow to the third. x0, the bounds and the tolerances have none, nor have the other numbers
-    of the result. Derivatives of systems that failed are NaN.
+    order, PyTorch and TensorFlow to the third. `value` and `gradient` follow x; the other numbers of the result have
+    none, nor are there any by x0, the bounds and the tolerances. Derivatives of systems that failed are NaN.
 
     Returns:
         MinimizeResult; `x` has the type, shape, dtype and device of x0.
@@ -97,9 +97,9 @@ def minimize(
         tolerance(bk, rtol, 1e-3 if dtype.itemsize == 4 else 1e-6, "rtol", layout, x0, dtype),
         tolerance(bk, atol, 0.0, "atol", layout, x0, dtype),
     )
-    search = _Search(
-        method, checked_limit(max_iter, _MOST_STEPS), rtol is None, bool(history), LinearSolver.of(linear_solver),
-        policy,
+    search = _MinimizeCall(
+        method, checked_limit(max_iter, _MOST_STEPS), bounds is not None, rtol is None, bool(history),
+        LinearSolver.of(linear_solver), policy,
     )  # fmt: skip
     user, box = UserFunction(bk, f, tuple(args), layout, dtype), box_of(bk, bounds, layout, x0)
     return without_compilers(run_for)(policy, search.result, user, x0, *map(bk.constant, tolerances), *box)
@@ -109,11 +109,12 @@ minimize._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.comp
 
 
 @dataclass(frozen=True)
-class _Search:
+class _MinimizeCall:
     """All but arrays and the function; hashable where the settings of the linear solver are."""
 
     method: str
     max_iter: int
+    bounded: bool
     by_default: bool
     history: bool
     linear_solver: LinearSolver
@@ -136,10 +137,12 @@ class _Search:
                     found = objective.to_precision(found)
             if not bk.compiled(found.x):
                 refuse_cut_gradient(objective, found.x, found.gradient)
-        x = found.x
-        if bk.has_derivatives and (not bk.has_root_rule or bk.compiled(x, user.args)):
-            x = user.compiled(_with_derivatives, x, found.gradient, found.status, lower, upper, known=self)
-        return self._told(bk, user.layout, found._replace(x=x))
+        if bk.has_derivatives and (not bk.has_root_rule or bk.compiled(found.x, user.args)):
+            x, value, gradient = user.compiled(
+                _with_derivatives, found.x, found.value, found.gradient, found.status, lower, upper, known=self
+            )
+            found = found._replace(x=x, value=value, gradient=gradient)
+        return self._told(bk, user.layout, found)
 
     def _told(self, bk: Backend, layout: Layout, found: Minimum) -> MinimizeResult:
         def each(values: Array) -> Array:
@@ -166,15 +169,15 @@ class _Search:
         return raise_or_warn(bk, result, result.end_state(), self.policy, say, f"minimize, {self.method}")
 
 
-def _descended(user: UserFunction, known: _Search, x: Array, rtol: Array, atol: Array, *box: Array) -> Minimum:
+def _descended(user: UserFunction, known: _MinimizeCall, x: Array, rtol: Array, atol: Array, *box: Array) -> Minimum:
     objective = Objective(user, *box)
     return descend(objective, objective.inside(x), rtol, atol, known.max_iter, known.by_default, known.history)
 
 
 def _with_derivatives(
-    user: UserFunction, known: _Search, x: Array, gradient: Array, status: Array, *box: Array
-) -> Array:
-    """x, with derivatives as the root of the gradient in the unknowns that no bound holds."""
+    user: UserFunction, known: _MinimizeCall, x: Array, value: Array, gradient: Array, status: Array, *box: Array
+) -> tuple[Array, Array, Array]:
+    """x, with derivatives as the root of the gradient in the unknowns that no bound holds; f and its gradient there."""
     bk, objective = user.bk, Objective(user, *box)
     free, failed = objective.is_free(x, gradient), status != int(Status.CONVERGED)
 
@@ -182,4 +185,14 @@ def _with_derivatives(
         return bk.where(free, objective.gradient(rows), rows - x)
 
     equations = NonlinearEquations(bk, residual, user.layout).with_rule(x)
-    return ImplicitRoot(equations, known.linear_solver, failed, known.policy).of(x)
+    x = ImplicitRoot(equations, known.linear_solver, failed, known.policy).of(x)
+    value = _following(bk, value, bk.reshape(objective.values(x), (-1, 1)), failed)
+    if known.bounded:  # of free unknowns it stays zero
+        gradient = _following(bk, gradient, bk.where(free, gradient, objective.gradient(x)), failed)
+    return x, value, gradient
+
+
+def _following(bk: Backend, found: Array, again: Array, failed: Array) -> Array:
+    """What was found, to the last digit, with the derivatives of the same computed again."""
+    change = again - bk.constant(again)
+    return bk.without_derivatives(found + bk.where(bk.isfinite(change), change, bk.zeros_like(change)), failed)

@@ -21,8 +21,8 @@ class MinimizeResult:
     Attributes:
         x: the minimiser, in the type, shape, dtype and device of `x0`; NaN where a search failed, with
             `on_failure="nan"`.
-        value: `f(x)` of the x that was found; without derivatives.
-        gradient: its gradient there, in the shape of x.
+        value: `f(x)` of the x that was found, with derivatives as x.
+        gradient: its gradient there, in the shape of x; derivatives where a bound holds x, else zero as it is.
         gradient_norm: 2-norm of the gradient, without the part that bounds hold back.
         tolerance: the norm that counts as converged: `max(rtol |gradient at x0|, atol)`, or `attainable` where that
             decided.
@@ -71,12 +71,12 @@ class MinimizeResult:
     # TensorFlow asks the class itself how to take it apart.
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        arrays, static = _apart(self)
+        arrays, static = _flatten(self)
         return static, tuple(arrays)
 
     @classmethod
     def __tf_unflatten__(cls, static: tuple[Any, ...], arrays: tuple[Any, ...]) -> MinimizeResult:
-        return _together(static, arrays)
+        return _unflatten(static, arrays)
 
 
 _ARRAYS = (
@@ -86,12 +86,12 @@ _ARRAYS = (
 _RECORDS = ("history", "trajectory")
 
 
-def _apart(result: MinimizeResult) -> tuple[Sequence[Any], tuple[Any, ...]]:
+def _flatten(result: MinimizeResult) -> tuple[Sequence[Any], tuple[Any, ...]]:
     names = _ARRAYS if result.history is None else (*_ARRAYS, *_RECORDS)
     return [getattr(result, name) for name in names], (result.method, result.history is not None)
 
 
-def _together(static: Any, arrays: Sequence[Any]) -> MinimizeResult:
+def _unflatten(static: Any, arrays: Sequence[Any]) -> MinimizeResult:
     method, recorded = static
     values = dict(zip((*_ARRAYS, *_RECORDS), arrays if recorded else (*arrays, None, None), strict=True))
     return MinimizeResult(**values, method=method)
@@ -99,4 +99,4 @@ def _together(static: Any, arrays: Sequence[Any]) -> MinimizeResult:
 
 def register_minimize_result(bk: Backend) -> None:
     """Make `MinimizeResult` a container of arrays for this backend's transformations."""
-    bk.register(MinimizeResult, _apart, _together)
+    bk.register(MinimizeResult, _flatten, _unflatten)

@@ -37,7 +37,7 @@ class NewtonState(NamedTuple):
     history: Any  # norms `(max_iter + 1, systems)`, or ()
 
 
-class _Search(NamedTuple):
+class _LineSearchState(NamedTuple):
     x: Array
     f: Array
     norm: Array
@@ -135,23 +135,25 @@ class Newton:
         p = bk.constant(p)
         return p, solved & bk.isfinite(bk.max_abs(p))
 
-    def _line_search(self, equations: NonlinearEquations, state: NewtonState, p: Array, goes: Array) -> _Search:
+    def _line_search(
+        self, equations: NonlinearEquations, state: NewtonState, p: Array, goes: Array
+    ) -> _LineSearchState:
         bk = equations.bk
 
-        def halve(s: _Search) -> _Search:
+        def halve(s: _LineSearchState) -> _LineSearchState:
             x = state.x + s.t * p
             f = bk.constant(equations.residual(x))
             norm = bk.norm(f)
             enough = bk.isfinite(norm) & (norm <= (1 - _DECREASE * s.t) * state.norm)
             take = s.pending & enough
-            return _Search(
+            return _LineSearchState(
                 bk.where(take, x, s.x), bk.where(take, f, s.f), bk.where(take, norm, s.norm), 0.5 * s.t,
                 s.pending & ~enough, s.evaluations + bk.where(s.pending, 1, 0 * s.evaluations), s.count + 1,
             )  # fmt: skip
 
         one = bk.full_like(state.norm, 1.0)
         count = bk.zeros((), np.dtype(np.int32), state.x)
-        search = _Search(state.x, state.f, state.norm, one, goes, state.evaluations, count)
+        search = _LineSearchState(state.x, state.f, state.norm, one, goes, state.evaluations, count)
         return bk.while_loop(lambda s: bk.any(s.pending) & (s.count <= _MOST_HALVINGS), halve, search)
 
     def _to_precision(

@@ -67,12 +67,12 @@ class NonlinearResult:
     # TensorFlow asks the class itself how to take it apart.
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        arrays, static = _apart(self)
+        arrays, static = _flatten(self)
         return static, tuple(arrays)
 
     @classmethod
     def __tf_unflatten__(cls, static: tuple[Any, ...], arrays: tuple[Any, ...]) -> NonlinearResult:
-        return _together(static, arrays)
+        return _unflatten(static, arrays)
 
 
 _ARRAYS = (
@@ -81,16 +81,16 @@ _ARRAYS = (
 )  # fmt: skip
 
 
-def _apart(result: NonlinearResult) -> tuple[Sequence[Any], tuple[Any, ...]]:
+def _flatten(result: NonlinearResult) -> tuple[Sequence[Any], tuple[Any, ...]]:
     arrays = [getattr(result, name) for name in _ARRAYS]
     return [*arrays, *(() if result.history is None else (result.history,))], (result.method,)
 
 
-def _together(static: Any, arrays: Sequence[Any]) -> NonlinearResult:
+def _unflatten(static: Any, arrays: Sequence[Any]) -> NonlinearResult:
     values = dict(zip((*_ARRAYS, "history"), (*arrays, None)[: len(_ARRAYS) + 1], strict=True))
     return NonlinearResult(**values, method=static[0])
 
 
 def register_nonlinear_result(bk: Backend) -> None:
     """Make `NonlinearResult` a container of arrays for this backend's transformations."""
-    bk.register(NonlinearResult, _apart, _together)
+    bk.register(NonlinearResult, _flatten, _unflatten)

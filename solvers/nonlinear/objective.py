@@ -54,7 +54,8 @@ class Objective:
                 f"{' (batch_ndim axes of x0)' if batch else ''}. Sum over the other axes."
             )
         image = image if bk.is_array(image) else bk.asarray(image)
-        return bk.reshape(bk.astype(image, self.user.dtype), (self.user.layout.systems,))
+        # A copy, as f may return the same array in each call.
+        return bk.copy(bk.reshape(bk.astype(image, self.user.dtype), (self.user.layout.systems,)))
 
     def value_and_gradient(self, rows: Array) -> tuple[Array, Array]:
         """f `(systems, 1)`, and its gradient as rows."""

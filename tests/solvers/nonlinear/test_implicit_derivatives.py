@@ -132,10 +132,13 @@ def test_descent_in_jit() -> None:
     jnp = jax.numpy
 
     def loss(w: Any) -> Any:
-        return (C * minimiser(jnp, jnp.asarray(START), w, True, method="GD", rtol=1e-9)).sum()
+        given = {"batch_ndim": 1, "method": "GD", "rtol": 1e-9}
+        found = krylix.minimize(lambda x: bowl(jnp)(x, w), jnp.asarray(START), **given)
+        return (C * found.x).sum() + found.value.sum(), found.x
 
-    first = (jax.jit(jax.grad(loss))(jnp.asarray(W)) * D).sum()
-    assert float(first) == pytest.approx(differences("minimiser")[0], rel=1e-6)
+    slope, x = map(np.asarray, jax.jit(jax.grad(loss, has_aux=True))(jnp.asarray(W)))
+    of_values = np.sum((0.5 * x**2 + 0.2 * W * x * np.roll(x, 1, -1)) * D)  # f itself is stationary in x
+    assert float((slope * D).sum()) == pytest.approx(differences("minimiser")[0] + of_values, rel=1e-6)
     with pytest.raises(TypeError, match=r"SciPy on the host.*Use method='GD'"):
         jax.jit(lambda w: minimiser(jnp, jnp.asarray(START), w, True))(jnp.asarray(W))
 
@@ -203,6 +206,19 @@ def test_many_unknowns_and_failing_derivatives() -> None:
         torch.autograd.grad(stuck.sum(), w)
 
 
+@pytest.mark.parametrize("mode", ["torch", pytest.param("tf", marks=pytest.mark.merge)])
+def test_many_unknowns_of_a_batch(mode: str) -> None:
+    bk = krylix.choose_backend(library(mode))
+    x0, w = array(mode, np.full((2, 240), 0.7)), np.linspace(1, 2, 480).reshape(2, 240)
+
+    def loss(w: Any) -> Any:
+        return bk.xp.sum(krylix.solve_nonlinear(lambda x: x**3 + x - w, x0, batch_ndim=1).x)
+
+    x = 2 / np.sqrt(3) * np.sinh(np.arcsinh(1.5 * np.sqrt(3) * w) / 3)
+    _, slope = bk.jacobian(loss)(array(mode, w))
+    np.testing.assert_allclose(to_numpy(slope), 1 / (3 * x**2 + 1), rtol=1e-8)
+
+
 def test_bounds_hold_derivatives() -> None:
     torch = pytest.importorskip("torch")
     w = torch.tensor([2.0, -1.0, 0.5], dtype=torch.float64, requires_grad=True)
@@ -216,6 +232,66 @@ def test_bounds_hold_derivatives() -> None:
         krylix.minimize(lambda x: (x**2).sum(), torch.ones(3, dtype=torch.float64), bounds=(w, None))
 
 
+LIBRARIES = ["torch", *(pytest.param(mode, marks=pytest.mark.merge) for mode in ("tf", "jax"))]
+
+
+@pytest.mark.parametrize("mode", LIBRARIES)
+def test_third_order(mode: str) -> None:
+    """Of x^3 + w x = 1: with f = 3 x^2 + w, x' = -x / f, and so on."""
+    bk = krylix.choose_backend(library(mode))
+
+    def derivative(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda w: bk.reshape(bk.jacobian(lambda w: function(w)[0], get_output=False)(w), (1,))
+
+    def solve(w: Any) -> Any:
+        return krylix.solve_nonlinear(lambda x: x**3 + w * x - 1.0, array(mode, np.ones(1))).x
+
+    found, function = [], solve
+    for _ in range(3):
+        function = derivative(function)
+        found.append(float(to_numpy(function(array(mode, np.array([1.3]))))[0]))
+    np.testing.assert_allclose(found, [-0.25216497, 0.11515919, 0.02733763], rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", LIBRARIES)
+def test_the_least_value_and_its_gradient(mode: str) -> None:
+    """The value is 3 (w - 1)^2 + w^2 where the bound holds x at 1, and w^2 without bounds."""
+    bk = krylix.choose_backend(library(mode))
+    x0, w = array(mode, np.zeros(3)), array(mode, np.array(3.0))
+
+    def lowest(w: Any, bounds: Any = None) -> Any:
+        return krylix.minimize(lambda x: bk.xp.sum((x - w) ** 2) + w * w, x0, bounds=bounds)
+
+    def slope(name: str, bounds: Any = None) -> float:
+        found = bk.jacobian(lambda w: bk.xp.sum(getattr(lowest(w, bounds), name)), get_output=False)(w)
+        return float(to_numpy(found))
+
+    assert slope("value") == pytest.approx(6)
+    if mode == "torch":
+        assert slope("value", (0, 1)) == pytest.approx(18)
+        assert slope("gradient", (0, 1)) == pytest.approx(-6)
+
+
+def test_small_and_mixed_unknowns_have_derivatives() -> None:
+    """Their size is no reason to take the derivative of f for a wrong one, nor is a root at zero."""
+    torch = pytest.importorskip("torch")
+
+    def slope(f: Callable[..., Any], x0: Any) -> Any:
+        w = torch.ones((), dtype=x0.dtype, requires_grad=True)
+        x = krylix.solve_nonlinear(lambda x: f(x, w), x0).x
+        return [float(torch.autograd.grad(entry, w, retain_graph=True)[0]) for entry in x]
+
+    small = torch.tensor([2e-9], dtype=torch.float64)
+    assert slope(lambda x, w: x**2 - 1e-18 * w, small) == pytest.approx([5e-10])
+    assert slope(lambda x, w: x**3 - 1e-27 * w, small) == pytest.approx([1e-9 / 3])
+    assert slope(lambda x, w: x**3 - 1e-9 * w, torch.tensor([2e-3])) == pytest.approx([1e-3 / 3], rel=1e-4)
+    mixed = torch.tensor([1e8, 1.0], dtype=torch.float64)
+    found = slope(lambda x, w: torch.stack([x[0] - 1e8 * w, torch.exp(x[1]) - 2 * w]), mixed)
+    assert found == pytest.approx([1e8, 1])
+    near_zero = torch.tensor([1e-17], dtype=torch.float64)
+    assert slope(lambda x, w: torch.exp(x) - w, near_zero) == pytest.approx([1])
+
+
 def test_cut_derivatives_are_refused() -> None:
     torch = pytest.importorskip("torch")
     w, start = torch.tensor(4.0, dtype=torch.float64, requires_grad=True), torch.ones(3, dtype=torch.float64)
@@ -223,8 +299,9 @@ def test_cut_derivatives_are_refused() -> None:
     def half(x: Any) -> Any:
         return x * x.detach() - w
 
-    with pytest.raises(ValueError, match=r"derivative of f by x is not that of its values.*detach"):
-        krylix.solve_nonlinear(half, start)
+    for size in (1.0, 1e-9):
+        with pytest.raises(ValueError, match=r"derivative of f by x is not that of its values.*detach"):
+            krylix.solve_nonlinear(lambda x, size=size: half(x / size), size * start)
     with torch.no_grad():  # the root is found, and nothing is said about its derivatives
         torch.testing.assert_close(krylix.solve_nonlinear(half, start).x, 2 * start)
     with pytest.raises(ValueError, match="gradient of f is zero, but f changes"):

@@ -163,6 +163,30 @@ def test_errors_of_f_end_all_threads(systems: int) -> None:
     assert set(calls) == {threading.main_thread()}
 
 
+@pytest.mark.parametrize("search", ["L-BFGS-B", "GD"])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_function_that_returns_its_buffer(batch: tuple[int, ...], search: str) -> None:
+    buffer = np.empty(batch)
+    found = krylix.minimize(
+        lambda x: np.sum((x - 1) ** 2, axis=-1, out=buffer), np.zeros((*batch, 3)), batch_ndim=len(batch), method=search
+    )
+    np.testing.assert_allclose(found.x, 1, rtol=1e-5)
+    np.testing.assert_allclose(found.value, np.sum((found.x - 1) ** 2, axis=-1), atol=1e-20)
+
+
+@pytest.mark.parametrize("search", ["L-BFGS-B", "GD"])
+def test_a_function_that_writes_into_one_tensor(search: str) -> None:
+    torch = pytest.importorskip("torch")
+    memory = torch.empty((), dtype=torch.float64)
+
+    def f(x: Any) -> Any:
+        return memory.detach_().copy_(((x - 1) ** 2).sum())
+
+    found = krylix.minimize(f, torch.zeros(3, dtype=torch.float64), method=search)
+    torch.testing.assert_close(found.x, torch.ones(3, dtype=torch.float64))
+    assert float(found.value) < 1e-9
+
+
 REFUSED: list[tuple[dict[str, Any], Any, str]] = [
     ({"f": lambda x: x}, ValueError, r"shape \(3,\); expected \(\), one number"),
     ({"f": lambda x: 1j * x.sum()}, TypeError, "complex numbers"),

@@ -186,8 +186,22 @@ def test_a_function_with_a_reverse_derivative_only() -> None:
             return 3 * ctx.saved_tensors[0] ** 2 * cotangent
 
     w = torch.full((210,), 2.0, dtype=torch.float64, requires_grad=True)
-    x = krylix.solve_nonlinear(lambda x: Cube.apply(x) + x - w, torch.ones(210, dtype=torch.float64)).x
-    torch.testing.assert_close(x.detach(), torch.ones(210, dtype=torch.float64))
+    ones = torch.ones(210, dtype=torch.float64)
+    found = krylix.solve_nonlinear(lambda x: Cube.apply(x) + x - w, 0.7 * ones)
+    assert int(found.iterations) > 1
+    torch.testing.assert_close(found.x.detach(), ones)
+    torch.testing.assert_close(torch.autograd.grad(found.x.sum(), w)[0], 0.25 * ones)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_function_that_returns_its_buffer(batch: tuple[int, ...]) -> None:
+    buffer, sides = np.empty((*batch, 3)), np.array([2.0, 3.0, 5.0])
+    found = krylix.solve_nonlinear(
+        lambda x: np.subtract(x * x, sides, out=buffer), np.ones((*batch, 3)), batch_ndim=len(batch)
+    )
+    np.testing.assert_allclose(found.x, np.broadcast_to(np.sqrt(sides), (*batch, 3)), rtol=1e-9)
+    np.testing.assert_array_equal(found.residual, found.x * found.x - sides)
+    assert not np.shares_memory(found.residual, buffer)
 
 
 REFUSED: list[tuple[dict[str, Any], Any, str]] = [
