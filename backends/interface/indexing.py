@@ -44,7 +44,8 @@ class Indexing(ABC):
 
     def pad(self, x: Array, widths: Sequence[tuple[int, int]], mode: str = "constant", value: Any = 0) -> Array:
         """`x` with zeros around it: `(before, after)` of each axis, none negative; others as in `operations.shapes`."""
-        if mode == "constant" and type(value) is int and value == 0:
+        fit = len(widths) == len(x.shape) and min(map(min, widths), default=0) >= 0
+        if fit and mode == "constant" and type(value) is int and value == 0:
             return self._pad_with_zeros(x, widths)
         return self._composed("pad")(x, widths, mode, value)
 
