@@ -13,14 +13,15 @@ Integers: TypeAlias = Any  # an array of int32 or int64, of NumPy or of the libr
 Spec: TypeAlias = tuple[tuple[int, ...], np.dtype]  # shape and dtype that a host call returns
 
 
-_RAISES = {bool: "", int: "b", float: "biu", complex: "biuf"}  # kinds of arrays, by numbers of Python
+_RAISES = {bool: "", int: "biu", float: "biu", complex: "biuf"}  # kinds of arrays, by numbers of Python
 
 
 def pairs_alike(dtypes: Mapping[Any, np.dtype]) -> frozenset[tuple[Any, Any]]:
     """Pairs of operands for which a library's functions do what promotion asks for, by its dtypes.
 
     An operand is its dtype, or the class of a number of Python: `getattr(x, "dtype", type(x))`. Two arrays have one
-    dtype, and a number is of no higher kind than the array beside it, which is wide enough for common numbers.
+    dtype, and a number is of no higher kind than the array beside it; an int beside integers may not fit, so it is not
+    among them.
     """
     equal = {(dtype, dtype) for dtype in dtypes}
     wide = [(native, dtype.kind) for native, dtype in dtypes.items() if dtype.kind in "bfc" or dtype.itemsize > 2]

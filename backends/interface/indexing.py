@@ -44,7 +44,10 @@ class Indexing(ABC):
 
     def pad(self, x: Array, widths: Sequence[tuple[int, int]], mode: str = "constant", value: Any = 0) -> Array:
         """`x` with zeros around it: `(before, after)` of each axis, none negative; others as in `operations.shapes`."""
-        if mode == "constant" and type(value) is int and value == 0:
+        plain = mode == "constant" and type(value) is int and value == 0 and len(widths) == len(x.shape)
+        for before, after in widths:
+            plain = plain and before >= 0 and after >= 0
+        if plain:
             return self._pad_with_zeros(x, widths)
         return self._composed("pad")(x, widths, mode, value)
 

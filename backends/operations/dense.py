@@ -35,12 +35,16 @@ def lstsq(bk: Any, matrix: Array, b: Array) -> tuple[Array, Array, Array, Array]
             f"lstsq got a matrix of shape {tuple(matrix.shape)} and b of {tuple(b.shape)}; expected (..., m, n) and "
             "(..., m, k), a column for each right-hand side."
         )
-    U, s, Vh = bk.xp.linalg.svd(matrix, full_matrices=False)
+    U, s, Vh = bk.xp.linalg.svd(bk.constant(matrix), full_matrices=False)
     cutoff = max(int(n) for n in matrix.shape[-2:]) * float(np.finfo(bk.dtype(s)).eps)
     zero = s <= cutoff * s[..., :1]  # False where NaN, which stays
     inverse = bk.xp.where(zero, 0, 1 / bk.xp.where(zero, 1, s))
-    image = bk.xp.multiply(inverse[..., None], bk.xp.matmul(bk.xp.conj(bk.xp.matrix_transpose(U)), b))
+    image = bk.xp.multiply(inverse[..., None], bk.xp.matmul(bk.xp.conj(bk.xp.matrix_transpose(U)), bk.constant(b)))
     x = bk.xp.matmul(bk.xp.conj(bk.xp.matrix_transpose(Vh)), image)
+    if bk.has_derivatives:
+        # The vectors have none where singular values are equal. The pseudo-inverse has, but more rounding errors.
+        same = bk.xp.matmul(bk.xp.linalg.pinv(matrix), b)
+        x, s = x + (same - bk.constant(same)), bk.xp.linalg.svdvals(matrix)
     missing = bk.xp.abs(bk.xp.matmul(matrix, x) - b)
     rank = bk.xp.sum(bk.xp.astype(bk.xp.logical_not(zero), bk.xp.int32), axis=-1)
     return x, bk.xp.sum(missing * missing, axis=-2), rank, s

@@ -13,8 +13,10 @@ _MOST = {4: 12, 8: 20}  # integers whose factorial fits into so many bytes
 
 
 def sigmoid(bk: Any, x: Array) -> Array:
-    """The logistic function 1 / (1 + exp(-x)), without overflow for any real x."""
-    return bk.divide(bk.xp.tanh(bk.divide(x, 2)) + 1, 2)
+    """The logistic function 1 / (1 + exp(-x)), without overflow and exact in the tails, for real x."""
+    x = bk.divide(x, 1)
+    small = bk.xp.exp(bk.xp.where(x < 0, x, -x))  # not of -abs(x), which has no derivative at 0
+    return bk.xp.where(x < 0, small, 1) / (1 + small)
 
 
 def softplus(bk: Any, x: Array) -> Array:
