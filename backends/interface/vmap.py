@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ class Vmap(ABC):
 
     is_array: Callable[[Any], bool]
     asarray: Callable[..., Array]
+    copy: Callable[[Array], Array]
+    zeros: Callable[..., Array]
+    dtype: Callable[[Array], Any]
     stack: Callable[[Sequence[Array]], Array]
     leaves: Callable[[Any], tuple[list[Any], Any]]
     unleaves: Callable[[Any, Sequence[Array]], Any]
@@ -56,9 +60,9 @@ class Vmap(ABC):
             arrays = [x] if self.is_array(x) else self.leaves(x)[0]
             shapes = {tuple(a.shape[:1] if hasattr(a, "shape") else np.shape(a)[:1]) for a in arrays}
             if len(shapes) != 1 or not shapes.isdisjoint(((), (None,))):
+                found = ", ".join(str(*shape) or "none" for shape in shapes)
                 raise ValueError(
-                    f"vmap got argument {i} with first axes of size {[*shapes]}; expected one size for all of its "
-                    "arrays."
+                    f"vmap got argument {i} with first axes of size {found}; expected one size for all of its arrays."
                 )
             sizes[i] = shapes.pop()[0]
         if len({*sizes.values()} - {1}) > 1:
@@ -73,23 +77,27 @@ class Vmap(ABC):
         return self.unleaves(structure, [leaf[0, ...] for leaf in leaves])
 
     def _vmap(self, function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
-        """`vmap` of arguments whose sizes fit."""
+        """`vmap` of arguments whose sizes fit. `function` of no elements is called once, with zeros."""
 
         def element(tree: Any, i: int) -> Any:
             leaves, structure = self.leaves(tree)
             return self.unleaves(structure, [leaf[i, ...] for leaf in leaves])
 
+        def zeros(tree: Any) -> Any:
+            leaves, structure = self.leaves(tree)
+            arrays = [self.asarray(x) for x in leaves]
+            return self.unleaves(structure, [self.zeros(tuple(x.shape[1:]), self.dtype(x), x) for x in arrays])
+
+        def called(part: Callable[[Any], Any], args: Sequence[Any]) -> tuple[list[Array], Any]:
+            found = function(*(a if axis is None else part(a) for a, axis in zip(args, axes, strict=True)))
+            leaves, structure = self.leaves(found)
+            return [self.copy(self.asarray(x)) for x in leaves], structure  # a function may return one buffer each time
+
         def mapped(*args: Any) -> Any:
             size = next(self.leaves(a)[0][0].shape[0] for a, axis in zip(args, axes, strict=True) if axis == 0)
-            return self._stack_trees([
-                function(*(a if axis is None else element(a, i) for a, axis in zip(args, axes, strict=True)))
-                for i in range(int(size))
-            ])  # fmt: skip
+            parts: list[Callable[[Any], Any]] = [partial(element, i=i) for i in range(int(size))]
+            opened = [called(part, args) for part in parts or [zeros]]
+            columns = [self.stack(column) for column in zip(*(leaves for leaves, _ in opened), strict=True)]
+            return self.unleaves(opened[0][1], columns if size else [x[:0, ...] for x in columns])
 
         return mapped
-
-    def _stack_trees(self, trees: Sequence[Any]) -> Any:
-        """Containers of one form as one, of arrays stacked along a new first axis."""
-        opened = [self.leaves(tree) for tree in trees]
-        columns = zip(*(leaves for leaves, _ in opened), strict=True)
-        return self.unleaves(opened[0][1], [self.stack([self.asarray(x) for x in column]) for column in columns])

@@ -80,7 +80,8 @@ class _Container:
         )
 
 
-def _is_integer(bk: Any, x: Array) -> bool:
+def is_integer(bk: Any, x: Array) -> bool:
+    """Has it no derivative, as arrays of integers and booleans?"""
     return bool(bk.xp.isdtype(x.dtype, ("bool", "integral")))
 
 
@@ -93,7 +94,7 @@ def _checked(bk: Any, found: Any, inputs: Sequence[_Container]) -> list[Array | 
             "with None where the derivative is 0."
         )
     pairs = [pair for x, tree in zip(inputs, found, strict=True) for pair in zip(x.arrays, x.cotangents_in(tree))]
-    return [None if c is None or _is_integer(bk, x) else _alike(bk, c, x) for x, c in pairs]
+    return [None if c is None or is_integer(bk, x) else _alike(bk, c, x) for x, c in pairs]
 
 
 def _alike(bk: Any, cotangent: Any, x: Array) -> Array:

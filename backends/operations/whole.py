@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..interface.arrays import Array, Spec
+from .custom_gradient import is_integer
 
 _NO_DERIVATIVE = (
     "The derivative of numpy_call was asked for, whose function NumPy computes. Give it one by custom_gradient, or "
@@ -44,22 +45,37 @@ def numpy_call(bk: Any, f: Callable[..., Any], returns: Spec | Sequence[Spec], *
     It has no derivative: asking for one raises; in graphs of TensorFlow it is NaN. `custom_gradient` gives it one.
 
     Args:
-        f: of arrays; returns an array, or several as a tuple.
+        f: of arrays, which it cannot write to; returns an array, or several as a tuple.
         returns: `(shape, dtype)` of the array that f returns, or several of these.
         arrays: of the library.
         constants: more arguments of f, by name, as they are.
     """
     specs, one = _specs(returns)
-    call = partial(f, **constants)
     inputs = [bk.asarray(x) for x in arrays]
-    found = list(bk.host_call((lambda *x: (call(*x),)) if one else call, specs, *map(bk.constant, inputs)))
-    real = [i for i, x in enumerate(found) if not _is_integer(bk, x)]
-    sources = [x for x in inputs if not _is_integer(bk, x)]
+    found = list(bk.host_call(_with_own_memory(partial(f, **constants), one), specs, *map(bk.constant, inputs)))
+    real = [i for i, x in enumerate(found) if not is_integer(bk, x)]
+    sources = [x for x in inputs if not is_integer(bk, x)]
     if bk.has_derivatives and real and sources:
         marked = bk._with_no_derivative(sources, [found[i] for i in real], _NO_DERIVATIVE)
         for i, x in zip(real, marked, strict=True):
             found[i] = x
     return found[0] if one else tuple(found)
+
+
+def _with_own_memory(f: Callable[..., Any], one: bool) -> Callable[..., Any]:
+    """f of arrays that it cannot write to; its results are new ones, as a tuple.
+
+    The arrays may lie in the memory of the caller's, and f may return the same buffer each time.
+    """
+
+    def function(*arrays: Any) -> Any:
+        views = [np.asarray(x).view() for x in arrays]
+        for x in views:
+            x.flags.writeable = False
+        found = f(*views)
+        return tuple(np.array(x) for x in ((found,) if one else found))
+
+    return function
 
 
 def _specs(returns: Any) -> tuple[list[Spec], bool]:
@@ -72,7 +88,3 @@ def _specs(returns: Any) -> tuple[list[Spec], bool]:
             f"numpy_call got the argument returns={returns!r:.80}; expected (shape, dtype) of the array that the "
             "function returns, or a list of these."
         ) from error
-
-
-def _is_integer(bk: Any, x: Array) -> bool:
-    return bool(bk.xp.isdtype(x.dtype, ("bool", "integral")))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_only, tree_unflatten
 
-from ..interface.arrays import WRITES, native_order
+from ..interface.arrays import WRITES, Spec, native_order
 from ..interface.backend import Array
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
@@ -29,7 +29,16 @@ from .marked import Refused, WithoutDerivatives
 from .promotion import TorchPromotion
 from .pullback import pullback
 from .sparse import TorchSparse
-from .transformed import is_plain, is_tracked, is_transformed, may_have_derivatives, transforming, value_of, version
+from .transformed import (
+    check_for_host,
+    is_plain,
+    is_tracked,
+    is_transformed,
+    may_have_derivatives,
+    transforming,
+    value_of,
+    version,
+)
 from .updates import TorchUpdates
 from .watch import is_recorded
 
@@ -90,6 +99,10 @@ class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, TorchProm
             return np.asarray(x)
         numpy_dtype(x.dtype)  # raises where NumPy has no such dtype
         return x.numpy(force=True)
+
+    def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
+        check_for_host(arrays)
+        return super().host_call(function, returns, *arrays)
 
     def rows_on_host(self, rows: Array) -> np.ndarray | None:
         short = rows.shape[1] * rows.element_size() < _SHORT

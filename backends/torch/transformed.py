@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from inspect import signature
 from typing import Any
 
@@ -19,6 +20,16 @@ def with_signature(cls: type[torch.autograd.Function]) -> type[torch.autograd.Fu
 def is_transformed(x: Any) -> bool:
     """Does a transformation of torch.func (grad, vmap, jvp) hold this tensor?"""
     return isinstance(x, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(x)
+
+
+def check_for_host(arrays: Sequence[Any]) -> None:
+    """Refuse tensors without values for the host."""
+    if any(map(is_transformed, arrays)):
+        raise TypeError(
+            "A call of the host (numpy_call) inside of torch.func got a tensor without values; expected plain ones. "
+            "Call it outside of transformations (`bk.vmap` is that of torch.func), and take derivatives by autograd, "
+            "`bk.jacobian`, with a rule by custom_gradient."
+        )
 
 
 def value_of(x: torch.Tensor) -> torch.Tensor | None:

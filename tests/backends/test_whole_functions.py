@@ -76,6 +76,47 @@ def test_numpy_call(mode: str) -> None:
     assert to_numpy(largest) == X.max()
 
 
+@eagerly
+def test_numpy_call_shares_no_memory(mode: str) -> None:
+    """Neither the caller's arrays with f, nor a buffer of f with the results."""
+    bk, buffer, x = get_backend(library(mode)), np.zeros(3), array(mode, Y.copy())
+
+    def doubled(x: np.ndarray) -> np.ndarray:
+        return np.multiply(x, 2, out=buffer)
+
+    first, _, same = (bk.numpy_call(f, ((3,), float), a) for f, a in ((doubled, x), (doubled, x + 1), (lambda x: x, x)))
+    np.testing.assert_array_equal(to_numpy(first), 2 * Y)
+    with pytest.raises(ValueError, match="read-only"):
+        bk.numpy_call(lambda x: x.sort(), ((3,), float), x)
+    np.testing.assert_array_equal(to_numpy(x), Y)
+    if mode in ("numpy", "torch"):
+        same[0] = 5
+        np.testing.assert_array_equal(to_numpy(x), Y)
+
+
+@pytest.mark.needs("torch")
+def test_numpy_call_is_refused_inside_of_torch_func() -> None:
+    import torch
+
+    bk = get_backend("torch")
+
+    def sine(x: Any) -> Any:
+        return bk.numpy_call(np.sin, ((), float), x)
+
+    ruled, x = bk.custom_gradient(sine, lambda inputs, outputs, c: c * bk.cos(inputs[0])), torch.tensor(Y)
+    for f in (sine, ruled):
+        calls = (
+            lambda f=f: torch.func.grad(f)(x[0]),
+            lambda f=f: torch.func.jvp(f, (x[0],), (x[1],)),
+            lambda f=f: torch.func.vmap(f)(x),
+            lambda f=f: bk.vmap(f)(x),
+        )
+        for call in calls:
+            with pytest.raises(TypeError, match=r"inside of torch\.func got a tensor without values; expected plain"):
+                call()
+    assert bk.vmap(lambda y: y + sine(x[0]))(x).shape == (3,)
+
+
 def test_numpy_call_says_what_it_expects() -> None:
     bk = get_backend("numpy")
     for returns in (3, X, "float64", [(3,), (3,)], ((2.5,), float)):
@@ -131,8 +172,22 @@ def test_vmap_of_sizes_that_do_not_fit(mode: str) -> None:
     for axes in ((1, 0), (0,), (None, None)):
         with pytest.raises(ValueError, match="expected 0 or None for each"):
             bk.vmap(lambda x, y: x, axes)(x, y)
-    with pytest.raises(ValueError, match=r"argument 0 with first axes of size .*; expected one size for all"):
+    with pytest.raises(ValueError, match=r"argument 0 with first axes of size (2, 3|3, 2); expected one size"):
         bk.vmap(lambda pair: pair[0])((x, y))
+
+
+@looped
+def test_vmap_of_no_elements(mode: str) -> None:
+    bk = get_backend(library(mode))
+    mapped = compiled(mode, bk.vmap(lambda x, y: {"p": x + y, "q": (bk.sum(x, 0) > 1,)}, (0, None)))
+    found = mapped(array(mode, np.zeros((0, 3))), array(mode, Y))
+    assert tuple(found["p"].shape) == (0, 3) and bk.dtype(found["p"]) == np.float64
+    assert tuple(found["q"][0].shape) == (0,) and bk.dtype(found["q"][0]) == np.bool_
+
+
+def test_vmap_keeps_results_that_lie_in_one_buffer() -> None:
+    buffer = np.zeros(3)
+    np.testing.assert_array_equal(get_backend("numpy").vmap(lambda x: np.multiply(x, 2, out=buffer))(X), 2 * X)
 
 
 # ---- loops
