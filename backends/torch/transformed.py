@@ -24,11 +24,10 @@ def is_transformed(x: Any) -> bool:
 
 def check_for_host(arrays: Sequence[Any]) -> None:
     """Refuse tensors without values for the host."""
-    tensors = [x for x in arrays if isinstance(x, torch.Tensor)]
-    if any(is_transformed(x) or _functorch.is_legacy_batchedtensor(x) for x in tensors):
+    if any(map(is_transformed, arrays)):
         raise TypeError(
             "A call of the host (numpy_call) inside of torch.func got a tensor without values; expected plain ones. "
-            "Call it outside of these (`bk.vmap` is that of torch.func), and take derivatives by autograd, "
+            "Call it outside of transformations (`bk.vmap` is that of torch.func), and take derivatives by autograd, "
             "`bk.jacobian`, with a rule by custom_gradient."
         )
 
