@@ -154,7 +154,7 @@ class ArrayLibrary(ABC):
             return x.dtype
         if isinstance(x, (np.ndarray, np.generic)):
             return self.native(x.dtype)
-        if is_number(x) or isinstance(x, (list, tuple)):
+        if x is None or is_number(x) or isinstance(x, (list, tuple)):  # NumPy takes None for float64, and for NaN
             raise TypeError(
                 f"xp of {self.name} got {x!r:.50}; expected an array, of which at least one must be given. Make one "
                 "with xp.asarray."

@@ -162,6 +162,9 @@ def test_refusals_say_what_to_do(backend: str) -> None:
         xp.add([1, 2], 1)
     with pytest.raises(TypeError, match=r"expected an array.*xp\.asarray"):
         xp.add(1, 2)
+    for call in (lambda: xp.add(real, None), lambda: xp.where(real > 0, None, real), lambda: xp.result_type()):
+        with pytest.raises(TypeError, match="got None; expected an array"):
+            call()
     with pytest.raises(OverflowError, match=r"300 beside an array of uint8.*xp\.astype"):
         xp.add(small, 300)
     with pytest.raises(ValueError, match=r"exponent -1.*not negative"):
