@@ -64,7 +64,7 @@ class ArrayApiIndexing(Indexing):
     def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
         return self.namespace.flip(x, axis=tuple(axis) if isinstance(axis, Sequence) else axis)
 
-    def scatter_rows(self, rows: Array, places: Integers, values: Array, mode: str) -> Array:
+    def _scatter_rows(self, rows: Array, places: Integers, values: Array, mode: str) -> Array:
         """A copy of rows `(n, channels)` with others put in at places `(count,)`: "update", "add", "max" or "min"."""
         host = places if isinstance(places, np.ndarray) else on_host(places, self.name)
         return scatter_rows(self.namespace, self.take_in_bounds, rows, host, values, mode)

@@ -20,13 +20,23 @@ def pairs_alike(dtypes: Mapping[Any, np.dtype]) -> frozenset[tuple[Any, Any]]:
     """Pairs of operands for which a library's functions do what promotion asks for, by its dtypes.
 
     An operand is its dtype, or the class of a number of Python: `getattr(x, "dtype", type(x))`. Two arrays have one
-    dtype, and a number is of no higher kind than the array beside it; an int beside integers may not fit, so it is not
-    among them.
+    dtype, and a number is of no higher kind than the array beside it; an int beside integers may not fit: see
+    `pairs_with_int`.
     """
     equal = {(dtype, dtype) for dtype in dtypes}
     wide = [(native, dtype.kind) for native, dtype in dtypes.items() if dtype.kind in "bfc" or dtype.itemsize > 2]
     numbers = {(number, native) for number, kinds in _RAISES.items() for native, kind in wide if kind not in kinds}
     return frozenset(equal | numbers | {(native, number) for number, native in numbers})
+
+
+SMALL = range(-(2**31), 2**31)
+"""Ints that fit into every dtype of `pairs_with_int`."""
+
+
+def pairs_with_int(dtypes: Mapping[Any, np.dtype]) -> frozenset[tuple[Any, Any]]:
+    """Likewise, of which one is an int in SMALL: solvers choose between status numbers in each step."""
+    wide = {native for native, dtype in dtypes.items() if dtype.kind == "i" and dtype.itemsize >= 4}
+    return frozenset({(native, int) for native in wide} | {(int, native) for native in wide})
 
 
 _dtype_of = attrgetter("dtype")

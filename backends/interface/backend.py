@@ -253,9 +253,9 @@ class Backend(Control, SparseKernels, Transformations, Recurrences, Updates, New
         """Real `(batch, 1)` times real or complex `(batch, n)`."""
         return self.astype(scalar, self.dtype(v)) * v
 
-    def zeros_like(self, x: Array) -> Array:
-        """A new array of zeros of `x`'s shape, dtype and device."""
-        return self.zeros(tuple(x.shape), self.dtype(x), x)
+    def zeros_like(self, x: Array, dtype: Any = None) -> Array:
+        """A new array of zeros of `x`'s shape, device and dtype, or another one."""
+        return self.zeros(tuple(x.shape), self.dtype(x) if dtype is None else np.dtype(dtype), x)
 
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
         """`(n,)` deterministic pseudo-random numbers in [-0.5, 0.5), by formula: no generator, no large constant."""

@@ -11,14 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..interface.arrays import pairs_alike
+from ..interface.arrays import SMALL, pairs_alike, pairs_with_int
 from ..interface.backend import Array, Backend
 from ..interface.sparse_kernels import diagonal_places
 from .direct import direct, dot_of_one, largest_bits, scale_bits, select_elements
 from .sharding.grid_rows import GridRows, GridStack, cells_of, dot_of_cells, on_cells
 from .sharding.varying import is_mapped
 
-_ALIKE = pairs_alike({np.dtype(char): np.dtype(char) for char in "?iqefdFD"})
+_DTYPES = {np.dtype(char): np.dtype(char) for char in "?iqefdFD"}
+_ALIKE, _WITH_INT = pairs_alike(_DTYPES), pairs_with_int(_DTYPES)
 _SQRT = direct(lax.sqrt, jnp.sqrt)
 
 
@@ -34,8 +35,8 @@ class JaxVectors(Backend):
     def flat(self, rows: Any) -> Array:
         return rows.flat if isinstance(rows, GridRows) else rows
 
-    def zeros_like(self, x: Array) -> Array:
-        return GridRows(jnp.zeros_like(x.cells)) if isinstance(x, GridRows) else super().zeros_like(x)
+    def zeros_like(self, x: Array, dtype: Any = None) -> Array:
+        return GridRows(jnp.zeros_like(x.cells, dtype)) if isinstance(x, GridRows) else super().zeros_like(x, dtype)
 
     def room_for(self, v: Array, count: int) -> Any:
         if not isinstance(v, GridRows):
@@ -50,7 +51,8 @@ class JaxVectors(Backend):
         return GridRows(stack.cells) if isinstance(stack, GridStack) else super().fold(stack)
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
-        if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE or _are_arrays(a, b):
+        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
+        if pair in _ALIKE or (pair in _WITH_INT and (a if pair[0] is int else b) in SMALL) or _are_arrays(a, b):
             return on_cells(select_elements, condition, a, b)
         return self.xp.where(condition, a, b)
 

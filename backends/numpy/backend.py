@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 
-from ..interface.arrays import have_one_dtype, pairs_alike
+from ..interface.arrays import SMALL, have_one_dtype, pairs_alike, pairs_with_int
 from ..interface.backend import Array, Backend
 from ..interface.tree import tree_leaves
 from ..precision import exponent_bits
@@ -23,7 +23,8 @@ from .sparse import NumpySparse
 from .vectors import BLOCK, vecdot, zeros
 
 AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
-_ALIKE = pairs_alike({np.dtype(char): np.dtype(char) for char in "?iqefdFD"})
+_DTYPES = {np.dtype(char): np.dtype(char) for char in "?iqefdFD"}
+_ALIKE, _WITH_INT = pairs_alike(_DTYPES), pairs_with_int(_DTYPES)
 _any_true: Any = np.logical_or.reduce  # as `np.any`, which asks what class has one of its own
 _PLAIN = {np.ndarray, np.bool_, np.float64, np.float32, bool, int, float, complex}
 _where = getattr(np.where, "_implementation", np.where)  # without the question whether a class has one of its own
@@ -70,13 +71,14 @@ class NumpyBackend(NumpyKernels, Backend):
     def zeros(
         self, shape: int | Sequence[int], dtype: Any = None, like: Array | None = None, device: Any = None
     ) -> Array:
-        return np.zeros(shape, dtype) if isinstance(dtype, np.dtype) else super().zeros(shape, dtype)
+        known = isinstance(dtype, np.dtype) and device is None
+        return np.zeros(shape, dtype) if known else super().zeros(shape, dtype, like, device)
 
     def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
         return np.zeros(shape, dtype)
 
-    def zeros_like(self, x: Array) -> Array:
-        return zeros(x.shape, x.dtype)
+    def zeros_like(self, x: Array, dtype: Any = None) -> Array:
+        return zeros(x.shape, x.dtype if dtype is None else np.dtype(dtype))
 
     def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
         made = np.empty(shape, dtype)
@@ -118,7 +120,8 @@ class NumpyBackend(NumpyKernels, Backend):
             return with_copies(function, leaves, lambda copies: self.unleaves(structure, copies), args, error)
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
-        if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE:
+        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
+        if pair in _ALIKE or (pair in _WITH_INT and (a if pair[0] is int else b) in SMALL):
             plain = _PLAIN.issuperset((type(condition), type(a), type(b)))
             return (_where if plain else np.where)(condition, a, b)
         return self.xp.where(condition, a, b)
@@ -139,7 +142,7 @@ class NumpyBackend(NumpyKernels, Backend):
         return np.conj(x) if x.dtype.kind == "c" else x  # NumPy copies real numbers
 
     def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
-        return _any_true(x, axis, keepdims=keepdims)
+        return _any_true(x, tuple(axis) if isinstance(axis, list) else axis, keepdims=keepdims)
 
     def max_abs(self, v: Array) -> Array:
         if v.dtype.kind != "f":
@@ -166,6 +169,7 @@ class NumpyBackend(NumpyKernels, Backend):
     def sum(
         self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
     ) -> Array:
+        axis = tuple(axis) if isinstance(axis, list) else axis
         if dtype is None and x.dtype.kind not in "fc":
             return self.xp.sum(x, axis=axis, keepdims=keepdims)
         return x.sum(axis, dtype or x.dtype, keepdims=keepdims)

@@ -58,8 +58,8 @@ class OneSystemBackend(NumpyBackend):
     def astype(self, x: Any, dtype: Any) -> Any:
         return x if x.dtype == dtype else x.astype(dtype)
 
-    def zeros_like(self, x: Any) -> Any:
-        return super().zeros_like(x) if x.ndim else x.dtype.type(0)
+    def zeros_like(self, x: Any, dtype: Any = None) -> Any:
+        return super().zeros_like(x, dtype) if x.ndim or dtype is not None else x.dtype.type(0)
 
     def full_like(self, x: Any, value: Any, dtype: Any = None) -> Any:
         if x.ndim:

@@ -65,6 +65,10 @@ class NamedOperations(Names):
         module = import_module(".table", __package__).OPERATIONS[name].module
         return MethodType(getattr(import_module(f".{module}", __package__), name), self)
 
+    def _scatter_rows(self, rows: Any, places: Any, values: Any, mode: str) -> Any:
+        """Rows `(n, channels)` with others, of their dtype, put in at places that are inside, as each library does."""
+        return self._own_operations.scatter_rows(rows, places, values, mode)
+
     def supports(self, name: str) -> bool:
         """Is there an operation of this name, and does it work on this library?
 

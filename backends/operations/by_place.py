@@ -27,7 +27,12 @@ def by_place(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def called(*args: Any, **keywords: Any) -> Any:
         if first < len(args) <= first + len(settings):
             given = dict(zip(settings, args[first:], strict=False))
-            return function(*args[:first], **given, **keywords)
-        return function(*args, **keywords)
+            return function(*args[:first], **_with_tuples(given), **_with_tuples(keywords))
+        return function(*args, **_with_tuples(keywords))
 
     return called
+
+
+def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:
+    """NumPy takes no lists of axes."""
+    return {name: tuple(given) if isinstance(given, list) else given for name, given in settings.items()}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..interface.arrays import Array, Integers
-from .positions import constant, flat, inside, known_shape, one_axis, signed, strides
+from .positions import constant, first_rows, flat, inside, known_shape, one_axis, signed, strides
 
 _UPDATES = ("update", "add", "max", "min")
 
@@ -39,7 +39,7 @@ def gather_nd(bk: Any, x: Array, indices: Integers, batched: bool = False) -> Ar
     places = flat(indices, grid)
     _check_systems("gather_nd", systems, int(places.shape[0]))
     if systems > 1:
-        places = places + _starts(bk, systems, math.prod(grid), places)
+        places = places + first_rows(bk, systems, math.prod(grid), places)
     rows = bk.xp.reshape(x, (systems * math.prod(grid), channels))
     return bk.xp.reshape(bk.xp.take(rows, bk.xp.reshape(places, (-1,)), axis=0), (*places.shape, channels))
 
@@ -59,16 +59,19 @@ def scatter(bk: Any, base: Array, indices: Integers, values: Array, mode: str = 
     if mode not in _UPDATES:
         raise ValueError(f"scatter got mode={mode!r}; expected one of {', '.join(_UPDATES)}.")
     base, values = bk.auto_cast(base, values)
+    if len(values.shape) != 3:
+        raise ValueError(f"scatter got values of shape {tuple(values.shape)}; expected (batch, count, channels).")
     _, *grid, channels = known_shape("scatter", base)
     indices = _checked(bk, "scatter", indices, grid, base)
     systems = bk.broadcast_size((base, indices, values), 0)
     count, size = int(indices.shape[1]), math.prod(grid)
     places = bk.xp.broadcast_to(flat(indices, grid), (systems, count))
     if systems > 1:
-        places = places + _starts(bk, systems, size, places)
+        places = places + first_rows(bk, systems, size, places)
     values = bk.xp.reshape(bk.xp.broadcast_to(values, (systems, count, channels)), (systems * count, channels))
     rows = bk.xp.reshape(bk.xp.broadcast_to(base, (systems, *grid, channels)), (systems * size, channels))
-    rows = bk.scatter_rows(rows, bk.xp.reshape(places, (-1,)), values, mode) if count and size and channels else rows
+    some = count and size and channels
+    rows = bk._scatter_rows(rows, bk.xp.reshape(places, (-1,)), values, mode) if some else bk.copy(rows)
     return bk.xp.reshape(rows, (systems, *grid, channels))
 
 
@@ -87,8 +90,10 @@ def scatter_nd(bk: Any, base: Array, indices: Integers, values: Array, mode: str
 
 def unravel_index(bk: Any, flat_index: Integers, shape: Sequence[int]) -> Array:
     """Places `(..., axes)` of entries that are counted in their order."""
-    sizes = [max(int(n), 1) for n in shape]
-    flat_index = signed(bk, bk.asarray(flat_index), math.prod(sizes))
+    sizes = [int(n) for n in shape]
+    count, flat_index = math.prod(sizes), bk.asarray(flat_index)
+    flat_index = inside(bk, "unravel_index", flat_index, count, flat_index, count)
+    sizes = [max(n, 1) for n in sizes]
     parts = [flat_index // step % n for step, n in zip(strides(sizes), sizes, strict=True)]
     return bk.xp.stack(parts, axis=-1)
 
@@ -134,9 +139,3 @@ def _indices(bk: Any, indices: Integers) -> Integers:
 def _check_systems(operation: str, *counts: int) -> None:
     if len({*counts} - {1}) > 1:
         raise ValueError(f"{operation} got {' and '.join(map(str, counts))} systems; expected as many, or 1.")
-
-
-def _starts(bk: Any, systems: int, size: int, places: Array) -> Array:
-    """Where the rows of each system begin, to be added to places `(batch, ...)`."""
-    first = np.arange(systems).reshape((-1,) + (1,) * (len(places.shape) - 1)) * size
-    return bk.xp.astype(constant(bk, first, places), places.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from itertools import product
@@ -30,6 +31,7 @@ def grid_sample(bk: Any, grid: Array, coordinates: Array, extrapolation: str = "
             f"grid_sample got a grid of shape {tuple(grid.shape)} and coordinates {tuple(coordinates.shape)}; expected "
             f"a last axis of {len(sizes)} coordinates."
         )
+    coordinates = bk.asarray(coordinates, like=grid)
     coordinates = coordinates if bk.dtype(coordinates).kind == "f" else bk.to_float(coordinates)
     floors = bk.xp.floor(coordinates)
     part = coordinates - floors
@@ -86,13 +88,9 @@ def conv(bk: Any, value: Array, kernel: Array, zero_padding: bool = True) -> Arr
     for tap in product(*map(range, sizes)):
         part = value[(slice(None), slice(None), *(slice(t, t + n) for t, n in zip(tap, out, strict=True)))]
         weights = kernel[(slice(None), slice(None), slice(None), *tap)]
-        flat = bk.xp.matmul(weights, bk.xp.reshape(part, (int(value.shape[0]), channels, _count(out))))
+        flat = bk.xp.matmul(weights, bk.xp.reshape(part, (int(value.shape[0]), channels, math.prod(out))))
         total = flat if total is None else total + flat
     return bk.xp.reshape(total, (batch, int(kernel.shape[1]), *out))
-
-
-def _count(sizes: Sequence[int]) -> int:
-    return reduce(lambda a, b: a * b, sizes, 1)
 
 
 def fft(bk: Any, x: Array, axes: Sequence[int] | None = None) -> Array:

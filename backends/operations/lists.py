@@ -10,7 +10,7 @@ import numpy as np
 
 from ..interface.arrays import Array, Integers
 from .gathering import unravel_index
-from .positions import UNKNOWN_SIZE, check_size_is_known, constant, filling, known_shape, one_axis, signed
+from .positions import UNKNOWN_SIZE, check_size_is_known, constant, filling, first_rows, known_shape, one_axis, signed
 
 
 def nonzero(bk: Any, x: Array, length: int | None = None, fill_value: int = -1) -> Array:
@@ -139,13 +139,15 @@ def bincount(bk: Any, x: Integers, weights: Array | None = None, bins: int | Non
     shape, known = known_shape("bincount", x), bk.host_view(x)
     if bk.dtype(x).kind not in "iu":
         raise TypeError(f"bincount got an array of {bk.dtype(x)}; expected integers.")
+    if len(shape) not in (1, 2):
+        raise ValueError(f"bincount got an array of shape {shape}; expected (n,) or (batch, n).")
     if bins is None:
         if bk.compiled(x):
             raise ValueError(UNKNOWN_SIZE.format(operation="bincount", argument="bins=, the size"))
         bins = int(bk.to_numpy(bk.xp.max(x))) + 1 if math.prod(shape) else 0
     if known is not None and known.size and (known.min() < 0 or known.max() >= bins):
         raise IndexError(f"bincount got integers from {known.min()} to {known.max()}; expected 0 to {bins - 1}.")
-    weights = bk.asarray(np.ones(shape, np.int64), like=x) if weights is None else weights
+    weights = bk.asarray(np.ones(shape, np.int64) if weights is None else weights, like=x)
     return _totals(bk, signed(bk, x), weights, bins)
 
 
@@ -158,7 +160,7 @@ def _totals(bk: Any, bin: Array, weights: Array, bins: int) -> Array:
         return bk.xp.reshape(weights, (batch, n))[:, :0] if len(bin.shape) > 1 else weights[:0]
     places = bk.xp.reshape(bk.xp.clip(bin, 0, bins - 1), (batch, n))
     if batch > 1:
-        places = places + bk.xp.astype(constant(bk, np.arange(batch)[:, None] * bins, bin), places.dtype)
+        places = places + first_rows(bk, int(batch), bins, places)
     total = bk.segment_sum(bk.xp.reshape(weights, (-1,)), bk.xp.reshape(places, (-1,)), int(batch) * bins)
     return total if len(bin.shape) == 1 else bk.xp.reshape(total, (batch, bins))
 
@@ -186,8 +188,7 @@ def indexed_segment_sum(bk: Any, x: Array, starts: Integers, axis: int) -> Array
     _, n, *rest = known_shape("indexed_segment_sum", x)
     now = constant(bk, np.arange(n)[None, :], x)
     segment = searchsorted(bk, starts, bk.xp.astype(now, starts.dtype), "right")  # 0: before all
-    first = constant(bk, np.arange(systems)[:, None] * (count + 1), x)
-    segment = segment + bk.xp.astype(first, segment.dtype)
+    segment = segment + first_rows(bk, systems, count + 1, segment)
     rows = bk.xp.reshape(bk.xp.broadcast_to(x, (systems, n, *rest)), (systems * n, math.prod(rest)))
     sums = bk.segment_sum(rows, bk.xp.reshape(segment, (-1,)), systems * (count + 1), True)
     return bk.xp.moveaxis(bk.xp.reshape(sums, (systems, count + 1, *rest))[:, 1:, ...], 1, axis)
@@ -204,7 +205,8 @@ def histogram(bk: Any, values: Array, weights: Array | None, edges: Array) -> Ar
             f"histogram got values of shape {tuple(values.shape)} and edges {tuple(edges.shape)}; expected (batch, n) "
             "and (batch, 2 or more)."
         )
-    weights = bk.asarray(np.ones((1, 1), np.int64), like=values) if weights is None else weights
+    weights = bk.asarray(np.ones((1, 1), np.int64) if weights is None else weights, like=values)
+    values, edges = bk.auto_cast(values, edges)
     batch = bk.broadcast_size((values, weights, edges), 0)
     shape = (batch, int(values.shape[1]))
     values, weights = bk.xp.broadcast_to(values, shape), bk.xp.broadcast_to(weights, shape)
@@ -218,9 +220,12 @@ def quantile(bk: Any, x: Array, q: Any) -> Array:
     Args:
         q: numbers from 0 to 1, `(q,)` or one; a compiled function may compute them.
     """
-    n = known_shape("quantile", x)[-1]
+    shape = known_shape("quantile", x)
+    n = shape[-1] if shape else 0
     if not n or bk.dtype(x).kind == "c":
-        raise ValueError(f"quantile got {n} numbers of {bk.dtype(x)}; expected real ones, and at least one.")
+        raise ValueError(
+            f"quantile got {bk.dtype(x)} of shape {shape}; expected real numbers, and at least one along the last axis."
+        )
     x = bk.xp.sort(bk.to_float(x) if bk.dtype(x).kind in "biu" else x, axis=-1)
     part, low = _ranks(bk, q, n, x)
     high = bk.xp.minimum(low + 1, n - 1)

@@ -142,7 +142,6 @@ class Names:
     round: Callable[..., Any]
     scatter: Callable[..., Any]
     scatter_nd: Callable[..., Any]
-    scatter_rows: Callable[..., Any]
     searchsorted: Callable[..., Any]
     seed: Callable[..., Any]
     shape: Callable[..., Any]

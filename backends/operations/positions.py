@@ -97,6 +97,12 @@ def signed(bk: Any, index: Array, entries: int = 0) -> Array:
     return bk.xp.astype(index, bk.xp.int64 if entries >= _WIDE or dtype == np.uint32 else bk.xp.int32)
 
 
+def first_rows(bk: Any, systems: int, size: int, places: Array) -> Array:
+    """Where the rows of each system begin, to be added to places `(batch, ...)`."""
+    first = np.arange(systems).reshape((-1,) + (1,) * (len(places.shape) - 1)) * size
+    return bk.xp.astype(constant(bk, first, places), places.dtype)
+
+
 def strides(shape: Sequence[int]) -> list[int]:
     """What a step along each axis is among the entries in their order."""
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]

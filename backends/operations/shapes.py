@@ -46,6 +46,8 @@ def pad_to(bk: Any, x: Array, axis: int, new_size: int, fill_value: Any = 0) -> 
     """`x` with its axis cut to this length, or filled up to it with a number."""
     axis = one_axis("pad_to", x, axis)
     size = known_shape("pad_to", x)[axis]
+    if new_size < 0:
+        raise ValueError(f"pad_to got new_size={new_size}; expected a length.")
     if new_size <= size:
         return x[(slice(None),) * axis + (slice(new_size),)]
     return bk.pad(x, [(0, new_size - size if i == axis else 0) for i in range(len(x.shape))], "constant", fill_value)
@@ -117,12 +119,22 @@ def repeat(bk: Any, x: Array, repeats: int | Integers, axis: int | None = None, 
     size = known_shape("repeat", x)[axis]
     if not size:
         raise ValueError(f"repeat got an axis of length 0 and new_length={new_length}: there is nothing to repeat.")
+    _check_counts(bk, repeats, new_length)
     counts = bk.xp.broadcast_to(bk.asarray(repeats, like=x), (size,))
     ends = bk.xp.cumulative_sum(counts)
     now = bk.xp.astype(constant(bk, np.arange(new_length), x), ends.dtype)
     # Not of the standard, which PyTorch's vmap serves by copies, with a warning.
     place = searchsorted(bk, ends[None, :], now[None, :], "right")[0, :]
     return bk.xp.take(x, bk.xp.minimum(place, size - 1), axis=axis)
+
+
+def _check_counts(bk: Any, repeats: int | Integers, new_length: int) -> None:
+    known = bk.host_view(repeats) if bk.is_array(repeats) else np.asarray(repeats)
+    kind = bk.dtype(repeats).kind if known is None else known.dtype.kind
+    if kind not in "biu" or new_length < 0 or (known is not None and known.min(initial=0) < 0):
+        raise ValueError(
+            f"repeat got repeats={repeats} and new_length={new_length}; expected integers, none of them negative."
+        )
 
 
 def linspace_without_last(bk: Any, start: Any, stop: Any, number: int) -> Array:
@@ -133,7 +145,7 @@ def linspace_without_last(bk: Any, start: Any, stop: Any, number: int) -> Array:
 def copy_leaves(bk: Any, tree: Any) -> Any:
     """A container of copies of the arrays in a container; arrays themselves where they are immutable."""
     leaves, structure = bk.leaves(tree)
-    return bk.unleaves(structure, [bk.copy(leaf) for leaf in leaves])
+    return bk.unleaves(structure, [bk.copy(leaf) if bk.is_array(leaf) else leaf for leaf in leaves])
 
 
 def stack_leaves(bk: Any, trees: Sequence[Any], axis: int = 0) -> Any:

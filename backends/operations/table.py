@@ -26,12 +26,11 @@ _COMPOSED = {
 }
 # Each library's own function, with no other way to compute it; by the rule of the standard for arguments like these.
 _NATIVE = {
-    "gathering": {"scatter_rows": "any"},
     "products": {"einsum": "subscripts"},
     "dense": {"eig": "real", "eigvals": "real"},
     "special": {"erf": "real", "gammainc": "real_pair", "gammaincc": "real_pair", "lgamma": "real"},
 }
-# Names without derivatives: their results are integers, conditions or dtypes.
+# Names without derivatives: their results are integers, conditions or dtypes, or they are not called in a derivative.
 _WITHOUT_DERIVATIVES = {
     *("all", "any", "argmax", "argmin", "argsort", "bincount", "bitwise_and", "bitwise_invert", "bitwise_left_shift"),
     *("bitwise_or", "bitwise_right_shift", "bitwise_xor", "broadcast_size", "can_cast", "count_nonzero", "equal"),

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record  # not public, as the next; tests pin them
 from tensorflow.python.ops import control_flow_util
 
-from ..interface.arrays import Spec, have_one_dtype, nan_of, pairs_alike
+from ..interface.arrays import SMALL, Spec, have_one_dtype, nan_of, pairs_alike, pairs_with_int
 from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import Kept, as_declared, select
@@ -32,7 +32,8 @@ from .standard import elementwise
 from .vectorized import declare_shapes, one_by_one
 from .with_rule import with_no_derivative, with_rule
 
-_ALIKE = pairs_alike({tf.as_dtype(np.dtype(char)): np.dtype(char) for char in "?iqefdFD"})
+_DTYPES = {tf.as_dtype(np.dtype(char)): np.dtype(char) for char in "?iqefdFD"}
+_ALIKE, _WITH_INT = pairs_alike(_DTYPES), pairs_with_int(_DTYPES)
 
 
 class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
@@ -119,9 +120,9 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
     )
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
-        if (
-            getattr(condition, "dtype", None) is tf.bool
-            and (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE
+        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
+        if getattr(condition, "dtype", None) is tf.bool and (
+            pair in _ALIKE or (pair in _WITH_INT and (a if pair[0] is int else b) in SMALL)
         ):
             return tf.where(condition, a, b)
         return self.xp.where(condition, a, b)

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from ..interface.arrays import have_one_dtype, pairs_alike
+from ..interface.arrays import SMALL, have_one_dtype, pairs_alike, pairs_with_int
 from ..interface.backend import Array, Backend
 from .dtypes import NUMPY_DTYPE
 
 _FLOATING = frozenset(native for native, dtype in NUMPY_DTYPE.items() if dtype.kind in "fc")
-_ALIKE = pairs_alike(NUMPY_DTYPE)
+_ALIKE, _WITH_INT = pairs_alike(NUMPY_DTYPE), pairs_with_int(NUMPY_DTYPE)
 
 
 class TorchPromotion(Backend):
@@ -27,9 +27,9 @@ class TorchPromotion(Backend):
         return torch.stack(list(arrays), axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
-        if (
-            getattr(condition, "dtype", None) is torch.bool
-            and (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE
+        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
+        if getattr(condition, "dtype", None) is torch.bool and (
+            pair in _ALIKE or (pair in _WITH_INT and (a if pair[0] is int else b) in SMALL)
         ):
             return torch.where(condition, a, b)
         return self.xp.where(condition, a, b)
@@ -52,6 +52,7 @@ class TorchPromotion(Backend):
     def sum(
         self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
     ) -> Array:
+        axis = tuple(axis) if isinstance(axis, list) else axis
         if dtype is None and x.dtype in _FLOATING:
             return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given
         return self.xp.sum(x, axis=axis, keepdims=keepdims, dtype=dtype)

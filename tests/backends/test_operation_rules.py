@@ -32,6 +32,19 @@ REFUSED = (
     ("bk.scatter(grid, at - 9, updates)", IndexError, "scatter got indices"),
     ("bk.pad(x, [(-1, 0), (0, 0)], 'periodic')", ValueError, "none of them negative"),
     ("bk.pad(x, [(1, 1)], 'periodic')", ValueError, "a pair of numbers for each axis"),
+    ("bk.pad(x, [(-1, 0), (0, 0)])", ValueError, "none of them negative"),
+    ("bk.pad(x, [(1, 1)])", ValueError, "a pair of numbers for each axis"),
+    ("bk.unravel_index([100], (3, 4))", IndexError, "unravel_index got indices"),
+    ("bk.scatter(grid, at, 1.0)", ValueError, "scatter got values"),
+    ("bk.repeat(u, [2, -1, 0, 0, 0], 0, 3)", ValueError, "none of them negative"),
+    ("bk.repeat(u, [1.5] * 5, 0, 3)", ValueError, "expected integers"),
+    ("bk.repeat(u, 2, new_length=-1)", ValueError, "none of them negative"),
+    ("bk.pad_to(u, 0, -1)", ValueError, "expected a length"),
+    ("bk.quantile(o, 0.5)", ValueError, "at least one"),
+    ("bk.bincount(few[0], None, 4)", ValueError, "expected \\(n,\\)"),
+    ("bk.bincount(at, None, 9)", ValueError, "expected \\(n,\\)"),
+    ("bk.where(mask, bk.to_int32(few), 2**40)", OverflowError, "got the number 1099511627776"),
+    ("bk.maximum(bk.to_int32(few), 2**40)", OverflowError, "got the number 1099511627776"),
     ("bk.pad(x, [(1, 1), (0, 0)], 'wrap')", ValueError, "expected one of boundary, periodic"),
     ("bk.pad(nothing, [(1, 0), (0, 0)], 'periodic')", ValueError, "no entries to repeat"),
     ("bk.tile_to(x, 0, 7)", ValueError, "expected a multiple"),
@@ -140,6 +153,7 @@ SPECIAL = (
     ("bk.histogram(bk.asarray(np.array([[np.nan, 2, 3]])), None, bk.asarray(np.array([[1.0, 2, 3]])))", "[[0, 2]]"),
     ("bk.softplus(bk.asarray(np.array([-800.0, 800])))", "[0, 800]"),
     ("bk.sigmoid(bk.asarray(np.array([-800.0, 800])))", "[0, 1]"),
+    ("bk.log(bk.sigmoid(bk.asarray(np.array([-40.0, -1e-20]))))", "[-40, -np.log(2)]"),
     ("bk.gammainc(few + 1, positive)", "scipy.special.gammainc(np.array([3, 1, 2, 4, 2]), bk.to_numpy(positive))"),
     ("bk.maximum(few, 1.5)", "[2, 1.5, 1.5, 3, 1.5]"),
     ("bk.where(few, few, 0.5)", "[2, 0.5, 1, 3, 1]"),
@@ -152,6 +166,18 @@ SPECIAL = (
     ("bk.diagonal(x, 1)", "np.diagonal(bk.to_numpy(x), 1)"),
     ("bk.diagonal(grid[..., 0], -1)", "np.diagonal(bk.to_numpy(grid)[..., 0], -1, 1, 2)"),
     ("bk.flip(few)", "[1, 3, 1, 0, 2]"),
+    ("bk.sum(x, [])", "bk.to_numpy(x)"),
+    ("bk.sum(x, [0, 1])", "bk.to_numpy(x).sum()"),
+    ("bk.any(mask[None], [0, 1])", "True"),
+    ("bk.max(x, [0, 1])", "bk.to_numpy(x).max()"),
+    ("bk.copy_leaves({'a': few, 'n': 3})['a']", "[2, 0, 1, 3, 1]"),
+    ("bk.grid_sample(grid, np.ones((2, 1, 2)))[:, 0]", "bk.to_numpy(grid)[:, 1, 1]"),
+    ("bk.bincount(few, np.ones(5), 4)", "[1, 2, 1, 1]"),
+    ("bk.histogram(u[None], np.ones((1, 5)), np.array([[-99.0, 99]]))", "[[5]]"),
+    (
+        "bk.histogram(bk.asarray(np.array([[1, 2, 3]], np.float32)), None, bk.asarray(np.array([[1.0, 2, 3]])))",
+        "[[1, 2]]",
+    ),
     ("bk.permute_dims(x, (-1, 0))", "bk.to_numpy(x).T"),
 )
 
@@ -173,6 +199,14 @@ def test_special_numbers(library: str) -> None:
         if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-5, equal_nan=True):
             wrong.append(f"{call}: {found.tolist()}, expected {expected.tolist()}")
     assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+
+
+def test_results_have_their_own_memory_and_device() -> None:
+    bk, x = get_backend("numpy"), np.ones((1, 2, 1))
+    nowhere = np.zeros((1, 0, 1), np.int32)
+    assert not np.shares_memory(bk.scatter(x, nowhere, np.ones((1, 0, 1))), x)
+    with pytest.raises(ValueError, match="device"):
+        bk.zeros(2, device="GPU")
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -52,15 +52,25 @@ def numbers(bk: Any, found: Any) -> list[np.ndarray]:
     return [np.asarray(bk.to_numpy(found) if bk.is_array(found) else found)]
 
 
+def alike(found: np.dtype, expected: np.dtype, given: list[np.dtype]) -> bool:
+    """Has a result the kind that NumPy gives, and the precision of the real or complex operands?"""
+    precisions = {np.finfo(dtype).bits for dtype in given if dtype.kind in "fc"}
+    if not precisions:  # but of integers: NumPy's may be real, and the precision is the one in force
+        return expected.kind in (found.kind, "f")
+    return found.kind == expected.kind and (found.kind not in "fc" or {np.finfo(found).bits} == precisions)
+
+
 def differences(bk: Any, sample: Sample, dtype: str, found: Any) -> Iterator[str]:
-    expected = numbers(get_backend("numpy"), evaluate(sample.expected, bk=bk, **operands(dtype)))
+    own = operands(dtype)
+    given = [own[name].dtype for name in sample.operands()]
+    expected = numbers(get_backend("numpy"), evaluate(sample.expected, bk=bk, **own))
     found = numbers(bk, found)
     if len(found) != len(expected):
         yield f"{sample.call} of {dtype}: {len(found)} arrays, expected {len(expected)}"
     single = dtype in ("float32", "complex64")
     for x, y in zip(found, expected, strict=False):
         scale = np.max(np.abs(y), initial=1, where=np.isfinite(y)) if y.dtype.kind in "fc" else 1
-        if x.shape != y.shape or (x.dtype.kind != y.dtype.kind and y.dtype.kind != "f"):
+        if x.shape != y.shape or not alike(x.dtype, y.dtype, given):
             yield f"{sample.call} of {dtype}: {x.dtype} {x.shape}, expected {y.dtype} {y.shape}"
         elif not np.allclose(x, y, rtol=1e-4 if single else 1e-6, atol=(1e-5 if single else 1e-6) * scale):
             yield f"{sample.call} of {dtype}: {x.tolist()}, expected {y.tolist()}"

@@ -61,6 +61,7 @@ _FIXED = {  # real numbers, of the dtype where it is real
     "positive": _rng.uniform(0.2, 4, (3, 5)),
     "other": _rng.uniform(0.2, 4, (3, 5)),
     "square": _rng.normal(size=(2, 4, 4)),
+    "alike": np.linalg.qr(np.random.default_rng(1).normal(size=(2, 5, 3)))[0],  # singular values are
 }
 _FIXED["edges"][0, -1] = 1.0  # with a value on the last one
 _BASE = {name: np.round(_rng.normal(size=shape) * 3, 3) for name, shape in _SHAPES.items()}
@@ -168,7 +169,6 @@ SAMPLES = (
            "scattered(x[None, ..., None], np.array([[[0, 1], [-1, 2]]]), u[None, :2, None], 'update')[0, ..., 0]"),
     Sample("scatter_nd", "bk.scatter_nd(u, back, u[:1], 'add')",
            "scattered(u[None, :, None], back[None, :, None], u[None, :1, None], 'add')[0, :, 0]"),
-    Sample("scatter_rows", "bk.scatter_rows(x, back[::2], x[1:], 'update')", "np.stack([x[1], x[1], x[2]])", "fc"),
     Sample("unravel_index", "bk.unravel_index(bins[0], (3, 1, 4))",
            "np.stack(np.unravel_index(bins[0], (3, 1, 4)), -1)"),
     Sample("ravel_multi_index", "bk.ravel_multi_index(anywhere, (3, 4), 'periodic')",
@@ -225,7 +225,8 @@ SAMPLES = (
     # dense
     Sample("svd", "bk.svd(M, False)[1]", "np.linalg.svd(M, compute_uv=False)", "fc", differentiable=False),
     Sample("matrix_rank", "bk.matrix_rank(M)", "np.linalg.matrix_rank(M)", "fc"),
-    Sample("lstsq", "bk.lstsq(M, Y)", "lstsq(M, Y)", "fc", differentiable=False),
+    Sample("lstsq", "bk.lstsq(M, Y)", "lstsq(M, Y)", "fc", differentiable="Y"),
+    Sample("lstsq", "bk.lstsq(alike, Y)[0]", "lstsq(alike, Y)[0]"),
     Sample("lstsq", "bk.lstsq(M[0], Y[0])[0]", "np.linalg.lstsq(M[0], Y[0], rcond=None)[0]"),
     Sample("eigvals", "bk.sort(bk.abs(bk.eigvals(square)), axis=-1)", "np.sort(np.abs(np.linalg.eigvals(square)), -1)"),
     Sample("eig", "bk.linalg.eig(square)[1] * bk.linalg.eig(square)[0][:, None]",
