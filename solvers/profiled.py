@@ -26,7 +26,7 @@ _SOLVES = {
     f"{_SOLVERS}.linear_solve": {"_linear_solve": "linear_solve"},
     f"{_SOLVERS}.prepare": {"_solve_prepared": "PreparedSolver.solve"},
 }
-_NONLINEAR = {"solve_nonlinear": "_Solve", "minimize": "_MinimizeCall"}
+_NONLINEAR = {"solve_nonlinear": "_NewtonCall", "minimize": "_MinimizeCall"}
 _SETUP = {
     f"{_SOLVERS}.linear_solve": ("make_problem", "choose", "factors_now"),
     f"{_SOLVERS}.prepare": ("make_problem", "choose", "factors_now"),

@@ -45,7 +45,7 @@ def _by_get(x: Array) -> Any:
     return x.get()
 
 
-class _Entry(NamedTuple):
+class _MadeOfIndices(NamedTuple):
     owner: Any  # weak reference to the array with the memory
     copy: np.ndarray  # its numbers, as its owner may write to it
     made: Any
@@ -59,7 +59,7 @@ class OfIndices:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[Any, ...], _Entry] = {}
+        self._entries: dict[tuple[Any, ...], _MadeOfIndices] = {}
 
     def get(self, index: np.ndarray, key: tuple[Any, ...], make: Callable[[np.ndarray], Any]) -> Any:
         """`make(index)`, made once for each `key`."""
@@ -72,5 +72,5 @@ class OfIndices:
             return entry.made
         copy = index.copy()
         made = make(copy)
-        self._entries[whole] = _Entry(ref(owner, lambda _: self._entries.pop(whole, None)), copy, made)
+        self._entries[whole] = _MadeOfIndices(ref(owner, lambda _: self._entries.pop(whole, None)), copy, made)
         return made

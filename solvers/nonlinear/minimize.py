@@ -16,13 +16,14 @@ from ..results.failure import raise_or_warn, with_nan
 from ..setup.other_names import with_our_names
 from ..setup.stopping import tolerance
 from .arguments import box_of, checked_limit, checked_method, unknowns
+from .array_result import register_result
 from .cut_derivatives import refuse_cut_gradient
 from .describe import describe_minimum
 from .equations import NonlinearEquations
 from .gradient_descent import descend
 from .implicit import ImplicitRoot
 from .linear_solver import LinearSolver
-from .minimize_result import MinimizeResult, register_minimize_result
+from .minimize_result import MinimizeResult
 from .objective import Minimum, Objective
 from .scipy_runs import SCIPY_METHODS
 from .search_by_scipy import search_by_scipy
@@ -124,7 +125,7 @@ class _MinimizeCall:
         self, user: UserFunction, x: Array, rtol: Array, atol: Array, lower: Array, upper: Array
     ) -> MinimizeResult:
         bk = user.bk
-        register_minimize_result(bk)
+        register_result(bk, MinimizeResult)
         user = user.explicit(x)  # one trace, also for derivatives
         with bk.errstate():
             constants = user.with_constants()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, choose_backend
+from ...backends import Array
+from .array_result import ArrayResult
 from .describe import describe_equations
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NonlinearResult:
+class NonlinearResult(ArrayResult):
     """The outcome of `solve_nonlinear`, one entry per system of the batch (a scalar without batch axes).
 
     Usable as the return value of compiled functions and as a container of arrays.
@@ -49,48 +49,8 @@ class NonlinearResult:
     history: Array | None
     method: str
 
-    @property
-    def message(self) -> str:
-        """What happened, in words (needs values: not inside a compiled function)."""
-        bk = choose_backend(self.status)
-        if bk.compiled(self.status) or not hasattr(self.status, "shape"):
-            return "The message is known when the compiled function has run."
-        return describe_equations(*[np.asarray(bk.to_numpy(a)) for a in self.end_state()])
-
     def end_state(self) -> tuple[Array, ...]:
-        """Numbers for the message, the status in front."""
         return self.status, self.iterations, self.residual_norm, self.tolerance
 
-    def __repr__(self) -> str:
-        return f"<NonlinearResult: {self.message}>"
-
-    # TensorFlow asks the class itself how to take it apart.
-
-    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        arrays, static = _flatten(self)
-        return static, tuple(arrays)
-
-    @classmethod
-    def __tf_unflatten__(cls, static: tuple[Any, ...], arrays: tuple[Any, ...]) -> NonlinearResult:
-        return _unflatten(static, arrays)
-
-
-_ARRAYS = (
-    "x", "residual", "residual_norm", "tolerance", "attainable", "iterations", "function_evaluations", "converged",
-    "diverged", "status",
-)  # fmt: skip
-
-
-def _flatten(result: NonlinearResult) -> tuple[Sequence[Any], tuple[Any, ...]]:
-    arrays = [getattr(result, name) for name in _ARRAYS]
-    return [*arrays, *(() if result.history is None else (result.history,))], (result.method,)
-
-
-def _unflatten(static: Any, arrays: Sequence[Any]) -> NonlinearResult:
-    values = dict(zip((*_ARRAYS, "history"), (*arrays, None)[: len(_ARRAYS) + 1], strict=True))
-    return NonlinearResult(**values, method=static[0])
-
-
-def register_nonlinear_result(bk: Backend) -> None:
-    """Make `NonlinearResult` a container of arrays for this backend's transformations."""
-    bk.register(NonlinearResult, _flatten, _unflatten)
+    def _described(self, *numbers: np.ndarray) -> str:
+        return describe_equations(*numbers)

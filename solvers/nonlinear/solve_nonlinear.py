@@ -14,12 +14,13 @@ from ..results.failure import raise_or_warn, with_nan
 from ..setup.other_names import with_our_names
 from ..setup.stopping import default_rtol, tolerance
 from .arguments import checked_limit, checked_method, unknowns
+from .array_result import register_result
 from .describe import describe_equations
 from .equations import NonlinearEquations, residual_of
 from .implicit import ImplicitRoot
 from .linear_solver import LinearSolver
 from .newton import Newton, NewtonState
-from .nonlinear_result import NonlinearResult, register_nonlinear_result
+from .nonlinear_result import NonlinearResult
 from .user_function import UserFunction
 
 _MOST_STEPS = 50
@@ -88,23 +89,25 @@ def solve_nonlinear(
         tolerance(bk, rtol, default_rtol(dtype), "rtol", layout, x0, dtype),
         tolerance(bk, atol, 0.0, "atol", layout, x0, dtype),
     )
-    problem = _Solve(Newton(limit, rtol is None, bool(history), solver, "nan" if policy == "nan" else "status"), policy)
+    newton = Newton(limit, rtol is None, bool(history), solver, "nan" if policy == "nan" else "status")
     user = UserFunction(bk, f, tuple(args), layout, dtype)
-    return without_compilers(run_for)(policy, problem.result, user, x0, *map(bk.constant, tolerances))
+    return without_compilers(run_for)(
+        policy, _NewtonCall(newton, policy).result, user, x0, *map(bk.constant, tolerances)
+    )
 
 
 solve_nonlinear._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
 
 
 @dataclass(frozen=True)
-class _Solve:
+class _NewtonCall:
     """All but arrays and the function; hashable where the settings of the linear solver are."""
 
     newton: Newton
     policy: str
 
     def result(self, user: UserFunction, x: Array, rtol: Array, atol: Array) -> NonlinearResult:
-        register_nonlinear_result(user.bk)
+        register_result(user.bk, NonlinearResult)
         return self._told(user.bk, user.layout, *user.compiled(_run, x, rtol, atol, known=self))
 
     def found(self, user: UserFunction, x: Array, rtol: Array, atol: Array) -> tuple[Any, ...]:
@@ -141,5 +144,5 @@ class _Solve:
 _NAME = "solve_nonlinear"  # of the message in stored programs
 
 
-def _run(user: UserFunction, known: _Solve, x: Array, rtol: Array, atol: Array) -> tuple[Any, ...]:
+def _run(user: UserFunction, known: _NewtonCall, x: Array, rtol: Array, atol: Array) -> tuple[Any, ...]:
     return known.found(user, x, rtol, atol)
