@@ -18,16 +18,17 @@ from ..interface.structure import Opened
 from ..numpy.along_axes import COST_OF_STEP, recurrence
 from ..precision import exponent_bits
 from .along_axes import TorchFourier
-from .bilinear import bilinear
-from .closures import open_function
-from .differentiated import DerivativesOfFunctions
+from .derivatives.bilinear import bilinear
+from .derivatives.differentiated import DerivativesOfFunctions
+from .derivatives.implicit import implicit_solve
+from .derivatives.marked import Refused, WithoutDerivatives
+from .derivatives.pullback import pullback
 from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
-from .implicit import implicit_solve
 from .kernels import TorchKernels
 from .linalg import TorchLinalg
-from .marked import Refused, WithoutDerivatives
+from .program.closures import open_function
+from .program.watch import is_recorded
 from .promotion import TorchPromotion
-from .pullback import pullback
 from .sparse import TorchSparse
 from .transformed import (
     check_for_host,
@@ -40,7 +41,6 @@ from .transformed import (
     version,
 )
 from .updates import TorchUpdates
-from .watch import is_recorded
 
 _LONG = 2**15  # bytes of a row; see `dot`
 _SHORT = 2**20  # bytes of a row: updates of longer ones take NumPy longer than torch, small operations included

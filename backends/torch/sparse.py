@@ -9,9 +9,9 @@ import torch
 
 from ..interface.places import check_count, check_range, check_rising
 from ..interface.sparse_kernels import CooEntries, row_starts
+from .derivatives.sparse_values import values_of
 from .dtypes import numpy_dtype
 from .indexing import as_index
-from .sparse_values import values_of
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 

@@ -16,7 +16,7 @@ def recorded(function: Callable[..., Any], *arrays: Any) -> Any:
     """The program, recorded at one vector."""
     import torch
 
-    from krylix.backends.torch.recorded import record
+    from krylix.backends.torch.program.recorded import record
 
     return record(function, torch.linspace(1, 2, N, dtype=torch.float64), arrays, arrays, find=False)
 
@@ -137,7 +137,7 @@ def test_random_numbers_are_drawn_for_each_x() -> None:
 def test_programs_of_one_structure_share_their_code() -> None:
     import torch
 
-    from krylix.backends.torch.straight_line import straight_line
+    from krylix.backends.torch.program.straight_line import straight_line
 
     w = torch.ones(N, dtype=torch.float64)
     before = straight_line.cache_info()

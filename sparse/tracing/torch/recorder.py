@@ -21,9 +21,9 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef  # not documented, but used by torch.func itself
 from torch.utils._pytree import tree_flatten
 
-from ....backends.torch.recorded import Recording
+from ....backends.torch.program.recorded import Recording
+from ....backends.torch.program.watch import Watch
 from ....backends.torch.transformed import is_tracked
-from ....backends.torch.watch import Watch
 from ..engine.refusals import NoRule
 from ..nested import mapped
 from .lists import for_each, of_one

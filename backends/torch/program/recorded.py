@@ -17,9 +17,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from .marked import Refused
+from ..derivatives.marked import Refused
+from ..transformed import is_tracked, is_transformed, may_have_derivatives, version
 from .straight_line import AtenCall, Operand, straight_line, written_arguments
-from .transformed import is_tracked, is_transformed, may_have_derivatives, version
 from .watch import Watch, tensors_in
 
 _DETACH = torch.ops.aten.detach.default

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ..interface.transformations import Differentiated
-from .transformed import transforming
+from ...interface.transformations import Differentiated
+from ..transformed import transforming
 from .with_rule import with_rule
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from .transformed import may_have_derivatives
+from ..transformed import may_have_derivatives
 
 Pullback = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
 

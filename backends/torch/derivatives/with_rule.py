@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .transformed import is_tracked, may_have_derivatives, with_signature
+from ..transformed import is_tracked, may_have_derivatives, with_signature
 
 Rule = Callable[..., Sequence[torch.Tensor | None]]
 

@@ -15,10 +15,10 @@ import torch
 from torch._C import _functorch  # not public, as the next functions of torch; a test pins them
 from torch.autograd import forward_ad
 
-from ..autocast import without_autocast
-from ..interface.implicit import LinearSystem
+from ...autocast import without_autocast
+from ...interface.implicit import LinearSystem
+from ..transformed import with_signature
 from .pullback import pullback
-from .transformed import with_signature
 
 
 def implicit_solve(system: LinearSystem, b: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:

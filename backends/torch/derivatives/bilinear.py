@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ..interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
-from ..registry import without_compilers
-from .indexing import as_index
-from .transformed import is_tracked, is_transformed, may_have_derivatives, with_signature
+from ...interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
+from ...registry import without_compilers
+from ..indexing import as_index
+from ..transformed import is_tracked, is_transformed, may_have_derivatives, with_signature
 
 
 @dataclass(frozen=True)

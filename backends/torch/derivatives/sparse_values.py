@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .transformed import is_transformed
+from ..transformed import is_transformed
 
 Indices = tuple[torch.Tensor, ...]
 

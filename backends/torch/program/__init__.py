@@ -1,0 +1,1 @@
+"""Python functions recorded as programs of ATen calls, and what they close over."""
