@@ -9,6 +9,7 @@
     transformations  derivatives, compiling, tracing and vectorising of whole functions
     implicit         what a backend needs to know of a solve in order to differentiate it
     devices          which there are, where an array is, where new ones go: for users
+    own_modules      what a library may have in modules beside its backend
     new_arrays       dtypes of new arrays, and the array API standard: for users
     along_axes       Fourier transforms and recurrences along axes
     tree, arrays     what these hand to each other

@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Protocol
 
 from .arrays import Array
+from .own_modules import needed_module
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Devices:
 
     @property
     def _devices(self) -> DeviceModule:
-        found: Any = import_module(f"...{self.name}.devices", __name__)
+        found: DeviceModule = needed_module(self, "devices", "the functions of DeviceModule")
         return found
 
     def list_devices(self, device_type: str | None = None) -> list[ComputeDevice]:

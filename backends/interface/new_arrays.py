@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from ..precision import get_precision
 from .arrays import Array
+from .own_modules import needed_module
 
 
 class NewArrays(ABC):
@@ -78,5 +78,4 @@ class NewArrays(ABC):
         count as arrays, and numbers of Python only raise the kind. `krylix.precision` sets the dtype of new real
         numbers. What a library has beyond the standard is no part of it.
         """
-        # By name: solves do not need it, and only the folder of the library imports the library.
-        return import_module(f"..{self.name}.standard", __package__).xp
+        return needed_module(self, "standard", "the namespace `xp`").xp

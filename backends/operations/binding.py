@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..interface.own_modules import own_module
 from .added import ADDED
 
 if TYPE_CHECKING:
@@ -92,10 +91,8 @@ class NamedOperations(Names):
 
     @cached_property
     def _own_operations(self) -> Any:
-        """The module `operations` beside the one of the backend's class, where there is one."""
-        package = type(self).__module__.rpartition(".")[0]
-        beside = f"{package}.operations"
-        return import_module(beside) if beside in sys.modules or (package and find_spec(beside)) else None
+        """The library's own functions, where it has such a module."""
+        return own_module(type(self), "operations")
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *import_module(".table", __package__).OPERATIONS})

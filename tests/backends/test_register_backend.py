@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import NoBackendFound, choose_backend, linear_solve, register_backend
 from krylix.backends import get_backend, registry
+from krylix.backends.interface.own_modules import needed_module
 from krylix.backends.numpy.backend import NumpyBackend
 
 A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(5, 5)).tocsr()
@@ -198,3 +199,18 @@ def test_arguments_of_a_function_are_its_own_affair() -> None:
     x = linear_solve(product, np.ones(5), args=(of_package("pandas")(),), method="CG").x
     np.testing.assert_allclose(x, 0.5)
     assert seen[0].__module__ == "pandas.core"
+
+
+def test_a_class_that_derives_from_a_library_has_what_that_has() -> None:
+    """Its standard, devices and operations."""
+
+    class Own(NumpyBackend):
+        name = "own"
+
+    bk = Own()
+    assert bk.xp.sum(np.ones(3)) == 3 and bk.erf(np.zeros(1)) == 0 and bk.default_device.name == "cpu"
+
+
+def test_a_backend_without_a_folder_says_what_is_expected() -> None:
+    with pytest.raises(TypeError, match=r"object has no module 'standard' beside it; expected one with the namespace"):
+        needed_module(object(), "standard", "the namespace `xp`")
