@@ -11,10 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend
+from ..backends.public_names import PublicNames
 from ..backends.rows import rows_times, transposed_times
 
 
-class Operator(ABC):
+class Operator(PublicNames, ABC):
     """A linear map from arrays of `in_shape` to arrays of `out_shape`, immutable.
 
     Attributes:
