@@ -83,7 +83,7 @@ def test_calls_of_a_prepared_sparse_matrix() -> None:
     b = np.random.default_rng(0).normal(size=N)
     solver = krylix.prepare(tridiagonal(), b, method="CG", rtol=1e-8)
     calls, files = counted(lambda: solver.solve(b), ("product",))
-    assert calls <= 635
+    assert calls <= 636
     assert 0 < files <= 38
 
 
@@ -99,12 +99,12 @@ def test_calls_of_a_function() -> None:
         return linear_solve(lambda x: image(x), b, method="CG", rtol=1e-8)  # another function each time
 
     calls, files = counted(solve, ("image",))
-    assert calls <= 1214
+    assert calls <= 1215
     assert 0 < files <= 22
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize(("mode", "most"), [("numpy", 66), ("torch", 112), ("tf", 192), ("jax", 176)])
+@pytest.mark.parametrize(("mode", "most"), [("numpy", 67), ("torch", 112), ("tf", 192), ("jax", 176)])
 def test_calls_of_small_dense_systems(mode: str, most: int) -> None:
     A, b = (array(mode, a) for a in (tridiagonal().toarray()[:16, :16] + np.eye(16), np.ones(16)))
     assert counted(lambda: linear_solve(A, b))[0] <= most
