@@ -18,7 +18,8 @@ from ..iteration.outcome import Status
 from ..methods.direct.singular import Singularity
 from .advice import LookForCauses
 from .describe import describe
-from .result import SolveResult, end_state_of, said_of
+from .end_state import end_state_of, said_of
+from .result import SolveResult
 
 R = TypeVar("R", bound=Any)
 
