@@ -10,6 +10,7 @@ from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
+from ..sparse.peers.table import NO_PEERS
 from .attempt import Attempt
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
@@ -21,6 +22,7 @@ from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
+from .setup.peers import with_peers_read
 from .setup.problem import Problem, Progress, Request
 from .setup.requirements import (
     check_requirements,
@@ -133,6 +135,8 @@ linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.
 
 
 def _linear_solve(request: Request) -> SolveResult:
+    if not NO_PEERS.issuperset((type(request.A), type(request.preconditioner))):
+        request = with_peers_read(request)
     found = solve_small_dense(request)
     return run_for(request.on_failure, run_where_spread, _solved, request) if found is None else found
 

@@ -28,6 +28,7 @@ from .setup.choose import Explanation, choose
 from .setup.factors import factors_now
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
+from .setup.peers import with_peers_read
 from .setup.problem import KnownNull, Problem, Progress, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
@@ -229,6 +230,7 @@ def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
 
 
 def _prepare(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
+    request = with_peers_read(request)
     return run_for(request.on_failure, run_where_spread, lambda given: _set_up(given, previous, many), request, False)
 
 

@@ -39,7 +39,7 @@ class Operator(ScipyProducts, ABC):
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
     offset: complex = 0  # a constant that is added to every entry of `without_offset`
     analysis: Any = None  # what was found out about its entries: see `analysis_of`
-    declared: tuple[tuple[str, bool], ...] = ()  # facts that its source declares, for where values are not known
+    declared: tuple[tuple[str, Any], ...] = ()  # facts that its source declares, for where values are not known
 
     @property
     def without_offset(self) -> Operator:
