@@ -194,20 +194,45 @@ def keep_setup(call: Call, setup: Setup) -> None:
 
 @contextmanager
 def setup_cache(enabled: bool) -> Iterator[None]:
-    """Keep setups of repeated matrices inside the `with` block, or make each anew (per thread and task)."""
+    """Keep setups of repeated matrices inside the `with` block, or make each anew (per thread and task).
+
+    Args:
+        enabled: whether setups are kept.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> with krylix.setup_cache(False):  # nothing of this matrix is kept
+        ...     x = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2)).x
+        >>> x
+        array([1. , 0.5])
+    """
     with _setting.local(bool(enabled)):
         yield
 
 
 def set_global_setup_cache(enabled: bool) -> None:
-    """Keep setups of repeated matrices in the whole process, or none; `setup_cache(enabled)` overrides it locally."""
+    """Keep setups of repeated matrices in the whole process, or none; `setup_cache(enabled)` overrides it locally.
+
+    Args:
+        enabled: whether setups are kept; False also drops those that are kept now.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.set_global_setup_cache(False)
+        >>> krylix.set_global_setup_cache(True)  # the default
+    """
     _setting.set_global(bool(enabled))
     if not enabled:
         clear_setup_cache()
 
 
 def clear_setup_cache() -> None:
-    """Let go of all setups that are kept, and their memory."""
+    """Let go of all setups that are kept, and their memory.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.clear_setup_cache()
+    """
     global _kept, _seen
     with _lock:
         _kept, _seen = (), ()

@@ -27,6 +27,11 @@ class Method(ABC):
 
     The attributes below are facts; a method declares those that differ from the defaults. Requirements are checked
     before a solve; tests check exactly what the facts promise.
+
+    Examples:
+        >>> from krylix.solvers import CG, METHODS, Method
+        >>> issubclass(CG, Method), METHODS["CG"] == CG()
+        (True, True)
     """
 
     # --- what it needs and takes
