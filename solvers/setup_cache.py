@@ -34,7 +34,7 @@ MOST_FACTORS = 1 << 27  # bytes of the factors of each: those of a grid of three
 _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in turn, each would push out the next
 
 _setting = Setting("setup_cache", True, compiled=False)
-_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "progress")  # no setup depends on them
+_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor")  # no setup depends on them
 _PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 
@@ -68,7 +68,7 @@ class Setup:
 
     def solve(self, request: Request) -> SolveResult | None:
         """Solve for another right-hand side; None if that needs another set-up."""
-        usual = request.x0 is None and request.history is False and request.progress is False
+        usual = request.x0 is None and request.history is False and request.monitor is None
         if usual and self.plan is not None and (found := self.plan.solve(request.b)) is not None:
             return found
         problem = make_problem(replace(request, A=self.A), self.method, self.null)

@@ -129,6 +129,10 @@ class Method(ABC):
         """
         return state
 
+    def monitored(self, inner: Any) -> Method:
+        """The method of a monitored solve (`InnerSteps`): one whose step takes several iterations tells each."""
+        return self
+
     def steps_taken(self, state: Any) -> Any:
         """Number of iterations of the last step."""
         return 1
