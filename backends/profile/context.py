@@ -41,11 +41,12 @@ def profile(
 
     Cost: 5 ms at the beginning, and 10 to 20 us for each call, of which `retime` leaves half.
 
-    >>> import numpy as np, krylix
-    >>> with krylix.profile() as prof:
-    ...     result = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG")
-    >>> [event.facts["iterations"] for event in prof.events if event.kind == "solve"]
-    [2]
+    Examples:
+        >>> import numpy as np, krylix
+        >>> with krylix.profile() as prof:
+        ...     result = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG")
+        >>> [event.facts["iterations"] for event in prof.events if event.kind == "solve"]
+        [2]
     """
     install = _module("places").install
     found: Profile = _module("user_profile").Profile(_names(backends), trace, blocking, install)
