@@ -69,6 +69,8 @@ class Browser:
         self._session = self.do("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network"):
             self.do(f"{domain}.enable")
+        # each page is seen as by a first visitor: without a choice between light and dark that was made before
+        self.do("Page.addScriptToEvaluateOnNewDocument", source="localStorage.clear()")
 
     def do(self, command: str, **arguments: Any) -> dict[str, Any]:
         """Give a command, and wait for its answer.

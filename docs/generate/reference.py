@@ -34,10 +34,9 @@ def _entry(name: Name) -> str:
     if name.defined is None:
         return f"## `{name.full}` {{ #{name.full} }}\n\n{anchors}\n\n{name.summary}"
     also = f"\n\nAlso `{'`, `'.join(name.aliases)}`." if name.aliases else ""
-    return (
-        f"## {name.short} {{ #{name.full} }}\n\n{anchors}`{name.full}`{also}\n\n"
-        f"::: {name.defined}\n    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
-    )
+    anchors = f'<a id="{name.full}"></a>{anchors}'
+    options = f"    options:\n      heading: {name.short}\n      toc_label: {name.short}\n      heading_level: 2\n"
+    return f"{anchors}\n\n::: {name.defined}\n{options}{also}\n"
 
 
 def _index(names: list[Name]) -> str:
