@@ -16,7 +16,10 @@ from ..formats.making.foreign import from_scipy
 from ..formats.matrix import Matrix
 from ..formats.sparse_matrix import SparseMatrix
 from .archive import UNPACKED
-from .reader import accepted, form_of_name, read_matrix_file
+from .reader import ENDINGS, accepted, form_of_name, read_contents, split_part
+
+_WRITTEN = ("npz", "mtx", "mtx.gz")
+_READ = tuple(ending for ending, form in ENDINGS.items() if form != "npy")
 
 
 def save(path: Any, matrix: Any) -> None:
@@ -39,7 +42,9 @@ def save(path: Any, matrix: Any) -> None:
         >>> A.shape
         (3, 3)
     """
-    form = _form(path)
+    form = form_of_name(Path(path).name)
+    if form not in _WRITTEN:
+        raise ValueError(f"The file {str(path)!r} was given; expected a name that ends with .npz, .mtx or .mtx.gz.")
     A = matrix.to_scipy() if isinstance(matrix, Matrix) else sp.csr_array(checked_scipy(matrix, "the matrix"))
     if form == "npz":
         compressed = sum(part.nbytes for part in vars(A).values() if isinstance(part, np.ndarray)) <= UNPACKED
@@ -55,7 +60,10 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
     """Read a matrix that `save`, SciPy or another program wrote.
 
     Args:
-        path: of the file, ending with `.npz`, `.mtx` or `.mtx.gz`.
+        path: of the file, ending with `.npz`, `.mtx`, `.mat` (MATLAB up to version 7), `.rb`, `.hb`, `.rua` or `.rsa`
+            (Rutherford-Boeing, Harwell-Boeing), `.txt` or `.csv` (rows of numbers), or `.tar` (an archive of the
+            SuiteSparse collection); all but the first also compressed, with `.gz` or `.bz2` appended. `A.mat:K` is the
+            variable K of a file that has several, `A.tar.gz:A/K.mtx` a member of an archive.
         format: of the result; None: what suits.
         dtype: of the values; None: that of the file, or double precision for integers.
         like: an array of the library, and on the device, that the matrix is for; None: the default backend's.
@@ -77,7 +85,11 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
         array([1., 1., 1.])
     """
     name = str(path)
-    A = accepted(read_matrix_file(Path(path), _form(path), name), name)
+    file, part = split_part(Path(path))
+    form = form_of_name(file.name)
+    if form is None or form == "npy":
+        raise ValueError(f"The file {name!r} was given; expected a name that ends with {', '.join(_READ)}.")
+    A = accepted(read_contents(file, form, name, part).matrix, name)
     if A.ndim != 2:
         raise ValueError(f"{name}: holds an array of shape {A.shape}; expected a matrix, of two axes.")
     if not sp.issparse(A):
@@ -85,9 +97,3 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
     bk = choose_backend(like)
     return from_scipy(bk, A, dtype, like, format=format)
 
-
-def _form(path: Any) -> str:
-    form = form_of_name(Path(path).name)
-    if form is None or form == "npy":
-        raise ValueError(f"The file {str(path)!r} was given; expected a name that ends with .npz, .mtx or .mtx.gz.")
-    return form
