@@ -140,6 +140,10 @@ def linear_solve(
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
+# What it says where no break is allowed.
+linear_solve._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+    "krylix.linear_solve runs between two graphs; krylix.torch.solve(A, b) with a matrix A is a node of a graph"
+)
 
 
 def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> SolveResult:
