@@ -36,8 +36,8 @@ _AFTER = {
 def write(folder: Path) -> None:
     """The pages, and `index.md`."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, method in METHODS.items():
-        (folder / file_of(name)).write_text(_page(name, method))
+    for order, (name, method) in enumerate(METHODS.items()):
+        (folder / file_of(name)).write_text(_page(name, method, order))
     (folder / "index.md").write_text(index())
 
 
@@ -77,16 +77,16 @@ def index() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _page(name: str, method: Method) -> str:
+def _page(name: str, method: Method, order: int) -> str:
     about, problem = read(type(method)), model_problems.for_method(method)
     right = name in formulas.PRECONDITIONED_FROM_THE_RIGHT
     parts = [
-        f"---\ntitle: {name}\n---\n\n# {name}", method.summary.rstrip(".") + ".",
+        f"---\ntitle: {name}\norder: {order}\n---\n\n# {name}", method.summary.rstrip(".") + ".",
         formulas.display(formulas.METHODS[name]),
         "With a preconditioner M, A M takes the place of A." if right else "",
         _in_short(method, about.cost, about.source),
         "## What it does" if about.text else "", *about.text,
-        *(f"- Raises `{error}`: {when}" for error, when in about.errors),
+        "\n".join(f"- Raises `{error}`: {when}" for error, when in about.errors),
         "## Example", _example(name, method),
         "## Convergence", _picture(name, method, problem),
         f"Class: [`krylix.solvers.{type(method).__name__}`](../reference/{_reference(method)}).",
@@ -145,9 +145,9 @@ def _example(name: str, method: Method) -> str:
 
 def _code(name: str, method: Method) -> str:
     """A system that the method is for, in a few lines."""
-    right, shape = "np.ones(1000)", "(1000, 1000)"
+    right = "np.ones(1000)"
     if method.least_squares:
-        made = "A = sp.random_array((600, 200), density=0.03, rng=np.random.default_rng(1), format=\"csr\")\n"
+        made = "A = sp.random_array((600, 200), density=0.03, rng=np.random.default_rng(1)).tocsr()\n"
         right = "np.ones(600)"
     elif method.needs_grid:
         return (
@@ -160,8 +160,10 @@ def _code(name: str, method: Method) -> str:
     else:
         first, main, last = (-1.2, 2.5, -1.0) if not method.needs_hermitian else (-1.0, 2.5, -1.0)
         main = 0.5 if method.needs_hermitian and not method.needs_definite else main
-        diagonals = f"[{first}, {main}, {last}], offsets=[-1, 0, 1], shape={shape}"
-        made = f"A = sp.diags_array({diagonals}, format=\"csr\")\n"
+        made = (
+            f"diagonals = [{first}, {main}, {last}]\n"
+            "A = sp.diags_array(diagonals, offsets=[-1, 0, 1], shape=(1000, 1000)).tocsr()\n"
+        )
     result = "print(result.converged, int(result.iterations), f\"{float(result.residual_norm):.1e}\")\n"
     if method.couples_systems:
         right = "np.random.default_rng(0).standard_normal((16, 1000))"

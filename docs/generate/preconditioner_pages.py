@@ -46,9 +46,9 @@ def write(folder: Path) -> None:
         "", "| kind | M | symmetric | stored / nnz(A) | work / nnz(A) | iterations of CG |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     problem = model_problems.poisson()
-    for kind, make in PRECONDITIONERS.items():
+    for order, (kind, make) in enumerate(PRECONDITIONERS.items()):
         about = read(make)
-        (folder / file_of(kind)).write_text(_page(kind, about, make))
+        (folder / file_of(kind)).write_text(_page(kind, about, make, order))
         M = preconditioner(problem.A, kind, **SETTINGS.get(kind, {}))
         found = linear_solve(problem.A, problem.b, method="CG", preconditioner=M, rtol=1e-8)
         lines.append(
@@ -66,19 +66,19 @@ def _times(number: int | None, M: Preconditioner) -> str:
     return "" if number is None or not M.entries else f"{number / M.entries:.1f}"
 
 
-def _page(kind: str, about: Read, make: Callable[..., Preconditioner]) -> str:
+def _page(kind: str, about: Read, make: Callable[..., Preconditioner], order: int) -> str:
     problem, method = PROBLEMS.get(kind, (model_problems.poisson, "CG"))
     aliases = ", ".join(f"`{alias}`" for alias, meant in PRECONDITIONER_HINTS.items() if meant == kind)
     takers = [f"[`{name}`](../methods/{file_of(name)})" for name, one in METHODS.items() if one.takes_preconditioner]
     rows = {
-        "Cost": about.cost, "Source": about.source, "Searched for as": aliases,
+        "Cost": about.cost, "Source": about.source, "Known elsewhere as": aliases,
         "Methods": ", ".join(one for one in takers if "scipy-" not in one) + ", and most of SciPy's",
     }  # fmt: skip
     table = ["| | |", "|---|---|", *(f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows.items() if value)]
     parts = [
-        f"---\ntitle: {kind}\n---\n\n# {kind}", about.summary + ".",
+        f"---\ntitle: {kind}\norder: {order}\n---\n\n# {kind}", about.summary + ".",
         formulas.display(formulas.PRECONDITIONERS[kind]), "\n".join(table), *about.text,
-        _settings(about, make), "\n".join(f"- Raises `{error}`: {when}" for error, when in about.errors),
+        _settings(about, make), _errors(about),
         "## Example", _example(kind, method), "## Convergence", _picture(kind, problem(), method),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -92,6 +92,11 @@ def _settings(about: Read, make: Callable[..., Preconditioner]) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY:
             lines.append(f"- `{name}={parameter.default!r}`" + (f": {said[name]}" if name in said else ""))
     return "\n".join(["## Settings", "", *lines]) if lines else ""
+
+
+def _errors(about: Read) -> str:
+    lines = [f"- `{error}`: {when}" for error, when in about.errors]
+    return "\n".join(["## Errors", "", *lines]) if lines else ""
 
 
 _GRID = (
