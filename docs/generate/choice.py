@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from krylix.solvers import METHODS
 from krylix.solvers.setup.table import ROWS, Row
-from method_pages import file_of
+from page_files import file_of
 
 
 def flow_chart() -> str:
-    """The rows as a list of questions, each with the method where the answer is yes. The style sheet draws the arrows."""
+    """The rows as a list of questions, each with the method if the answer is yes. The style sheet draws arrows."""
     steps = "\n".join(_step(row, last=row is ROWS[-1]) for row in ROWS)
     return f'<ol class="flow" markdown="0">\n{steps}\n</ol>'
 
@@ -25,13 +24,3 @@ def _step(row: Row, last: bool) -> str:
         f'<li{" class=last" if last else ""}><span class="question">{question}</span>'
         f'<span class="answer">{method}<small>{row.why}</small></span></li>'
     )
-
-
-def table() -> str:
-    """The rows as the table of docs/choosing.md."""
-    lines = ["| known about A | method | preconditioner | because |", "|---|---|---|---|"]
-    for row in ROWS:
-        kind = "" if row.preconditioner is None else f"`{row.preconditioner}`"
-        method = f"[`{row.method}`](methods/{file_of(row.method)})" if row.method in METHODS else f"`{row.method}`"
-        lines.append(f"| {row.known} | {method} | {kind} | {row.why} |")
-    return "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from matplotlib import pyplot as plt
@@ -13,13 +14,26 @@ from places import DOCS
 
 FOLDER = DOCS / "benchmarks"
 GROUPS = {
-    "tolerance": ("A whole solve", "Whole calls, to a relative residual of 1e-6, on a bar of finite elements and on a grid."),
-    "iteration": ("One iteration", "Seconds of one iteration on 1024² unknowns: the difference of a longer and a shorter solve, so "
-                  "that what is done once cancels."),
-    "gradients": ("A gradient", "Value and gradient of a solve with a matrix that depends on parameters, 512² unknowns, beside the value alone and "
-                  "beside other libraries."),
-    "poisson": ("A function handed over, and nothing else said", "Systems on grids, solved by `linear_solve(f, b)`, beside pyamg's classical multigrid with CG and beside fast transforms."),
-}  # fmt: skip
+    "tolerance": (
+        "A whole solve",
+        "Whole calls, to a relative residual of 1e-6, on a bar of finite elements and on a grid.",
+    ),
+    "iteration": (
+        "One iteration",
+        "Seconds of one iteration on 1024² unknowns: the difference of a longer and a shorter solve, so that what is "
+        "done once cancels.",
+    ),
+    "gradients": (
+        "A gradient",
+        "Value and gradient of a solve with a matrix that depends on parameters, 512² unknowns, beside the value alone "
+        "and beside other libraries.",
+    ),
+    "poisson": (
+        "A function handed over, and nothing else said",
+        "Systems on grids, solved by `linear_solve(f, b)`, beside pyamg's classical multigrid with CG and beside fast "
+        "transforms.",
+    ),
+}
 """Title of each benchmark, and what it measures. Others are shown under their own name."""
 _OURS, _PEER = "#3b82c4", "#e07b28"
 
@@ -53,21 +67,22 @@ def _of_file(content: dict[str, Any]) -> list[str]:
     for group in dict.fromkeys(row["group"] for row in content["rows"]):
         title, meaning = GROUPS.get(group, (group.replace("_", " ").capitalize(), f"`python -m benchmarks {group}`."))
         rows = [row for row in content["rows"] if row["group"] == group]
-        parts += [f"## {title}", meaning, _chart(rows, title), _table(rows)]
+        parts += [f"## {title}", meaning, _chart(rows, title), f'??? note "Numbers"\n\n{indent(_table(rows), "    ")}']
     return parts
 
 
 def _chart(rows: list[dict[str, Any]], title: str) -> str:
-    shown = [row for row in rows if "ratio" in row][::-1]
-    figure, axes = plt.subplots(figsize=(7.5, 0.6 + 0.34 * len(shown)))
-    labels = [f"{row['what']}\nbeside {row['peer']}" for row in shown]
-    colours = [_OURS if row["ratio"] <= 1 else _PEER for row in shown]
-    axes.barh(range(len(shown)), [row["ratio"] for row in shown], color=colours, height=0.7)
-    axes.axvline(1, color="gray", lw=1)
-    axes.set_yticks(range(len(shown)), labels, fontsize=6.5)
-    axes.set(xlabel="krylix / peer", xscale="log" if max(r["ratio"] for r in shown) > 5 else "linear")
-    axes.margins(y=0.01)
-    return svg(figure, f"{title}: krylix's time divided by that of other libraries")
+    """Bars as elements of the page, whose text stays readable on narrow screens."""
+    shown = [row for row in rows if "ratio" in row]
+    most = max(1.25, *(row["ratio"] for row in shown))
+    bars = [
+        f'<div class="{"faster" if row["ratio"] <= 1 else "slower"}"><span>{row["what"]}, beside <b>{row["peer"]}</b>: '
+        f'{row["ratio"]:.2f}</span><i style="width: {100 * row["ratio"] / most:.1f}%"></i></div>'
+        for row in shown
+    ]
+    label = f"{title}: krylix's time divided by that of other libraries"
+    style = f"--one: {100 / most:.2f}%"
+    return f'<div class="bars" role="img" aria-label="{label}" style="{style}">\n' + "\n".join(bars) + "\n</div>"
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
