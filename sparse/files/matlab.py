@@ -13,7 +13,13 @@ import scipy.sparse as sp
 from .contents import Contents, chosen
 
 STARTS = (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file", b"\x89HDF\r\n\x1a\n")
-_NUMBERS = {"double", "single", "sparse", "logical", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+_NUMBERS = {
+    "double",
+    "single",
+    "sparse",
+    "logical",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
 _PROBLEM = "Problem"  # the record of a matrix of the SuiteSparse collection
 _MOST_PACKED = 1032  # bytes that deflate makes of one
 
@@ -37,7 +43,9 @@ def read_matlab(content: bytes, part: str | None, wants_rhs: bool, name: str) ->
     record = _problem(content) if any(key == _PROBLEM and kind == "struct" for key, _, kind in there) else {}
     shapes |= {key: value.shape for key, value in record.items()}
     usual = ("b", f"{_PROBLEM}.b") if wants_rhs else ("A", f"{_PROBLEM}.A")
-    key = chosen(part, list(shapes), _unasked(shapes, usual, wants_rhs), "right-hand side" if wants_rhs else "matrix", name)
+    key = chosen(
+        part, list(shapes), _unasked(shapes, usual, wants_rhs), "right-hand side" if wants_rhs else "matrix", name
+    )
     rhs = None if wants_rhs else next((b for b in _beside(key) if b != key and _fits(shapes, b, key)), None)
     read = record | _variables(content, [k for k in (key, rhs) if k is not None and k not in record])
     return Contents(read[key], key, None if rhs is None else read[rhs], rhs or "")
@@ -61,7 +69,9 @@ def _fits(shapes: dict[str, Any], b: str, A: str) -> bool:
 def _check_sizes(there: Any, size: int, name: str) -> None:
     for key, shape, kind in there:
         if kind in _NUMBERS - {"sparse"} and np.prod(shape, dtype=float) > _MOST_PACKED * size:
-            raise ValueError(f"{name}: promises an array {key} of {' x '.join(map(str, shape))}; it holds {size} bytes.")
+            raise ValueError(
+                f"{name}: promises an array {key} of {' x '.join(map(str, shape))}; it holds {size} bytes."
+            )
 
 
 def _problem(content: bytes) -> dict[str, Any]:
