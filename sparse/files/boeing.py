@@ -52,7 +52,7 @@ def is_boeing(content: bytes) -> bool:
 
 
 def read_boeing(content: bytes, name: str) -> tuple[Any, Any]:
-    """A `coo_matrix` with both triangles, and the right-hand sides `(n, k)` that a Harwell-Boeing file may bring, or None.
+    """A `coo_matrix` with both triangles, and the right-hand sides `(n, k)` of a Harwell-Boeing file, or None.
 
     Raises:
         ValueError: malformed, of finite elements that are not assembled, or in columns of a format that is not known.

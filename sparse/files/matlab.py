@@ -27,15 +27,16 @@ _MOST_PACKED = 1032  # bytes that deflate makes of one
 def read_matlab(content: bytes, part: str | None, wants_rhs: bool, name: str) -> Contents:
     """The variable `part`, or the only one that can be meant.
 
-    Unasked this is `A`, or the field `A` of the record `Problem` of the SuiteSparse collection, or the only matrix that is
-    no vector; of right-hand sides it is `b`, or the only array. `b` is taken along with a matrix that it fits.
+    Unasked this is `A`, or the field `A` of the record `Problem` of the SuiteSparse collection, or the only matrix that
+    is no vector; of right-hand sides it is `b`, or the only array. `b` is taken along with a matrix that it fits.
 
     Raises:
         ValueError: it is of version 7.3 (HDF5), malformed, or holds no or several such variables.
     """
     if content.startswith(STARTS[1:]):
         raise ValueError(
-            f"{name}: is a MATLAB 7.3 file (HDF5); expected version 7 or older. In MATLAB: save('A.mat', 'A', 'b', '-v7')."
+            f"{name}: is a MATLAB 7.3 file (HDF5); expected version 7 or older. "
+            "In MATLAB: save('A.mat', 'A', 'b', '-v7')."
         )
     there = scipy.io.whosmat(io.BytesIO(content))
     shapes = {key: shape for key, shape, kind in there if kind in _NUMBERS and len(shape) == 2}

@@ -73,7 +73,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """`command` ("solve", "compare", "precondition", "inspect" or "methods") and its options, with names of methods checked.
+    """`command` ("solve", "compare", "precondition", "inspect" or "methods") and its options, with names checked.
 
     Raises:
         UsageError: unknown words, missing or contradicting ones.

@@ -23,7 +23,7 @@ HELP_EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "precondition": (
         ("krylix precondition --example bar --kind amg", "what it costs"),
-        ("krylix precondition A.mtx --kind ilu --setting fill=1 --output M.npz", "with a setting, to a file"),
+        ("krylix precondition A.mtx --kind ilu --setting levels=1 --output M.npz", "with a setting, to a file"),
     ),
     "inspect": (
         ("krylix inspect --example airfoil", "symmetry, definiteness, band, null space"),

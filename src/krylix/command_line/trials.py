@@ -51,11 +51,11 @@ class Trials:
         method, kind = combination
         with Activity(f"{method}, {kind}", part):
             pipe = self._pipe or self._start()
-            pipe.send(combination)
-            if not pipe.poll(None if self.limit == float("inf") else self.limit):
-                self._stop()
-                return ComparisonRow(kind, f"stopped after {self.limit:g} s (--time-limit)", method)
             try:
+                pipe.send(combination)
+                if not pipe.poll(None if self.limit == float("inf") else self.limit):
+                    self._stop()
+                    return ComparisonRow(kind, f"stopped after {self.limit:g} s (--time-limit)", method)
                 found: ComparisonRow = pipe.recv()
                 return found
             except (EOFError, OSError):
