@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..backends import Array
+from ..backends import Array, get_backend
 from ..backends.on_failure import QUIET
-from ..sparse import NonlinearError, Operator, UnsupportedOperation
+from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
+from .iteration.monitor import Monitor, Report
 from .iteration.outcome import Outcome, Status
-from .iteration.progress import make_report
 from .iteration.run import LoopSettings, run
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
@@ -21,7 +22,7 @@ from .preconditioners import Preconditioner
 from .results.diagnosis.look import Look
 from .results.failure import apply_policy
 from .results.result import SolveResult
-from .setup.problem import Problem, Progress, Request
+from .setup.problem import Problem, Request
 
 
 def after_failure(method: str, first: str) -> str:
@@ -39,7 +40,7 @@ class Attempt:
         M: a preconditioner, a factorisation made before, or None.
         on_failure: policy for failures, also for those that show later or in several solves; see `guarded`.
         history: are residual norms recorded?
-        progress: what is told after each iteration, see `make_report`.
+        monitor: what is told after each iteration, and what stops the solve.
         fallback: what to try where the method fails, or None.
     """
 
@@ -48,22 +49,22 @@ class Attempt:
     M: Operator | None
     on_failure: str
     history: bool = False
-    progress: Progress = False
+    monitor: Monitor | None = None
     fallback: Method | None = None
 
     @classmethod
     def of(
         cls, request: Request, problem: Problem, method: Method, M: Operator | None, fallback: Method | None = None
     ) -> Attempt:
-        """The attempt with the failure policy, history and progress that the request asks for."""
-        return cls(problem, method, M, request.on_failure, request.history, request.progress, fallback)
+        """The attempt with the failure policy, history and monitor that the request asks for."""
+        return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback)
 
     def run(self) -> Outcome:
         """Run in the library, compiled once where that pays, or on the host. Without derivatives.
 
         The outcome has a first axis for checkpoints if the problem has several limits.
         """
-        problem, A, M, report = self.problem, self.problem.A, self.M, make_report(self.progress, self.method)
+        problem, A, M, report = self.problem, self.problem.A, self.M, self._report()
         bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
         settings = self._settings(method)
         if method.on_host and not bk.on_host:
@@ -75,6 +76,24 @@ class Attempt:
             if A.is_container and (M is None or M.is_container):
                 return bk.compile_if_faster(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
+
+    def _report(self) -> Report | None:
+        """What the loop calls after each step.
+
+        Raises:
+            ValueError: it could stop a program that cannot ask the host.
+        """
+        monitor, problem = self.monitor, self.problem
+        if monitor is None:
+            return None
+        if monitor.may_stop and not problem.bk.can_ask_host():
+            raise ValueError(
+                "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
+                "processes or inside shard_map cannot. Leave them out, or solve outside of it."
+            )
+        return Report.of(
+            monitor, self.method.name, partial(_presented, problem, monitor.in_numpy), problem.layout.batch
+        )
 
     def _settings(self, method: Method) -> LoopSettings:
         problem = self.problem
@@ -164,3 +183,17 @@ class Attempt:
             longest = int(np.max(bk.to_numpy(steps), initial=0)) + 1
             lines = lines[..., :longest, :]
         return bk.reshape(lines, (*lead, int(lines.shape[-2]), *problem.layout.batch))
+
+
+def _presented(problem: Problem, in_numpy: bool, rows: np.ndarray) -> Any:
+    """x of rows of NumPy as the result has it, in memory of its own."""
+    bk, layout = problem.bk, problem.layout
+    found, start = [], 0
+    for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
+        own = Layout(layout.batch, (shape,), (dtype,), axis=layout.axis)
+        found.append(np.array(own.unflatten(get_backend("numpy"), rows[:, start : start + own.size])))
+        start += own.size
+    if not (in_numpy or bk.on_host):
+        like = None if bk.compiled(problem.like) else problem.like
+        found = [bk.from_host(leaf, like) for leaf in found]
+    return found[0] if layout.structure is None else bk.unleaves(layout.structure, found)

@@ -41,6 +41,8 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
     bk = attempt.problem.bk
     if bk.on_host or not is_numpy_elsewhere(attempt.problem, b):
         return _solve(attempt)
+    if attempt.monitor is not None:
+        attempt = replace(attempt, monitor=replace(attempt.monitor, in_numpy=True))
     try:
         return as_numpy(bk, _solve(attempt))
     except ConvergenceError as error:

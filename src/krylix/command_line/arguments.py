@@ -13,7 +13,7 @@ from .. import __version__
 from ..solvers import find_method
 from .errors import UsageError, as_options
 from .files import MATRIX_NAMES, STDIN
-from .output import TRACE_NAME, VECTOR_NAMES
+from .output import FORMS, TRACE_NAME, VECTOR_NAMES
 from .picture import DEFAULT_PICTURE, PICTURE_NAMES
 from .preconditioning import ENDING, check_kind, is_file, kinds
 
@@ -86,6 +86,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         check_kind(options.kind)
     if options.command == "solve":
         _check_names(options)
+        if options.output == STDIN and options.json:
+            raise UsageError("--json and --output - both write to standard output; give --output a file.")
+        if options.output is None and options.output_format is not None:
+            raise UsageError("--output-format says how --output is written; give --output FILE, or --output -.")
         if options.matrix == options.rhs == STDIN:
             raise UsageError("standard input can be read once: give - for A or for b, and a file for the other.")
     return options
@@ -177,9 +181,14 @@ def _add_settings(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--max-iter", type=int, metavar="K", help="default: 10 n, at most 10000")
     group.add_argument("--nullspace", choices=("auto", "constant"), default="auto", help="constant: A 1 = 0")
     group.add_argument("--backend", choices=BACKENDS, default="numpy", help="array library; default: %(default)s")
-    group.add_argument("--output", type=Path, metavar="FILE", help=f"write x, laid out as b: {', '.join(VECTOR_NAMES)}")
+    words = f"write x, laid out as b: {', '.join(VECTOR_NAMES)}; - writes it to standard output, and the report to stderr"
+    group.add_argument("--output", type=Path, metavar="FILE", help=words)
+    words = f"{', '.join(FORMS)}; default: what the name of the file says, txt on standard output"
+    group.add_argument("--output-format", choices=FORMS, metavar="NAME", help=words)
     group.add_argument("--progress", action="store_true", help="show the residual on stderr while it runs")
     group.add_argument("--explain", action="store_true", help="say why the method was chosen")
+    words = f"draw the residual against the iterations: {', '.join(PICTURE_NAMES)}; default: %(const)s"
+    group.add_argument("--plot", type=Path, nargs="?", const=DEFAULT_PICTURE, metavar="FILE", help=words)
     words = f"write how long each call took: {TRACE_NAME}, for https://ui.perfetto.dev"
     group.add_argument("--profile", type=Path, metavar="FILE", help=words)
 
