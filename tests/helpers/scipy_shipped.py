@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
 from unittest import mock
@@ -40,11 +41,11 @@ def _rebound(name: str) -> ModuleType:
         pytest.skip("this build of SciPy comes without its tests", allow_module_level=True)
     before = sys.modules.pop(full, None)
     try:
-        with mock.patch.multiple(scipy.sparse.linalg, **_ours(scipy.sparse.linalg)):
-            with mock.patch.multiple(scipy.sparse.linalg._isolve, **_ours(scipy.sparse.linalg._isolve)):
-                with mock.patch.multiple(scipy.sparse.linalg._dsolve, **_ours(scipy.sparse.linalg._dsolve)):
-                    module = importlib.util.module_from_spec(spec)
-                    spec.loader.exec_module(module)
+        with ExitStack() as stack:
+            for package in PACKAGES:
+                stack.enter_context(mock.patch.multiple(package, **_ours(package)))
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
     finally:
         if before is not None:
             sys.modules[full] = before

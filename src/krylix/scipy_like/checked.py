@@ -40,9 +40,9 @@ def checked(
     if info != 0:
         return x, info
     matvec, b = spl.aslinearoperator(A).matvec, np.asarray(b).ravel()
-    goal, norm = max(rtol * np.linalg.norm(b), atol), np.inf
+    goal, norm = max(rtol * float(np.linalg.norm(b)), atol), np.inf
     for _ in range(_ROUNDS):
-        before, norm = norm, np.linalg.norm(b - matvec(x) + settings.get("shift", 0) * x)
+        before, norm = norm, float(np.linalg.norm(b - matvec(x) + settings.get("shift", 0) * x))
         if norm <= goal:
             return x, 0
         if not norm < _LESS * before:
@@ -50,7 +50,7 @@ def checked(
         x, info = function(A, b, x, **given)
         if info != 0:
             return x, info
-    return x, maxiter or 10 * len(b)
+    return x, max(1, 10 * len(b) if maxiter is None else maxiter)
 
 
 def for_scipy(M: Any, A: Any) -> Any:

@@ -72,7 +72,6 @@ def spsolve(
     return spl.spsolve(A, b, permc_spec, use_umfpack)
 
 
-
 def _spsolve(A: Any, b: Any, method: str | Method, rtol: float | None) -> Any:
     """None where SciPy's function has to solve, or to refuse."""
     n = A.shape[0]
@@ -82,9 +81,7 @@ def _spsolve(A: Any, b: Any, method: str | Method, rtol: float | None) -> Any:
             return None
     if b.shape[0] != n:
         return None
-    result = linear_solve(
-        A, b, method=method, rtol=rtol, on_failure="status", axis=None if b.ndim == 1 else 0
-    )
+    result = linear_solve(A, b, method=method, rtol=rtol, on_failure="status", axis=None if b.ndim == 1 else 0)
     solved = result.converged & (result.iterations > 0)  # of b = 0 SciPy's function sees whether A is singular
     return result.x if solved.all() else None
 

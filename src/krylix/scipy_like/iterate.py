@@ -14,7 +14,6 @@ from .checked import checked, for_scipy
 from .systems import is_of_another_library, is_plain, system_of
 
 _MOST = 1 << 29  # iterations; linear_solve keeps counts in 32 bits
-_BREAKDOWN = -10  # as SciPy's functions return it where a scalar product is zero
 _CONVERGED = int(Status.CONVERGED)
 
 
@@ -31,6 +30,7 @@ def iterate(
     method: str | Method | None,
     per_iteration: int = 1,
     limit: int = 0,
+    breakdown: int = 0,
 ) -> tuple[Any, Any]:
     """x, and 0 if the true residual is below max(rtol |b|, atol).
 
@@ -41,7 +41,8 @@ def iterate(
         function: SciPy's, to fall back to.
         default: our method, if `method` names none.
         per_iteration: steps of the method that SciPy counts as one.
-        limit: of SciPy's iterations by default, if that does not depend on n.
+        limit: of SciPy's iterations by default; 0 for 10 n.
+        breakdown: info after a breakdown, if SciPy's function says that of its own.
     """
     done = None
     given = A, b, x0, rtol, atol, M
@@ -66,7 +67,7 @@ def iterate(
         return by_scipy(function, A, b, x0, rtol, atol, maxiter, M, {})
     if type(b) is np.ndarray and result.converged:
         return result.x, 0
-    return result.x, _info(result, most, b)
+    return result.x, _info(result, most, b, breakdown)
 
 
 def by_scipy(
@@ -85,7 +86,7 @@ def by_scipy(
     return checked(function, A, b, x0, rtol, atol, maxiter, settings)
 
 
-def _info(result: SolveResult, most: int, b: Any) -> Any:
+def _info(result: SolveResult, most: int, b: Any, breakdown: int) -> Any:
     """0: converged; > 0: a number of iterations; < 0: breakdown. An array in compiled functions."""
     if is_of_another_library(b):
         bk = choose_backend(b)
@@ -94,6 +95,6 @@ def _info(result: SolveResult, most: int, b: Any) -> Any:
     if result.converged:
         return 0
     status = int(result.status)
-    if status == Status.MAX_ITER:
-        return most
-    return _BREAKDOWN if status == Status.BREAKDOWN else max(1, int(result.iterations))
+    if status == Status.BREAKDOWN and breakdown:
+        return breakdown
+    return max(1, most if status == Status.MAX_ITER else int(result.iterations))

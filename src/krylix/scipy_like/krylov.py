@@ -20,6 +20,7 @@ ArrayT = TypeVar("ArrayT")
 _CG, _BICGSTAB, _MINRES = CG(), BiCGStab(1), MINRES()
 _gmres = lru_cache(maxsize=64)(GMRES)
 _RESTART = 20  # of SciPy
+_BREAKDOWN = -10  # info of SciPy's biCG-stab where a scalar product is zero
 
 
 def _minres_of_scipy(*args: Any, atol: float, **kwargs: Any) -> tuple[Any, int]:
@@ -54,7 +55,7 @@ def cg(
 
     Returns:
         `(x, info)`: x of shape `(n,)`; info is 0 where `|b - A x| <= max(rtol |b|, atol)` for the residual of this x,
-        the number of iterations where that was not reached, and negative after a breakdown.
+        and the number of iterations (`maxiter`, if that was reached) where that was not to be had.
 
     Raises:
         ValueError, TypeError: as SciPy does, of shapes, and of an atol that is no number.
@@ -91,7 +92,7 @@ def bicgstab(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` for any square A by stabilised biconjugate gradients, called as `scipy.sparse.linalg.bicgstab`.
 
-    Arguments, results and errors are those of `cg`.
+    Arguments, results and errors are those of `cg`; info is negative after a breakdown.
 
     Cost: that of `linear_solve` with "biCG-stab": 2 products with A and with M per iteration.
 
@@ -106,7 +107,7 @@ def bicgstab(
     """
     if callback is not None:
         return by_scipy(spl.bicgstab, A, b, x0, rtol, atol, maxiter, M, {"callback": callback})
-    return iterate(spl.bicgstab, _BICGSTAB, A, b, x0, rtol, atol, maxiter, M, method)
+    return iterate(spl.bicgstab, _BICGSTAB, A, b, x0, rtol, atol, maxiter, M, method, breakdown=_BREAKDOWN)
 
 
 def gmres(

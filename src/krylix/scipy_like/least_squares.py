@@ -101,7 +101,7 @@ def lsmr(
     return x, istop, itn, norms[1], norms[2], norma, conda, normx
 
 
-def _norms(A: Any, b: Any, damp: float, x: np.ndarray, x0: Any) -> tuple[float, float, float]:
+def _norms(A: Any, b: Any, damp: float, x: np.ndarray, x0: Any) -> tuple[Any, Any, Any]:
     """|r|, that of the damped system, and |A^H r - damp^2 x|."""
     A = spl.aslinearoperator(A)
     r = np.atleast_1d(np.asarray(b).squeeze()) - A.matvec(x)
@@ -112,8 +112,8 @@ def _norms(A: Any, b: Any, damp: float, x: np.ndarray, x0: Any) -> tuple[float, 
 
 def _honest(
     istop: int,
-    norms: tuple[float, float, float],
-    bnorm: float,
+    norms: tuple[Any, Any, Any],
+    bnorm: Any,
     anorm: float,
     xnorm: float,
     atol: float,

@@ -14,7 +14,7 @@ from ..sparse import Operator
 _FLOATING = "fdFD"
 
 
-class System(NamedTuple):
+class ScipySystem(NamedTuple):
     """Arguments for `linear_solve`.
 
     Attributes:
@@ -59,14 +59,14 @@ def is_function(A: Any) -> bool:
     return callable(A) and not hasattr(A, "shape")
 
 
-def system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> System:
+def system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> ScipySystem:
     """Convert as `scipy.sparse.linalg` does.
 
     Raises:
         ValueError, TypeError: SciPy refuses these, too, in its own words.
     """
     if is_of_another_library(b) or is_function(A):
-        return System(A, b, x0, M, rtol, atol)
+        return ScipySystem(A, b, x0, M, rtol, atol)
     A, M = _without_hidden_preconditioner(A, M)
     n = _size(A)
     b = np.asarray(b)
@@ -80,11 +80,11 @@ def system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> System:
     x0 = _start(x0, b, M)
     rtol, atol = float(rtol), _checked_atol(atol)
     if 0 <= rtol < 1 and atol < np.inf:
-        return System(A, b, x0, M, rtol, atol)
+        return ScipySystem(A, b, x0, M, rtol, atol)
     goal = max(rtol * float(np.linalg.norm(b)), atol)
     if goal == np.inf:
-        return System(A, b, x0, M, 0.0, 0.0, np.zeros_like(b) if x0 is None else x0.copy())
-    return System(A, b, x0, M, 0.0, goal)
+        return ScipySystem(A, b, x0, M, 0.0, 0.0, np.zeros_like(b) if x0 is None else x0.copy())
+    return ScipySystem(A, b, x0, M, 0.0, goal)
 
 
 def _without_hidden_preconditioner(A: Any, M: Any) -> tuple[Any, Any]:

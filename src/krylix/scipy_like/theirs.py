@@ -195,9 +195,9 @@ def lgmres(
         (0, True)
     """
     if method is None and not _only_krylix_can(A, b):
-        return spl.lgmres(A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=for_scipy(M, A), callback=callback,
-                          inner_m=inner_m, outer_k=outer_k, outer_v=outer_v, store_outer_Av=store_outer_Av,
-                          prepend_outer_v=prepend_outer_v)  # fmt: skip
+        return spl.lgmres(A, b, x0, rtol=rtol, atol=atol, maxiter=_positive(maxiter), M=for_scipy(M, A),
+                          callback=callback, inner_m=inner_m, outer_k=outer_k, outer_v=outer_v,
+                          store_outer_Av=store_outer_Av, prepend_outer_v=prepend_outer_v)  # fmt: skip
     return iterate(spl.lgmres, METHODS["scipy-lGMres"], A, b, x0, rtol, atol, maxiter, M, method)
 
 
@@ -240,10 +240,20 @@ def gcrotmk(
         (0, True)
     """
     if method is None and not _only_krylix_can(A, b):
-        return spl.gcrotmk(A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=for_scipy(M, A), callback=callback, m=m,
-                           k=k, CU=CU, discard_C=discard_C, truncate=truncate)  # fmt: skip
+        return spl.gcrotmk(A, b, x0, rtol=rtol, atol=atol, maxiter=_positive(maxiter), M=for_scipy(M, A),
+                           callback=callback, m=m, k=k, CU=CU, discard_C=discard_C, truncate=truncate)  # fmt: skip
     return iterate(spl.gcrotmk, METHODS["scipy-GCrotMK"], A, b, x0, rtol, atol, maxiter, M, method)
 
 
 def _only_krylix_can(A: Any, b: Any) -> bool:
     return is_of_another_library(b) or is_function(A) or isinstance(A, Operator)
+
+
+def _positive(maxiter: int) -> int:
+    """
+    Raises:
+        ValueError: SciPy would return an x that it did not look at, and call it a success.
+    """
+    if maxiter < 1:
+        raise ValueError(f"maxiter must be at least 1; got {maxiter}.")
+    return maxiter
