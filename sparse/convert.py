@@ -43,6 +43,14 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
         TypeError: `A` is nothing that can be applied.
 
     Cost: a copy of the entries.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> A = krylix.as_operator(lambda u: 2 * u - np.roll(u, 1), np.ones(4))
+        >>> A(np.ones(4))
+        array([1., 1., 1., 1.])
+        >>> A.shape
+        (4, 4)
     """
     if isinstance(A, Operator) and like is None and not args:
         return A

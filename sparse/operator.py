@@ -23,6 +23,12 @@ class Operator(ScipyProducts, ABC):
         shape: `(rows, columns)` of its matrix.
         dtype: NumPy dtype of its entries.
         systems: None when one matrix serves every system, else the number of matrices, one per system.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> A = krylix.as_operator(np.array([[1.0, 2.0], [0.0, 3.0]]))
+        >>> A @ np.ones(2), A.T @ np.ones(2)
+        (array([3., 3.]), array([1., 5.]))
     """
 
     bk: Backend
