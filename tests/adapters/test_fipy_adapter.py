@@ -11,8 +11,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     fipy = pytest.importorskip("fipy")
 
-import krylix
-from krylix.adapters.fipy import LinearKrylixSolver
+import krylix  # noqa: E402
+from krylix.adapters.fipy import LinearKrylixSolver  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
 
