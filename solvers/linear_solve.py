@@ -10,7 +10,7 @@ from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
-from .attempt import Attempt
+from .attempt import Attempt, told
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .iteration.monitor import Callback, monitor_of
@@ -136,7 +136,8 @@ def linear_solve(
         on_failure=get_on_failure() if on_failure is None else on_failure, history=history,
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
-    return without_compilers(_linear_solve)(request, (progress, callback, time_limit) if monitored else None)
+    asked = (progress, callback, time_limit) if monitored else None
+    return without_compilers(told)(_linear_solve, request, asked)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
@@ -244,7 +245,7 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) 
     M = choice.preconditioner if given is None else given
     attempt = _set_up(request, problem, method, M, choice.matrix, choice.factors, choice.is_last)
     release(choice.matrix)
-    return replace(attempt, fallback=choice.fallback)
+    return replace(attempt, fallback=choice.fallback, why=choice.why)
 
 
 def _set_up(

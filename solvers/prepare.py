@@ -15,7 +15,7 @@ from ..backends.on_failure import run_for
 from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.analysis.analysis import release
 from ..sparse.convert import owned
-from .attempt import Attempt
+from .attempt import AS_GIVEN, Attempt, told
 from .iteration.method import Method, precision_for
 from .iteration.monitor import Callback, monitor_of
 from .iteration.progress import Progress
@@ -83,15 +83,24 @@ class PreparedSolver:
         """
         monitored = not (progress is False and callback is None and time_limit is None)
         asked = (progress, callback, time_limit) if monitored else None
-        return without_compilers(_solve_prepared)(self, b, x0, axis, history, asked)
+        return without_compilers(told)(_solve_prepared, self, b, x0, axis, history, asked)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
     @cached_property
     def _plan(self) -> KnownPlan | None:
         return KnownPlan.of(
-            self.A, self.method, self.preconditioner, self._null or KnownNull(None, False), self._request
+            self.A,
+            self.method,
+            self.preconditioner,
+            self._null or KnownNull(None, False),
+            self._request,
+            why=self._reason,
         )
+
+    @property
+    def _reason(self) -> str:
+        return AS_GIVEN if self._why is None else self._why.reason
 
     def explain(self) -> str:
         """Why this method: what is known about A, the lines of the table of docs/choosing.md up to the one that holds,
@@ -171,7 +180,7 @@ def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
         problem = replace(problem, null=_moved(problem.null, problem, "The null space"))
         M = M if solver.method.on_host else _moved(M, problem, "The preconditioner or factorisation")
     check_requirements(problem, solver.method, M)
-    return solve(Attempt.of(request, problem, solver.method, M, solver._fallback), request.b)
+    return solve(Attempt.of(request, problem, solver.method, M, solver._fallback, solver._reason), request.b)
 
 
 def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:

@@ -47,6 +47,7 @@ class Setup:
         A: the matrix as an operator, with no offset.
         source: what the user called A, in memory of its own.
         plan: the fast path of solves that only apply factors.
+        why: this method, in words.
     """
 
     A: Operator
@@ -56,6 +57,7 @@ class Setup:
     null: KnownNull
     source: Any
     plan: KnownPlan | None
+    why: str
 
     @classmethod
     def of(cls, attempt: Attempt, request: Request) -> Setup:
@@ -63,8 +65,8 @@ class Setup:
         problem, method, M = attempt.problem, attempt.method, attempt.M
         null, A = KnownNull(problem.null, problem.both), problem.A.without_offset
         settings = replace(request, A=None, b=None, x0=None)
-        plan = KnownPlan.of(A, method, M, null, settings, problem.source)
-        return cls(A, method, M, attempt.fallback, null, problem.source, plan)
+        plan = KnownPlan.of(A, method, M, null, settings, problem.source, attempt.why)
+        return cls(A, method, M, attempt.fallback, null, problem.source, plan, attempt.why)
 
     def solve(self, request: Request) -> SolveResult | None:
         """Solve for another right-hand side; None if that needs another set-up."""
@@ -75,7 +77,7 @@ class Setup:
         if problem.A.dtype != self.A.dtype:
             return None
         problem = replace(problem, source=self.source)
-        return solve(Attempt.of(request, problem, self.method, self.M, self.fallback), request.b)
+        return solve(Attempt.of(request, problem, self.method, self.M, self.fallback, self.why), request.b)
 
 
 @dataclass(frozen=True, eq=False)

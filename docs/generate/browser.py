@@ -54,7 +54,9 @@ class View(NamedTuple):
     @property
     def file(self) -> str:
         """Name of its screenshot."""
-        return f"{self.page.removesuffix('.html').replace('/', '.')}-{self.width}-{'dark' if self.dark else 'light'}.png"
+        return (
+            f"{self.page.removesuffix('.html').replace('/', '.')}-{self.width}-{'dark' if self.dark else 'light'}.png"
+        )
 
 
 class Browser:

@@ -92,7 +92,7 @@ def _block(match: re.Match[str], sessions: dict[str, dict[str, Any]], where: str
         raise RuntimeError(f"the block at {where} failed:\n{traceback.format_exc()}") from error
     result = printed.getvalue().rstrip()
     if result and options.get("html") == "true":
-        result = f"<div class=\"picture\">\n{result}\n</div>"
+        result = f'<div class="picture">\n{result}\n</div>'
     elif result and "result" in options:
         result = f"```{options['result']} {{.result}}\n{result}\n```"
     shown = f"```python\n{code.rstrip()}\n```" if "source" in options else ""

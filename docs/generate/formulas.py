@@ -6,8 +6,9 @@ _ENERGY = r"x_k = \operatorname*{arg\,min}_{x \in x_0 + \mathcal{K}_k(M A,\, M r
 _NORMAL = r"x_k = \operatorname*{arg\,min}_{x \in \mathcal{K}_k(A^H A,\, A^H b)}"
 _BICG = r"r_k \perp \mathcal{K}_k(A^H, \tilde r_0), \qquad x_k \in x_0 + \mathcal{K}_k(A, r_0)"
 _CG_STEP = (
-    r"\alpha_k = \frac{r_k^H M r_k}{p_k^H A p_k}, \quad x_{k+1} = x_k + \alpha_k p_k, \quad r_{k+1} = r_k - \alpha_k A p_k,"
-    r" \quad p_{k+1} = M r_{k+1} + \frac{r_{k+1}^H M r_{k+1}}{r_k^H M r_k} \, p_k"
+    r"\begin{aligned} \alpha_k &= \frac{r_k^H M r_k}{p_k^H A p_k}, & x_{k+1} &= x_k + \alpha_k p_k, & r_{k+1} &= r_k -"
+    r" \alpha_k A p_k, \\ \beta_k &= \frac{r_{k+1}^H M r_{k+1}}{r_k^H M r_k}, & p_{k+1} &= M r_{k+1} + \beta_k p_k"
+    r" \end{aligned}"
 )
 _MIXED = r"A d_k = r_k \ \text{in single precision}, \qquad x_{k+1} = x_k + d_k, \quad r_{k+1} = r_k - A d_k \ \text{in double}"
 

@@ -9,8 +9,13 @@ from pathlib import Path
 
 from places import DOCS, ROOT, SOURCE
 
-ELSEWHERE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "tests/README.md": "tests.md"}
-"""Pages of the repository that the site has, too, and where."""
+ELSEWHERE = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "docs/benchmarks.md": "measurements.md",  # with budgets of the developers; the site's benchmarks.md is generated
+    "tests/README.md": "tests.md",
+}
+"""Pages of the repository that the site has under another name."""
 ALIASES = {"README.md": "index.md", "SECURITY.md": "contributing.md"}
 """Files that links lead to, and the page of the site that stands for them."""
 _LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(\))")
@@ -48,6 +53,8 @@ def with_links(page: Path, place: Path) -> str:
 
 
 def _moved(match: re.Match[str], page: Path, place: Path) -> str:
+    if page == DOCS / "index.md" and match[2] == "benchmarks.md":
+        return match[0]
     target = (page.parent / match[2]).resolve()
     moved = site_place(target)
     if moved is None:

@@ -1,4 +1,4 @@
-"""What must hold for the pages that were built: links, anchors, public names, nothing from elsewhere, no error shown."""
+"""What must hold for the built pages: links, anchors, public names, nothing from elsewhere, no error shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from urllib.parse import unquote
 
 from public_names import all_names
 
-_LOADED = re.compile(r"<(?:script|link|img|source|iframe)\b[^>]*?\b(?:src|href)=[\"']?(https?:)?//[^\"'> ]+[^>]*>", re.I)
+_LOADED = re.compile(
+    r"<(?:script|link|img|source|iframe)\b[^>]*?\b(?:src|href)=[\"']?(https?:)?//[^\"'> ]+[^>]*>", re.I
+)
 _IN_STYLE = re.compile(r"(?:url\(|@import\s+)[\"']?https?://[^)\"']+")
 _LINK = re.compile(r"<(?:a|img|script|link)\b[^>]*?\s(?:href|src)=[\"']?([^\"'> ]+)", re.I)
 _ID = re.compile(r"\s(?:id|name)=[\"']?([^\"'> ]+)")

@@ -16,6 +16,7 @@ from docstrings import read
 from krylix import linear_solve
 from krylix.solvers import METHODS, Method
 from krylix.solvers.known_as import SAME_METHODS
+from page_files import file_of
 from pictures import show
 
 COLUMNS = ("symmetric", "definite", "rectangular", "complex", "preconditioner", "`jit`", "batch", "derivative", "host")
@@ -36,14 +37,9 @@ _AFTER = {
 def write(folder: Path) -> None:
     """The pages, and `index.md`."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, method in METHODS.items():
-        (folder / file_of(name)).write_text(_page(name, method))
+    for order, (name, method) in enumerate(METHODS.items()):
+        (folder / file_of(name)).write_text(_page(name, method, order))
     (folder / "index.md").write_text(index())
-
-
-def file_of(name: str) -> str:
-    """`biCG-stab(2)` -> `bicg_stab_2.md`."""
-    return name.lower().replace("-", "_").replace("(", "_").replace(")", "") + ".md"
 
 
 def facts(method: Method) -> dict[str, str]:
@@ -77,16 +73,16 @@ def index() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _page(name: str, method: Method) -> str:
+def _page(name: str, method: Method, order: int) -> str:
     about, problem = read(type(method)), model_problems.for_method(method)
     right = name in formulas.PRECONDITIONED_FROM_THE_RIGHT
     parts = [
-        f"---\ntitle: {name}\n---\n\n# {name}", method.summary.rstrip(".") + ".",
+        f"---\ntitle: {name}\norder: {order}\n---\n\n# {name}", method.summary.rstrip(".") + ".",
         formulas.display(formulas.METHODS[name]),
         "With a preconditioner M, A M takes the place of A." if right else "",
         _in_short(method, about.cost, about.source),
         "## What it does" if about.text else "", *about.text,
-        *(f"- Raises `{error}`: {when}" for error, when in about.errors),
+        "\n".join(f"- Raises `{error}`: {when}" for error, when in about.errors),
         "## Example", _example(name, method),
         "## Convergence", _picture(name, method, problem),
         f"Class: [`krylix.solvers.{type(method).__name__}`](../reference/{_reference(method)}).",
@@ -117,9 +113,10 @@ def _in_short(method: Method, cost: str, source: str) -> str:
         "Inside of a compiled function": {"yes": "yes", "callback": "by a callback to the host"}.get(
             row["`jit`"], "yes, where the values of A are known while it is compiled"
         ),
-        "Batch": {"yes": "all systems in one step, each with its own count", "one by one": "one system after the other"}.get(
-            row["batch"], "systems with one A share what they find"
-        ),
+        "Batch": {
+            "yes": "all systems in one step, each with its own count",
+            "one by one": "one system after the other",
+        }.get(row["batch"], "systems with one A share what they find"),
         "Products with A": f"{method.products_per_step} per iteration"
         + (f", {method.products_at_start} at the start" if method.products_at_start else ""),
         "Settings": settings,
@@ -145,30 +142,32 @@ def _example(name: str, method: Method) -> str:
 
 def _code(name: str, method: Method) -> str:
     """A system that the method is for, in a few lines."""
-    right, shape = "np.ones(1000)", "(1000, 1000)"
+    right = "np.ones(1000)"
     if method.least_squares:
-        made = "A = sp.random_array((600, 200), density=0.03, rng=np.random.default_rng(1), format=\"csr\")\n"
+        made = "A = sp.random_array((600, 200), density=0.03, rng=np.random.default_rng(1)).tocsr()\n"
         right = "np.ones(600)"
     elif method.needs_grid:
         return (
             "import numpy as np\n\nfrom krylix import linear_solve\n\n\n"
             "def laplace(u):\n    p = np.pad(u, 1)\n"
             "    return 4 * u - p[2:, 1:-1] - p[:-2, 1:-1] - p[1:-1, 2:] - p[1:-1, :-2]\n\n\n"
-            f"result = linear_solve(laplace, np.ones((100, 100)), method=\"{name}\")\n"
-            "print(result.converged, int(result.iterations), f\"{float(result.residual_norm):.1e}\")\n"
+            f'result = linear_solve(laplace, np.ones((100, 100)), method="{name}")\n'
+            'print(result.converged, int(result.iterations), f"{float(result.residual_norm):.1e}")\n'
         )
     else:
         first, main, last = (-1.2, 2.5, -1.0) if not method.needs_hermitian else (-1.0, 2.5, -1.0)
         main = 0.5 if method.needs_hermitian and not method.needs_definite else main
-        diagonals = f"[{first}, {main}, {last}], offsets=[-1, 0, 1], shape={shape}"
-        made = f"A = sp.diags_array({diagonals}, format=\"csr\")\n"
-    result = "print(result.converged, int(result.iterations), f\"{float(result.residual_norm):.1e}\")\n"
+        made = (
+            f"diagonals = [{first}, {main}, {last}]\n"
+            "A = sp.diags_array(diagonals, offsets=[-1, 0, 1], shape=(1000, 1000)).tocsr()\n"
+        )
+    result = 'print(result.converged, int(result.iterations), f"{float(result.residual_norm):.1e}")\n'
     if method.couples_systems:
         right = "np.random.default_rng(0).standard_normal((16, 1000))"
         result = "print(result.converged.all(), result.iterations.max(), result.x.shape)\n"
     return (
         "import numpy as np\nimport scipy.sparse as sp\n\nfrom krylix import linear_solve\n\n"
-        f"{made}result = linear_solve(A, {right}, method=\"{name}\")\n{result}"
+        f'{made}result = linear_solve(A, {right}, method="{name}")\n{result}'
     )
 
 
@@ -193,7 +192,9 @@ def _picture(name: str, method: Method, problem: model_problems.ModelProblem) ->
     for label, one in [(name, method)] + ([(other, METHODS[other])] if other else []):
         norms = history(one, problem)
         steps = np.flatnonzero(np.isfinite(norms))
-        axes.semilogy(steps, norms[steps], marker="." if len(steps) < 12 else None, lw=1.8 if one is method else 1, label=label)
+        axes.semilogy(
+            steps, norms[steps], marker="." if len(steps) < 12 else None, lw=1.8 if one is method else 1, label=label
+        )
     axes.set(xlabel="iteration", ylabel="relative residual")
     axes.grid(alpha=0.3)
     axes.legend()
@@ -214,6 +215,7 @@ def _suits(other: Method, method: Method) -> bool:
 def _solution(name: str, method: Method) -> str:
     """Of methods that factorise: there is nothing to see but the solution."""
     n = 40
+
     def laplace(u: np.ndarray) -> np.ndarray:
         p = np.pad(u, 1)
         return 4 * u - p[2:, 1:-1] - p[:-2, 1:-1] - p[1:-1, 2:] - p[1:-1, :-2]

@@ -55,6 +55,7 @@ def least_squares() -> ModelProblem:
 
 def diffusion(k: np.ndarray, words: str) -> ModelProblem:
     """-div(k grad u) with zero boundary values; k at the points, averaged harmonically on the faces."""
+
     def along(axis: int) -> sp.csr_array:
         padded = np.pad(k, [(1, 1) if a == axis else (0, 0) for a in range(2)], mode="edge")
         low, high = np.moveaxis(padded, axis, 0)[:-1], np.moveaxis(padded, axis, 0)[1:]
@@ -70,7 +71,9 @@ def diffusion(k: np.ndarray, words: str) -> ModelProblem:
 
 def jumps() -> ModelProblem:
     i, j = np.indices((N, N)) // 8
-    return diffusion(np.where((i + j) % 2, 1e4, 1.0), f"diffusion with coefficients 1 and 10⁴ in blocks, {N} × {N} points")
+    return diffusion(
+        np.where((i + j) % 2, 1e4, 1.0), f"diffusion with coefficients 1 and 10⁴ in blocks, {N} × {N} points"
+    )
 
 
 def smooth() -> ModelProblem:

@@ -29,7 +29,10 @@ def write() -> None:
 
 
 def filled(entries: list[Any], source: Path) -> list[Any]:
-    """`folder/*` replaced by the pages of this folder that are not named beside it, in the order of their titles."""
+    """`folder/*` replaced by the pages of this folder that are not named beside it, in the order of their numbers.
+
+    A page has its number in its header (`order: 3`); the others follow in the order of their titles.
+    """
     named = set(pages(entries))
     result: list[Any] = []
     for entry in entries:
@@ -38,10 +41,15 @@ def filled(entries: list[Any], source: Path) -> list[Any]:
             result.append({title: filled(inside, source) if isinstance(inside, list) else inside})
         elif entry.endswith("/*"):
             found = [path.relative_to(source).as_posix() for path in (source / entry[:-2]).glob("*.md")]
-            result += sorted(set(found) - named, key=lambda page: title_of(source / page).lower())
+            result += sorted(set(found) - named, key=lambda page: _order(source / page))
         else:
             result.append(entry)
     return result
+
+
+def _order(page: Path) -> tuple[float, str]:
+    number = re.search(r"^order: (\d+)$", page.read_text(), re.MULTILINE)
+    return (int(number[1]) if number else float("inf"), title_of(page).lower())
 
 
 def pages(entries: list[Any]) -> list[str]:

@@ -17,7 +17,8 @@ from docstrings import Read, read
 from krylix import linear_solve, preconditioner
 from krylix.solvers import METHODS, PRECONDITIONERS, Preconditioner
 from krylix.solvers.known_as import PRECONDITIONER_HINTS
-from method_pages import file_of, svg
+from method_pages import svg
+from page_files import file_of
 
 PROBLEMS: dict[str, tuple[Callable[[], model_problems.ModelProblem], str]] = {
     "jacobi": (model_problems.jumps, "CG"),
@@ -42,13 +43,14 @@ def write(folder: Path) -> None:
     lines = [
         "---\ntitle: All preconditioners\n---\n", "# All preconditioners", "",
         "Measured on Poisson's equation, 40 × 40 points: numbers stored and multiplications per application beside the "
-        "entries of A, and iterations of CG to 1e-8. [Preconditioners](../preconditioners.md) says which one is for what.",
-        "", "| kind | M | symmetric | stored / nnz(A) | work / nnz(A) | iterations of CG |", "|---|---|---|---|---|---|",
+        "entries of A, and iterations of CG to 1e-8. [Preconditioners](../preconditioners.md) says which one is for "
+        "what.", "",
+        "| kind | M | symmetric | stored / nnz(A) | work / nnz(A) | iterations of CG |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     problem = model_problems.poisson()
-    for kind, make in PRECONDITIONERS.items():
+    for order, (kind, make) in enumerate(PRECONDITIONERS.items()):
         about = read(make)
-        (folder / file_of(kind)).write_text(_page(kind, about, make))
+        (folder / file_of(kind)).write_text(_page(kind, about, make, order))
         M = preconditioner(problem.A, kind, **SETTINGS.get(kind, {}))
         found = linear_solve(problem.A, problem.b, method="CG", preconditioner=M, rtol=1e-8)
         lines.append(
@@ -66,19 +68,23 @@ def _times(number: int | None, M: Preconditioner) -> str:
     return "" if number is None or not M.entries else f"{number / M.entries:.1f}"
 
 
-def _page(kind: str, about: Read, make: Callable[..., Preconditioner]) -> str:
+def _page(kind: str, about: Read, make: Callable[..., Preconditioner], order: int) -> str:
     problem, method = PROBLEMS.get(kind, (model_problems.poisson, "CG"))
     aliases = ", ".join(f"`{alias}`" for alias, meant in PRECONDITIONER_HINTS.items() if meant == kind)
     takers = [f"[`{name}`](../methods/{file_of(name)})" for name, one in METHODS.items() if one.takes_preconditioner]
     rows = {
-        "Cost": about.cost, "Source": about.source, "Searched for as": aliases,
+        "Cost": about.cost, "Source": about.source, "Known elsewhere as": aliases,
         "Methods": ", ".join(one for one in takers if "scipy-" not in one) + ", and most of SciPy's",
     }  # fmt: skip
-    table = ["| | |", "|---|---|", *(f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows.items() if value)]
+    table = [
+        "| | |",
+        "|---|---|",
+        *(f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows.items() if value),
+    ]
     parts = [
-        f"---\ntitle: {kind}\n---\n\n# {kind}", about.summary + ".",
+        f"---\ntitle: {kind}\norder: {order}\n---\n\n# {kind}", about.summary + ".",
         formulas.display(formulas.PRECONDITIONERS[kind]), "\n".join(table), *about.text,
-        _settings(about, make), "\n".join(f"- Raises `{error}`: {when}" for error, when in about.errors),
+        _settings(about, make), _errors(about),
         "## Example", _example(kind, method), "## Convergence", _picture(kind, problem(), method),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -94,22 +100,27 @@ def _settings(about: Read, make: Callable[..., Preconditioner]) -> str:
     return "\n".join(["## Settings", "", *lines]) if lines else ""
 
 
+def _errors(about: Read) -> str:
+    lines = [f"- `{error}`: {when}" for error, when in about.errors]
+    return "\n".join(["## Errors", "", *lines]) if lines else ""
+
+
 _GRID = (
     "import numpy as np\nimport pyamg\n\nfrom krylix import linear_solve, preconditioner\n\n"
-    "A = pyamg.gallery.poisson((60, 60), format=\"csr\")\n"
+    'A = pyamg.gallery.poisson((60, 60), format="csr")\n'
 )
 _CONVECTION = (
     "import numpy as np\nimport scipy.sparse as sp\n\nfrom krylix import linear_solve, preconditioner\n\n"
     "line = sp.diags_array([-1.5, 2.5, -1.0], offsets=[-1, 0, 1], shape=(60, 60))\n"
-    "A = sp.kronsum(line, line, format=\"csr\")  # convection and diffusion\n"
+    'A = sp.kronsum(line, line, format="csr")  # convection and diffusion\n'
 )
 
 
 def _example(kind: str, method: str) -> str:
     settings = "".join(f", {name}={value}" for name, value in SETTINGS.get(kind, {}).items())
     code = (
-        f"{_GRID if method == 'CG' else _CONVECTION}M = preconditioner(A, \"{kind}\"{settings})\nprint(M)\n"
-        f"result = linear_solve(A, np.ones(3600), method=\"{method}\", preconditioner=M)\nprint(result.iterations)\n"
+        f'{_GRID if method == "CG" else _CONVECTION}M = preconditioner(A, "{kind}"{settings})\nprint(M)\n'
+        f'result = linear_solve(A, np.ones(3600), method="{method}", preconditioner=M)\nprint(result.iterations)\n'
     )
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -125,8 +136,8 @@ def _picture(kind: str, problem: model_problems.ModelProblem, method: str) -> st
     figure, axes = plt.subplots(figsize=(6.4, 3))
     for other in dict.fromkeys((kind, "jacobi", None)):
         found = linear_solve(
-            problem.A, problem.b, method=method, preconditioner=_made(problem, other), rtol=1e-10, history=True, max_iter=300,
-            on_failure="status",
+            problem.A, problem.b, method=method, preconditioner=_made(problem, other), rtol=1e-10, history=True,
+            max_iter=300, on_failure="status",
         )  # fmt: skip
         norms = np.asarray(found.history)
         norms = norms[np.isfinite(norms)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from page_files import file_of_title
 from public_names import PAGES, Name, all_names
 
 
@@ -15,13 +16,8 @@ def write(folder: Path) -> None:
         inside = [name for name in names if name.page == page]
         if page in PAGES:
             inside.sort(key=lambda name: PAGES[name.page].index(name.short))
-        (folder / file_of(page)).write_text(_page(page, inside))
+        (folder / file_of_title(page)).write_text(_page(page, inside))
     (folder / "index.md").write_text(_index(names))
-
-
-def file_of(page: str) -> str:
-    """The file of a page of this title."""
-    return page.lower().replace(" ", "_").replace("-", "_").replace(".", "_") + ".md"
 
 
 def _page(title: str, names: list[Name]) -> str:
@@ -45,5 +41,5 @@ def _index(names: list[Name]) -> str:
         lines += ["", f"## {page}", "", "| name | what it is |", "|---|---|"]
         for name in (name for name in names if name.page == page):
             summary = name.summary.replace("|", "\\|")
-            lines.append(f"| [`{name.short}`]({file_of(page)}#{name.full}) | {summary} |")
+            lines.append(f"| [`{name.short}`]({file_of_title(page)}#{name.full}) | {summary} |")
     return "\n".join(lines) + "\n"

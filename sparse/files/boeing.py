@@ -26,6 +26,11 @@ _SYMMETRIES = {"S": "symmetric", "H": "hermitian", "Z": "skew-symmetric"}
 _EXPONENT = re.compile(r"(?<=[\d.])(?=[+-])")  # Fortran leaves out the letter of 1.5-101
 
 
+class _Line(NamedTuple):
+    text: str
+    ended: bool  # by a line feed
+
+
 class _Header(NamedTuple):
     kind: str
     shape: tuple[int, int]
@@ -47,19 +52,20 @@ def is_boeing(content: bytes) -> bool:
 
 
 def read_boeing(content: bytes, name: str) -> tuple[Any, Any]:
-    """A `coo_matrix` with both triangles, and the right-hand sides `(n, k)` that a Harwell-Boeing file may bring, or None.
+    """A `coo_matrix` with both triangles, and the right-hand sides `(n, k)` of a Harwell-Boeing file, or None.
 
     Raises:
         ValueError: malformed, of finite elements that are not assembled, or in columns of a format that is not known.
     """
-    lines = iter(content.decode("latin-1").replace("\r\n", "\n").split("\n"))
+    texts = content.decode("latin-1").replace("\r\n", "\n").split("\n")
+    lines = iter([_Line(text, True) for text in texts[:-1]] + [_Line(texts[-1], False)])
     header = _header(lines, name)
     (m, n), count = header.shape, header.entries
     starts = _integers(lines, n + 1, header.formats[0], name, "column starts")
     rows = _integers(lines, count, header.formats[1], name, "row indices")
     if starts[0] != 1 or starts[-1] != count + 1 or np.any(np.diff(starts) < 0):
         raise ValueError(f"{name}: malformed: the column starts do not rise from 1 to {count + 1}.")
-    if count and not (1 <= rows.min() and rows.max() <= m):
+    if count and not (rows.min() >= 1 and rows.max() <= m):
         raise ValueError(f"{name}: malformed: a row index is out of bounds, 1 to {m}.")
     values = np.ones(count)
     if header.kind[0] != "P":
@@ -71,8 +77,8 @@ def read_boeing(content: bytes, name: str) -> tuple[Any, Any]:
     return A, _right_hand_sides(lines, header, name)
 
 
-def _header(lines: Iterator[str], name: str) -> _Header:
-    head = [next(lines, "") for _ in range(4)]
+def _header(lines: Iterator[_Line], name: str) -> _Header:
+    head = [next(lines, _Line("", True)).text for _ in range(4)]
     counts = head[1].split()
     kind, numbers = head[2][:3].upper(), head[2][3:].split()
     if kind[2:] == "E":
@@ -86,8 +92,10 @@ def _header(lines: Iterator[str], name: str) -> _Header:
     formats = text[:16], text[16:32], text[32:52], text[52:72]
     if len(counts) < 5 or not _counted(counts[4:5], name)[0]:
         return _Header(kind, (m, n), entries, formats, ("", 0))
-    sides = next(lines, "")
-    return _Header(kind, (m, n), entries, formats, (sides[:3].upper(), _counted(sides[3:].split()[:1] or ["0"], name)[0]))
+    sides = next(lines, _Line("", True)).text
+    return _Header(
+        kind, (m, n), entries, formats, (sides[:3].upper(), _counted(sides[3:].split()[:1] or ["0"], name)[0])
+    )
 
 
 def _counted(words: list[str], name: str) -> list[int]:
@@ -99,38 +107,43 @@ def _counted(words: list[str], name: str) -> list[int]:
 def _format(text: str, name: str) -> _Format:
     found = _FORMAT.fullmatch("".join(text.split()))
     if found is None or not int(found["width"]):
-        raise ValueError(f"{name}: has columns of the Fortran format {text.strip()!r}; expected such as (8I10) or (4E20.12).")
+        raise ValueError(
+            f"{name}: has columns of the Fortran format {text.strip()!r}; expected such as (8I10) or (4E20.12)."
+        )
     if found["letter"] == "F" and int(found["scale"] or found["inner"] or 0):
         raise ValueError(f"{name}: has numbers in the Fortran format {text.strip()!r}, scaled by a power of ten.")
     per_line = int(found["count"] or 1) * int(found["times"] or 1)
     return _Format(per_line, int(found["width"]), found["letter"])
 
 
-def _fields(lines: Iterator[str], count: int, text: str, name: str, what: str) -> Iterator[str]:
+def _fields(lines: Iterator[_Line], count: int, text: str, name: str, what: str) -> Iterator[str]:
     """The next `count` fields, line by line; what is missing is an error before memory is taken for it."""
     form, left = _format(text, name), count
     while left > 0:
-        line = next(lines, None)
+        line, ended = next(lines, _Line("", False))
         here = min(form.per_line, left)
-        if line is None or len(line.rstrip()) <= (here - 1) * form.width:
+        needed = (here - 1) * form.width + 1 if ended else here * form.width  # a number that was cut may be another one
+        if len(line.rstrip()) < needed:
             raise ValueError(f"{name}: truncated: {left} of {count} {what} are missing.")
         for i in range(here):
             yield line[i * form.width : (i + 1) * form.width].strip()
         if line[here * form.width :].strip():
-            raise ValueError(f"{name}: malformed: a line of {what} goes on after {here} numbers of {form.width} characters.")
+            raise ValueError(
+                f"{name}: malformed: a line of {what} goes on after {here} numbers of {form.width} characters."
+            )
         left -= here
 
 
-def _integers(lines: Iterator[str], count: int, text: str, name: str, what: str) -> np.ndarray:
+def _integers(lines: Iterator[_Line], count: int, text: str, name: str, what: str) -> np.ndarray:
     return np.array([_number(int, field, name, what) for field in _fields(lines, count, text, name, what)], np.int64)
 
 
-def _reals(lines: Iterator[str], count: int, text: str, name: str) -> np.ndarray:
+def _reals(lines: Iterator[_Line], count: int, text: str, name: str) -> np.ndarray:
     fields = _fields(lines, count, text, name, "values")
     return np.array([_number(_real, field, name, "values") for field in fields], np.float64)
 
 
-def _values(lines: Iterator[str], count: int, text: str, name: str, kind: str) -> np.ndarray:
+def _values(lines: Iterator[_Line], count: int, text: str, name: str, kind: str) -> np.ndarray:
     if kind == "I":
         return _integers(lines, count, text, name, "values")
     found = _reals(lines, count * (2 if kind == "C" else 1), text, name)
@@ -148,13 +161,15 @@ def _number(read: Any, field: str, name: str, what: str) -> Any:
 
 def _real(field: str) -> float:
     """Also 1.5D2 and 1.5-101; a number without a point would be scaled by the format."""
-    value = float(_EXPONENT.sub("E", field.upper().replace("D", "E")) if field[-1:].isdigit() or field[-1:] == "." else field)
+    value = float(
+        _EXPONENT.sub("E", field.upper().replace("D", "E")) if field[-1:].isdigit() or field[-1:] == "." else field
+    )
     if value and "." not in field and "n" not in field.lower():
         raise ValueError
     return value
 
 
-def _right_hand_sides(lines: Iterator[str], header: _Header, name: str) -> Any:
+def _right_hand_sides(lines: Iterator[_Line], header: _Header, name: str) -> Any:
     """Full vectors; those that are stored as sparse ones are left alone."""
     kind, count = header.right_hand_sides
     if kind[:1] != "F" or not count or header.kind[0] == "P":

@@ -58,7 +58,9 @@ def _chosen(part: str | None, wants_rhs: bool, names: Sequence[str], name: str) 
     if part is not None and part not in names:
         part = by_last.get(part, part)
     if wants_rhs:
-        return chosen(part, names, [key for key in names if _stem(key).endswith("_b")] or names, "right-hand side", name)
+        return chosen(
+            part, names, [key for key in names if _stem(key).endswith("_b")] or names, "right-hand side", name
+        )
     stems = {_stem(key) for key in names}
     found = [key for key in names if not any(_stem(key) == stem + end for stem in stems for end in _OTHERS)]
     named = [key for key in found if PurePosixPath(key).parent.name == _stem(key)]

@@ -41,7 +41,9 @@ def chosen(part: str | None, names: Sequence[str], found: Sequence[str], what: s
         return found[0]
     if not found:
         raise ValueError(f"{file}: holds no {what}; it has {_listed(names)}.")
-    raise ValueError(f"{file}: holds several that may be the {what}; say which: {file}:{found[0]}, or {_listed(found[1:])}.")
+    raise ValueError(
+        f"{file}: holds several that may be the {what}; say which: {file}:{found[0]}, or {_listed(found[1:])}."
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

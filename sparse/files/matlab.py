@@ -13,7 +13,13 @@ import scipy.sparse as sp
 from .contents import Contents, chosen
 
 STARTS = (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file", b"\x89HDF\r\n\x1a\n")
-_NUMBERS = {"double", "single", "sparse", "logical", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+_NUMBERS = {
+    "double",
+    "single",
+    "sparse",
+    "logical",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
 _PROBLEM = "Problem"  # the record of a matrix of the SuiteSparse collection
 _MOST_PACKED = 1032  # bytes that deflate makes of one
 
@@ -21,15 +27,16 @@ _MOST_PACKED = 1032  # bytes that deflate makes of one
 def read_matlab(content: bytes, part: str | None, wants_rhs: bool, name: str) -> Contents:
     """The variable `part`, or the only one that can be meant.
 
-    Unasked this is `A`, or the field `A` of the record `Problem` of the SuiteSparse collection, or the only matrix that is
-    no vector; of right-hand sides it is `b`, or the only array. `b` is taken along with a matrix that it fits.
+    Unasked this is `A`, or the field `A` of the record `Problem` of the SuiteSparse collection, or the only matrix that
+    is no vector; of right-hand sides it is `b`, or the only array. `b` is taken along with a matrix that it fits.
 
     Raises:
         ValueError: it is of version 7.3 (HDF5), malformed, or holds no or several such variables.
     """
     if content.startswith(STARTS[1:]):
         raise ValueError(
-            f"{name}: is a MATLAB 7.3 file (HDF5); expected version 7 or older. In MATLAB: save('A.mat', 'A', 'b', '-v7')."
+            f"{name}: is a MATLAB 7.3 file (HDF5); expected version 7 or older. "
+            "In MATLAB: save('A.mat', 'A', 'b', '-v7')."
         )
     there = scipy.io.whosmat(io.BytesIO(content))
     shapes = {key: shape for key, shape, kind in there if kind in _NUMBERS and len(shape) == 2}
@@ -37,7 +44,9 @@ def read_matlab(content: bytes, part: str | None, wants_rhs: bool, name: str) ->
     record = _problem(content) if any(key == _PROBLEM and kind == "struct" for key, _, kind in there) else {}
     shapes |= {key: value.shape for key, value in record.items()}
     usual = ("b", f"{_PROBLEM}.b") if wants_rhs else ("A", f"{_PROBLEM}.A")
-    key = chosen(part, list(shapes), _unasked(shapes, usual, wants_rhs), "right-hand side" if wants_rhs else "matrix", name)
+    key = chosen(
+        part, list(shapes), _unasked(shapes, usual, wants_rhs), "right-hand side" if wants_rhs else "matrix", name
+    )
     rhs = None if wants_rhs else next((b for b in _beside(key) if b != key and _fits(shapes, b, key)), None)
     read = record | _variables(content, [k for k in (key, rhs) if k is not None and k not in record])
     return Contents(read[key], key, None if rhs is None else read[rhs], rhs or "")
@@ -61,7 +70,9 @@ def _fits(shapes: dict[str, Any], b: str, A: str) -> bool:
 def _check_sizes(there: Any, size: int, name: str) -> None:
     for key, shape, kind in there:
         if kind in _NUMBERS - {"sparse"} and np.prod(shape, dtype=float) > _MOST_PACKED * size:
-            raise ValueError(f"{name}: promises an array {key} of {' x '.join(map(str, shape))}; it holds {size} bytes.")
+            raise ValueError(
+                f"{name}: promises an array {key} of {' x '.join(map(str, shape))}; it holds {size} bytes."
+            )
 
 
 def _problem(content: bytes) -> dict[str, Any]:

@@ -96,4 +96,3 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
         A = sp.csr_array(A)
     bk = choose_backend(like)
     return from_scipy(bk, A, dtype, like, format=format)
-

@@ -15,7 +15,9 @@ _NUMBERS = re.compile(rb"[ \t]*[(]?[+-]?(?:\d|\.\d)[\d.eEjJ+\-,; \t()]*")
 
 def is_numbers(content: bytes) -> bool:
     """Does the first line that is no comment look like a row of numbers?"""
-    lines = (line for line in content[:65536].splitlines() if line.strip() and not line.lstrip().startswith((b"#", b"%")))
+    lines = (
+        line for line in content[:65536].splitlines() if line.strip() and not line.lstrip().startswith((b"#", b"%"))
+    )
     first = next(lines, b"")
     return _NUMBERS.fullmatch(first) is not None
 
@@ -37,7 +39,9 @@ def read_text(content: bytes, name: str) -> Any:
             return np.loadtxt(io.StringIO(text), dtype, _COMMENTS, _delimiter(text, name), ndmin=2, encoding=None)
     except ValueError as error:
         problem = str(error).split("; use `usecols`")[0].rstrip(".")
-        raise ValueError(f"{name}: {problem} (counted from 0); expected rows of as many numbers, without titles.") from error
+        raise ValueError(
+            f"{name}: {problem} (counted from 0); expected rows of as many numbers, without titles."
+        ) from error
 
 
 def _delimiter(text: str, name: str) -> str | None:

@@ -65,7 +65,7 @@ def solve_linear(f: Callable[..., Any], y: Any, solve: Any, *f_args: Any, **sett
         return math.expand(x, shape).native(shape.only(dims, reorder=True))
 
     def function(x: Any) -> Any:
-        return native(f(math.reshaped_tensor(x, dims), *f_args))
+        return native(f(math.reshaped_tensor(x, dims, convert=False), *f_args))
 
     keywords = {**settings_of(solve), "x0": None if solve.x0 is None else native(solve.x0), **settings}
     try:
@@ -74,4 +74,4 @@ def solve_linear(f: Callable[..., Any], y: Any, solve: Any, *f_args: Any, **sett
         if type(error).__name__ not in {kind.__name__ for kind in solve.suppress}:
             raise
         x = error.result.x
-    return math.reshaped_tensor(x, dims)
+    return math.reshaped_tensor(x, dims, convert=False)

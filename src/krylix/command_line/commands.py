@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..backends import profile
-from . import comparison, facts, machine, matrix_facts, methods, preconditioning, report, storage
+from . import compare, comparison, facts, machine, matrix_facts, methods, preconditioning, report, storage
 from .arguments import parse
-from .inspected import load as load_matrix
 from .files import STDIN
+from .inspected import load as load_matrix
 from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write, write_profile
 from .picture import check_picture, draw, draw_convergence, draw_histories
 from .solve import SolveOutcome, set_up, solve, start_library
@@ -101,6 +101,25 @@ def _check_outputs(options: argparse.Namespace) -> str:
     if options.output != STDIN:
         check_output(options.output, VECTOR_NAMES if options.output_format is None else ("",), inputs)
     return form
+
+
+def _compare(options: argparse.Namespace, say: Say) -> int:
+    if options.plot is not None:
+        check_picture(options.plot, (options.matrix, options.rhs))
+    in_words = _in_words(options, say)
+    system = compare.load(options)
+    in_words(facts.describe(system))
+    rows = compare.compare(options, system)
+    if not options.json and not options.quiet:
+        for line in compare.table(rows):
+            say(line)
+    in_words(compare.advice(options, rows))
+    if options.plot is not None:
+        draw_convergence(options.plot, rows, system.source)
+        in_words([("plot", f"written to {options.plot}")])
+    if options.json:
+        say(machine.text("compare", machine.of_compare(options, system, rows)))
+    return 0 if any(row.converged for row in rows) else 1
 
 
 def _precondition(options: argparse.Namespace, say: Say) -> int:

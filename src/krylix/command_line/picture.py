@@ -19,6 +19,7 @@ from .solve import SolveOutcome
 PICTURE_NAMES = (".png", ".pdf", ".svg")
 DEFAULT_PICTURE = Path("krylix.png")
 _MOST_CURVES = 10  # right-hand sides
+_MOST_ROWS = 20  # of a comparison
 
 
 def check_picture(path: Path, sources: Sequence[Path | None]) -> None:
@@ -74,23 +75,29 @@ def draw_histories(path: Path, outcome: SolveOutcome, name: str) -> None:
 
 
 def draw_convergence(path: Path, rows: Sequence[ComparisonRow], name: str) -> None:
-    """Draw relative residuals against iterations and against time, set-up included.
+    """Draw relative residuals against iterations and against time, set-up included, of the first rows.
 
     Raises:
         SolveFailed: as `draw`.
     """
 
+    from matplotlib import colormaps
+
     def curves(figure: Any) -> None:
         left, right = figure.subplots(1, 2, sharey=True)
-        for row in rows:
-            if row.history is None or row.seconds is None:
-                continue
-            steps = np.arange(len(row.history))
-            left.semilogy(steps, row.history, label=f"{row.kind} ({row.method})")
-            right.semilogy(row.set_up + row.seconds * steps / max(len(steps) - 1, 1), row.history)
-        left.set(xlabel="iterations", ylabel="|b - A x| / |b|")
-        right.set(xlabel="seconds, set-up first")
-        left.legend(fontsize="small")
+        colors = colormaps["tab20"].colors  # type: ignore[attr-defined]
+        shown = [row for row in rows if row.history is not None and row.seconds is not None][:_MOST_ROWS]
+        for i, row in enumerate(shown):
+            history, seconds = np.asarray(row.history), row.seconds or 0.0
+            steps = np.arange(len(history))
+            style = {"marker": "." if len(history) < 20 else None, "color": colors[i % len(colors)]}
+            left.semilogy(steps, history, label=f"{row.kind} ({row.method})", **style)
+            right.semilogy((row.set_up or 0) + seconds * steps / max(len(steps) - 1, 1), history, **style)
+        left.set(xlabel="iterations", ylabel="relative residual")
+        right.set(xlabel="seconds, set-up first", xscale="log")
+        for ax in (left, right):
+            ax.grid(alpha=0.3)
+        figure.legend(*left.get_legend_handles_labels(), fontsize="small", loc="outside right upper")
         figure.suptitle(name, parse_math=False)
 
     _write(path, curves, (11, 5))

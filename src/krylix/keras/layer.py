@@ -78,7 +78,7 @@ class Solve(keras.layers.Layer):  # type: ignore[misc]  # without types
 
     def call(self, b: Any) -> Any:
         """x, in the shape of b."""
-        weights = [keras.ops.convert_to_tensor(w) for w in self._own]
+        weights = [_tensor(w) for w in self._own]
         if self.function is not None:
             return linear_solve(self.function, b, args=weights, batch_ndim=1, **self.settings).x
         A = weights[0] if self._pattern is None else COO(weights[0], *self._pattern)
@@ -106,6 +106,12 @@ class Solve(keras.layers.Layer):  # type: ignore[misc]  # without types
             A = {"rows": rows.tolist(), "columns": columns.tolist(), "values": self._given[0].tolist(), "n": int(n)}
         args = [] if self.function is None else [a.tolist() for a in self._given]
         return {**super().get_config(), "A": A, "args": args, **self.settings}
+
+
+def _tensor(weight: Any) -> Any:
+    """Its value, of TensorFlow's variables as a tensor: derivatives are by what a variable is read for."""
+    value = weight.value
+    return value.read_value() if hasattr(value, "read_value") else value
 
 
 def _deserialized(A: Any) -> Any:

@@ -108,7 +108,7 @@ def _info(result: SolveResult, most: int, b: Any, breakdown: int) -> Any:
     """0: converged; > 0: a number of iterations; < 0: breakdown. An array in compiled functions."""
     if is_of_another_library(b):
         bk = choose_backend(b)
-        if not bk.is_concrete(result.status):
+        if bk.compiled(result.x):
             return bk.where(result.status == _CONVERGED, 0 * result.iterations, bk.maximum(result.iterations, 1))
     if result.converged:
         return 0
