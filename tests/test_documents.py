@@ -112,7 +112,7 @@ def test_code_block_in_double_precision(
     exec(compile(as_program(page, start, code), str(page), "exec"), {"__name__": "block"})
 
 
-@pytest.mark.merge
+@pytest.mark.slow  # docs/build, which runs before a merge, executes them too
 @pytest.mark.parametrize("page", EXECUTED, ids=label)
 def test_page_that_the_site_executes(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = executed_blocks(page)

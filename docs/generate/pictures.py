@@ -25,8 +25,8 @@ matplotlib.rcParams.update(
 )
 
 
-def picture(figure, alt):
-    """The figure as an inline SVG element. Its text and axes have the colour of the text of the page.
+def show(figure, alt):
+    """Print the figure as an inline SVG element. Its text and axes have the colour of the text of the page.
 
     Args:
         figure: of Matplotlib. It is closed.
@@ -40,4 +40,4 @@ def picture(figure, alt):
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'style="max-width: 100%; height: auto"', svg, count=1)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" ', 1)
-    return svg.replace(INK, "currentColor")
+    print(svg.replace(INK, "currentColor"))
