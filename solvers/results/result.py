@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Array, Backend, choose_backend
 from ..iteration.method import Method
-from ..iteration.outcome import Status
+from ..iteration.outcome import has_failed
 from .advice import Cause, LookForCauses
 from .describe import describe
 
@@ -78,6 +78,7 @@ class SolveResult:
     checkpoints: bool = False
     _no_solution: str | None = field(default=None, repr=False)  # why there is none, in words, where that was seen
     _by: Method | None = field(default=None, repr=False)  # the method, or the last one that was tried
+    _time_limit: float | None = field(default=None, repr=False)  # seconds
     _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was looked at
     _look: LookForCauses | None = field(
         default=None, repr=False
@@ -112,7 +113,7 @@ class SolveResult:
         look = self._look
         if look is not None:
             object.__setattr__(self, "_look", None)
-            if np.any(numbers[0] != Status.CONVERGED):
+            if np.any(has_failed(numbers[0])):
                 object.__setattr__(self, "_causes", look(*numbers))
 
     @property
@@ -196,7 +197,7 @@ class SolveResult:
 
 
 _NO_PART = ("_look", "_sensitivity")  # of the container
-_KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_causes")
+_KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_time_limit", "_causes")
 _OTHERS = (*_KNOWN, *_NO_PART)
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 
@@ -213,6 +214,7 @@ def said_of(result: SolveResult) -> dict[str, Any]:
     return {
         "name": result.method, "method": result._by, "preconditioner": result.preconditioner,
         "least_squares": result.least_squares, "no_solution": result._no_solution, "causes": result._causes,
+        "time_limit": result._time_limit,
     }  # fmt: skip
 
 
