@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Array, Backend, choose_backend
 from ...backends.public_names import PublicNames
-from ...sparse.plot.html import html_table
+from ...sparse.notebook import html_table
 from ..iteration.method import Method
 from ..iteration.outcome import has_failed
 from .advice import Cause, LookForCauses
