@@ -5,8 +5,9 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
 
 from ..backends.on_failure import OnFailure
 from . import backend_solves as backend_solves
-from . import profiled as profiled  # what profiles watch
+from . import profiled as profiled  # what profiles monitor
 from .iteration.method import Method
+from .iteration.monitor import IterationState
 from .iteration.outcome import Status
 from .linear_solve import linear_solve
 from .load_preconditioner import load_preconditioner
@@ -56,6 +57,7 @@ __all__ = [
     "Direct",
     "Diverged",
     "FastDirect",
+    "IterationState",
     "Method",
     "MethodName",
     "MinimizeResult",

@@ -16,6 +16,8 @@ from ..backends.public_names import PublicNames
 from ..sparse import Operator, to_operator
 from .attempt import AS_GIVEN, Attempt, told
 from .iteration.method import Method
+from .iteration.monitor import Callback, monitor_of
+from .iteration.progress import Progress
 from .known_plan import KnownPlan
 from .methods.direct.superlu import HostFactors
 from .methods.registry import is_auto
@@ -24,7 +26,8 @@ from .prepared_parts import PreparedParts, numbers_stored, set_up, transposed
 from .results.result import ArrayT, SolveResult
 from .setup.choose import Explanation
 from .setup.make_problem import make_problem
-from .setup.problem import KnownNull, Problem, Progress, Request
+from .setup.peers import with_peers_read
+from .setup.problem import KnownNull, Problem, Request
 from .setup.requirements import check_requirements
 from .solve import solve
 from .unusual_arrays import run_where_spread
@@ -67,6 +70,8 @@ class PreparedSolver(PublicNames):
         axis: int | None = None,
         history: bool = False,
         progress: Progress = False,
+        callback: Callback | None = None,
+        time_limit: float | None = None,
     ) -> SolveResult[ArrayT]:
         """Solve `A x = b`; also inside compiled functions, differentiated and vectorised.
 
@@ -76,6 +81,8 @@ class PreparedSolver(PublicNames):
             axis: as for `linear_solve`; if None that of `prepare`.
             history: record residual norms.
             progress: as for `linear_solve`.
+            callback: as for `linear_solve`.
+            time_limit: as for `linear_solve`.
 
         Returns:
             SolveResult: as of `linear_solve`.
@@ -93,7 +100,9 @@ class PreparedSolver(PublicNames):
             >>> krylix.prepare(np.diag([1.0, 2.0])).solve(np.ones(2)).x
             array([1. , 0.5])
         """
-        return without_compilers(told)(_solve_prepared, self, b, x0, axis, history, progress)
+        monitored = not (progress is False and callback is None and time_limit is None)
+        asked = (progress, callback, time_limit) if monitored else None
+        return without_compilers(told)(_solve_prepared, self, b, x0, axis, history, asked)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
@@ -218,15 +227,16 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
 
 
 def _solve_prepared(
-    solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, progress: Progress
+    solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, monitored: tuple[Any, Any, Any] | None
 ) -> SolveResult:
     """No method of the solver, as what is left alone is remembered for ever."""
-    plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and progress is False
+    plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and monitored is None
     if plain and solver._plan is not None and (found := solver._plan.solve(b)) is not None:
         return found
+    monitor = None if monitored is None else monitor_of(*monitored)
     request = replace(
         solver._request, A=solver.A, b=b, x0=x0, axis=solver._request.axis if axis is None else axis,
-        preconditioner=None, history=history, progress=progress,
+        preconditioner=None, history=history, monitor=monitor,
     )  # fmt: skip
     return run_for(request.on_failure, run_where_spread, lambda given: _solved_again(solver, given), request)
 
@@ -257,6 +267,7 @@ def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:
 
 def prepared(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
     """The solver that a request asks for; see `set_up`."""
+    request = with_peers_read(request)
     return run_for(
         request.on_failure, run_where_spread, lambda given: _made(set_up(given, previous, many)), request, False
     )

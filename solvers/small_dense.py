@@ -55,7 +55,7 @@ def solve_small_dense(request: Request) -> SolveResult | None:
     if not 2 <= n <= MOST or A.shape != (n, n) or dtype.char not in _GETRF or b.dtype != dtype or not dtype.isnative:
         return None
     named = type(request.method) is str and request.method in ("auto", "direct")
-    if not named or request.preconditioner is not None or request.history is not False or request.progress is not False:
+    if not named or request.preconditioner is not None or request.history is not False or request.monitor is not None:
         return None
     if get_precision() is not None or not settings_are_plain(request):
         return None

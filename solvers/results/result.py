@@ -12,7 +12,7 @@ from ...backends import Array, Backend, choose_backend
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
 from ..iteration.method import Method
-from ..iteration.outcome import Status
+from ..iteration.outcome import has_failed
 from .advice import Cause, LookForCauses
 from .describe import describe
 from .end_state import known_end_state_of, said_of
@@ -110,6 +110,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
     checkpoints: bool = False
     _no_solution: str | None = field(default=None, repr=False)  # why there is none, in words, where that was seen
     _by: Method | None = field(default=None, repr=False)  # the method, or the last one that was tried
+    _time_limit: float | None = field(default=None, repr=False)  # seconds
     _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was looked at
     setup_time: float | None = None
     solve_time: float | None = None
@@ -151,7 +152,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         look = self._look
         if look is not None:
             object.__setattr__(self, "_look", None)
-            if np.any(numbers[0] != Status.CONVERGED):
+            if np.any(has_failed(numbers[0])):
                 object.__setattr__(self, "_causes", look(*numbers))
 
     @property
@@ -307,7 +308,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
 
 
 _NO_PART = ("_look", "_sensitivity", "_why", "setup_time", "solve_time")  # of the container
-_KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_causes")
+_KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_time_limit", "_causes")
 _OTHERS = (*_KNOWN, *_NO_PART)
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 

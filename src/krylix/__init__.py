@@ -39,6 +39,7 @@ from .backends.public_names import shown as _shown
 from .solvers import (
     ConvergenceError,
     Diverged,
+    IterationState,
     MinimizeResult,
     NonlinearResult,
     NotConverged,
@@ -71,6 +72,7 @@ from .sparse import (
 __all__ = [
     "ConvergenceError",
     "Diverged",
+    "IterationState",
     "MinimizeResult",
     "NoBackendFound",
     "NonlinearError",
