@@ -10,11 +10,12 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from frameworks import FRAMEWORKS, missing
+from frameworks import FRAMEWORKS, PEERS, missing
 from library import ROOT, label, library_files, module_name
 from pages import executed_blocks, missing_modules
 
@@ -35,7 +36,7 @@ BLOCKS = [
 
 def missing_framework(text: str) -> str | None:
     """A framework that the code imports, and that is not installed."""
-    imported = (f for f in FRAMEWORKS if re.search(rf"^\W*(import|from) {f}\b", text, re.MULTILINE))
+    imported = (f for f in (*FRAMEWORKS, *PEERS) if re.search(rf"^\W*(import|from) {f}\b", text, re.MULTILINE))
     return next((framework for framework in imported if missing(framework)), None)
 
 
@@ -136,7 +137,10 @@ def test_docstrings() -> None:
     for path in library_files():
         if ">>>" not in (text := path.read_text()) or missing_framework(text):
             continue
-        examples = doctest.testmod(importlib.import_module(module_name(path)), optionflags=flags, verbose=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of the packages that adapters import
+            module = importlib.import_module(module_name(path))
+        examples = doctest.testmod(module, optionflags=flags, verbose=False)
         if examples.failed:
             failed.append(f"{label(path)}: {examples.failed} of {examples.attempted}")
     assert not failed, "examples fail, see the captured output:\n" + "\n".join(failed)
