@@ -2,7 +2,8 @@
 
 The fences are those of markdown-exec: `exec="true"`, `source="above"` (or `below`, nothing: no source),
 `session="NAME"`, `result="LANGUAGE"` for what is printed as code, `html="true"` for what is printed as HTML; else it is
-Markdown. Lines that end in `# markdown-exec: hide` run, and are not shown. Each page runs in a process of its own, as settings such as JAX's double precision are those of a process.
+Markdown. Lines that end in `# markdown-exec: hide` run, and are not shown. Each page runs in a process of its own, as
+settings such as JAX's double precision are those of a process.
 """
 
 from __future__ import annotations
