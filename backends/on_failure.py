@@ -29,7 +29,13 @@ def checked_policy(policy: str) -> str:
 
 
 def get_on_failure() -> str:
-    """The policy for failed solves without an `on_failure` argument: "raise", "warn", "status" or "nan"."""
+    """The policy for failed solves without an `on_failure` argument: "raise", "warn", "status" or "nan".
+
+    Examples:
+        >>> import krylix
+        >>> krylix.get_on_failure()
+        'raise'
+    """
     return _setting.get()
 
 
@@ -44,6 +50,13 @@ def set_global_on_failure(policy: str) -> None:
 
     Raises:
         ValueError: there is no such policy.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.set_global_on_failure("warn")
+        >>> krylix.get_on_failure()
+        'warn'
+        >>> krylix.set_global_on_failure("raise")
     """
     _setting.set_global(checked_policy(policy))
 
@@ -60,6 +73,13 @@ def on_failure(policy: str) -> Iterator[None]:
 
     Raises:
         ValueError: there is no such policy.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> with krylix.on_failure("status"):
+        ...     result = krylix.linear_solve(np.diag([1.0, 2.0, 3.0]), np.ones(3), method="CG", max_iter=1)
+        >>> bool(result.converged)
+        False
     """
     with _setting.local(checked_policy(policy)):
         yield

@@ -96,7 +96,9 @@ def store(content: bytes, path: Path, most: int) -> None:
 
     image = Image.open(io.BytesIO(content)).convert("RGB")
     if path.suffix == ".png":
-        image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+        image.save(path, optimize=True)
+        if path.stat().st_size > most:
+            image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
         tries = [0]
     else:
         height = round(image.height * min(1, _WIDTH / image.width))

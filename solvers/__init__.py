@@ -4,8 +4,9 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
 from . import backend_solves as backend_solves
-from . import profiled as profiled  # what profiles watch
+from . import profiled as profiled  # what profiles monitor
 from .iteration.method import Method
+from .iteration.monitor import IterationState
 from .iteration.outcome import Status
 from .linear_solve import linear_solve
 from .load_preconditioner import load_preconditioner
@@ -53,6 +54,7 @@ __all__ = [
     "Direct",
     "Diverged",
     "FastDirect",
+    "IterationState",
     "Method",
     "MinimizeResult",
     "MixedPrecision",

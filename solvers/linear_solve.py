@@ -10,9 +10,11 @@ from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
-from .attempt import Attempt
+from .attempt import Attempt, told
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
+from .iteration.monitor import Callback, monitor_of
+from .iteration.progress import Progress
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .preconditioners import to_preconditioner
@@ -21,7 +23,7 @@ from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
-from .setup.problem import Problem, Progress, Request
+from .setup.problem import Problem, Request
 from .setup.requirements import (
     check_requirements,
     refuse_infinite_entries,
@@ -53,6 +55,8 @@ def linear_solve(
     on_failure: str | None = None,
     history: bool = False,
     progress: Progress = False,
+    callback: Callback | None = None,
+    time_limit: float | None = None,
 ) -> SolveResult:
     """Solve `A x = b`; with "LSMR" and "CGLS" also least squares, `min |b - A x|^2 + damp^2 |x|^2`.
 
@@ -101,6 +105,11 @@ def linear_solve(
             `krylix.on_failure` or `krylix.set_global_on_failure` says, else "raise".
         history: record residual norms.
         progress: True shows a line on stderr; a function is called with (iteration, residual norm, goal).
+        callback: a function that is called after each iteration with an `IterationState` (iterations, residual_norm,
+            goal, x). If it returns True the solve stops: the status is STOPPED, which is no failure, unless x is within
+            the tolerance. None and False go on; anything else is refused.
+        time_limit: seconds from the call after which the solve stops, at the end of an iteration, with the status
+            TIME_LIMIT: a failure. No other method is tried then. In a compiled function from the start of each solve.
 
     x has exact derivatives, to every order, with respect to b, the entries of a matrix, args and what a function closes
     over; x0, the preconditioner and the tolerances have none. A backward solve has the same relative tolerance and
@@ -124,15 +133,23 @@ def linear_solve(
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
-        on_failure=get_on_failure() if on_failure is None else on_failure, history=history, progress=progress,
+        on_failure=get_on_failure() if on_failure is None else on_failure, history=history,
     )  # fmt: skip
-    return without_compilers(_linear_solve)(request)
+    monitored = not (progress is False and callback is None and time_limit is None)
+    asked = (progress, callback, time_limit) if monitored else None
+    return without_compilers(told)(_linear_solve, request, asked)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
+# What it says where no break is allowed.
+linear_solve._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+    "krylix.linear_solve runs between two graphs; krylix.torch.solve(A, b) with a matrix A is a node of a graph"
+)
 
 
-def _linear_solve(request: Request) -> SolveResult:
+def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> SolveResult:
+    if monitored is not None:
+        request = replace(request, monitor=monitor_of(*monitored))
     found = solve_small_dense(request)
     return run_for(request.on_failure, run_where_spread, _solved, request) if found is None else found
 
@@ -228,7 +245,7 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) 
     M = choice.preconditioner if given is None else given
     attempt = _set_up(request, problem, method, M, choice.matrix, choice.factors, choice.is_last)
     release(choice.matrix)
-    return replace(attempt, fallback=choice.fallback)
+    return replace(attempt, fallback=choice.fallback, why=choice.why)
 
 
 def _set_up(

@@ -11,6 +11,7 @@ import numpy as np
 from ..backends import Array, get_backend, real_dtype
 from ..sparse import Matrix, Operator
 from ..sparse.fingerprint import fingerprint
+from .iteration.monitor import Report
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
 from .results.no_solution import without_refuted
@@ -18,9 +19,7 @@ from .setup.fill import have_room
 from .setup.problem import Problem
 
 
-def run_on_host(
-    problem: Problem, settings: LoopSettings, M: Operator | None, report: Callable[..., None] | None
-) -> Outcome:
+def run_on_host(problem: Problem, settings: LoopSettings, M: Operator | None, report: Report | None) -> Outcome:
     """Run the whole solve as one host call."""
     function, arrays = _solve_on_host(problem, settings, M, report)
     found = Outcome(*problem.bk.host_call(function, _shapes(problem, settings.history), *arrays))
@@ -81,7 +80,7 @@ def _solve_on_host(
     problem: Problem,
     settings: LoopSettings,
     M: Operator | None,
-    report: Callable[..., None] | None,
+    report: Report | None,
     bounded: bool = False,
 ) -> tuple[Callable[..., Outcome], Sequence[Array]]:
     """The solve as a function of NumPy arrays, and the arrays of the library to call it with.

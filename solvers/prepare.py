@@ -15,8 +15,10 @@ from ..backends.on_failure import run_for
 from ..sparse import FunctionOperator, Operator, batch_shape, to_operator
 from ..sparse.analysis.analysis import release
 from ..sparse.convert import owned
-from .attempt import Attempt
+from .attempt import AS_GIVEN, Attempt, told
 from .iteration.method import Method, precision_for
+from .iteration.monitor import Callback, monitor_of
+from .iteration.progress import Progress
 from .known_plan import KnownPlan
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
@@ -28,7 +30,7 @@ from .setup.choose import Explanation, choose
 from .setup.factors import factors_now
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
-from .setup.problem import KnownNull, Problem, Progress, Request
+from .setup.problem import KnownNull, Problem, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 from .solve import solve
 from .unusual_arrays import run_where_spread
@@ -63,6 +65,8 @@ class PreparedSolver:
         axis: int | None = None,
         history: bool = False,
         progress: Progress = False,
+        callback: Callback | None = None,
+        time_limit: float | None = None,
     ) -> SolveResult:
         """Solve `A x = b`; also inside compiled functions, differentiated and vectorised.
 
@@ -70,22 +74,33 @@ class PreparedSolver:
             b: as `linear_solve` takes it; for a function A of the shape of `like`.
             x0: initial guess, zero if None.
             axis: as for `linear_solve`; if None that of `prepare`.
-            history, progress: as for `linear_solve`.
+            history, progress, callback, time_limit: as for `linear_solve`.
 
         Raises:
             NotConverged, Diverged, ValueError, TypeError: as `linear_solve`.
 
         Cost: the method's, without setting it up.
         """
-        return without_compilers(_solve_prepared)(self, b, x0, axis, history, progress)
+        monitored = not (progress is False and callback is None and time_limit is None)
+        asked = (progress, callback, time_limit) if monitored else None
+        return without_compilers(told)(_solve_prepared, self, b, x0, axis, history, asked)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
     @cached_property
     def _plan(self) -> KnownPlan | None:
         return KnownPlan.of(
-            self.A, self.method, self.preconditioner, self._null or KnownNull(None, False), self._request
+            self.A,
+            self.method,
+            self.preconditioner,
+            self._null or KnownNull(None, False),
+            self._request,
+            why=self._reason,
         )
+
+    @property
+    def _reason(self) -> str:
+        return AS_GIVEN if self._why is None else self._why.reason
 
     def explain(self) -> str:
         """Why this method: what is known about A, the lines of the table of docs/choosing.md up to the one that holds,
@@ -137,15 +152,16 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
 
 
 def _solve_prepared(
-    solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, progress: Progress
+    solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, monitored: tuple[Any, Any, Any] | None
 ) -> SolveResult:
     """No method of the solver, as what is left alone is remembered for ever."""
-    plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and progress is False
+    plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and monitored is None
     if plain and solver._plan is not None and (found := solver._plan.solve(b)) is not None:
         return found
+    monitor = None if monitored is None else monitor_of(*monitored)
     request = replace(
         solver._request, A=solver.A, b=b, x0=x0, axis=solver._request.axis if axis is None else axis,
-        preconditioner=None, history=history, progress=progress,
+        preconditioner=None, history=history, monitor=monitor,
     )  # fmt: skip
     return run_for(request.on_failure, run_where_spread, lambda given: _solved_again(solver, given), request)
 
@@ -164,7 +180,7 @@ def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
         problem = replace(problem, null=_moved(problem.null, problem, "The null space"))
         M = M if solver.method.on_host else _moved(M, problem, "The preconditioner or factorisation")
     check_requirements(problem, solver.method, M)
-    return solve(Attempt.of(request, problem, solver.method, M, solver._fallback), request.b)
+    return solve(Attempt.of(request, problem, solver.method, M, solver._fallback, solver._reason), request.b)
 
 
 def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:

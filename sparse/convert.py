@@ -40,6 +40,14 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
         TypeError: `A` is nothing that can be applied.
 
     Cost: a copy of the entries.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> A = krylix.as_operator(lambda u: 2 * u - np.roll(u, 1), np.ones(4))
+        >>> A(np.ones(4))
+        array([1., 1., 1., 1.])
+        >>> A.shape
+        (4, 4)
     """
     if isinstance(A, Operator) and like is None and not args:
         return A
@@ -98,7 +106,7 @@ def operand_dtype(A: Any, bk: Backend) -> Any:
     if is_list_of_matrices(A, bk):
         return np.result_type(*(operand_dtype(one, bk) for one in A))
     if isinstance(A, Operator) or sp.issparse(A) or _is_linear_operator(A):
-        return np.dtype(A.dtype) if A.dtype is not None else np.dtype(np.float64)
+        return _declared_dtype(A)
     if bk.sparse.accepts(A):
         return bk.sparse.dtype(A)
     if bk.is_array(A):
@@ -237,4 +245,18 @@ def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str, like: Array 
 
 
 def _is_linear_operator(A: Any) -> bool:
-    return not isinstance(A, type) and hasattr(A, "matvec") and hasattr(A, "rmatvec") and hasattr(A, "shape")
+    """SciPy's LinearOperator, or anything else with `shape` and `matvec`; not ours, which have these too."""
+    return not isinstance(A, type | Operator) and hasattr(A, "matvec") and hasattr(A, "shape")
+
+
+def _declared_dtype(A: Any) -> np.dtype:
+    """That of an operator or a SciPy matrix; double precision where it has none.
+
+    Raises:
+        TypeError: it is no dtype of NumPy.
+    """
+    found = getattr(A, "dtype", None)
+    try:
+        return np.dtype(np.float64 if found is None else found)
+    except TypeError as error:
+        raise TypeError(f"A {type(A).__name__} with dtype={found!r} was given; expected one of NumPy.") from error

@@ -119,6 +119,10 @@ class Control(Loops):
         """The array whose device the results of a host call get."""
         return arrays[0] if arrays else None
 
+    def can_ask_host(self) -> bool:
+        """May a loop of the program that is traced now ask the host after each step whether to go on?"""
+        return True
+
     def can_rescue(self) -> bool:
         """May the program that is traced now call the host in `rescued`?"""
         return True

@@ -208,6 +208,9 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
 
     _reference = staticmethod(first_placed)
 
+    def can_ask_host(self) -> bool:
+        return jax.process_count() == 1 and not is_mapped()
+
     def can_rescue(self) -> bool:
         return jax.device_count() == 1 and not is_mapped()  # one device would call, and the others wait for ever
 

@@ -172,8 +172,8 @@ class ImplicitSolve(LinearSystem):
             attempt.method.check(problem.A, M)
         # JAX wants the same outputs of all solves
         recorded = attempt.history and not (derived and problem.bk.explicit_derivatives)
-        progress = False if derived else attempt.progress
-        this = replace(attempt, problem=problem, M=M, history=recorded, progress=progress)
+        monitor = None if derived else attempt.monitor
+        this = replace(attempt, problem=problem, M=M, history=recorded, monitor=monitor)
         outcome = this.run()
         if not derived and not self.problem.compiled:
             return outcome  # whose failure may lead to another method

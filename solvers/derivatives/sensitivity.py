@@ -82,7 +82,7 @@ class Sensitivity:
 
     @cached_property
     def _system(self) -> ImplicitSolve:
-        attempt, problem = replace(self.attempt, history=False, progress=False), self.problem
+        attempt, problem = replace(self.attempt, history=False, monitor=None), self.problem
         if isinstance(attempt.method, Refinement):  # one factorisation for all derivatives
             attempt = replace(attempt, M=attempt.method.setup(problem.bk, problem.A, attempt.M))
         return ImplicitSolve.of(attempt)

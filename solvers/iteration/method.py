@@ -27,6 +27,11 @@ class Method(ABC):
 
     The attributes below are facts; a method declares those that differ from the defaults. Requirements are checked
     before a solve; tests check exactly what the facts promise.
+
+    Examples:
+        >>> from krylix.solvers import CG, METHODS, Method
+        >>> issubclass(CG, Method), METHODS["CG"] == CG()
+        (True, True)
     """
 
     # --- what it needs and takes
@@ -123,6 +128,10 @@ class Method(ABC):
         For methods whose step takes several iterations, or treats running systems separately.
         """
         return state
+
+    def monitored(self, inner: Any) -> Method:
+        """The method of a monitored solve (`InnerSteps`): one whose step takes several iterations tells each."""
+        return self
 
     def steps_taken(self, state: Any) -> Any:
         """Number of iterations of the last step."""

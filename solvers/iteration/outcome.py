@@ -18,6 +18,8 @@ class Status(IntEnum):
     BREAKDOWN = 4
     DIVERGED = 5
     CANDIDATE = 6
+    STOPPED = 7
+    TIME_LIMIT = 8
 
     @property
     def diverged(self) -> bool:

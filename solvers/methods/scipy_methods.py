@@ -163,6 +163,15 @@ class ScipyMethod(Method):
 
     Cost: the vectors of SciPy's function, for one system at a time, and copies to the host and back; per iteration its
     products with A and M, of which MINRES makes a second one with A to look at its residual; per call 1 product more.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import ScipyMethod
+        >>> A = np.array([[4.0, 1.0, 0.0], [2.0, 4.0, 1.0], [0.0, 3.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=ScipyMethod("scipy-GMres"))
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     key: str

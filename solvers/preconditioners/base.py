@@ -29,6 +29,15 @@ class Preconditioner(Composed):
         settings: what it was made with, as pairs of a name and a value.
         note: what was done to make it at all, such as a shift of the diagonal.
         grid: shape of the arrays that A takes and returns, which `M(u)` takes then, too; None: as `inner` has it.
+
+    Examples:
+        >>> import numpy as np, scipy.sparse as sp, krylix
+        >>> A = sp.diags_array([2.0, 4.0, 8.0], format="csr")
+        >>> M = krylix.preconditioner(A, "jacobi")
+        >>> M @ np.ones(3)
+        array([0.5  , 0.25 , 0.125])
+        >>> M.kind, M.shape, M.memory
+        ('jacobi', (3, 3), 3)
     """
 
     __array_ufunc__ = None  # NumPy leaves `number * M` to M

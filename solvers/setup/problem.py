@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from ...backends import Array, Backend
 from ...sparse import Layout, Operator
 from ..iteration.method import Method
+from ..iteration.monitor import Monitor
 from ..iteration.stopping import Limits
 from .normal_equations import Given
-
-Progress = bool | Callable[[int, float, float], None]
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Request:
     matrix_offset: complex | None = None
     on_failure: str = "raise"
     history: bool = False
-    progress: Progress = False
+    monitor: Monitor | None = None  # progress, callback and time_limit
     program: tuple[Callable[..., Any], Sequence[Array]] | None = None
 
 

@@ -32,6 +32,15 @@ def save(path: Any, matrix: Any) -> None:
     Raises:
         ValueError: the path has another ending.
         UnsupportedOperation: the values are not known yet (inside a compiled function).
+
+    Examples:
+        >>> import tempfile
+        >>> from krylix.sparse import eye, load, save
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(f"{folder}/A.mtx", eye(3))
+        ...     A = load(f"{folder}/A.mtx")
+        >>> A.shape
+        (3, 3)
     """
     form = form_of_name(Path(path).name)
     if form not in _WRITTEN:
@@ -64,6 +73,16 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
             outside of the matrix, or promises far more rows and columns than it has entries; a line of a Matrix Market
             file is not what its header says; a compressed archive unpacks to more than 1 GiB and 20 times its size.
         OSError, MemoryError: it cannot be read.
+
+    Examples:
+        >>> import tempfile
+        >>> import numpy as np, scipy.sparse as sp
+        >>> from krylix.sparse import load
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sp.save_npz(f"{folder}/A.npz", sp.eye_array(3, format="csr"))
+        ...     A = load(f"{folder}/A.npz")
+        >>> A @ np.ones(3)
+        array([1., 1., 1.])
     """
     name = str(path)
     file, part = split_part(Path(path))
