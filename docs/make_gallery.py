@@ -76,7 +76,8 @@ def page() -> str:
 def run(name: str, *options: str) -> bytes | None:
     """Run an example in an empty folder, and return the picture that it draws."""
     paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": os.pathsep.join(paths)}
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")  # idle ones cost time
+    environment = {**os.environ, **threads, "MPLBACKEND": "Agg", "PYTHONPATH": os.pathsep.join(paths)}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *options]
         subprocess.run(command, cwd=folder, env=environment, check=True)

@@ -4,8 +4,8 @@ A plate conducts heat: with constant conductivity, a smooth one, blocks that dif
 conducts a hundred times better along one axis, and one with a hole and a wall. All of them are functions on arrays, as
 a simulation has them. `linear_solve(f, b)` traces them, sees which of them transforms along the axes solve at once, and
 gives the others a multigrid preconditioner that follows the coefficients. Beside it are conjugate gradients of SciPy
-and a hierarchy of pyamg, which get the matrix. `poisson_auto.png` shows residuals against
-processor time.
+and a hierarchy of pyamg, which get the matrix. `poisson_auto.png` shows residuals
+against processor time.
 """
 
 import time

@@ -11,8 +11,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     fipy = pytest.importorskip("fipy")
 
-import krylix  # noqa: E402
-from krylix.adapters.fipy import LinearKrylixSolver  # noqa: E402
+import krylix
+from krylix.adapters.fipy import LinearKrylixSolver
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
 
@@ -36,7 +36,7 @@ def steady(solver, convection=0.0):
 @pytest.mark.parametrize("convection", [0.0, 3.0])
 def test_as_fipys_own_solver(method, precon, convection):
     if convection and method == "CG":
-        with pytest.raises(ValueError, match="symmetric|Hermitian"):
+        with pytest.raises(ValueError, match=r"symmetric|Hermitian"):
             steady(LinearKrylixSolver(method, precon=precon), convection)
         return
     expected = steady(fipy.LinearLUSolver(tolerance=1e-12), convection)
