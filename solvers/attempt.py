@@ -2,26 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from ..backends import Array
+from ..backends import Array, get_backend
 from ..backends.on_failure import QUIET
-from ..sparse import NonlinearError, Operator, UnsupportedOperation
+from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
+from .iteration.monitor import Monitor, Report
 from .iteration.outcome import Outcome, Status
-from .iteration.progress import make_report
 from .iteration.run import LoopSettings, run
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
 from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
 from .results.diagnosis.look import Look
-from .results.failure import apply_policy
+from .results.failure import ConvergenceError, apply_policy
+from .results.later import with_python_numbers
 from .results.result import SolveResult
-from .setup.problem import Problem, Progress, Request
+from .setup.problem import Problem, Request
+
+AS_GIVEN = "it was asked for"
+
+
+def told(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
+    """`function(*args)`, a solve, as users get it, with times and Python's numbers; so is the result of an error.
+
+    Raises:
+        NotConverged, Diverged: as the function.
+    """
+    begun = perf_counter()
+    try:
+        result = function(*args)
+    except ConvergenceError as error:
+        if error.result is not None:  # one that a function of the user raised may have none
+            _tell_of(error.result, begun)
+        raise
+    found = result.__dict__
+    if "_later" in found:
+        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
+    else:
+        _tell_of(result, begun)
+    return result
+
+
+def _tell_of(result: SolveResult, begun: float) -> None:
+    found = result.__dict__
+    if not with_python_numbers(result):
+        found["solve_time"] = found["setup_time"] = None  # it was compiled only
+    elif found["solve_time"] is not None:
+        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
 
 
 def after_failure(method: str, first: str) -> str:
@@ -39,8 +74,9 @@ class Attempt:
         M: a preconditioner, a factorisation made before, or None.
         on_failure: policy for failures, also for those that show later or in several solves; see `guarded`.
         history: are residual norms recorded?
-        progress: what is told after each iteration, see `make_report`.
+        monitor: what is told after each iteration, and what stops the solve.
         fallback: what to try where the method fails, or None.
+        why: this method, in words.
     """
 
     problem: Problem
@@ -48,22 +84,42 @@ class Attempt:
     M: Operator | None
     on_failure: str
     history: bool = False
-    progress: Progress = False
+    monitor: Monitor | None = None
     fallback: Method | None = None
+    why: str = AS_GIVEN
 
     @classmethod
     def of(
-        cls, request: Request, problem: Problem, method: Method, M: Operator | None, fallback: Method | None = None
+        cls,
+        request: Request,
+        problem: Problem,
+        method: Method,
+        M: Operator | None,
+        fallback: Method | None = None,
+        why: str = AS_GIVEN,
     ) -> Attempt:
-        """The attempt with the failure policy, history and progress that the request asks for."""
-        return cls(problem, method, M, request.on_failure, request.history, request.progress, fallback)
+        """The attempt with the failure policy, history and monitor that the request asks for."""
+        return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback, why)
+
+    @property
+    def may_be_stopped(self) -> bool:
+        """Is there a callback?"""
+        return self.monitor is not None and self.monitor.callback is not None
 
     def run(self) -> Outcome:
         """Run in the library, compiled once where that pays, or on the host. Without derivatives.
 
         The outcome has a first axis for checkpoints if the problem has several limits.
         """
-        problem, A, M, report = self.problem, self.problem.A, self.M, make_report(self.progress, self.method)
+        report = self._report()
+        found = self._run(report)
+        if report is not None and report.errors is not None and not self.problem.bk.compiled(found.status):
+            self.problem.bk.to_numpy(found.status)  # waits for the loop
+            report.raise_errors()
+        return found
+
+    def _run(self, report: Report | None) -> Outcome:
+        problem, A, M = self.problem, self.problem.A, self.M
         bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
         settings = self._settings(method)
         if method.on_host and not bk.on_host:
@@ -75,6 +131,23 @@ class Attempt:
             if A.is_container and (M is None or M.is_container):
                 return bk.compile_if_faster(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
+
+    def _report(self) -> Report | None:
+        """What the loop calls after each step.
+
+        Raises:
+            ValueError: it could stop a program that cannot ask the host.
+        """
+        monitor, problem = self.monitor, self.problem
+        if monitor is None:
+            return None
+        if monitor.may_stop and not problem.bk.can_ask_host():
+            raise ValueError(
+                "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
+                "processes or inside shard_map cannot. Leave them out, or solve outside of it."
+            )
+        present = partial(_presented, problem, monitor.in_numpy)
+        return Report.of(monitor, self.method.name, present, problem.layout.batch, problem.compiled)
 
     def _settings(self, method: Method) -> LoopSettings:
         problem = self.problem
@@ -98,7 +171,8 @@ class Attempt:
                 outcome, name = climbed, after_failure(self.fallback.name, name)
                 last = replace(self, method=self.fallback, M=None)
         result = replace(last.result(outcome), method=purpose + name, x=outcome.x)
-        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, last.look(outcome)).x)
+        look = last.look(outcome)
+        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, look, self.may_be_stopped).x)
 
     def _is_seen_to_converge(self, outcome: Outcome) -> bool:
         """Have all systems converged, as known without waiting?"""
@@ -119,7 +193,7 @@ class Attempt:
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem
         try:
-            return rescued_on_host(problem, self._settings(fallback), outcome)
+            return rescued_on_host(problem, self._settings(fallback), outcome, self.monitor)
         except (UnsupportedOperation, NonlinearError):  # its entries cannot be found, so the first failure stands
             return None
 
@@ -154,6 +228,8 @@ class Attempt:
             least_squares=problem.least_squares,
             checkpoints=problem.several,
             _by=self.method,
+            _why=self.why,
+            _time_limit=None if self.monitor is None else self.monitor.time_limit,
             _sensitivity=sensitivity,
         )
 
@@ -164,3 +240,17 @@ class Attempt:
             longest = int(np.max(bk.to_numpy(steps), initial=0)) + 1
             lines = lines[..., :longest, :]
         return bk.reshape(lines, (*lead, int(lines.shape[-2]), *problem.layout.batch))
+
+
+def _presented(problem: Problem, in_numpy: bool, rows: np.ndarray) -> Any:
+    """x of rows of NumPy as the result has it, in memory of its own."""
+    bk, layout = problem.bk, problem.layout
+    found, start = [], 0
+    for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
+        own = Layout(layout.batch, (shape,), (dtype,), axis=layout.axis)
+        found.append(np.array(own.unflatten(get_backend("numpy"), rows[:, start : start + own.size])))
+        start += own.size
+    if not (in_numpy or bk.on_host):
+        like = None if bk.compiled(problem.like) else problem.like
+        found = [bk.in_host_call(leaf, like) for leaf in found]
+    return found[0] if layout.structure is None else bk.unleaves(layout.structure, found)

@@ -96,7 +96,7 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
 def _library_of(request: Request) -> Backend | None:
     """The backend of b, if it compiles solves and NumPy may compute in its place; else None."""
     A, b = request.A, request.b
-    usual = request.axis is None and request.matrix_offset is None and request.progress is False
+    usual = request.axis is None and request.matrix_offset is None and request.monitor is None
     if not (usual and is_function(A)) or not hasattr(b, "dtype") or get_precision() is not None:
         return None
     bk = choose_backend(b)
@@ -158,7 +158,7 @@ def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
     register_result(bk)
     arrays = bk.results_from_host([np.asarray(a) for a in arrays_of(result)], like)
     given = with_arrays(result, arrays)
-    return replace(given, _look=result._look)
+    return replace(given, _look=result._look, _why=result._why, solve_time=result.solve_time)
 
 
 def forget() -> None:

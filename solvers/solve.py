@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 from ..backends import Backend
@@ -38,15 +39,20 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
     Raises:
         NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
     """
-    bk = attempt.problem.bk
-    if bk.on_host or not is_numpy_elsewhere(attempt.problem, b):
-        return _solve(attempt)
+    bk, begun = attempt.problem.bk, perf_counter()
+    elsewhere = not bk.on_host and is_numpy_elsewhere(attempt.problem, b)
+    if elsewhere and attempt.monitor is not None:
+        attempt = replace(attempt, monitor=replace(attempt.monitor, in_numpy=True))
     try:
-        return as_numpy(bk, _solve(attempt))
+        result = _solve(attempt)
     except ConvergenceError as error:
         if error.result is not None:  # one that a function of the user raised may have none
-            error.result = as_numpy(bk, error.result)
+            error.result = as_numpy(bk, error.result) if elsewhere else error.result
+            error.result.__dict__["solve_time"] = perf_counter() - begun
         raise
+    result = as_numpy(bk, result) if elsewhere else result
+    result.__dict__["solve_time"] = perf_counter() - begun
+    return result
 
 
 def _solve(attempt: Attempt) -> SolveResult:
@@ -65,7 +71,7 @@ def _solve(attempt: Attempt) -> SolveResult:
         if climbed is not None:
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
     if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
-        outcome = without_derivatives(bk, outcome, policy)
+        outcome = without_derivatives(bk, outcome, policy, attempt.may_be_stopped)
     result = replace(_result(attempt, outcome, converged), method=name)
     if attempt.method.factorises and (waits or (known and bk.is_concrete(problem.b))):
         warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))
@@ -87,8 +93,8 @@ def _checked(problem: Problem, outcome: Outcome) -> Outcome:
 def _climbed(attempt: Attempt, first: Outcome, fallback: Method) -> tuple[Attempt, Outcome] | None:
     """Solve failed systems with the fallback; None if there are none, or the fallback cannot be used."""
     problem = attempt.problem
-    bk, failed = problem.bk, may_be_helped(problem, first)
-    if not bk.any(failed):
+    bk, failed = problem.bk, may_be_helped(problem, first, attempt.monitor)
+    if not bk.any(failed) or (attempt.monitor is not None and attempt.monitor.is_over()):
         return None
     try:
         check_requirements(problem, fallback, None)
@@ -118,7 +124,7 @@ def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> S
         result = result if reason is None else replace(result, _no_solution=reason)
     if problem.compiled and problem.is_implicit:  # the solve of a compiled function saw to its failure by itself
         return result
-    return apply_policy(problem.bk, result, on_failure, attempt.look(outcome))
+    return apply_policy(problem.bk, result, on_failure, attempt.look(outcome), attempt.may_be_stopped)
 
 
 def _outcome(attempt: Attempt) -> Outcome:
@@ -131,7 +137,8 @@ def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:
     problem = attempt.problem
     sensitivity = Sensitivity.of(attempt, outcome) if problem.bk.on_host else None
     spoils = attempt.on_failure == "nan" and not converged
-    told = outcome._replace(x=with_nan(problem.bk, outcome.x, outcome.status)) if spoils else outcome
+    x = with_nan(problem.bk, outcome.x, outcome.status, attempt.may_be_stopped) if spoils else outcome.x
+    told = outcome._replace(x=x) if spoils else outcome
     result = attempt.result(told, sensitivity)
     if problem.given is None:
         return result

@@ -94,6 +94,10 @@ class Control(Loops):
         """An array of the library on the CPU, in the memory of `x` where that can be: the caller gives it away."""
         return self.asarray(x, like=like)
 
+    def in_host_call(self, x: np.ndarray, like: Array | None = None) -> Array:
+        """An array of the library for a user's function that a loop calls on the host; takes the memory of `x`."""
+        return self.from_host(x, like)
+
     def may_leave_to_host(self, b: Array, *arrays: Any) -> bool:
         """May NumPy compute with b, and arrays in these containers, what a program would be compiled for?
 
@@ -118,6 +122,10 @@ class Control(Loops):
     def _reference(self, arrays: Sequence[Array]) -> Array | None:
         """The array whose device the results of a host call get."""
         return arrays[0] if arrays else None
+
+    def can_ask_host(self) -> bool:
+        """May a loop of the program that is traced now ask the host after each step whether to go on?"""
+        return True
 
     def can_rescue(self) -> bool:
         """May the program that is traced now call the host in `rescued`?"""

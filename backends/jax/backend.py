@@ -92,6 +92,9 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
         made = _handed_over(x)
         return made if isinstance(made, jax.Array) else self.asarray(x)  # where a user has switched jit off
 
+    def in_host_call(self, x: np.ndarray, like: Array | None = None) -> Array:
+        return jax.device_put(x, jax.local_devices(backend="cpu")[0])  # others may wait for the program that calls
+
     def dtype(self, x: Array) -> np.dtype:
         return np.dtype(x.dtype)
 
@@ -207,6 +210,9 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
         return vary(found, axes_of(arrays)) if is_mapped() else found
 
     _reference = staticmethod(first_placed)
+
+    def can_ask_host(self) -> bool:
+        return jax.process_count() == 1 and not is_mapped()
 
     def can_rescue(self) -> bool:
         return jax.device_count() == 1 and not is_mapped()  # one device would call, and the others wait for ever

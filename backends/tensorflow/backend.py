@@ -227,6 +227,9 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
         declare_shapes(results, [shape for shape, _ in returns])
         return tuple(tf.ensure_shape(r, shape) for r, (shape, _) in zip(results, returns, strict=True))
 
+    def can_ask_host(self) -> bool:
+        return tf.executing_eagerly() or not _for_xla()
+
     def can_rescue(self) -> bool:
         return tf.executing_eagerly() or not _for_xla()
 

@@ -14,7 +14,6 @@ from ...sparse import Operator
 from ..attempt import Attempt
 from ..iteration.method import Method
 from ..iteration.outcome import Outcome
-from ..iteration.progress import make_report
 from ..setup.problem import Problem
 from .implicit import ImplicitSolve
 
@@ -25,7 +24,7 @@ def differentiated(attempt: Attempt) -> Outcome:
     """What the attempt finds, with derivatives of x."""
     problem, A, M = attempt.problem, attempt.problem.A, attempt.M
     bk = problem.bk
-    if bk.compiles_solves and not bk.in_program() and make_report(attempt.progress, attempt.method) is None:
+    if bk.compiles_solves and not bk.in_program() and attempt.monitor is None:
         A, M = A.as_container(), None if M is None else M.as_container()
         if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
             arrays = (problem.b, problem.x0, problem.rtol, problem.atol)

@@ -20,7 +20,7 @@ from ...sparse import (
 )
 from ...sparse.analysis.symmetry import PRODUCTS
 from ..attempt import Attempt
-from ..iteration.outcome import Outcome, Status
+from ..iteration.outcome import Outcome, has_failed
 from ..methods.direct.refinement import Refinement
 from ..results.result import Gradient
 from ..setup.axis import matched
@@ -46,7 +46,7 @@ class Sensitivity:
         """Without the initial guess, which derivatives have no use for."""
         if attempt.problem.x0 is not None:
             attempt = replace(attempt, problem=replace(attempt.problem, x0=None))
-        return cls(attempt, outcome.x, outcome.residual, outcome.status != int(Status.CONVERGED))
+        return cls(attempt, outcome.x, outcome.residual, has_failed(outcome.status))
 
     @property
     def problem(self) -> Problem:
@@ -82,7 +82,7 @@ class Sensitivity:
 
     @cached_property
     def _system(self) -> ImplicitSolve:
-        attempt, problem = replace(self.attempt, history=False, progress=False), self.problem
+        attempt, problem = replace(self.attempt, history=False, monitor=None), self.problem
         if isinstance(attempt.method, Refinement):  # one factorisation for all derivatives
             attempt = replace(attempt, M=attempt.method.setup(problem.bk, problem.A, attempt.M))
         return ImplicitSolve.of(attempt)

@@ -23,13 +23,15 @@ from .checkpoints import Checkpoints
 from .lean import has_lean_steps, lean_steps
 from .lean_rounds import has_lean_rounds, lean_rounds
 from .method import Goal, Method
+from .monitor import Report
 from .outcome import Outcome, Status
 from .restart import End, later_goal, restart_decision
 from .stages import Between, Round, Tally
 from .stopping import Limits, StoppingRule
+from .told import InnerSteps, after_step, unusable
 
 # plain integers: arrays of some libraries do not mix with enums
-_RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
+_RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE, *_ = (int(s) for s in Status)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Iteration:
     b: Array
     null: Operator | None = None  # projects known null vectors out of x ...
     both: bool = False  # ... and out of residuals, where the transpose has them too: outside the range of A
-    report: Callable[..., None] | None = None
+    report: Report | None = None
     by_default: bool = False  # default tolerance? Then the attainable accuracy counts as converged
     checkpoints: Checkpoints | None = None
     take_off: Callable[[Array], Array] | None = None  # projects the null vectors that factors know out of x
@@ -194,6 +196,9 @@ class Iteration:
 
     def _iterate(self, this: Round, limit: int | Array) -> Round:
         bk, method = self.bk, self.method
+        inner = None if self.report is None else InnerSteps.of(self, self.report, this)
+        if inner is not None:
+            method = method.monitored(inner)
         rule = StoppingRule.of(bk, this.goal, this.start.norm / this.scale, limit)
         status = this.tally.status
         late = (status == _RUNNING) & (this.tally.steps >= limit)  # a limit of 0 iterations
@@ -205,7 +210,9 @@ class Iteration:
             state, tally = loop
             active = tally.status == _RUNNING
             left = bk.where(active, limit - tally.steps, 0 * tally.steps)
-            state = self._advanced(method.limited(bk, state, left), active)
+            if inner is not None:
+                inner.steps = tally.steps
+            state = self._advanced(method, method.limited(bk, state, left), active)
             # Where the loop is Python's, a step after which everyone goes on costs no more than this look at it.
             everyone = counts_only and not bk.any(~active)
             while everyone:
@@ -215,7 +222,7 @@ class Iteration:
                     break
                 tally = tally._replace(steps=steps, products=tally.products + method.products_made(state))
                 state = method.step(bk, self.in_steps, self.M, method.limited(bk, state, limit - steps))
-            tally = self._counted(this, tally, state, active, rule)
+            tally = self._counted(this, tally, state, active, rule, inner)
             return state, tally._replace(kept=self._kept(this, tally, state, active))
 
         def go_on(loop: tuple[Any, Tally]) -> Any:
@@ -228,7 +235,9 @@ class Iteration:
         state, tally = bk.while_loop(go_on, advance, (state, tally))
         return this._replace(state=state, tally=tally)
 
-    def _counted(self, this: Round, tally: Tally, state: Any, active: Array, rule: StoppingRule) -> Tally:
+    def _counted(
+        self, this: Round, tally: Tally, state: Any, active: Array, rule: StoppingRule, inner: InnerSteps | None = None
+    ) -> Tally:  # fmt: skip
         """Update counts, norms and history after a step of the active systems."""
         bk, none = self.bk, 0 * tally.steps
         steps = tally.steps + bk.where(active, self.method.steps_taken(state) + none, none)
@@ -238,16 +247,16 @@ class Iteration:
         if not isinstance(history, tuple):
             history = bk.put(history, steps, bk.sqrt(state.rr) * this.scale, active)
         if self.report is not None:
-            bk.host_call(self.report, (), steps, bk.sqrt(state.rr) * this.scale, this.goal.norm * this.scale, active)
+            status = after_step(self, self.report, this, state, status, steps, active, inner)
         return Tally(status, steps, products, history, tally.kept)
 
-    def _advanced(self, state: Any, active: Array) -> Any:
+    def _advanced(self, method: Method, state: Any, active: Array) -> Any:
         """Advance the active systems; coupled methods step all, and the finished ones keep their x."""
 
         def step(state: Any) -> Any:
-            return self.method.step(self.bk, self.in_steps, self.M, state)
+            return method.step(self.bk, self.in_steps, self.M, state)
 
-        if not self.method.couples_systems:
+        if not method.couples_systems:
             return self.bk.step_active(step, state, active)
         new: list[Any] = []
 
@@ -282,6 +291,8 @@ class Iteration:
         status = bk.where(unseen & ~bk.isfinite(norm), _DIVERGED, found.status)
         status = bk.where(ran, status, start.tally.status)
         worse = running & found.worse
+        if self.report is not None:
+            worse = worse | (running & unusable(bk, tally.status, norm))
         x, r, norm = bk.where(worse, start.x, x), bk.where(worse, start.r, r), bk.where(worse, start.norm, norm)
         products = tally.products + bk.where(ran, none + self.A.products, none)
         products = products + bk.where(missed, none + self.A.products, none)

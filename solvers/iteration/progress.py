@@ -1,4 +1,4 @@
-"""Progress reports: a line on the terminal, or a user's callback."""
+"""Progress reports: a line on the terminal, or a user's function."""
 
 from __future__ import annotations
 
@@ -8,28 +8,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .method import Method
+Progress = bool | Callable[[int, float, float], None]
 
 
-def make_report(progress: bool | Callable[[int, float, float], None], method: Method) -> Callable[..., None] | None:
-    """Make the callback of the loop, called after each iteration with arrays (steps, norm, goal, active), or None.
+def show_progress(progress: Progress, method: str) -> Callable[[int, float, float], None] | None:
+    """The function that gets (iteration, residual norm, goal) of the slowest running system; None if not asked for.
 
     Args:
-        progress: False for none, True for a line on stderr, or a function of (iteration, residual norm, tolerance) of
-            the slowest running system.
-        method: the method, for its name.
+        progress: False for none, True for a line on stderr, or a function.
+        method: name of the method.
     """
-    if progress is False or progress is None:
+    if progress is False:
         return None
-    show = progress if callable(progress) else _Line(method.name)
-
-    def report(steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray) -> None:
-        running = np.flatnonzero(active[:, 0])
-        with np.errstate(all="ignore"):
-            slowest = running[np.argmax((norm / goal)[running, 0])] if len(running) else 0
-        show(int(steps[slowest, 0]), float(norm[slowest, 0]), float(goal[slowest, 0]))
-
-    return report
+    return progress if callable(progress) else _Line(method)
 
 
 class _Line:

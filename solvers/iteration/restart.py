@@ -13,7 +13,7 @@ _LATER_GOAL = 0.5  # of the bound, the goal of later rounds: one that ended just
 _PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
 _PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 # plain integers: arrays of some libraries do not mix with enums
-_RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE = (int(s) for s in Status)
+_RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE, *_ = (int(s) for s in Status)
 
 
 class Start(Protocol):

@@ -7,7 +7,6 @@ NumPy. Rows are then in the memory of the library; A, M and projections get its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from ..methods.direct.singular import Singularity, told_by
 from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .driver import Iteration
 from .method import Method
+from .monitor import Report
 from .null_part import NullPart
 from .outcome import Outcome
 from .stopping import Limits
@@ -47,7 +47,7 @@ def run(
     atol: Array,
     null: Operator | None,
     settings: LoopSettings,
-    report: Callable[..., None] | None = None,
+    report: Report | None = None,
 ) -> Outcome:
     """Run a method; the outcome has a leading axis for several limits. Its vectors may be kept as grids.
 
@@ -71,6 +71,8 @@ def run(
             apart = NullPart.by_factors(b, inverse)
         rest = b if apart is None else apart.rest
         singular = _singularity(bk, b, null, inverse) if method.factorises or null is not None else None
+        if report is not None:
+            report = report.begun(bk, bk.norm(b))
         iteration = Iteration(bk, method, A, inverse, rest, null, both, report, by_default, singular=singular)
         if x0 is not None and method.factorises:  # whose corrections have no part in null vectors of their own
             iteration = replace(iteration, take_off=getattr(inverse, "without_null", None))

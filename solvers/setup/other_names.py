@@ -20,7 +20,7 @@ _ARGUMENTS = {
     "precond": "preconditioner",
     "restart": "method='GMRES(m)' with the number of steps for m",
     "restrt": "method='GMRES(m)' with the number of steps for m",
-    "callback": "progress, a function of (iteration, residual norm, goal), or history=True",
+    "timeout": "time_limit, in seconds",
     "solver": "method",
     "sym_pos": "method='CG', or 'direct', which finds out by itself",
     "assume_a": "method='CG', or 'direct', which finds out by itself",

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from ...backends import Array, Backend
 from ...sparse import Layout, Operator
 from ..iteration.method import Method
+from ..iteration.monitor import Monitor
 from ..iteration.stopping import Limits
 from .normal_equations import Given
-
-Progress = bool | Callable[[int, float, float], None]
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Request:
     """The arguments as they were given, unchecked; `linear_solve` says what they mean.
 
     For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
-    in this solve, if it was traced already.
+    in this solve, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
     """
 
     A: Any
@@ -39,8 +38,9 @@ class Request:
     matrix_offset: complex | None = None
     on_failure: str = "raise"
     history: bool = False
-    progress: Progress = False
+    monitor: Monitor | None = None  # progress, callback and time_limit
     program: tuple[Callable[..., Any], Sequence[Array]] | None = None
+    declared: tuple[tuple[str, Any], ...] | None = None
 
 
 class KnownNull(NamedTuple):

@@ -38,6 +38,7 @@ from .backends import (
 from .solvers import (
     ConvergenceError,
     Diverged,
+    IterationState,
     MinimizeResult,
     NonlinearResult,
     NotConverged,
@@ -70,6 +71,7 @@ from .sparse import (
 __all__ = [
     "ConvergenceError",
     "Diverged",
+    "IterationState",
     "MinimizeResult",
     "NoBackendFound",
     "NonlinearError",
@@ -115,3 +117,7 @@ __all__ = [
     "sparse",
     "use",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

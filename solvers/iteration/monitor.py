@@ -1,0 +1,240 @@
+"""What is told of a solve after each iteration, and what may stop it: progress, a callback, a limit of time.
+
+All three are one call of the host after each step of the loop. What only shows progress returns nothing; where the
+loop may be stopped, the call returns the reason for each system, which the loop takes for its status.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend
+from .outcome import Status
+from .progress import Progress, show_progress
+
+_INT32 = np.dtype(np.int32)
+_WRAP = (1 << 31) - 1  # milliseconds that a program carries as int32: 24 days
+_STOPPED, _TIME_LIMIT = int(Status.STOPPED), int(Status.TIME_LIMIT)
+
+
+class IterationState(NamedTuple):
+    """The state of a solve after an iteration, which a `callback` gets.
+
+    Of one system these are numbers, of a batch NumPy arrays of the shape of the batch axes. Systems that have ended
+    keep the numbers of their last iteration.
+
+    Attributes:
+        iterations: iterations of the method so far, an int.
+        residual_norm: the residual norm by the method's recurrence, a float; the true one decides at the end.
+        goal: the residual norm at which this round ends, a float: the tolerance, and half of it after a restart.
+        x: the current approximation, in the library, shape, axis and dtype of the x that the solve returns, in memory
+            of its own. JAX calls from inside of its program: a callback may read this x (`np.asarray(x)`), but
+            operations of JAX in it may wait for the program for ever; there x lies on the CPU.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> norms = []
+        >>> result = linear_solve(np.diag([1.0, 2.0, 3.0]), np.ones(3), method="CG",
+        ...                       callback=lambda state: norms.append(state.residual_norm))
+        >>> len(norms) == result.iterations
+        True
+    """
+
+    iterations: Any
+    residual_norm: Any
+    goal: Any
+    x: Any
+
+
+Callback = Callable[[IterationState], bool | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Monitor:
+    """What a caller wants to be told of one solve, and what stops it.
+
+    Attributes:
+        progress: True for a line on stderr, a function of (iteration, residual norm, goal), or False.
+        callback: a function of an `IterationState`, or None.
+        time_limit: seconds, or None.
+        since: when the solve was asked for, by `time.monotonic`.
+        in_numpy: does the callback get NumPy's arrays, though the library is another one?
+    """
+
+    progress: Progress
+    callback: Callback | None
+    time_limit: float | None
+    since: float
+    in_numpy: bool = False
+
+    @property
+    def may_stop(self) -> bool:
+        """Can it end the loop?"""
+        return self.callback is not None or self.time_limit is not None
+
+    def is_over(self) -> bool:
+        """Is the time over? Where it is counted from the call."""
+        return self.time_limit is not None and time.monotonic() - self.since > self.time_limit
+
+
+def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Monitor | None:
+    """The checked arguments of a solve; None where nothing is asked for.
+
+    Raises:
+        TypeError, ValueError: an argument that is none.
+    """
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function of one argument, the state after an iteration; got {callback!r}.")
+    if time_limit is not None:
+        if isinstance(time_limit, bool) or not isinstance(time_limit, int | float | np.number):
+            raise TypeError(f"time_limit must be a number of seconds, or None; got {time_limit!r}.")
+        if not time_limit > 0:
+            raise ValueError(f"time_limit must be more than 0 seconds; got {time_limit!r}.")
+        time_limit = None if math.isinf(time_limit) else float(time_limit)
+    if progress in (False, None) and callback is None and time_limit is None:
+        return None
+    return Monitor(progress or False, callback, time_limit, time.monotonic())
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What the loop of one attempt calls after each step.
+
+    Attributes:
+        monitor: what was asked for.
+        show: shows progress, or None.
+        present: x of rows `(systems, n)` of NumPy, as the user has it.
+        batch: shape of the batch axes.
+        errors: of the callback, which end the loop; None where they are raised in it.
+        begin: `(1, 1)` int32, when the compiled program that this is part of began; None where `monitor.since` says it.
+    """
+
+    monitor: Monitor
+    show: Callable[[int, float, float], None] | None
+    present: Callable[[np.ndarray], Any]
+    batch: tuple[int, ...]
+    errors: list[Exception] | None = None
+    begin: Array | None = None
+
+    @classmethod
+    def of(
+        cls, monitor: Monitor, name: str, present: Callable[[np.ndarray], Any], batch: tuple[int, ...], compiled: bool
+    ) -> Report:
+        """For a method of this name, in a compiled function or not."""
+        return cls(monitor, show_progress(monitor.progress, name), present, batch, None if compiled else [])
+
+    def raise_errors(self) -> None:
+        """Raise what the callback has raised, after the loop: a library would wrap it."""
+        if self.errors:
+            raise self.errors[0]
+
+    @property
+    def takes_x(self) -> bool:
+        """Does somebody want to see x?"""
+        return self.monitor.callback is not None
+
+    def begun(self, bk: Backend, norm: Array) -> Report:
+        """The report of a solve that begins here: a program runs later, and more than once.
+
+        Args:
+            norm: of b, without which the program cannot have begun.
+        """
+        if self.monitor.time_limit is None or not bk.compiled(norm):
+            return self
+        (begin,) = bk.host_call(lambda _: (_milliseconds(),), [((1, 1), _INT32)], norm)
+        return replace(self, begin=begin)
+
+    def after_step(
+        self, bk: Backend, steps: Array, norm: Array, goal: Array, active: Array, x: Array | None
+    ) -> Array | None:
+        """Tell; `(systems, 1)` int32, the status that ends each system or 0, None if nothing can.
+
+        Args:
+            x: rows, where `takes_x`.
+        """
+        told = (steps, norm, goal, active)
+        if not self.monitor.may_stop:
+            bk.host_call(self._shown, (), *told)
+            return None
+        more = (() if x is None else (x,), () if self.begin is None else (self.begin,))
+        (reason,) = bk.host_call(self._asked, [(tuple(int(k) for k in steps.shape), _INT32)], *told, *more[0], *more[1])
+        return reason
+
+    def _shown(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray) -> None:
+        if self.show is None:
+            return
+        running = np.flatnonzero(active[:, 0])
+        with np.errstate(all="ignore"):
+            slowest = running[np.argmax((norm / goal)[running, 0])] if len(running) else 0
+        self.show(int(steps[slowest, 0]), float(norm[slowest, 0]), float(goal[slowest, 0]))
+
+    def _asked(
+        self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray, *more: np.ndarray
+    ) -> tuple[np.ndarray]:
+        reason = 0
+        if not active.any():  # of a batch that the library made, one that goes on with the others
+            return (np.zeros(steps.shape, np.int32),)
+        self._shown(steps, norm, goal, active)
+        if self.monitor.callback is not None and self._stops(steps, norm, goal, more[0]):
+            reason = _STOPPED
+        elif self.monitor.time_limit is not None:
+            begin = more[-1] if self.begin is not None else None
+            reason = _TIME_LIMIT if self._is_late(begin) else 0
+        return (np.full(steps.shape, reason, np.int32),)
+
+    def _stops(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, x: np.ndarray) -> bool:
+        """Call the callback.
+
+        Raises:
+            TypeError: it returned something else than True, False or None.
+        """
+        if self.monitor.callback is None:
+            return False
+        goals = np.broadcast_to(goal, norm.shape)
+        state = IterationState(self._each(steps), self._each(norm), self._each(goals), self.present(x))
+        try:
+            return self._said(self.monitor.callback(state))
+        except Exception as error:
+            if self.errors is None:
+                raise
+            self.errors.append(error)
+            return True
+
+    def _said(self, said: Any) -> bool:
+        """
+        Raises:
+            TypeError: it is neither True, False nor None.
+        """
+        if said is None or isinstance(said, bool | np.bool_):
+            return bool(said)
+        raise TypeError(
+            f"callback returned {said!r}; expected True to stop the solve, False or None to go on. A function that "
+            "returns something else goes into one that returns None."
+        )
+
+    def _each(self, numbers: np.ndarray) -> Any:
+        return numbers.item() if not self.batch else np.array(numbers).reshape(self.batch)
+
+    def late_reason(self, bk: Backend) -> int:
+        """TIME_LIMIT where the time is over, else 0; on the host."""
+        late = self.monitor.time_limit is not None and self._is_late(
+            None if self.begin is None else bk.to_numpy(self.begin)
+        )
+        return _TIME_LIMIT if late else 0
+
+    def _is_late(self, begin: np.ndarray | None) -> bool:
+        if begin is None:
+            return self.monitor.is_over()
+        limit: Any = self.monitor.time_limit
+        return (int(_milliseconds()[0, 0]) - int(begin.reshape(-1)[0])) % _WRAP > 1000 * limit
+
+
+def _milliseconds() -> np.ndarray:
+    return np.full((1, 1), int(time.monotonic() * 1000) % _WRAP, np.int32)
