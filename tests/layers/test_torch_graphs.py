@@ -17,6 +17,7 @@ INDICES = INDICES[:, ORDER]
 # matrices' batch, vectors' batch
 BATCHES = [((), ()), ((), (3,)), ((2,), ()), ((2,), (2,)), ((2,), (3, 2)), ((2, 3), (3,))]
 SETTINGS = ("GMRES", None, 1e-13, 0.0, None, None, True, False)
+INDUCTOR = (pytest.mark.slow, pytest.mark.filterwarnings("ignore"))  # importing it warns; it needs a C++ compiler
 kinds = pytest.mark.parametrize("kind", ["dense", "sparse"])
 dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 
@@ -112,7 +113,7 @@ def test_vmap(kind, batches, mapped):
 
 
 @kinds
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=INDUCTOR)])
 def test_one_graph(kind, backend):
     """The same program as eagerly, around the solve too."""
 
