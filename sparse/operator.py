@@ -11,11 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend
+from ..backends.public_names import PublicNames
 from ..backends.rows import rows_times, transposed_times
 from .scipy_products import ScipyProducts
 
 
-class Operator(ScipyProducts, ABC):
+class Operator(ScipyProducts, PublicNames, ABC):
     """A linear map from arrays of `in_shape` to arrays of `out_shape`, immutable.
 
     Attributes:
@@ -45,7 +46,7 @@ class Operator(ScipyProducts, ABC):
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
     offset: complex = 0  # a constant that is added to every entry of `without_offset`
     analysis: Any = None  # what was found out about its entries: see `analysis_of`
-    declared: tuple[tuple[str, bool], ...] = ()  # facts that its source declares, for where values are not known
+    declared: tuple[tuple[str, Any], ...] = ()  # facts that its source declares, for where values are not known
 
     @property
     def without_offset(self) -> Operator:

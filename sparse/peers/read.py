@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Backend
 
-Declared = tuple[tuple[str, bool], ...]  # names of `Analysis`, and their values
+Declared = tuple[tuple[str, Any], ...]  # names of `Analysis`, and their values
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,13 @@ class Space:
         """Arrays of zeros of this space."""
         arrays = [bk.zeros((*batch, *shape), dtype) for shape, dtype in zip(self.shapes, self.dtypes, strict=True)]
         return arrays[0] if self.structure is None else bk.unleaves(self.structure, arrays)
+
+    def is_like(self, other: Space) -> bool:
+        """Have both the same container of arrays of the same shapes?"""
+        one, two = self.structure, other.structure
+        if one is None or two is None:  # which containers of JAX refuse to be compared with
+            return one is two and self.shapes == other.shapes
+        return bool(one == two) and self.shapes == other.shapes
 
     def __str__(self) -> str:
         arrays = [f"{dtype}{list(shape)}" for shape, dtype in zip(self.shapes, self.dtypes, strict=True)]
@@ -61,5 +68,15 @@ Reader = Callable[[Any], Read]
 
 def declared_facts(symmetric: bool, definite: bool) -> Declared:
     """`symmetric`: Hermitian, if complex; `definite`: and its eigenvalues have one sign."""
-    facts = {"is_exactly_hermitian": symmetric or definite, "one_sign": definite, "maybe_definite": definite}
-    return tuple((name, True) for name, holds in facts.items() if holds)
+    hermitian = (("asymmetry", 0.0), ("is_hermitian_by_entries", True)) if symmetric or definite else ()
+    return hermitian + ((("one_sign", True), ("maybe_definite", True)) if definite else ())
+
+
+class LibraryFunction:
+    """A function that takes arrays of one library only: NumPy's are converted for it, and its images back."""
+
+    def __init__(self, function: Callable[[Any], Any], bk: Backend) -> None:
+        self.function, self.bk = function, bk
+
+    def __call__(self, x: Any) -> Any:
+        return self.function(x)

@@ -40,6 +40,8 @@ TAKEN = (
     "pydata/sparse, a Mat of petsc4py, or an object with `shape` and `matvec`"
 )
 _of_type: dict[type, Peer | None] = {}
+NO_PEERS: set[type] = set()
+"""Classes that were met and are none of these, so that a solve asks for them without a call."""
 
 
 def peer_of(cls: type) -> Peer | None:
@@ -48,6 +50,8 @@ def peer_of(cls: type) -> Peer | None:
         return _of_type[cls]
     except KeyError:
         found = _of_type[cls] = next((peer for peer in PEERS if _is_of(cls, peer)), None)
+        if found is None and cls not in (list, tuple):  # in which there may be some
+            NO_PEERS.add(cls)
         return found
 
 

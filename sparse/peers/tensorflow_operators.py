@@ -1,10 +1,14 @@
-"""`tf.linalg.LinearOperator`s: dense ones as their matrix, all others as functions of vectors."""
+"""`tf.linalg.LinearOperator`s: dense ones as their matrix, all others as functions of vectors.
+
+Importing this imports TensorFlow.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from ...backends import get_backend
 from .read import Read, Space, declared_facts
@@ -28,10 +32,11 @@ def read(A: Any) -> Read:
 
 
 class VectorProduct:
-    """`x -> A x` for vectors on the last axis."""
+    """`x -> A x` for vectors on the last axis, which it gets as columns: not all kinds take other batches."""
 
     def __init__(self, operator: Any) -> None:
         self.operator = operator
 
     def __call__(self, x: Any) -> Any:
-        return self.operator.matvec(x)
+        columns = tf.transpose(tf.reshape(x, (-1, x.shape[-1])))
+        return tf.reshape(tf.transpose(self.operator.matmul(columns)), (*x.shape[:-1], self.operator.shape[0]))
