@@ -95,7 +95,10 @@ def _of_peer(read: Read, like: Any, batch_ndim: int, args: Sequence[Any]) -> Ope
         image = Layout.of(bk, gives.zeros(bk, layout.batch), axes)
         dtype = working_dtype(np.result_type(*takes.dtypes, *gives.dtypes))
         found = FunctionOperator(bk, read.A, layout, dtype, (), "A(x)", first, image=image)
-    return with_declared(found, read.declared) if read.declared else found
+    if not read.declared:
+        return found
+    declared: Operator = with_declared(found, read.declared)
+    return declared
 
 
 def owned(A: Any, bk: Backend) -> Any:
