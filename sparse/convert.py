@@ -30,9 +30,10 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
 
     Args:
         A: a dense array `(n, m)` or `(k, n, m)`; a sparse matrix of SciPy, JAX, PyTorch or TensorFlow, or a batch of
-            them in a type of the library; a SciPy LinearOperator; a function of arrays; an operator; a list of k
-            matrices of one shape, dense or sparse, as a batch. Sparse ones of different patterns are stored on the
-            union of these, so that each costs as much as a matrix of that.
+            them in a type of the library; a SciPy LinearOperator, or anything with `shape` and `matvec`; an operator of
+            lineax or `tf.linalg`, a sparse array of pydata/sparse, a PETSc `Mat`; a function of arrays; an operator; a
+            list of k matrices of one shape, dense or sparse, as a batch. Sparse ones of different patterns are stored
+            on the union of these, so that each costs as much as a matrix of that.
         like: an array of the shape and dtype that a function takes; matrices of NumPy and SciPy become operators of
             its library.
         batch_ndim: how many axes of `like` are batch axes, in front.
